@@ -1,0 +1,76 @@
+# quantd. On a bare Debian machine: `make demo` and `make test`. See README.md.
+#
+#   make                 build/quantd
+#   make SAN=address     with address+undefined sanitizers, into build/address (also undefined, thread)
+#   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
+
+CFLAGS ?= -O2 -g
+SAN ?=
+B ?= build$(if $(SAN),/$(SAN))
+PACKAGES := libmicrohttpd libcjson libuv
+PKG_CONFIG ?= pkg-config
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wstrict-prototypes \
+    -Wmissing-prototypes -Wvla -Werror
+# Bits, not tolerances: a*b+c is two roundings, always.
+SEMANTICS := -std=gnu17 -ffp-contract=off -fno-strict-aliasing
+SAN_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SAN_undefined := -fsanitize=undefined -fno-sanitize-recover=all
+SAN_thread := -fsanitize=thread
+ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -MMD -MP $(SAN_$(SAN)) $(CFLAGS) $(TIER) \
+    $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
+ALL_LDFLAGS = $(SAN_$(SAN)) $(LDFLAGS)
+# OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
+LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
+
+KERNELS := \
+    kernels/qk.c kernels/cpu.c kernels/dispatch.c \
+    kernels/element/element.c \
+    kernels/operators/registry.c \
+    kernels/operators/onnx_dequantize_linear.c \
+    kernels/operators/onnx_qlinear_conv.c \
+    kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
+    kernels/gemm/openblas.c \
+    kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c kernels/conv/conv.c
+
+# base, data, work, edge, main: each may include only what stands before it.
+SERVER := \
+    server/status.c server/arena.c server/text.c server/log.c server/config.c server/metrics.c \
+    server/json_envelope.c server/json_number.c server/json_tensor.c \
+    server/oip_decode.c server/oip_encode.c \
+    server/loop.c server/pool.c server/request.c server/scheduler.c \
+    server/route.c server/listener.c
+
+UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
+
+objects = $(patsubst %.c,$(B)/%.o,$(1))
+
+all: $(B)/quantd
+
+# A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them.
+%_avx2.o: TIER := -mavx2 -mfma -mf16c
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+$(B)/libqk.a: $(call objects,$(KERNELS))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(B)/libserver.a: $(call objects,$(SERVER))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
+
+clean:
+	rm -rf build
+
+.PHONY: all clean
+.SECONDARY:
+-include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

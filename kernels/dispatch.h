@@ -1,0 +1,18 @@
+/* The table of kernels. Scalar fills every slot, each tier the CPU has overwrites some (the way of
+ * dav1d's *_dsp_init). Made once by qk_kernels_create, const afterwards, passed in, never global.
+ */
+#ifndef KERNELS_DISPATCH_H
+#define KERNELS_DISPATCH_H
+
+#include "kernels/dequantize/dequantize.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/qk.h"
+
+struct qk_kernels {
+    uint32_t cpu_flags; /* the QK_CPU_* in use: what the CPU has, less what the tier hides */
+    const char *tier;
+    struct qk_dequantize_kernels dequantize;
+    struct qk_gemm gemm;
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* OpenBLAS, loaded on purpose after its environment is set.
+ *
+ * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs and falls back to its Prescott kernels
+ * there, silently, at a fifth of the speed. It reads OPENBLAS_CORETYPE only while it is being
+ * loaded, before main() of a program that links it: so this file loads it with dlopen, after
+ * choosing a core by CPUID that the CPU has. One BLAS thread a call: parallelism comes from the
+ * caller's pool.
+ */
+#ifndef KERNELS_GEMM_GEMM_H
+#define KERNELS_GEMM_GEMM_H
+
+#include "kernels/qk.h"
+
+/* C[m x n] = A[m x k] * B[k x n], all row-major with leading dimensions lda, ldb, ldc; beta is 0,
+ * so C is written, never read. */
+struct qk_sgemm_args {
+    int m, n, k;
+    const float *a;
+    const float *b;
+    float *c;
+    int lda, ldb, ldc;
+};
+
+struct qk_gemm {
+    void *library; /* dlopen handle */
+    void *sgemm;   /* cblas_sgemm */
+    char core[32]; /* the core that OpenBLAS says it runs */
+};
+
+/* Sums of products of operands in [-128, 127] stay within 2^24 for this many terms, where every
+ * integer has a float: 1024 * 128 * 128 = 2^24. In any order, so sgemm may add as it likes. */
+#define QK_GEMM_EXACT_K 1024
+
+/* The core for a CPU, as OPENBLAS_CORETYPE names it; NULL: let OpenBLAS choose. `wanted` is the
+ * user's own OPENBLAS_CORETYPE or NULL: kept unless it is known to need what the CPU lacks. */
+const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted);
+
+/* Call before other threads start (setenv). */
+enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error);
+void qk_gemm_deinit(struct qk_gemm *gemm);
+
+void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args);
+
+#endif

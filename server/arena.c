@@ -1,0 +1,283 @@
+#define _GNU_SOURCE
+#include "server/arena.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    ALIGNMENT = 64,
+    SMALL_BLOCK_BYTES = 32 << 10, /* holds everything of a request with a few KiB of tensors */
+    LARGE_BYTES = SMALL_BLOCK_BYTES / 4, /* an allocation from here on gets a block of its own */
+    HUGE_PAGE_BYTES = 2 << 20,
+    CLASS_COUNT = 4 * 50, /* four sizes per doubling, from SMALL_BLOCK_BYTES beyond any memory */
+};
+
+/* The header sits in front of the payload, and keeps it aligned. */
+struct qd_block {
+    struct qd_block *next;
+    size_t bytes; /* with the header */
+    unsigned class_index;
+};
+static_assert(sizeof(struct qd_block) <= ALIGNMENT, "the header fits before an aligned payload");
+
+struct block_class {
+    struct qd_block *kept; /* free, for reuse */
+    size_t kept_count;
+    size_t kept_count_min; /* since the last trim: what nobody needed */
+};
+
+struct qd_memory {
+    pthread_mutex_t lock;
+    size_t bytes_max;
+    size_t bytes_used; /* handed out */
+    size_t bytes_kept;
+    struct block_class classes[CLASS_COUNT];
+};
+
+/* Sizes (4, 5, 6, 7) * 2^n: at most a quarter of a block is wasted. */
+static bool class_of(size_t bytes, unsigned *class_index, size_t *class_bytes)
+{
+    size_t quarter = SMALL_BLOCK_BYTES / 4;
+    for (unsigned doubling = 0; doubling < CLASS_COUNT / 4; doubling++) {
+        for (unsigned step = 0; step < 4; step++) {
+            if (quarter * (4 + step) >= bytes) {
+                *class_index = doubling * 4 + step;
+                *class_bytes = quarter * (4 + step);
+                return true;
+            }
+        }
+        if (quarter > SIZE_MAX / 16) {
+            return false;
+        }
+        quarter *= 2;
+    }
+    return false;
+}
+
+struct qd_memory *qd_memory_create(size_t bytes_max)
+{
+    struct qd_memory *memory = calloc(1, sizeof *memory);
+    if (memory != NULL) {
+        pthread_mutex_init(&memory->lock, NULL);
+        memory->bytes_max = bytes_max;
+    }
+    return memory;
+}
+
+/* Takes a kept block out of its class. The lock is held. */
+static struct qd_block *unkeep(struct qd_memory *memory, struct block_class *class)
+{
+    struct qd_block *block = class->kept;
+    class->kept = block->next;
+    class->kept_count--;
+    if (class->kept_count < class->kept_count_min) {
+        class->kept_count_min = class->kept_count;
+    }
+    memory->bytes_kept -= block->bytes;
+    return block;
+}
+
+/* Frees kept blocks, the largest first, until `bytes` more fit under the bound. The lock is held.
+ */
+static void make_room(struct qd_memory *memory, size_t bytes)
+{
+    for (unsigned i = CLASS_COUNT; i-- > 0 && memory->bytes_kept > 0;) {
+        while (memory->classes[i].kept != NULL &&
+               memory->bytes_used + memory->bytes_kept + bytes > memory->bytes_max) {
+            free(unkeep(memory, &memory->classes[i]));
+        }
+    }
+}
+
+static struct qd_block *fresh_block(size_t bytes)
+{
+    size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : ALIGNMENT;
+    void *block = NULL;
+    if (posix_memalign(&block, alignment, bytes) != 0) {
+        return NULL;
+    }
+    if (bytes >= HUGE_PAGE_BYTES) {
+        madvise(block, bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE); /* a hint */
+    }
+    return block;
+}
+
+static struct qd_block *take_block(struct qd_memory *memory, size_t payload_bytes)
+{
+    unsigned class_index;
+    size_t bytes;
+    if (payload_bytes > SIZE_MAX - ALIGNMENT ||
+        !class_of(payload_bytes + ALIGNMENT, &class_index, &bytes)) {
+        return NULL;
+    }
+    struct qd_block *block = NULL;
+    pthread_mutex_lock(&memory->lock);
+    bool fits = bytes <= memory->bytes_max - memory->bytes_used;
+    if (fits) {
+        if (memory->classes[class_index].kept != NULL) {
+            block = unkeep(memory, &memory->classes[class_index]);
+        } else {
+            make_room(memory, bytes);
+        }
+        memory->bytes_used += bytes;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    if (!fits || block != NULL) {
+        return block;
+    }
+    block = fresh_block(bytes);
+    if (block == NULL) {
+        pthread_mutex_lock(&memory->lock);
+        memory->bytes_used -= bytes;
+        pthread_mutex_unlock(&memory->lock);
+        return NULL;
+    }
+    block->bytes = bytes;
+    block->class_index = class_index;
+    return block;
+}
+
+static void give_block(struct qd_memory *memory, struct qd_block *block)
+{
+    struct block_class *class = &memory->classes[block->class_index];
+    pthread_mutex_lock(&memory->lock);
+    block->next = class->kept;
+    class->kept = block;
+    class->kept_count++;
+    memory->bytes_used -= block->bytes;
+    memory->bytes_kept += block->bytes;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void qd_memory_trim(struct qd_memory *memory)
+{
+    struct qd_block *idle = NULL;
+    pthread_mutex_lock(&memory->lock);
+    for (unsigned i = 0; i < CLASS_COUNT; i++) {
+        struct block_class *class = &memory->classes[i];
+        for (size_t n = class->kept_count_min; n > 0; n--) {
+            struct qd_block *block = unkeep(memory, class);
+            block->next = idle;
+            idle = block;
+        }
+        class->kept_count_min = class->kept_count;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    while (idle != NULL) { /* munmap of large blocks is slow: not under the lock */
+        struct qd_block *block = idle;
+        idle = block->next;
+        free(block);
+    }
+}
+
+void qd_memory_destroy(struct qd_memory *memory)
+{
+    if (memory == NULL) {
+        return;
+    }
+    assert(memory->bytes_used == 0);
+    qd_memory_trim(memory);
+    qd_memory_trim(memory);
+    pthread_mutex_destroy(&memory->lock);
+    free(memory);
+}
+
+size_t qd_memory_used(struct qd_memory *memory)
+{
+    pthread_mutex_lock(&memory->lock);
+    size_t used = memory->bytes_used;
+    pthread_mutex_unlock(&memory->lock);
+    return used;
+}
+
+size_t qd_memory_max(const struct qd_memory *memory)
+{
+    return memory->bytes_max;
+}
+
+void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory)
+{
+    *arena = (struct qd_arena){.memory = memory};
+}
+
+void qd_arena_deinit(struct qd_arena *arena)
+{
+    while (arena->blocks != NULL) {
+        struct qd_block *block = arena->blocks;
+        arena->blocks = block->next;
+        give_block(arena->memory, block);
+    }
+    arena->room = 0;
+}
+
+static char *payload(struct qd_block *block)
+{
+    return (char *)block + ALIGNMENT;
+}
+
+void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
+{
+    if (bytes > SIZE_MAX - ALIGNMENT) {
+        return NULL;
+    }
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (rounded <= arena->room) {
+        char *result = arena->next;
+        arena->next += rounded;
+        arena->room -= rounded;
+        return result;
+    }
+    struct qd_block *block = take_block(arena->memory, rounded < LARGE_BYTES ? 1 : rounded);
+    if (block == NULL) {
+        return NULL;
+    }
+    block->next = arena->blocks;
+    arena->blocks = block;
+    if (rounded < LARGE_BYTES) {
+        arena->next = payload(block) + rounded;
+        arena->room = block->bytes - ALIGNMENT - rounded;
+    }
+    return payload(block);
+}
+
+void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total)) {
+        return NULL;
+    }
+    void *result = qd_arena_alloc(arena, total);
+    return result == NULL ? NULL : memset(result, 0, total);
+}
+
+void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes)
+{
+    struct qd_block **link = &arena->blocks;
+    while (*link != NULL && payload(*link) != old) {
+        link = &(*link)->next;
+    }
+    struct qd_block *own = *link; /* NULL: `old` is in a shared small block */
+    bool whole = own != NULL && old_bytes >= LARGE_BYTES;
+    if (whole && new_bytes <= own->bytes - ALIGNMENT) {
+        return old;
+    }
+    void *result = qd_arena_alloc(arena, new_bytes);
+    if (result == NULL) {
+        return NULL;
+    }
+    if (old_bytes > 0) {
+        memcpy(result, old, old_bytes);
+    }
+    if (whole) {
+        for (link = &arena->blocks; *link != own; link = &(*link)->next) {
+        }
+        *link = own->next;
+        give_block(arena->memory, own);
+    }
+    return result;
+}

@@ -1,0 +1,22 @@
+/* Every fixed bound of the server, and why. What a user may want to move is a flag (config.h). */
+#ifndef SERVER_LIMITS_H
+#define SERVER_LIMITS_H
+
+/* JSON without its tensor data. Ours are under 4 KiB; cJSON makes up to 40 bytes of nodes per byte,
+ * so this bounds its tree to 10 MiB a worker. */
+#define QD_ENVELOPE_BYTES_MAX (256u << 10)
+
+/* OIP nests 4 deep. */
+#define QD_ENVELOPE_DEPTH_MAX 32
+
+/* The C++ OIP client reads lengths into an int. */
+#define QD_ANSWER_BYTES_MAX 0x7fffffffu
+
+/* A refused upload without Expect is read and thrown away up to here, so that a client that sends
+ * everything before it reads sees the refusal and not a reset. */
+#define QD_DRAIN_BYTES_MAX (64u << 20)
+
+/* Flattened metrics and metadata fit many times over. */
+#define QD_MODEL_NAME_BYTES_MAX 128
+
+#endif

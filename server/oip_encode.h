@@ -1,0 +1,36 @@
+/* OIP answers, from values to text. Pure: everything is printed into the text's arena. */
+#ifndef SERVER_OIP_ENCODE_H
+#define SERVER_OIP_ENCODE_H
+
+#include "kernels/qk.h"
+#include "server/answer.h"
+#include "server/oip_decode.h"
+#include "server/status.h"
+#include "server/text.h"
+
+/* The stages that the answer's body reports; `encode` and `total` are only in Server-Timing. */
+struct qd_oip_stages {
+    uint64_t receive_ns, queue_ns, decode_ns, compute_ns;
+};
+
+/* The answer to an inference: JSON, with the output's data in it or behind it.
+ * output->data is borrowed by the answer's parts until they are sent. */
+enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
+                                   const struct qk_tensor *output,
+                                   const struct qd_oip_stages *stages, struct qd_arena *arena,
+                                   struct qd_answer *answer, struct qd_error *error);
+
+/* {"error":"…"}. Also fills http_status and content_type. Never fails: without memory the body is a
+ * constant. */
+void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
+                         struct qd_answer *answer);
+
+/* Texts generated from the registry. `row` NULL: the newest, with all versions listed. */
+void qd_oip_encode_server_metadata(struct qd_text *text);
+void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator *op,
+                                  const struct qk_version *row);
+void qd_oip_encode_model_config(struct qd_text *text, const struct qk_operator *op,
+                                const struct qk_version *row);
+void qd_oip_encode_repository_index(struct qd_text *text);
+
+#endif
