@@ -26,7 +26,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 KERNELS := \
     kernels/qk.c kernels/cpu.c kernels/dispatch.c \
     kernels/element/element.c \
-    kernels/operators/registry.c \
+    kernels/operators/registry.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \

@@ -7,7 +7,7 @@
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
     QK_CPU_AVX = 1 << 1,    /* and the system saves YMM */
-    QK_CPU_AVX2 = 1 << 2,   /* with FMA and BMI: Haswell's set */
+    QK_CPU_AVX2 = 1 << 2,   /* with FMA, F16C and BMI: Haswell's set */
     QK_CPU_AVX512 = 1 << 3, /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
     QK_CPU_AMD = 1 << 4     /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
 };

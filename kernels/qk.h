@@ -77,7 +77,8 @@ struct qk_tensor {
 /* *product = a * b; false: it does not fit. */
 bool qk_mul_size(size_t a, size_t b, size_t *product);
 
-/* Sets tensor->count from rank and dims; false: overflow. */
+/* Sets tensor->count from rank and dims; false: overflow. The dims of an empty tensor must fit too,
+ * its zeros left out, so that no product of some dims of a checked tensor can overflow. */
 bool qk_tensor_set_count(struct qk_tensor *tensor);
 
 /* Bytes of `count` packed elements; false: overflow. */

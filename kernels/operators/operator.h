@@ -8,7 +8,8 @@
 
 #include "kernels/qk.h"
 
-/* Every operator's instance begins with this, so that qk_plan finds the way back. */
+/* Every operator's instance begins with this; qk_create fills it, so that qk_plan finds the way
+ * back. */
 struct qk_instance {
     const struct qk_operator *op;
     const struct qk_kernels *kernels;

@@ -1,0 +1,62 @@
+#include "kernels/cpu.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+
+#include <cpuid.h>
+#include <stdbool.h>
+
+/* XCR0: which registers the operating system saves. Only to be read where CPUID says OSXSAVE. */
+static uint64_t read_xcr0(void)
+{
+    uint32_t low;
+    uint32_t high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool has(uint64_t word, uint64_t all)
+{
+    return (word & all) == all;
+}
+
+uint32_t qk_cpu_flags(void)
+{
+    const uint64_t xcr0_ymm = 1 << 1 | 1 << 2;                     /* XMM, YMM */
+    const uint64_t xcr0_zmm = xcr0_ymm | 1 << 5 | 1 << 6 | 1 << 7; /* k, both halves of ZMM */
+    const uint32_t haswell_ebx = bit_BMI | bit_AVX2 | bit_BMI2;
+    const uint32_t skylakex_ebx =
+        bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
+    uint32_t flags = 0;
+    uint32_t a, b, c, d;
+
+    if (!__get_cpuid(0, &a, &b, &c, &d))
+        return 0;
+    if (b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx)
+        flags |= QK_CPU_AMD;
+
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        return flags;
+    if (has(c, bit_SSE4_2))
+        flags |= QK_CPU_SSE42;
+    const uint64_t xcr0 = has(c, bit_OSXSAVE) ? read_xcr0() : 0;
+    if (!has(c, bit_AVX) || !has(xcr0, xcr0_ymm))
+        return flags;
+    flags |= QK_CPU_AVX;
+
+    const bool fma = has(c, bit_FMA | bit_F16C);
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !fma || !has(b, haswell_ebx))
+        return flags;
+    flags |= QK_CPU_AVX2;
+    if (has(b, skylakex_ebx) && has(xcr0, xcr0_zmm))
+        flags |= QK_CPU_AVX512;
+    return flags;
+}
+
+#else
+
+uint32_t qk_cpu_flags(void)
+{
+    return 0;
+}
+
+#endif

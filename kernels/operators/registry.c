@@ -1,0 +1,33 @@
+#include "kernels/operators/operator.h"
+
+#include <string.h>
+
+static const struct qk_operator *const operators[] = {
+    &qk_onnx_dequantize_linear,
+};
+
+const struct qk_operator *const *qk_operators(size_t *count)
+{
+    *count = sizeof(operators) / sizeof(operators[0]);
+    return operators;
+}
+
+const struct qk_operator *qk_operator_by_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
+        if (strcmp(operators[i]->name, name) == 0)
+            return operators[i];
+    }
+    return NULL;
+}
+
+const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number)
+{
+    if (number > op->version_last)
+        return NULL;
+    for (size_t i = op->version_count; i-- > 0;) {
+        if (op->versions[i].number <= number)
+            return &op->versions[i];
+    }
+    return NULL;
+}
