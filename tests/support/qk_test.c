@@ -1,0 +1,212 @@
+#include "tests/support/qk_test.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+static void *aligned_block(size_t bytes)
+{
+    /* Never of size 0, and filled, so that nobody leans on zeroed memory. */
+    size_t size = (bytes + 64) / 64 * 64;
+    void *block = aligned_alloc(64, size);
+    cr_assert_not_null(block);
+    memset(block, 0xa5, size);
+    return block;
+}
+
+static void *alloc_block(void *context, size_t bytes)
+{
+    struct qk_test_memory *memory = context;
+    if (memory->count == memory->fail_at)
+        return NULL;
+    memory->blocks = realloc(memory->blocks, (memory->count + 1) * sizeof(*memory->blocks));
+    cr_assert_not_null(memory->blocks);
+    memory->blocks[memory->count] = aligned_block(bytes);
+    return memory->blocks[memory->count++];
+}
+
+void qk_test_memory_init(struct qk_test_memory *memory, size_t fail_at)
+{
+    *memory = (struct qk_test_memory){.fail_at = fail_at};
+}
+
+void qk_test_memory_deinit(struct qk_test_memory *memory)
+{
+    for (size_t i = 0; i < memory->count; i++)
+        free(memory->blocks[i]);
+    free(memory->blocks);
+}
+
+struct qk_memory qk_test_memory_face(struct qk_test_memory *memory)
+{
+    return (struct qk_memory){alloc_block, memory};
+}
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+void qk_test_call_init(struct qk_call *call, const char *name, uint64_t version)
+{
+    memset(call, 0, sizeof(*call));
+    call->op = qk_operator_by_name(name);
+    cr_assert_not_null(call->op, "no operator %s", name);
+    call->version = qk_operator_version(call->op, version);
+    cr_assert_not_null(call->version, "%s has no version %llu", name, (unsigned long long)version);
+}
+
+size_t qk_test_input_index(const struct qk_operator *op, const char *name)
+{
+    size_t i = 0;
+    while (i < op->input_count && strcmp(op->input_names[i], name) != 0)
+        i++;
+    cr_assert_lt(i, op->input_count, "%s has no input %s", op->name, name);
+    return i;
+}
+
+size_t qk_test_attribute_index(const struct qk_operator *op, const char *name)
+{
+    size_t i = 0;
+    while (i < op->attribute_count && strcmp(op->attributes[i].name, name) != 0)
+        i++;
+    cr_assert_lt(i, op->attribute_count, "%s has no attribute %s", op->name, name);
+    return i;
+}
+
+void qk_test_call_input(struct qk_call *call, const char *name, enum qk_type type, const void *data,
+                        uint32_t rank, const size_t *dims)
+{
+    struct qk_tensor *tensor = &call->inputs[qk_test_input_index(call->op, name)];
+    *tensor = (struct qk_tensor){.type = type, .rank = rank, .data = data};
+    for (uint32_t i = 0; i < rank; i++)
+        tensor->dims[i] = dims[i];
+    cr_assert(qk_tensor_set_count(tensor));
+}
+
+void qk_test_call_int(struct qk_call *call, const char *name, int64_t number)
+{
+    call->attributes[qk_test_attribute_index(call->op, name)] =
+        (struct qk_attribute){.present = true, .number = number};
+}
+
+void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *list, size_t count)
+{
+    call->attributes[qk_test_attribute_index(call->op, name)] =
+        (struct qk_attribute){.present = true, .list = list, .list_count = count};
+}
+
+void qk_test_call_string(struct qk_call *call, const char *name, const char *string)
+{
+    call->attributes[qk_test_attribute_index(call->op, name)] =
+        (struct qk_attribute){.present = true, .string = string};
+}
+
+/* ---- Runs -------------------------------------------------------------------------------- */
+
+static void run_units(const struct qk_plan *plan, void *output, size_t begin, size_t end)
+{
+    void *workspace = aligned_block(plan->workspace_bytes);
+    qk_run(plan, output, workspace, begin, end);
+    free(workspace);
+}
+
+static void run_shuffled(const struct qk_plan *plan, void *output, uint64_t seed)
+{
+    size_t *order = aligned_block((plan->unit_count + 1) * sizeof(*order));
+    for (size_t i = 0; i < plan->unit_count; i++) {
+        size_t j = qk_test_random_below(&seed, i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    /* Neighbours that the shuffle left in order go in one piece, half of the time. */
+    for (size_t i = 0, next; i < plan->unit_count; i = next) {
+        next = i + 1;
+        while (next < plan->unit_count && order[next] == order[next - 1] + 1 &&
+               qk_test_random_below(&seed, 2))
+            next++;
+        run_units(plan, output, order[i], order[next - 1] + 1);
+    }
+    free(order);
+}
+
+static void run_call(const struct qk_kernels *kernels, const struct qk_call *call, uint64_t seed,
+                     struct qk_test_result *result)
+{
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    memset(result, 0, sizeof(*result));
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+
+    result->status = qk_create(kernels, call, face, &instance, &result->error);
+    if (result->status == QK_OK)
+        result->status = qk_plan(instance, call, face, &result->plan, &result->error);
+    if (result->status == QK_OK) {
+        result->output = aligned_block(result->plan.output_bytes);
+        if (seed)
+            run_shuffled(&result->plan, result->output, seed);
+        else
+            run_units(&result->plan, result->output, 0, result->plan.unit_count);
+    }
+    qk_test_memory_deinit(&memory);
+}
+
+void qk_test_run(const struct qk_kernels *kernels, const struct qk_call *call,
+                 struct qk_test_result *result)
+{
+    run_call(kernels, call, 0, result);
+}
+
+void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call *call,
+                          uint64_t seed, struct qk_test_result *result)
+{
+    run_call(kernels, call, seed, result);
+}
+
+void qk_test_result_deinit(struct qk_test_result *result)
+{
+    free(result->output);
+}
+
+struct qk_kernels *qk_test_kernels(const char *tier)
+{
+    struct qk_kernels *kernels;
+    struct qk_error error;
+    enum qk_status status = qk_kernels_create(tier, &kernels, &error);
+    if (status == QK_UNAVAILABLE && strstr(error.text, "this CPU lacks")) {
+        fprintf(stderr, "skipped: tier %s: %s\n", tier, error.text);
+        return NULL;
+    }
+    cr_assert_eq(status, QK_OK, "tier %s: %s", tier, error.text);
+    return kernels;
+}
+
+void qk_test_expect_refusal(const struct qk_call *call, const char *field)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    char start[64];
+    snprintf(start, sizeof(start), "%s: ", field);
+    qk_test_run(kernels, call, &result);
+    cr_expect_eq(result.status, QK_INVALID, "%s: not refused", field);
+    cr_expect_eq(strncmp(result.error.text, start, strlen(start)), 0, "expected %s... got \"%s\"",
+                 start, result.error.text);
+    qk_test_result_deinit(&result);
+    qk_kernels_destroy(kernels);
+}
+
+/* ---- Random numbers ---------------------------------------------------------------------- */
+
+uint64_t qk_test_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(2685821657736338717);
+}
+
+size_t qk_test_random_below(uint64_t *state, size_t limit)
+{
+    return (size_t)(qk_test_random(state) >> 32) % limit;
+}

@@ -1,0 +1,72 @@
+/* Helpers for tests of libqk: memory, calls by name, whole runs. */
+#ifndef TESTS_SUPPORT_QK_TEST_H
+#define TESTS_SUPPORT_QK_TEST_H
+
+#include "kernels/qk.h"
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+/* A qk_memory on the heap that can be told to fail. */
+struct qk_test_memory {
+    void **blocks;
+    size_t count;
+    size_t fail_at; /* the allocation (from 0) that fails; SIZE_MAX: none */
+};
+
+void qk_test_memory_init(struct qk_test_memory *memory, size_t fail_at);
+void qk_test_memory_deinit(struct qk_test_memory *memory);
+struct qk_memory qk_test_memory_face(struct qk_test_memory *memory);
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+/* Starts a call; the test fails if the registry lacks the operator or the version. */
+void qk_test_call_init(struct qk_call *call, const char *name, uint64_t version);
+
+/* Gives the input `name` a tensor. `data` is borrowed, `dims` copied. */
+void qk_test_call_input(struct qk_call *call, const char *name, enum qk_type type, const void *data,
+                        uint32_t rank, const size_t *dims);
+
+void qk_test_call_int(struct qk_call *call, const char *name, int64_t number);
+void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *list, size_t count);
+void qk_test_call_string(struct qk_call *call, const char *name, const char *string);
+
+/* The indices by name; the test fails if there is no such input or attribute. */
+size_t qk_test_input_index(const struct qk_operator *op, const char *name);
+size_t qk_test_attribute_index(const struct qk_operator *op, const char *name);
+
+/* ---- Runs -------------------------------------------------------------------------------- */
+
+/* What came out of one create, plan and run. */
+struct qk_test_result {
+    enum qk_status status;
+    struct qk_error error;
+    struct qk_plan plan; /* its state is gone; shape, type and sizes stay */
+    void *output;        /* plan.output_bytes; free with qk_test_result_deinit */
+};
+
+/* Runs the call whole, in one piece. */
+void qk_test_run(const struct qk_kernels *kernels, const struct qk_call *call,
+                 struct qk_test_result *result);
+
+/* Runs the call in pieces of random sizes, in a random order, each with a fresh workspace. */
+void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call *call,
+                          uint64_t seed, struct qk_test_result *result);
+
+void qk_test_result_deinit(struct qk_test_result *result);
+
+/* The kernels of a tier, or NULL (and a line on standard error that names the tier) where this
+ * CPU lacks it. Any other failure fails the test. */
+struct qk_kernels *qk_test_kernels(const char *tier);
+
+/* Fails the test unless the call is refused with QK_INVALID and a text that begins "field: ". */
+void qk_test_expect_refusal(const struct qk_call *call, const char *field);
+
+/* ---- Random numbers ---------------------------------------------------------------------- */
+
+/* xorshift64*: the same numbers on every machine. The state must not be 0. */
+uint64_t qk_test_random(uint64_t *state);
+
+/* A random number below `limit` (> 0). */
+size_t qk_test_random_below(uint64_t *state, size_t limit);
+
+#endif
