@@ -2,7 +2,13 @@
 #
 #   make                 build/quantd
 #   make SAN=address     with address+undefined sanitizers, into build/address (also undefined, thread)
+#   make demo            a convolution and a dequantization over HTTP
+#   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
+#   make lint            formatting, include rules, warnings of gcc and clang
+#   make help            this list
+#
+# demo, test and lint first install what is missing, through apt.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -68,9 +74,30 @@ $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
 
+# Quiet, and on all cores unless the caller chose -j.
+SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+INSTALL = tests/support/install-packages.sh
+
+demo:
+	@$(INSTALL) build demo
+	@$(SUBMAKE) $(B)/quantd
+	@B=$(B) tests/demo/demo.sh
+
+test test-unit test-e2e:
+	@$(INSTALL) build test
+	@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
+	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
+
+lint:
+	@$(INSTALL) build lint
+	@tests/lint/lint.sh
+
+help:
+	@sed -n '/^#   make/s/^# *//p' Makefile
+
 clean:
 	rm -rf build
 
-.PHONY: all clean
+.PHONY: all demo test test-unit test-e2e lint help clean
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

@@ -1,0 +1,407 @@
+"""What every end-to-end test stands on: a running server, raw HTTP, and tensors as bytes or JSON.
+
+Python's standard library only. Nothing here knows how the server is made: it sees a program, its
+command line, its two output streams and its sockets.
+"""
+import http.client
+import json
+import math
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = ROOT / os.environ.get("B", "build")
+PROGRAM = BUILD / "quantd"
+# Sanitizers make everything a few times slower: deadlines and sizes in the tests scale with it.
+SANITIZED = BUILD.name in ("address", "undefined", "thread")
+SLOW = 4 if SANITIZED else 1
+
+SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|"
+                              r"runtime error:|Assertion .* failed")
+
+
+class Server:
+    """A quantd of our own, on a free port; flags as on its command line."""
+
+    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None):
+        arguments = [str(PROGRAM)]
+        for address in listen:
+            arguments += ["--listen", address]
+        self.stderr_file = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            arguments + list(flags), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=self.stderr_file, env=dict(os.environ, **(env or {})))
+        self.addresses = []
+        for _ in range(len(listen)):
+            line = self.process.stdout.readline().decode()
+            match = re.fullmatch(r"quantd listening on (\S+)\n", line)
+            if match is None:
+                self.process.kill()
+                self.process.wait()
+                self.process.stdout.close()
+                raise AssertionError("no listening line but %r; stderr:\n%s"
+                                     % (line, self.stderr()))
+            self.addresses.append(match.group(1))
+        self.host, self.port = None, None
+        for address in self.addresses:
+            match = re.fullmatch(r"http://([0-9.]+|\[[0-9a-f:]+\]):(\d+)", address)
+            if match and self.port is None:
+                self.host, self.port = match.group(1).strip("[]"), int(match.group(2))
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def stderr(self):
+        self.stderr_file.seek(0)
+        return self.stderr_file.read().decode(errors="replace")
+
+    def rss_bytes(self):
+        with open("/proc/%d/statm" % self.pid) as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def open_fds(self):
+        return len(os.listdir("/proc/%d/fd" % self.pid))
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds=20):
+        """Waits for the end and checks that it was a clean one."""
+        try:
+            status = self.process.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("quantd did not end; stderr:\n%s" % self.stderr())
+        finally:
+            self.process.stdout.close()
+        text = self.stderr()
+        self.stderr_file.close()
+        if status != 0 or SANITIZER_REPORT.search(text):
+            raise AssertionError("quantd ended with status %s; stderr:\n%s" % (status, text))
+        return text
+
+    def stop(self):
+        """SIGTERM, exit status 0, no sanitizer report. Returns what it logged."""
+        if self.process.poll() is None:
+            self.terminate()
+        return self.wait()
+
+    def connect(self, timeout=30):
+        return socket.create_connection((self.host, self.port), timeout * SLOW)
+
+    def client(self, timeout=30):
+        """A keep-alive connection; close it."""
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout * SLOW)
+
+    def request(self, method, path, body=None, headers=None):
+        """One request on a connection of its own."""
+        client = self.client()
+        try:
+            return exchange(client, method, path, body, headers)
+        finally:
+            client.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def infer(self, model, body, version=None, headers=None):
+        """POSTs a dict as JSON, or bytes as they are."""
+        if isinstance(body, dict):
+            body = json.dumps(body).encode()
+        return self.request("POST", infer_path(model, version), body, headers or {})
+
+    def metrics(self):
+        return parse_metrics(self.get("/metrics").body.decode())
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers  # case-insensitive, http.client.HTTPMessage
+        self.body = body
+
+    def json(self):
+        """Strictly: no NaN or Infinity tokens, no duplicate keys."""
+        return json.loads(self.body.decode("utf-8"), parse_constant=refuse_constant,
+                          object_pairs_hook=refuse_duplicates)
+
+    def header_part(self):
+        """The JSON of an answer with binary tensors behind it."""
+        json_bytes = int(self.headers["Inference-Header-Content-Length"])
+        return Answer(self.status, self.headers, self.body[:json_bytes]).json()
+
+    def outputs(self):
+        """Name -> (datatype, shape, raw bytes), whatever encoding each output has."""
+        length = self.headers.get("Inference-Header-Content-Length")
+        tree = self.json() if length is None else self.header_part()
+        rest = b"" if length is None else self.body[int(length):]
+        result = {}
+        for output in tree["outputs"]:
+            if "data" in output:
+                raw = to_raw(output["datatype"], output["data"])
+            else:
+                size = output["parameters"]["binary_data_size"]
+                raw, rest = rest[:size], rest[size:]
+                assert len(raw) == size, "the answer is shorter than its binary_data_size"
+            result[output["name"]] = (output["datatype"], output["shape"], raw)
+        assert rest == b"", "bytes behind the last output"
+        return result
+
+    def stages(self):
+        """Server-Timing as name -> milliseconds, in the header's order."""
+        result = {}
+        for entry in self.headers["Server-Timing"].split(","):
+            name, duration = re.fullmatch(r"([a-z]+);dur=(\d+\.\d{3})", entry.strip()).groups()
+            assert name not in result, "a stage twice"
+            result[name] = float(duration)
+        return result
+
+
+def refuse_constant(token):
+    raise ValueError("%s is not JSON" % token)
+
+
+def refuse_duplicates(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key twice in %s" % [key for key, _ in pairs])
+    return result
+
+
+def exchange(client, method, path, body=None, headers=None):
+    """One request on an open http.client connection."""
+    client.request(method, path, body, headers or {})
+    response = client.getresponse()
+    return Answer(response.status, response.headers, response.read())
+
+
+def infer_path(model, version=None):
+    part = "" if version is None else "/versions/%s" % version
+    return "/v2/models/%s%s/infer" % (model, part)
+
+
+def receive_all(connection):
+    """Everything until the server closes; a reset counts as a close."""
+    received = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except ConnectionResetError:
+            return received
+        if not chunk:
+            return received
+        received += chunk
+
+
+class Reader:
+    """Reads one answer after the other from a raw socket."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.file = connection.makefile("rb")
+
+    def answer(self, method="POST"):
+        """The next answer, or None at the end. 100 Continue comes as an answer of its own."""
+        line = self.file.readline()
+        if line == b"":
+            return None
+        status = int(line.split()[1])
+        headers = http.client.parse_headers(self.file)
+        length = int(headers.get("Content-Length", 0))
+        body = b"" if method == "HEAD" or status == 100 else self.file.read(length)
+        return Answer(status, headers, body)
+
+    def close(self):
+        self.file.close()
+        self.connection.close()
+
+
+# ---- Tensors ---------------------------------------------------------------------------------
+
+FORMATS = {"UINT8": "B", "INT8": "b", "UINT16": "H", "INT16": "h", "UINT32": "I", "INT32": "i",
+           "FP32": "f"}
+
+
+def count_of(shape):
+    return math.prod(shape)
+
+
+def to_raw(datatype, numbers):
+    """JSON data, flat or nested, as little-endian bytes."""
+    flat = []
+
+    def walk(value):
+        if isinstance(value, list):
+            for item in value:
+                walk(item)
+        else:
+            flat.append(float(value) if isinstance(value, str) else value)
+
+    walk(numbers)
+    return struct.pack("<%d%s" % (len(flat), FORMATS[datatype]), *flat)
+
+
+def to_numbers(datatype, raw):
+    code = FORMATS[datatype]
+    numbers = struct.unpack("<%d%s" % (len(raw) // struct.calcsize(code), code), raw)
+    if datatype != "FP32":
+        return list(numbers)
+    return [number if math.isfinite(number) else non_finite(number) for number in numbers]
+
+
+def non_finite(number):
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def same_bits(datatype, got, want):
+    """Byte for byte, except that any NaN is as good as another (facts: numerics)."""
+    if got == want:
+        return True
+    if datatype != "FP32" or len(got) != len(want):
+        return False
+    pairs = zip(struct.iter_unpack("<I", got), struct.iter_unpack("<I", want))
+    return all(a == b or (is_nan_bits(a[0]) and is_nan_bits(b[0])) for a, b in pairs)
+
+
+def is_nan_bits(bits):
+    return bits & 0x7fffffff > 0x7f800000
+
+
+class Tensor:
+    def __init__(self, name, datatype, shape, raw):
+        self.name, self.datatype, self.shape, self.raw = name, datatype, list(shape), raw
+
+    @staticmethod
+    def of(name, datatype, shape, numbers):
+        return Tensor(name, datatype, shape, to_raw(datatype, numbers))
+
+    def as_json(self):
+        return {"name": self.name, "datatype": self.datatype, "shape": self.shape,
+                "data": to_numbers(self.datatype, self.raw)}
+
+    def as_binary(self):
+        return {"name": self.name, "datatype": self.datatype, "shape": self.shape,
+                "parameters": {"binary_data_size": len(self.raw)}}
+
+
+def json_request(tensors, parameters=None, **more):
+    request = {"inputs": [tensor.as_json() for tensor in tensors]}
+    if parameters:
+        request["parameters"] = parameters
+    request.update(more)
+    return request
+
+
+def binary_request(tensors, parameters=None, json_names=(), **more):
+    """(body, headers): tensors behind the JSON, except those in json_names; binary output."""
+    request = {"inputs": [tensor.as_json() if tensor.name in json_names else tensor.as_binary()
+                          for tensor in tensors],
+               "parameters": dict(parameters or {}, binary_data_output=True)}
+    request.update(more)
+    header = json.dumps(request).encode()
+    tail = b"".join(tensor.raw for tensor in tensors if tensor.name not in json_names)
+    return header + tail, {"Inference-Header-Content-Length": str(len(header)),
+                           "Content-Type": "application/octet-stream"}
+
+
+# ---- Prometheus text -------------------------------------------------------------------------
+
+SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+
+
+def parse_metrics(text):
+    """(name, sorted labels) -> value. Raises on anything that is not Prometheus' text format."""
+    if not text.endswith("\n"):
+        raise ValueError("no newline at the end")
+    samples, kinds = {}, {}
+    for line in text[:-1].split("\n"):
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            if name in kinds or kind not in ("counter", "gauge", "histogram", "summary"):
+                raise ValueError("bad line: %s" % line)
+            kinds[name] = kind
+            continue
+        if line.startswith("# HELP "):
+            continue
+        match = SAMPLE.fullmatch(line)
+        if match is None:
+            raise ValueError("bad line: %s" % line)
+        name, labels, value = match.groups()
+        pairs, end = [], 0
+        for label in LABEL.finditer(labels or ""):
+            if label.start() != end:
+                raise ValueError("bad labels: %s" % line)
+            pairs.append(label.groups())
+            end = label.end()
+        if end != len(labels or ""):
+            raise ValueError("bad labels: %s" % line)
+        family = re.sub(r"_(bucket|sum|count)$", "", name)
+        if name not in kinds and kinds.get(family) not in ("histogram", "summary"):
+            raise ValueError("no TYPE before: %s" % line)
+        key = (name, tuple(sorted(pairs)))
+        if key in samples:
+            raise ValueError("twice: %s" % line)
+        samples[key] = float(value)
+    return samples
+
+
+# ---- Test classes ----------------------------------------------------------------------------
+
+
+class ServerTest(unittest.TestCase):
+    """One server for the tests of a class; stopped by SIGTERM, which must be clean."""
+
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.FLAGS)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def assert_error(self, answer, status, *words):
+        """An error as OIP clients need it: the status, exactly application/json, {"error": text}."""
+        self.assertEqual(answer.status, status, answer.body[:500])
+        self.assertEqual(answer.headers["Content-Type"], "application/json")
+        self.assertIsNone(answer.headers.get("Content-Encoding"))
+        tree = answer.json()
+        self.assertIsInstance(tree.get("error"), str)
+        self.assertNotEqual(tree["error"], "")
+        for word in words:
+            self.assertIn(word, tree["error"])
+
+    def assert_alive(self):
+        answer = self.server.get("/v2/health/live")
+        self.assertEqual((answer.status, answer.json()), (200, {"live": True}))
+
+
+def run_threads(functions):
+    """Runs them at the same time; raises the first exception of any."""
+    errors = []
+
+    def guard(function):
+        try:
+            function()
+        except BaseException as error:  # pylint: disable=broad-except
+            errors.append(error)
+
+    threads = [threading.Thread(target=guard, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

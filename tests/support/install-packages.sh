@@ -1,0 +1,89 @@
+#!/bin/sh
+# Installs what a task needs: install-packages.sh GROUP...   (build, demo, test, lint)
+#
+# On Debian and its kin, missing packages come from apt, with sudo only if there is something to
+# install and we are not root. Anywhere else this only looks, says what it does not find, and fails
+# if there is such a thing. POSIX sh, and no more tools than a minimal Debian has.
+set -eu
+
+packages_of()
+{
+    case $1 in
+    build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev \
+        libopenblas0-pthread ;;
+    demo) echo curl ;;
+    test) echo libcriterion-dev python3 curl ;;
+    lint) echo clang clang-format shellcheck git ;;
+    *)
+        echo "install-packages.sh: no group '$1' (build, demo, test, lint)" >&2
+        exit 2
+        ;;
+    esac
+}
+
+# Debian: the package database decides.
+installed()
+{
+    test "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed
+}
+
+# Elsewhere packages have other names, so look for what is in them.
+found()
+{
+    case $1 in
+    libc6-dev) test -e /usr/include/stdio.h ;;
+    libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
+    libcjson-dev) pkg-config --exists libcjson ;;
+    libuv1-dev) pkg-config --exists libuv ;;
+    libcriterion-dev) pkg-config --exists criterion ;;
+    libopenblas0-pthread)
+        pkg-config --exists openblas || ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'
+        ;;
+    *) command -v "$1" >/dev/null ;;
+    esac 2>/dev/null
+}
+
+check=found
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+    check=installed
+fi
+
+missing=
+for group; do
+    for package in $(packages_of "$group"); do
+        "$check" "$package" || missing="$missing $package"
+    done
+done
+test -n "$missing" || exit 0
+
+if test "$check" = found; then
+    echo "Not a Debian system, so nothing was installed. Missing (by their Debian names):$missing" >&2
+    exit 1
+fi
+
+as_root=
+if test "$(id -u)" != 0; then
+    if ! command -v sudo >/dev/null; then
+        echo "Missing packages. As root, run: apt-get install$missing" >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
+
+apt()
+{
+    # shellcheck disable=SC2086  # as_root is one word or none
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 \
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
+}
+
+echo "Installing with apt-get:$missing"
+# A broken third-party source makes `update` fail although Debian's own is there: let install judge.
+apt update || echo "apt-get update failed; trying with the package lists as they are" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086  # a list of words
+if ! apt install --no-install-recommends -y $missing >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+fi

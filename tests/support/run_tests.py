@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Runs the tests and counts them: run_tests.py [--unit | --e2e] [PATTERN]
+
+The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
+star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
+under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last line is always
+"N passed, N failed".
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+E2E = ROOT / "tests" / "e2e"
+BUILD = ROOT / os.environ.get("B", "build")
+
+
+class Count:
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+        self.skipped = []  # (name, reason)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def run_unit(pattern):
+    """The Criterion program. It prints its own failures and summary."""
+    count = Count()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [str(BUILD / "unit-tests"), "--json=%s" % report, "--short-filename"]
+        if pattern:
+            command += ["--filter", pattern]
+        status = subprocess.call(command, stdin=subprocess.DEVNULL)
+        # strict: Criterion does not escape control characters in messages.
+        summary = json.loads(report.read_text(errors="replace"), strict=False)
+    for suite in summary["test_suites"]:
+        for test in suite["tests"]:
+            name = "%s/%s" % (suite["name"], test["name"])
+            if test["status"] == "PASSED":
+                count.passed += 1
+            elif test["status"] == "SKIPPED":
+                count.skipped.append((name, " ".join(test.get("messages", []))))
+            else:
+                count.failed += 1
+    if status != 0 and count.failed == 0:
+        print("unit-tests exited with %d although no test failed" % status)
+        count.failed += 1
+    return count
+
+
+class Result(unittest.TestResult):
+    """Prints failures as they come, and one line for each class."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = Count()
+        self.current = None
+        self.started = 0.0
+        self.in_class = Count()
+        self.broken = False  # a sub-test of the running test failed
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.enter("%s.%s" % (type(test).__module__, type(test).__name__))
+        self.broken = False
+
+    def enter(self, name):
+        if name != self.current:
+            self.leave()
+            self.current = name
+            self.started = time.monotonic()
+
+    def leave(self):
+        if self.current is not None:
+            passed, failed = self.in_class.passed, self.in_class.failed
+            seconds = time.monotonic() - self.started
+            mark = "FAIL" if failed else "ok"
+            print("  %-4s %-44s %4d of %-4d %6.1f s"
+                  % (mark, self.current, passed, passed + failed, seconds), flush=True)
+        self.count.add(self.in_class)
+        self.in_class = Count()
+        self.current = None
+
+    def note_failure(self, test, error, trace):
+        self.in_class.failed += 1
+        text = error or "".join(traceback.format_exception(*trace))
+        print("\n---- FAILED %s\n%s" % (test, text), flush=True)
+
+    def addSuccess(self, test):
+        if not self.broken:
+            self.in_class.passed += 1
+
+    def addSubTest(self, test, subtest, outcome):
+        if outcome is not None:
+            self.broken = True
+            self.note_failure(subtest, None, outcome)
+
+    def addFailure(self, test, err):
+        self.note_failure(test, None, err)
+
+    def addError(self, test, err):
+        self.note_failure(test, None, err)  # also setUpClass and tearDownClass
+
+    def addExpectedFailure(self, test, err):
+        self.note_failure(test, None, err)
+
+    def addUnexpectedSuccess(self, test):
+        self.note_failure(test, "unexpected success", None)
+
+    def addSkip(self, test, reason):
+        self.in_class.skipped.append((test.id(), reason))
+
+
+def run_e2e(pattern):
+    """The tests under tests/e2e, in this process."""
+    sys.path.insert(0, str(E2E))
+    loader = unittest.TestLoader()
+    if pattern:
+        suite = loader.loadTestsFromName(pattern)
+    else:
+        suite = loader.discover(str(E2E))
+    result = Result()
+    suite.run(result)
+    result.leave()
+    for error in loader.errors:
+        print(error)
+    return result.count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--unit", action="store_true", help="only the Criterion tests")
+    parser.add_argument("--e2e", action="store_true", help="only the end-to-end tests")
+    parser.add_argument("pattern", nargs="?", default="")
+    options = parser.parse_args()
+    is_criterion = "/" in options.pattern or "*" in options.pattern
+    unit = not options.e2e if not options.pattern else is_criterion
+    e2e = not options.unit if not options.pattern else not is_criterion
+
+    total = Count()
+    for wanted, name, run in ((unit, "unit", run_unit), (e2e, "e2e", run_e2e)):
+        if not wanted:
+            continue
+        started = time.monotonic()
+        print("%s tests:" % name, flush=True)
+        count = run(options.pattern)
+        print("%s tests: %d passed, %d failed, %d skipped in %.1f s"
+              % (name, count.passed, count.failed, len(count.skipped),
+                 time.monotonic() - started), flush=True)
+        total.add(count)
+    for name, reason in total.skipped:
+        print("skipped: %s: %s" % (name, reason))
+    if total.passed + total.failed == 0:
+        print("no test is called '%s'" % options.pattern)
+        total.failed += 1
+    print("%d passed, %d failed" % (total.passed, total.failed))
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
