@@ -43,6 +43,10 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
  * U+FFFD: the result is always valid JSON. */
 void qd_text_json_string(struct qd_text *text, const char *string);
 
+/* Bytes of the UTF-8 character that bytes[0..count) starts with (RFC 3629: no surrogates, no
+ * overlong form); 0: there is none. */
+size_t qd_utf8_length(const char *bytes, size_t count);
+
 /* Appends bytes that the caller keeps alive as long as the arena: no copy. */
 void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count);
 

@@ -1,0 +1,51 @@
+/* An arena for one test, and texts and answers joined to one C string. */
+#ifndef TESTS_UNIT_SCRATCH_H
+#define TESTS_UNIT_SCRATCH_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/arena.h"
+#include "server/text.h"
+
+struct scratch {
+    struct qd_memory *memory;
+    struct qd_arena arena;
+};
+
+static inline void scratch_init(struct scratch *scratch, size_t bytes_max)
+{
+    scratch->memory = qd_memory_create(bytes_max);
+    if (scratch->memory == NULL) {
+        abort();
+    }
+    qd_arena_init(&scratch->arena, scratch->memory);
+}
+
+static inline void scratch_deinit(struct scratch *scratch)
+{
+    qd_arena_deinit(&scratch->arena);
+    qd_memory_destroy(scratch->memory);
+}
+
+/* All bytes of the parts, with a NUL behind them. The caller frees them. */
+static inline char *join_parts(const struct qd_part *parts, size_t part_count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < part_count; i++) {
+        bytes += parts[i].count;
+    }
+    char *all = malloc(bytes + 1);
+    if (all == NULL) {
+        abort();
+    }
+    char *at = all;
+    for (size_t i = 0; i < part_count; i++) {
+        memcpy(at, parts[i].bytes, parts[i].count);
+        at += parts[i].count;
+    }
+    *at = '\0';
+    return all;
+}
+
+#endif
