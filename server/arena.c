@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ struct qd_memory {
     struct block_class classes[CLASS_COUNT];
 };
 
-/* Sizes (4, 5, 6, 7) * 2^n: at most a quarter of a block is wasted. */
+/* Sizes (4, 5, 6, 7) * 2^n: beyond the smallest, under a fifth of a block is wasted. */
 static bool class_of(size_t bytes, unsigned *class_index, size_t *class_bytes)
 {
     size_t quarter = SMALL_BLOCK_BYTES / 4;
@@ -82,15 +81,28 @@ static struct qd_block *unkeep(struct qd_memory *memory, struct block_class *cla
     return block;
 }
 
-/* Frees kept blocks, the largest first, until `bytes` more fit under the bound. The lock is held.
- */
-static void make_room(struct qd_memory *memory, size_t bytes)
+/* Unkeeps blocks, the largest first, until `bytes` more fit under the bound. The lock is held. */
+static struct qd_block *make_room(struct qd_memory *memory, size_t bytes)
 {
+    struct qd_block *idle = NULL;
     for (unsigned i = CLASS_COUNT; i-- > 0 && memory->bytes_kept > 0;) {
         while (memory->classes[i].kept != NULL &&
                memory->bytes_used + memory->bytes_kept + bytes > memory->bytes_max) {
-            free(unkeep(memory, &memory->classes[i]));
+            struct qd_block *block = unkeep(memory, &memory->classes[i]);
+            block->next = idle;
+            idle = block;
         }
+    }
+    return idle;
+}
+
+/* Not under the lock: munmap of a large block is slow. */
+static void free_blocks(struct qd_block *blocks)
+{
+    while (blocks != NULL) {
+        struct qd_block *block = blocks;
+        blocks = block->next;
+        free(block);
     }
 }
 
@@ -107,22 +119,18 @@ static struct qd_block *fresh_block(size_t bytes)
     return block;
 }
 
-static struct qd_block *take_block(struct qd_memory *memory, size_t payload_bytes)
+/* A block of the class `class_index`, of `bytes`. */
+static struct qd_block *take_block(struct qd_memory *memory, unsigned class_index, size_t bytes)
 {
-    unsigned class_index;
-    size_t bytes;
-    if (payload_bytes > SIZE_MAX - ALIGNMENT ||
-        !class_of(payload_bytes + ALIGNMENT, &class_index, &bytes)) {
-        return NULL;
-    }
     struct qd_block *block = NULL;
+    struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
     bool fits = bytes <= memory->bytes_max - memory->bytes_used;
     if (fits) {
         if (memory->classes[class_index].kept != NULL) {
             block = unkeep(memory, &memory->classes[class_index]);
         } else {
-            make_room(memory, bytes);
+            idle = make_room(memory, bytes);
         }
         memory->bytes_used += bytes;
     }
@@ -130,6 +138,7 @@ static struct qd_block *take_block(struct qd_memory *memory, size_t payload_byte
     if (!fits || block != NULL) {
         return block;
     }
+    free_blocks(idle);
     block = fresh_block(bytes);
     if (block == NULL) {
         pthread_mutex_lock(&memory->lock);
@@ -168,11 +177,7 @@ void qd_memory_trim(struct qd_memory *memory)
         class->kept_count_min = class->kept_count;
     }
     pthread_mutex_unlock(&memory->lock);
-    while (idle != NULL) { /* munmap of large blocks is slow: not under the lock */
-        struct qd_block *block = idle;
-        idle = block->next;
-        free(block);
-    }
+    free_blocks(idle);
 }
 
 void qd_memory_destroy(struct qd_memory *memory)
@@ -212,7 +217,12 @@ void qd_arena_deinit(struct qd_arena *arena)
         arena->blocks = block->next;
         give_block(arena->memory, block);
     }
-    arena->room = 0;
+    *arena = (struct qd_arena){.memory = arena->memory};
+}
+
+bool qd_arena_hopeless(const struct qd_arena *arena)
+{
+    return arena->refused_bytes > arena->memory->bytes_max - arena->bytes;
 }
 
 static char *payload(struct qd_block *block)
@@ -220,11 +230,33 @@ static char *payload(struct qd_block *block)
     return (char *)block + ALIGNMENT;
 }
 
-void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
+/* A block for `payload_bytes`, linked into the arena. */
+static struct qd_block *add_block(struct qd_arena *arena, size_t payload_bytes)
 {
-    if (bytes > SIZE_MAX - ALIGNMENT) {
+    unsigned class_index;
+    size_t bytes;
+    if (!class_of(payload_bytes + ALIGNMENT, &class_index, &bytes)) {
+        arena->refused_bytes = SIZE_MAX;
         return NULL;
     }
+    struct qd_block *block = take_block(arena->memory, class_index, bytes);
+    if (block == NULL) {
+        arena->refused_bytes = bytes;
+        return NULL;
+    }
+    block->next = arena->blocks;
+    arena->blocks = block;
+    arena->bytes += block->bytes;
+    return block;
+}
+
+void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
+{
+    if (bytes > SIZE_MAX - 2 * ALIGNMENT) {
+        arena->refused_bytes = SIZE_MAX;
+        return NULL;
+    }
+    bytes = bytes == 0 ? 1 : bytes; /* NULL means refused, and nothing else */
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (rounded <= arena->room) {
         char *result = arena->next;
@@ -232,12 +264,10 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         arena->room -= rounded;
         return result;
     }
-    struct qd_block *block = take_block(arena->memory, rounded < LARGE_BYTES ? 1 : rounded);
+    struct qd_block *block = add_block(arena, rounded < LARGE_BYTES ? 1 : rounded);
     if (block == NULL) {
         return NULL;
     }
-    block->next = arena->blocks;
-    arena->blocks = block;
     if (rounded < LARGE_BYTES) {
         arena->next = payload(block) + rounded;
         arena->room = block->bytes - ALIGNMENT - rounded;
@@ -249,6 +279,7 @@ void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes)
 {
     size_t total;
     if (__builtin_mul_overflow(count, bytes, &total)) {
+        arena->refused_bytes = SIZE_MAX;
         return NULL;
     }
     void *result = qd_arena_alloc(arena, total);
@@ -277,6 +308,7 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
         for (link = &arena->blocks; *link != own; link = &(*link)->next) {
         }
         *link = own->next;
+        arena->bytes -= own->bytes;
         give_block(arena->memory, own);
     }
     return result;

@@ -10,6 +10,7 @@
 #ifndef SERVER_ARENA_H
 #define SERVER_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct qd_memory;
@@ -30,16 +31,24 @@ struct qd_arena {
     struct qd_block *blocks;  /* newest first */
     char *next;               /* free room in the newest small block */
     size_t room;
+    size_t bytes;         /* of all its blocks */
+    size_t refused_bytes; /* the block that it did not get, the last time */
 };
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory);
 void qd_arena_deinit(struct qd_arena *arena);
 
-/* NULL: the process' bound is reached, or malloc failed. The memory is not zeroed. */
+/* NULL: the process' bound is reached, or malloc failed. The memory is not zeroed. No bytes are as
+ * good as one. */
 void *qd_arena_alloc(struct qd_arena *arena, size_t bytes);
 void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes);
 
-/* Like realloc for an allocation of this arena: copies old_bytes, gives a large old block back. */
+/* Like realloc for an allocation of this arena (old_bytes: what it was made with; 0 for a NULL
+ * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes);
+
+/* After a NULL: not even with the whole memory to itself would the arena have got the block. So
+ * trying again later is in vain. */
+bool qd_arena_hopeless(const struct qd_arena *arena);
 
 #endif
