@@ -12,6 +12,7 @@ enum qk_cpu_flag {
     QK_CPU_AMD = 1 << 4     /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
 };
 
+/* The QK_CPU_* of this machine; 0 where it is not an x86-64. */
 uint32_t qk_cpu_flags(void);
 
 #endif
