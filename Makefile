@@ -53,8 +53,11 @@ objects = $(patsubst %.c,$(B)/%.o,$(1))
 
 all: $(B)/quantd
 
-# A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them.
+# A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them. Other
+# machines have no such flags, and compile these files to nothing.
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
+endif
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

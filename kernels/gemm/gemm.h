@@ -12,7 +12,7 @@
 #include "kernels/qk.h"
 
 /* C[m x n] = A[m x k] * B[k x n], all row-major with leading dimensions lda, ldb, ldc; beta is 0,
- * so C is written, never read. */
+ * so C is written, never read. m, n and k are above 0. */
 struct qk_sgemm_args {
     int m, n, k;
     const float *a;
@@ -32,10 +32,12 @@ struct qk_gemm {
 #define QK_GEMM_EXACT_K 1024
 
 /* The core for a CPU, as OPENBLAS_CORETYPE names it; NULL: let OpenBLAS choose. `wanted` is the
- * user's own OPENBLAS_CORETYPE or NULL: kept unless it is known to need what the CPU lacks. */
+ * user's own OPENBLAS_CORETYPE or NULL: kept if it is known to fit the CPU. A name that is not
+ * known is replaced: OpenBLAS takes a default core for a name that it does not know, Prescott in
+ * some versions, and in others one that needs AVX-512. */
 const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted);
 
-/* Call before other threads start (setenv). */
+/* Call before other threads start (setenv). QK_UNAVAILABLE: the library is missing or not whole. */
 enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error);
 void qk_gemm_deinit(struct qk_gemm *gemm);
 

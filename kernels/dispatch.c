@@ -1,0 +1,86 @@
+#include "kernels/dispatch.h"
+
+#include "kernels/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
+
+/* From the slowest to the fastest. A tier runs where the CPU has all its flags, and hides what
+ * is beyond them. */
+static const struct {
+    const char *name;
+    uint32_t cpu_flags;
+} tiers[] = {
+    {"scalar", 0},
+    {"avx2", AVX2_FLAGS},
+};
+
+#define TIER_COUNT (sizeof(tiers) / sizeof(tiers[0]))
+
+/* The index of the tier of that name, or TIER_COUNT. */
+static size_t find_tier(const char *name, uint32_t cpu_flags)
+{
+    size_t i = 0;
+    if (strcmp(name, "auto") == 0) {
+        for (i = TIER_COUNT - 1; tiers[i].cpu_flags & ~cpu_flags; i--)
+            ;
+        return i;
+    }
+    while (i < TIER_COUNT && strcmp(tiers[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static void fill_table(struct qk_kernels *kernels)
+{
+    qk_dequantize_init_scalar(&kernels->dequantize);
+#ifdef __x86_64__
+    if (kernels->cpu_flags & QK_CPU_AVX2)
+        qk_dequantize_init_avx2(&kernels->dequantize);
+#endif
+}
+
+enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
+                                 struct qk_error *error)
+{
+    const uint32_t cpu_flags = qk_cpu_flags();
+    const size_t index = find_tier(tier, cpu_flags);
+    if (index == TIER_COUNT)
+        return qk_fail(error, QK_UNAVAILABLE, "tier: expected auto, scalar or avx2, got \"%s\"",
+                       tier);
+    if (tiers[index].cpu_flags & ~cpu_flags)
+        return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", tier);
+
+    struct qk_kernels *made = calloc(1, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
+    made->tier = tiers[index].name;
+    made->cpu_flags = cpu_flags & tiers[index].cpu_flags;
+    fill_table(made);
+    /* OpenBLAS has tiers of its own: it gets the whole CPU. */
+    enum qk_status status = qk_gemm_init(&made->gemm, cpu_flags, error);
+    if (status != QK_OK) {
+        free(made);
+        return status;
+    }
+    *kernels = made;
+    return QK_OK;
+}
+
+void qk_kernels_destroy(struct qk_kernels *kernels)
+{
+    qk_gemm_deinit(&kernels->gemm);
+    free(kernels);
+}
+
+const char *qk_kernels_tier(const struct qk_kernels *kernels)
+{
+    return kernels->tier;
+}
+
+const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
+{
+    return kernels->gemm.core;
+}

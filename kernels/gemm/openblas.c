@@ -1,0 +1,123 @@
+#include "kernels/gemm/gemm.h"
+
+#include "kernels/cpu.h"
+
+#include <cblas.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LIBRARY "libopenblas.so.0"
+
+/* A core that needs more than qk_cpu_flags can tell (BF16, AMX, FMA4, 3DNow!) never fits. */
+#define MORE UINT32_MAX
+
+struct core {
+    const char *name;
+    uint32_t cpu_flags; /* what it needs */
+};
+
+/* The x86-64 cores of OpenBLAS (corename in its driver/others/dynamic.c). */
+static const struct core cores[] = {
+    {"SapphireRapids", MORE},    {"Cooperlake", MORE},
+    {"SkylakeX", QK_CPU_AVX512}, {"Zen", QK_CPU_AVX2},
+    {"Haswell", QK_CPU_AVX2},    {"Sandybridge", QK_CPU_AVX},
+    {"Nehalem", QK_CPU_SSE42},   {"Dunnington", QK_CPU_SSE42},
+    {"Penryn", QK_CPU_SSE42},    {"Core2", QK_CPU_SSE42},
+    {"Atom", QK_CPU_SSE42},      {"Nano", QK_CPU_SSE42},
+    {"Prescott", QK_CPU_SSE42},  {"Bobcat", MORE},
+    {"Excavator", MORE},         {"Steamroller", MORE},
+    {"Piledriver", MORE},        {"Bulldozer", MORE},
+    {"Barcelona", MORE},         {"Opteron_SSE3", MORE},
+    {"Opteron", MORE},           {"Athlon", MORE},
+};
+
+/* OpenBLAS itself does not care for case. */
+static const struct core *find_core(const char *name)
+{
+    for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
+        if (strcasecmp(cores[i].name, name) == 0)
+            return &cores[i];
+    }
+    return NULL;
+}
+
+const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted)
+{
+    const struct core *known = wanted ? find_core(wanted) : NULL;
+    if (known && !(known->cpu_flags & ~cpu_flags))
+        return wanted;
+    if (cpu_flags & QK_CPU_AVX512)
+        return "SkylakeX";
+    if (cpu_flags & QK_CPU_AVX2)
+        return cpu_flags & QK_CPU_AMD ? "Zen" : "Haswell";
+    if (cpu_flags & QK_CPU_AVX)
+        return "Sandybridge";
+    if (cpu_flags & QK_CPU_SSE42)
+        return "Nehalem";
+    /* Not an x86-64 that we know: a name that the table lacks may be a core of this machine's. */
+    return known ? NULL : wanted;
+}
+
+/* Looks `name` up into `function`, a pointer to a pointer to a function: ISO C has no cast for
+ * this, POSIX says that the bytes are the same. */
+static enum qk_status find_symbol(void *library, const char *name, void *function,
+                                  struct qk_error *error)
+{
+    void *symbol = dlsym(library, name);
+    if (!symbol)
+        return qk_fail(error, QK_UNAVAILABLE, "%s has no %s: install libopenblas0", LIBRARY, name);
+    memcpy(function, &symbol, sizeof(symbol));
+    return QK_OK;
+}
+
+static enum qk_status use_library(struct qk_gemm *gemm, struct qk_error *error)
+{
+    __typeof__(openblas_get_corename) *get_corename = NULL;
+    __typeof__(openblas_set_num_threads) *set_num_threads = NULL;
+    enum qk_status status = find_symbol(gemm->library, "cblas_sgemm", &gemm->sgemm, error);
+    if (status == QK_OK)
+        status = find_symbol(gemm->library, "openblas_get_corename", &get_corename, error);
+    if (status == QK_OK)
+        status = find_symbol(gemm->library, "openblas_set_num_threads", &set_num_threads, error);
+    if (status != QK_OK)
+        return status;
+    set_num_threads(1);
+    snprintf(gemm->core, sizeof(gemm->core), "%s", get_corename());
+    return QK_OK;
+}
+
+enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error)
+{
+    *gemm = (struct qk_gemm){0};
+    const char *wanted = getenv("OPENBLAS_CORETYPE");
+    const char *core = qk_gemm_core(cpu_flags, wanted);
+    if (wanted && !core)
+        unsetenv("OPENBLAS_CORETYPE");
+    if ((core != wanted && core && setenv("OPENBLAS_CORETYPE", core, 1)) ||
+        setenv("OPENBLAS_NUM_THREADS", "1", 1))
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for the environment of OpenBLAS");
+
+    gemm->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!gemm->library)
+        return qk_fail(error, QK_UNAVAILABLE, "OpenBLAS: %s: install libopenblas0", dlerror());
+    enum qk_status status = use_library(gemm, error);
+    if (status != QK_OK)
+        qk_gemm_deinit(gemm);
+    return status;
+}
+
+void qk_gemm_deinit(struct qk_gemm *gemm)
+{
+    dlclose(gemm->library);
+}
+
+void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args)
+{
+    __typeof__(cblas_sgemm) *sgemm;
+    memcpy(&sgemm, &gemm->sgemm, sizeof(sgemm));
+    sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, args->m, args->n, args->k, 1.0F, args->a,
+          args->lda, args->b, args->ldb, 0.0F, args->c, args->ldc);
+}
