@@ -40,11 +40,11 @@ static void print_types(uint32_t set, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (int type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
         if (!(set & QK_BIT(type)))
             continue;
-        int length = snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-                              qk_type_info((enum qk_type)type)->name);
+        int length =
+            snprintf(text + used, size - used, "%s%s", used ? ", " : "", qk_type_info(type)->name);
         if (length < 0 || (size_t)length >= size - used)
             return;
         used += (size_t)length;

@@ -7,14 +7,24 @@
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
+/* Behind every block: what must not be written. */
+enum { GUARD_BYTES = 64, FILL = 0xa5 };
+
+/* 64-byte aligned and filled, so that nobody leans on zeroed memory. */
 static void *aligned_block(size_t bytes)
 {
-    /* Never of size 0, and filled, so that nobody leans on zeroed memory. */
-    size_t size = (bytes + 64) / 64 * 64;
+    size_t size = (bytes + GUARD_BYTES + 63) / 64 * 64;
     void *block = aligned_alloc(64, size);
     cr_assert_not_null(block);
-    memset(block, 0xa5, size);
+    memset(block, FILL, size);
     return block;
+}
+
+static void check_guard(const void *block, size_t bytes)
+{
+    const uint8_t *guard = (const uint8_t *)block + bytes;
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        cr_assert_eq(guard[i], FILL, "written %zu bytes behind a block of %zu", i, bytes);
 }
 
 static void *alloc_block(void *context, size_t bytes)
@@ -108,6 +118,7 @@ static void run_units(const struct qk_plan *plan, void *output, size_t begin, si
 {
     void *workspace = aligned_block(plan->workspace_bytes);
     qk_run(plan, output, workspace, begin, end);
+    check_guard(workspace, plan->workspace_bytes);
     free(workspace);
 }
 
@@ -148,6 +159,7 @@ static void run_call(const struct qk_kernels *kernels, const struct qk_call *cal
             run_shuffled(&result->plan, result->output, seed);
         else
             run_units(&result->plan, result->output, 0, result->plan.unit_count);
+        check_guard(result->output, result->plan.output_bytes);
     }
     qk_test_memory_deinit(&memory);
 }

@@ -1,0 +1,99 @@
+/* The CPU's flags and the table of kernels. */
+#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
+#include "tests/support/qk_test.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+Test(dispatch, cpu_flags_build_on_each_other)
+{
+    uint32_t flags = qk_cpu_flags();
+    cr_assert(!(flags & QK_CPU_AVX) || flags & QK_CPU_SSE42);
+    cr_assert(!(flags & QK_CPU_AVX2) || flags & QK_CPU_AVX);
+    cr_assert(!(flags & QK_CPU_AVX512) || flags & QK_CPU_AVX2);
+}
+
+#ifdef __x86_64__
+/* The compiler's own detection reads CPUID and XCR0 too. */
+Test(dispatch, cpu_flags_are_what_the_compiler_finds)
+{
+    uint32_t expected = 0;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.2"))
+        expected |= QK_CPU_SSE42;
+    if (__builtin_cpu_supports("avx"))
+        expected |= QK_CPU_AVX;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+        expected |= QK_CPU_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        expected |= QK_CPU_AVX512;
+    if (__builtin_cpu_is("amd"))
+        expected |= QK_CPU_AMD;
+    cr_assert_eq(qk_cpu_flags(), expected, "%#x, expected %#x", qk_cpu_flags(), expected);
+}
+#endif
+
+Test(dispatch, scalar_hides_the_rest)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    cr_assert_str_eq(qk_kernels_tier(kernels), "scalar");
+    cr_assert_eq(kernels->cpu_flags, 0);
+    cr_assert_str_eq(kernels->dequantize.name, "dequantize_scalar");
+    qk_kernels_destroy(kernels);
+}
+
+Test(dispatch, avx2_fills_its_slots)
+{
+    struct qk_kernels *kernels = qk_test_kernels("avx2");
+    struct qk_dequantize_kernels scalar;
+    if (!kernels)
+        return;
+    qk_dequantize_init_scalar(&scalar);
+    cr_assert_str_eq(qk_kernels_tier(kernels), "avx2");
+    cr_assert(kernels->cpu_flags & QK_CPU_AVX2);
+    cr_assert_eq(kernels->cpu_flags & QK_CPU_AVX512, 0);
+    cr_assert(kernels->dequantize.u8 != scalar.u8);
+    cr_assert(kernels->dequantize.s8 != scalar.s8);
+    cr_assert(kernels->dequantize.s32 != scalar.s32);
+    qk_kernels_destroy(kernels);
+}
+
+Test(dispatch, auto_takes_the_best)
+{
+    struct qk_kernels *kernels = qk_test_kernels("auto");
+    const char *best = qk_cpu_flags() & QK_CPU_AVX2 ? "avx2" : "scalar";
+    cr_assert_str_eq(qk_kernels_tier(kernels), best);
+    cr_assert_neq(qk_kernels_blas_core(kernels)[0], '\0');
+    qk_kernels_destroy(kernels);
+}
+
+Test(dispatch, refuses_unknown_tiers)
+{
+    static const char *const names[] = {"", "AVX2", "avx512", "avx", "scalar "};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct qk_kernels *kernels = NULL;
+        struct qk_error error = {0};
+        cr_assert_eq(qk_kernels_create(names[i], &kernels, &error), QK_UNAVAILABLE);
+        cr_assert_null(kernels);
+        cr_assert_not_null(strstr(error.text, "expected auto, scalar or avx2"));
+    }
+}
+
+Test(dispatch, tables_do_not_share)
+{
+    struct qk_kernels *first = qk_test_kernels("scalar");
+    struct qk_kernels *second = qk_test_kernels("auto");
+    qk_kernels_destroy(first);
+    cr_assert_neq(qk_kernels_blas_core(second)[0], '\0');
+    const float one = 1;
+    float c = 0;
+    const struct qk_sgemm_args args = {
+        .m = 1, .n = 1, .k = 1, .a = &one, .b = &one, .c = &c, .lda = 1, .ldb = 1, .ldc = 1};
+    qk_gemm_sgemm(&second->gemm, &args);
+    cr_assert_float_eq(c, 1.0F, 0);
+    qk_kernels_destroy(second);
+}

@@ -1,0 +1,235 @@
+/* The registry, the checks that it makes for every operator, and what every operator leans on. */
+#include "kernels/operators/operator.h"
+#include "kernels/operators/shape_text.h"
+#include "tests/support/qk_test.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Operators and versions -------------------------------------------------------------- */
+
+Test(registry, finds_operators_by_name)
+{
+    size_t count;
+    const struct qk_operator *const *operators = qk_operators(&count);
+    cr_assert_gt(count, 0);
+    for (size_t i = 0; i < count; i++)
+        cr_assert_eq(qk_operator_by_name(operators[i]->name), operators[i]);
+    cr_assert_null(qk_operator_by_name("onnx.dequantizelinear"));
+    cr_assert_null(qk_operator_by_name("onnx.DequantizeLinear "));
+    cr_assert_null(qk_operator_by_name(""));
+}
+
+static unsigned resolve(const char *name, uint64_t number)
+{
+    const struct qk_version *version = qk_operator_version(qk_operator_by_name(name), number);
+    return version ? version->number : 0;
+}
+
+Test(registry, resolves_versions_as_opset_imports)
+{
+    static const uint64_t numbers[][2] = {
+        {0, 0},   {9, 0},   {10, 10}, {11, 10}, {12, 10},        {13, 13},
+        {17, 13}, {18, 13}, {19, 0},  {25, 0},  {UINT64_MAX, 0},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        cr_assert_eq(resolve("onnx.DequantizeLinear", numbers[i][0]), numbers[i][1], "version %llu",
+                     (unsigned long long)numbers[i][0]);
+}
+
+static void check_inputs(const struct qk_operator *op)
+{
+    cr_assert_leq(op->input_count, QK_INPUT_COUNT_MAX);
+    for (size_t i = 0; i < op->input_count; i++) {
+        cr_assert(op->input_names[i] && op->input_names[i][0]);
+        cr_assert(op->input_shapes[i] && op->input_shapes[i][0]);
+        for (size_t v = 0; v < op->version_count; v++) {
+            cr_assert_neq(op->versions[v].inputs[i].types, 0);
+            cr_assert_eq(op->versions[v].inputs[i].types & QK_BIT(QK_NONE), 0);
+            cr_assert_eq(op->versions[v].inputs[i].types >> QK_TYPE_COUNT, 0);
+        }
+    }
+}
+
+Test(registry, describes_each_operator_whole)
+{
+    size_t count;
+    const struct qk_operator *const *operators = qk_operators(&count);
+    for (size_t i = 0; i < count; i++) {
+        const struct qk_operator *op = operators[i];
+        cr_assert(op->platform && op->about && op->output_name && op->output_shape);
+        cr_assert(op->code && op->code->create && op->code->plan);
+        check_inputs(op);
+        cr_assert_leq(op->attribute_count, QK_ATTRIBUTE_COUNT_MAX);
+        for (size_t a = 0; a < op->attribute_count; a++)
+            cr_assert(op->attributes[a].name && op->attributes[a].about);
+        cr_assert_gt(op->version_count, 0);
+        for (size_t v = 0; v < op->version_count; v++) {
+            cr_assert_neq(op->versions[v].output_types, 0);
+            cr_assert(v == 0 || op->versions[v].number > op->versions[v - 1].number);
+        }
+        cr_assert_geq(op->version_last, op->versions[op->version_count - 1].number);
+    }
+}
+
+/* ---- The checks of qk_create ------------------------------------------------------------- */
+
+static const uint8_t zeros[64];
+
+static void valid_call(struct qk_call *call, uint64_t version)
+{
+    const size_t dims[] = {2, 3};
+    qk_test_call_init(call, "onnx.DequantizeLinear", version);
+    qk_test_call_input(call, "x", QK_UINT8, zeros, 2, dims);
+    qk_test_call_input(call, "x_scale", QK_FP32, zeros, 0, NULL);
+}
+
+static void expect_text(const struct qk_call *call, const char *text)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    qk_test_run(kernels, call, &result);
+    cr_assert_eq(result.status, QK_INVALID);
+    cr_assert_eq(result.error.status, QK_INVALID);
+    cr_assert_str_eq(result.error.text, text);
+    qk_kernels_destroy(kernels);
+}
+
+Test(registry, accepts_a_valid_call)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    struct qk_call call;
+    valid_call(&call, 10);
+    qk_test_run(kernels, &call, &result);
+    cr_assert_eq(result.status, QK_OK);
+    qk_test_result_deinit(&result);
+    qk_kernels_destroy(kernels);
+}
+
+Test(registry, refuses_a_missing_input)
+{
+    struct qk_call call;
+    valid_call(&call, 13);
+    call.inputs[1].type = QK_NONE;
+    expect_text(&call, "x_scale: onnx.DequantizeLinear 13 requires this input, none was given");
+}
+
+Test(registry, refuses_a_type_that_the_version_lacks)
+{
+    struct qk_call call;
+    valid_call(&call, 10);
+    call.inputs[0].type = QK_FP32;
+    expect_text(&call, "x: onnx.DequantizeLinear 10 expects datatype UINT8, INT8, INT32, got FP32");
+}
+
+Test(registry, refuses_an_attribute_that_the_version_lacks)
+{
+    struct qk_call call;
+    valid_call(&call, 10);
+    qk_test_call_int(&call, "axis", 0);
+    expect_text(&call, "axis: onnx.DequantizeLinear 10 has no such attribute (since 13)");
+}
+
+Test(registry, refuses_a_tensor_that_contradicts_itself)
+{
+    struct qk_call call;
+    valid_call(&call, 13);
+    call.inputs[0].count = 7;
+    expect_text(&call, "x: its count does not match its shape");
+    valid_call(&call, 13);
+    call.inputs[0].rank = QK_RANK_MAX + 1;
+    expect_text(&call, "x: its count does not match its shape");
+    valid_call(&call, 13);
+    call.inputs[0].dims[0] = SIZE_MAX;
+    expect_text(&call, "x: its count does not match its shape");
+}
+
+/* ---- Types, sizes, texts ----------------------------------------------------------------- */
+
+Test(registry, knows_the_element_types)
+{
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++)
+        cr_assert_eq(qk_type_by_name(qk_type_info(type)->name), type);
+    cr_assert_eq(qk_type_by_name("uint8"), QK_NONE);
+    cr_assert_eq(qk_type_by_name(""), QK_NONE);
+    cr_assert_eq(qk_type_info(QK_INT8)->min, -128);
+    cr_assert_eq(qk_type_info(QK_UINT8)->max, 255);
+    cr_assert_eq(qk_type_info(QK_INT32)->min, INT32_MIN);
+    cr_assert_eq(qk_type_info(QK_INT32)->onnx, 6);
+    cr_assert_eq(qk_type_info(QK_FP32)->onnx, 1);
+}
+
+Test(registry, sizes_do_not_overflow)
+{
+    size_t size;
+    cr_assert(qk_mul_size(SIZE_MAX / 2, 2, &size));
+    cr_assert_eq(size, SIZE_MAX - 1);
+    cr_assert_not(qk_mul_size(SIZE_MAX / 2 + 1, 2, &size));
+    cr_assert(qk_type_bytes(QK_UINT8, SIZE_MAX, &size));
+    cr_assert_eq(size, SIZE_MAX);
+    cr_assert(qk_type_bytes(QK_FP32, 7, &size));
+    cr_assert_eq(size, 28);
+    cr_assert(qk_type_bytes(QK_FP32, SIZE_MAX / 4, &size));
+    cr_assert_eq(size, SIZE_MAX / 4 * 4);
+    cr_assert_not(qk_type_bytes(QK_FP32, SIZE_MAX / 4 + 1, &size));
+    cr_assert(qk_type_bytes(QK_INT32, 0, &size));
+    cr_assert_eq(size, 0);
+}
+
+Test(registry, counts_elements)
+{
+    struct qk_tensor tensor = {.rank = 0};
+    cr_assert(qk_tensor_set_count(&tensor));
+    cr_assert_eq(tensor.count, 1);
+    tensor = (struct qk_tensor){.rank = 3, .dims = {2, 3, 5}};
+    cr_assert(qk_tensor_set_count(&tensor));
+    cr_assert_eq(tensor.count, 30);
+    tensor = (struct qk_tensor){.rank = 3, .dims = {2, 0, SIZE_MAX / 2}};
+    cr_assert(qk_tensor_set_count(&tensor));
+    cr_assert_eq(tensor.count, 0);
+    tensor = (struct qk_tensor){.rank = 2, .dims = {2, SIZE_MAX / 2 + 1}};
+    cr_assert_not(qk_tensor_set_count(&tensor));
+    /* Empty, and yet its other dims are more than a size can hold. */
+    tensor = (struct qk_tensor){.rank = 3, .dims = {0, 2, SIZE_MAX / 2 + 1}};
+    cr_assert_not(qk_tensor_set_count(&tensor));
+}
+
+Test(registry, errors_are_cut_to_their_room)
+{
+    struct qk_error error;
+    char text[1000];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    cr_assert_eq(qk_fail(&error, QK_INVALID, "%s", text), QK_INVALID);
+    cr_assert_eq(error.status, QK_INVALID);
+    cr_assert_eq(strlen(error.text), sizeof(error.text) - 1);
+}
+
+Test(registry, prints_shapes)
+{
+    struct qk_shape_text buffer;
+    struct qk_tensor tensor = {.rank = 0};
+    cr_assert_str_eq(qk_shape_text(&tensor, &buffer), "[]");
+    tensor = (struct qk_tensor){.rank = 1, .dims = {7}};
+    cr_assert_str_eq(qk_shape_text(&tensor, &buffer), "[7]");
+    tensor = (struct qk_tensor){.rank = 3, .dims = {2, 0, SIZE_MAX}};
+    cr_assert_str_eq(qk_shape_text(&tensor, &buffer), "[2,0,18446744073709551615]");
+}
+
+/* The longest texts, at every length at which they can be cut. */
+Test(registry, cuts_long_shapes)
+{
+    for (uint32_t ones = 0; ones < QK_RANK_MAX; ones++) {
+        struct qk_shape_text buffer;
+        struct qk_tensor tensor = {.rank = QK_RANK_MAX};
+        for (uint32_t i = 0; i < QK_RANK_MAX; i++)
+            tensor.dims[i] = i < ones ? 1 : SIZE_MAX;
+        memset(&buffer, 'x', sizeof(buffer));
+        const char *text = qk_shape_text(&tensor, &buffer);
+        size_t length = strnlen(text, sizeof(buffer.text));
+        cr_assert_lt(length, sizeof(buffer.text));
+        cr_assert_str_eq(text + length - 5, ",...]");
+    }
+}

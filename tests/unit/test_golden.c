@@ -1,0 +1,199 @@
+/* Every golden case that the registry covers, on every tier, byte for byte.
+ *
+ * tests/data/golden_cases.jsonl holds one case a line, established by other implementations (its
+ * `how` says by which). A case belongs here if its version is a row of the registry's. */
+#include "tests/support/qk_test.h"
+
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CASES "tests/data/golden_cases.jsonl"
+
+/* What a case borrows until it is done. */
+struct loaded {
+    struct qk_call call;
+    uint8_t *data[QK_INPUT_COUNT_MAX];
+    int64_t lists[QK_ATTRIBUTE_COUNT_MAX][16];
+};
+
+static const char *string_of(const cJSON *object, const char *key)
+{
+    const char *string = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    cr_assert_not_null(string, "a case without %s", key);
+    return string;
+}
+
+static uint8_t *bytes_of_hex(const char *hex, size_t *count)
+{
+    *count = strlen(hex) / 2;
+    uint8_t *bytes = malloc(*count + 1);
+    cr_assert_not_null(bytes);
+    for (size_t i = 0; i < *count; i++) {
+        unsigned byte;
+        cr_assert_eq(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        bytes[i] = (uint8_t)byte;
+    }
+    return bytes;
+}
+
+static uint32_t dims_of(const cJSON *tensor, size_t *dims)
+{
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(tensor, "shape");
+    uint32_t rank = (uint32_t)cJSON_GetArraySize(shape);
+    cr_assert_leq(rank, QK_RANK_MAX);
+    for (uint32_t i = 0; i < rank; i++)
+        dims[i] = (size_t)cJSON_GetNumberValue(cJSON_GetArrayItem(shape, (int)i));
+    return rank;
+}
+
+static void load_input(struct loaded *loaded, const cJSON *tensor)
+{
+    const char *name = string_of(tensor, "name");
+    size_t index = qk_test_input_index(loaded->call.op, name);
+    enum qk_type type = qk_type_by_name(string_of(tensor, "datatype"));
+    size_t dims[QK_RANK_MAX];
+    uint32_t rank = dims_of(tensor, dims);
+    size_t given;
+    size_t expected;
+    cr_assert_neq(type, QK_NONE);
+    loaded->data[index] = bytes_of_hex(string_of(tensor, "raw_hex"), &given);
+    qk_test_call_input(&loaded->call, name, type, loaded->data[index], rank, dims);
+    cr_assert(qk_type_bytes(type, loaded->call.inputs[index].count, &expected));
+    cr_assert_eq(given, expected);
+}
+
+static void load_attribute(struct loaded *loaded, const cJSON *value)
+{
+    struct qk_call *call = &loaded->call;
+    if (cJSON_IsString(value)) {
+        qk_test_call_string(call, value->string, value->valuestring);
+    } else if (cJSON_IsArray(value)) {
+        int64_t *list = loaded->lists[qk_test_attribute_index(call->op, value->string)];
+        size_t count = (size_t)cJSON_GetArraySize(value);
+        cr_assert_leq(count, sizeof(loaded->lists[0]) / sizeof(loaded->lists[0][0]));
+        for (size_t i = 0; i < count; i++)
+            list[i] = (int64_t)cJSON_GetNumberValue(cJSON_GetArrayItem(value, (int)i));
+        qk_test_call_ints(call, value->string, list, count);
+    } else {
+        cr_assert(cJSON_IsNumber(value));
+        qk_test_call_int(call, value->string, (int64_t)value->valuedouble);
+    }
+}
+
+/* False: the registry has no such row. */
+static bool load(struct loaded *loaded, const cJSON *line)
+{
+    const char *name = string_of(line, "model");
+    unsigned long version = strtoul(string_of(line, "version"), NULL, 10);
+    const struct qk_operator *op = qk_operator_by_name(name);
+    const struct qk_version *row = op ? qk_operator_version(op, version) : NULL;
+    const cJSON *item;
+    if (!row || row->number != version)
+        return false;
+    memset(loaded, 0, sizeof(*loaded));
+    qk_test_call_init(&loaded->call, name, version);
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "inputs"))
+        load_input(loaded, item);
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "attributes"))
+        load_attribute(loaded, item);
+    return true;
+}
+
+static void unload(struct loaded *loaded)
+{
+    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
+        free(loaded->data[i]);
+}
+
+/* Bytes, but for NaNs, of which only the class is told. */
+static bool same(enum qk_type type, const uint8_t *got, const uint8_t *expected, size_t bytes)
+{
+    if (type != QK_FP32)
+        return memcmp(got, expected, bytes) == 0;
+    for (size_t i = 0; i < bytes; i += sizeof(float)) {
+        float a;
+        float b;
+        memcpy(&a, got + i, sizeof(a));
+        memcpy(&b, expected + i, sizeof(b));
+        if (memcmp(&a, &b, sizeof(a)) != 0 && !(isnan(a) && isnan(b)))
+            return false;
+    }
+    return true;
+}
+
+static void check_output(const char *id, const cJSON *line, const struct qk_test_result *result)
+{
+    const cJSON *tensor = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(line, "outputs"), 0);
+    const struct qk_tensor *output = &result->plan.output;
+    size_t dims[QK_RANK_MAX];
+    size_t bytes;
+    cr_assert_eq(result->status, QK_OK, "%s: %s", id, result->error.text);
+    uint32_t rank = dims_of(tensor, dims);
+    uint8_t *expected = bytes_of_hex(string_of(tensor, "raw_hex"), &bytes);
+    cr_expect_eq(output->type, qk_type_by_name(string_of(tensor, "datatype")), "%s: type", id);
+    cr_assert_eq(output->rank, rank, "%s: rank", id);
+    cr_expect_eq(memcmp(output->dims, dims, rank * sizeof(dims[0])), 0, "%s: shape", id);
+    cr_assert_eq(result->plan.output_bytes, bytes, "%s: size", id);
+    cr_expect(same(output->type, result->output, expected, bytes), "%s: other bytes", id);
+    free(expected);
+}
+
+/* False: the case is not for this registry. */
+static bool run_case(const struct qk_kernels *kernels, const cJSON *line)
+{
+    const char *id = string_of(line, "id");
+    struct loaded loaded;
+    struct qk_test_result result;
+    if (!load(&loaded, line))
+        return false;
+    qk_test_run(kernels, &loaded.call, &result);
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "expect_error")))
+        cr_expect_eq(result.status, QK_INVALID, "%s: not refused", id);
+    else
+        check_output(id, line, &result);
+    qk_test_result_deinit(&result);
+    unload(&loaded);
+    return true;
+}
+
+static void run_tier(const char *tier)
+{
+    struct qk_kernels *kernels = qk_test_kernels(tier);
+    FILE *file = fopen(CASES, "r");
+    char *line = NULL;
+    size_t room = 0;
+    size_t run = 0;
+    size_t left = 0;
+    cr_assert_not_null(file, "%s: run the tests from the top of the repository", CASES);
+    while (kernels && getline(&line, &room, file) > 0) {
+        cJSON *parsed = cJSON_Parse(line);
+        cr_assert_not_null(parsed, "%s: a line that is not JSON", CASES);
+        if (run_case(kernels, parsed))
+            run++;
+        else
+            left++;
+        cJSON_Delete(parsed);
+    }
+    free(line);
+    fclose(file);
+    if (!kernels)
+        return;
+    printf("golden cases on tier %s: %zu run, %zu for operators and versions to come\n", tier, run,
+           left);
+    cr_assert_gt(run, 0);
+    qk_kernels_destroy(kernels);
+}
+
+Test(golden, scalar)
+{
+    run_tier("scalar");
+}
+
+Test(golden, avx2)
+{
+    run_tier("avx2");
+}
