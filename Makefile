@@ -37,7 +37,8 @@ KERNELS := \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/gemm/openblas.c \
-    kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c kernels/conv/conv.c
+    kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
+    kernels/conv/pack.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.
 SERVER := \

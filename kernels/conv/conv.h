@@ -2,28 +2,99 @@
  *
  * acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32.
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
- * ONNX Runtime's MlasRequantizeOutput: clamp in float to [qmin - y_zp, qmax - y_zp] (NaN gives the
- * lower bound), round to nearest even, then add y_zp.
+ * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
+ *
+ * Positions outside x hold x_zp and so add nothing.
+ *
+ * How it stays exact: sgemm gets the weights less their zero point, |w| <= 255, and x centred to
+ * signed 8 bit, |x| <= 128, in blocks of k so short that no partial sum passes 2^24, where floats
+ * hold every integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero
+ * point is the same for every position, so the bias takes it along.
  */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
 
+#include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
 
 #define QK_CONV_SPATIAL_MAX 3
 
-/* What is known without x: attributes and weights. 1-D and 2-D are kept as 3-D with leading axes of
- * length 1, so that one loop nest serves all. */
-struct qk_conv_desc {
-    uint32_t spatial_rank; /* 1, 2 or 3, as the caller sees it */
-    size_t out_channels;   /* M */
-    size_t group_channels; /* C / group */
-    size_t group;
-    size_t kernel[QK_CONV_SPATIAL_MAX];
-    size_t stride[QK_CONV_SPATIAL_MAX];
-    size_t dilation[QK_CONV_SPATIAL_MAX];
+enum qk_conv_padding {
+    QK_CONV_PAD_EXPLICIT,
+    QK_CONV_PAD_VALID,
+    QK_CONV_PAD_SAME_UPPER, /* the odd one behind */
+    QK_CONV_PAD_SAME_LOWER  /* the odd one before */
 };
 
-/* The rest of the contract is the conv implementer's to write: packed weights, geometry, run. */
+/* What is known without x: attributes and the shape of the weights. 1-D and 2-D are kept as 3-D
+ * with leading axes of kernel 1, stride 1 and no pads, so that one loop nest serves all. */
+struct qk_conv_desc {
+    uint32_t spatial_rank;                  /* 1, 2 or 3, as the caller sees it */
+    size_t out_channels;                    /* M, a multiple of group */
+    size_t group_channels;                  /* C / group */
+    size_t group;                           /* > 0 */
+    int64_t kernel[QK_CONV_SPATIAL_MAX];    /* > 0 */
+    int64_t stride[QK_CONV_SPATIAL_MAX];    /* > 0 */
+    int64_t dilation[QK_CONV_SPATIAL_MAX];  /* > 0 */
+    int64_t pad_begin[QK_CONV_SPATIAL_MAX]; /* >= 0; read for QK_CONV_PAD_EXPLICIT only */
+    int64_t pad_end[QK_CONV_SPATIAL_MAX];
+    enum qk_conv_padding padding;
+};
+
+/* The constant inputs. Tensors are read by qk_conv_create only. */
+struct qk_conv_constants {
+    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as y_type and w->type */
+    int32_t x_zero_point;
+    float x_scale;
+    enum qk_type y_type;
+    int32_t y_zero_point;
+    float y_scale;
+    const struct qk_tensor *w;            /* [M, C/group, k1..kn] */
+    const struct qk_tensor *w_scale;      /* one element or M */
+    const struct qk_tensor *w_zero_point; /* one element or M */
+    const struct qk_tensor *bias;         /* INT32, M elements; QK_NONE: absent */
+};
+
+/* How bytes become y: the same for all channels. */
+struct qk_requantize {
+    float low, high; /* the range of y's type, less its zero point */
+    int32_t zero_point;
+};
+
+/* A convolution, ready for any x. Immutable; shared by threads. */
+struct qk_conv {
+    struct qk_conv_desc desc;
+    struct qk_requantize requantize;
+    enum qk_type x_type;
+    enum qk_type y_type;
+    int32_t x_centre;        /* taken from x, so that |x| <= 128 */
+    int32_t x_fill;          /* x's zero point, centred: what padding holds */
+    size_t depth;            /* K: terms of one sum, group_channels * kernel volume */
+    size_t block;            /* terms in one sgemm; the last block may be shorter */
+    const float *weights;    /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
+    const int32_t *bias;     /* [M], with what centring x leaves of its zero point */
+    const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
+};
+
+/* Packs the constants. `desc` and `constants` hold what their comments promise: the operator has
+ * checked it. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
+enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
+                              const struct qk_conv_constants *constants, struct qk_memory memory,
+                              struct qk_conv *conv, struct qk_error *error);
+
+/* Fits the convolution to x, whose rank and type the operator has checked; everything is borrowed
+ * until the plan has run. A unit is one tile of one image and group: at most QK_CONV_TILE_ROWS
+ * output channels by QK_CONV_TILE_COLUMNS positions. The workspace never exceeds
+ * QK_CONV_WORKSPACE_MAX bytes, whatever the shapes. */
+enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                            const struct qk_tensor *x, struct qk_memory memory,
+                            struct qk_plan *plan, struct qk_error *error);
+
+#define QK_CONV_TILE_ROWS 256
+#define QK_CONV_TILE_COLUMNS 2048
+/* The im2col block, the sums of one tile, and the sums carried over blocks of k. */
+#define QK_CONV_WORKSPACE_MAX (3 * QK_CONV_TILE_FLOATS * sizeof(float))
+/* Of each of the three. 1 MiB: what stays in a core's own cache while sgemm reads it. */
+#define QK_CONV_TILE_FLOATS ((size_t)256 * 1024)
 
 #endif

@@ -1,0 +1,238 @@
+#include "kernels/conv/conv.h"
+
+#include "kernels/conv/geometry.h"
+#include "kernels/conv/im2col.h"
+#include "kernels/conv/requantize.h"
+
+#include <string.h>
+
+/* Rows and columns of floats begin on cache lines. */
+#define LINE_FLOATS 16
+
+struct state {
+    const struct qk_conv *conv;
+    const struct qk_gemm *gemm;
+    struct qk_conv_geometry geometry;
+    const uint8_t *x;
+    size_t rows;         /* output channels of a group */
+    size_t tile_rows;    /* of a full tile; the last may have fewer */
+    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, the distance of rows, too */
+    size_t row_tiles;    /* tiles of one image and group */
+    size_t column_tiles;
+};
+
+struct tile {
+    size_t image, group;
+    size_t row_begin, row_count; /* output channels of the group */
+    size_t position_begin, position_count;
+};
+
+/* The parts of a workspace; `carried` only where k has several blocks. */
+struct workspace {
+    float *block;
+    float *sums;
+    int32_t *carried;
+};
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* Cuts `total` into equal parts of at most `most`. */
+static size_t even_part(size_t total, size_t most)
+{
+    return total == 0 ? 1 : divide_up(total, divide_up(total, most));
+}
+
+static struct tile locate_tile(const struct state *state, size_t unit)
+{
+    struct tile tile;
+    tile.position_begin = unit % state->column_tiles * state->tile_columns;
+    unit /= state->column_tiles;
+    tile.row_begin = unit % state->row_tiles * state->tile_rows;
+    unit /= state->row_tiles;
+    tile.group = unit % state->conv->desc.group;
+    tile.image = unit / state->conv->desc.group;
+    tile.row_count = size_min(state->rows - tile.row_begin, state->tile_rows);
+    tile.position_count =
+        size_min(state->geometry.positions - tile.position_begin, state->tile_columns);
+    return tile;
+}
+
+static void multiply_block(const struct state *state, const struct tile *tile,
+                           const struct workspace *work, size_t k_begin, size_t k_count)
+{
+    const struct qk_conv *conv = state->conv;
+    const size_t columns = state->tile_columns;
+    const size_t channel =
+        (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
+    qk_im2col_block(&(struct qk_im2col){
+        .geometry = &state->geometry,
+        .x = state->x + channel * state->geometry.channel_size,
+        .widen = qk_widen_from(conv->x_type, conv->x_centre),
+        .fill = (float)conv->x_fill,
+        .k_begin = k_begin,
+        .k_count = k_count,
+        .position_begin = tile->position_begin,
+        .position_count = tile->position_count,
+        .block = work->block,
+        .row_stride = columns,
+    });
+    const float *group = conv->weights + tile->group * state->rows * conv->depth;
+    /* Every number here is at most QK_GEMM_EXACT_K or a tile's side: an int holds it. */
+    qk_gemm_sgemm(state->gemm, &(struct qk_sgemm_args){
+                                   .m = (int)tile->row_count,
+                                   .n = (int)tile->position_count,
+                                   .k = (int)k_count,
+                                   .a = group + state->rows * k_begin + tile->row_begin * k_count,
+                                   .b = work->block,
+                                   .c = work->sums,
+                                   .lda = (int)k_count,
+                                   .ldb = (int)columns,
+                                   .ldc = (int)columns,
+                               });
+}
+
+static void run_tile(const struct state *state, const struct tile *tile,
+                     const struct workspace *work, uint8_t *output)
+{
+    const struct qk_conv *conv = state->conv;
+    const size_t columns = state->tile_columns;
+    const size_t channel = tile->group * state->rows + tile->row_begin;
+
+    if (conv->depth == 0) /* no channels: the sums are empty */
+        memset(work->sums, 0, tile->row_count * columns * sizeof(*work->sums));
+    if (work->carried)
+        memset(work->carried, 0, tile->row_count * columns * sizeof(*work->carried));
+    for (size_t k = 0; k < conv->depth; k += conv->block) {
+        multiply_block(state, tile, work, k, size_min(conv->depth - k, conv->block));
+        if (conv->depth - k <= conv->block)
+            break; /* the last block is added while requantizing */
+        for (size_t row = 0; row < tile->row_count; row++)
+            qk_requantize_carry(work->sums + row * columns, tile->position_count,
+                                work->carried + row * columns);
+    }
+    uint8_t *y = output +
+                 (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
+                 tile->position_begin;
+    for (size_t row = 0; row < tile->row_count; row++) {
+        qk_requantize_row(&conv->requantize,
+                          &(struct qk_requantize_row){
+                              .sums = work->sums + row * columns,
+                              .carried = work->carried ? work->carried + row * columns : NULL,
+                              .bias = conv->bias[channel + row],
+                              .multiplier = conv->multiplier[channel + row],
+                              .count = tile->position_count,
+                              .y = y + row * state->geometry.positions,
+                          });
+    }
+}
+
+/* In floats; carried sums are as large. */
+static size_t block_floats(const struct state *state)
+{
+    return state->conv->block * state->tile_columns;
+}
+
+static size_t sum_floats(const struct state *state)
+{
+    return state->tile_rows * state->tile_columns;
+}
+
+static bool carries(const struct state *state)
+{
+    return state->conv->depth > state->conv->block;
+}
+
+static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    struct workspace work = {.block = workspace};
+    work.sums = work.block + block_floats(state);
+    if (carries(state))
+        work.carried = (int32_t *)workspace + block_floats(state) + sum_floats(state);
+    for (size_t unit = begin; unit < end; unit++) {
+        struct tile tile = locate_tile(state, unit);
+        run_tile(state, &tile, &work, output);
+    }
+}
+
+/* N, M and the positions of each axis, as the caller counts axes. */
+static void set_output_dims(const struct state *state, struct qk_tensor *output)
+{
+    const struct qk_conv_desc *desc = &state->conv->desc;
+    output->type = state->conv->y_type;
+    output->rank = desc->spatial_rank + 2;
+    output->dims[0] = state->geometry.images;
+    output->dims[1] = desc->out_channels;
+    for (uint32_t i = 0; i < desc->spatial_rank; i++)
+        output->dims[2 + i] =
+            (size_t)state->geometry.axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
+}
+
+static void choose_tiles(struct state *state)
+{
+    const struct qk_conv *conv = state->conv;
+    state->tile_rows = even_part(state->rows, QK_CONV_TILE_ROWS);
+    size_t most = QK_CONV_TILE_FLOATS / size_max(conv->block, state->tile_rows);
+    most = size_min(most, QK_CONV_TILE_COLUMNS) / LINE_FLOATS * LINE_FLOATS;
+    state->tile_columns =
+        divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
+    state->row_tiles = divide_up(state->rows, state->tile_rows);
+    state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
+}
+
+/* At about 50 multiply-adds a nanosecond, 2 elements of im2col and 2 requantized. */
+static uint64_t guess_unit_ns(const struct state *state)
+{
+    double depth = (double)state->conv->depth;
+    double columns = (double)state->tile_columns;
+    double rows = (double)state->tile_rows;
+    return (uint64_t)(columns * (depth * rows / 50 + depth / 2 + rows / 2)) + 1;
+}
+
+enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                            const struct qk_tensor *x, struct qk_memory memory,
+                            struct qk_plan *plan, struct qk_error *error)
+{
+    static const uint8_t nothing[1];
+    struct state *state = memory.alloc(memory.context, sizeof(*state));
+    if (!state)
+        return qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
+    *state = (struct state){
+        .conv = conv,
+        .gemm = gemm,
+        .x = x->count == 0 ? nothing : x->data,
+        .rows = conv->desc.out_channels / conv->desc.group,
+    };
+    enum qk_status status = qk_conv_geometry_init(&state->geometry, &conv->desc, x, error);
+    if (status != QK_OK)
+        return status;
+    set_output_dims(state, &plan->output);
+    if (!qk_tensor_set_count(&plan->output))
+        return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
+    choose_tiles(state);
+    plan->kernel = "conv_sgemm";
+    plan->output_bytes = plan->output.count;
+    plan->workspace_bytes =
+        (block_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
+    /* At most one unit for each byte of output. */
+    plan->unit_count = plan->output.count == 0 ? 0
+                                               : state->geometry.images * conv->desc.group *
+                                                     state->row_tiles * state->column_tiles;
+    plan->unit_cost_ns = guess_unit_ns(state);
+    plan->run = run;
+    plan->state = state;
+    return QK_OK;
+}

@@ -1,0 +1,89 @@
+#include "kernels/conv/geometry.h"
+
+#include <inttypes.h>
+
+struct pads {
+    int64_t begin, end;
+};
+
+/* ceil(in / stride) windows, and what they need beyond x; never negative (onnx defs.cc clamps,
+ * where ONNX Runtime would skip leading elements). False: it does not fit. */
+static bool same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper, struct pads *pads)
+{
+    int64_t out = axis->in == 0 ? 0 : (axis->in - 1) / axis->stride + 1;
+    int64_t last = out == 0 ? 0 : (out - 1) * axis->stride; /* < in */
+    int64_t end;
+    if (__builtin_add_overflow(last, span, &end))
+        return false;
+    int64_t total = end > axis->in ? end - axis->in : 0;
+    pads->begin = upper ? total / 2 : total - total / 2;
+    pads->end = total - pads->begin;
+    return true;
+}
+
+/* Fills axis->out and axis->pad; the rest is there. `number` is the axis as the caller counts. */
+static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
+                               enum qk_conv_padding padding, uint32_t number,
+                               struct qk_error *error)
+{
+    int64_t span;
+    bool fits = !__builtin_mul_overflow(axis->kernel - 1, axis->dilation, &span) &&
+                !__builtin_add_overflow(span, 1, &span);
+    if (padding == QK_CONV_PAD_VALID)
+        pads = (struct pads){0, 0};
+    else if (padding != QK_CONV_PAD_EXPLICIT)
+        fits = fits && same_pads(axis, span, padding == QK_CONV_PAD_SAME_UPPER, &pads);
+    int64_t padded;
+    fits = fits && !__builtin_add_overflow(axis->in, pads.begin, &padded) &&
+           !__builtin_add_overflow(padded, pads.end, &padded);
+    if (!fits)
+        return qk_fail(error, QK_INVALID,
+                       "x: D%u is %" PRId64 ", which with pads %" PRId64 " and %" PRId64
+                       ", kernel %" PRId64 " and dilation %" PRId64 " does not fit in 63 bits",
+                       number, axis->in, pads.begin, pads.end, axis->kernel, axis->dilation);
+    bool same = padding == QK_CONV_PAD_SAME_UPPER || padding == QK_CONV_PAD_SAME_LOWER;
+    if (padded < span || (same && axis->in == 0))
+        return qk_fail(error, QK_INVALID,
+                       "x: D%u is %" PRId64 ", with pads %" PRId64 " and %" PRId64
+                       ", and holds no window of %" PRId64 " (kernel %" PRId64 ", dilation %" PRId64
+                       ")",
+                       number, axis->in, pads.begin, pads.end, span, axis->kernel, axis->dilation);
+    axis->pad = pads.begin;
+    axis->out = (padded - span) / axis->stride + 1;
+    return QK_OK;
+}
+
+enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
+                                     const struct qk_conv_desc *desc, const struct qk_tensor *x,
+                                     struct qk_error *error)
+{
+    const uint32_t lead = QK_CONV_SPATIAL_MAX - desc->spatial_rank;
+    size_t positions = 1;
+    size_t channel_size = 1;
+    bool fits = true;
+    for (uint32_t i = 0; i < QK_CONV_SPATIAL_MAX; i++) {
+        size_t in = i < lead ? 1 : x->dims[2 + i - lead];
+        if (in > INT64_MAX)
+            return qk_fail(error, QK_INVALID, "x: D%u is %zu, which does not fit in 63 bits",
+                           i - lead + 1, in);
+        struct qk_conv_axis *axis = &geometry->axis[i];
+        *axis = (struct qk_conv_axis){.in = (int64_t)in,
+                                      .kernel = desc->kernel[i],
+                                      .stride = desc->stride[i],
+                                      .dilation = desc->dilation[i]};
+        struct pads pads = {desc->pad_begin[i], desc->pad_end[i]};
+        enum qk_conv_padding padding = i < lead ? QK_CONV_PAD_EXPLICIT : desc->padding;
+        enum qk_status status = fit_axis(axis, pads, padding, i - lead + 1, error);
+        if (status != QK_OK)
+            return status;
+        fits = fits && qk_mul_size(positions, (size_t)axis->out, &positions);
+        if (x->count != 0)
+            channel_size *= in; /* at most x->count */
+    }
+    if (!fits)
+        return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
+    geometry->images = x->dims[0];
+    geometry->channel_size = x->count == 0 ? 0 : channel_size;
+    geometry->positions = positions;
+    return QK_OK;
+}

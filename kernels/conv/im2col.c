@@ -1,0 +1,118 @@
+#include "kernels/conv/im2col.h"
+
+/* One row of the block: a channel and a tap of the kernel, the same for all its positions. */
+struct row {
+    const uint8_t *channel;
+    int64_t first[QK_CONV_SPATIAL_MAX]; /* where position 0 looks, on each axis */
+    size_t inside_begin, inside_end;    /* the positions of the last axis that look inside x */
+};
+
+static inline size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The first o >= 0 with first + o * stride >= bound, at most out. */
+static size_t first_reaching(const struct qk_conv_axis *axis, int64_t first, int64_t bound)
+{
+    if (first >= bound)
+        return 0;
+    int64_t o = (bound - first - 1) / axis->stride + 1;
+    return (size_t)(o < axis->out ? o : axis->out);
+}
+
+static struct row locate_row(const struct qk_im2col *job, size_t k)
+{
+    const struct qk_conv_axis *axis = job->geometry->axis;
+    struct row row;
+    for (int i = QK_CONV_SPATIAL_MAX - 1; i >= 0; i--) {
+        int64_t tap = (int64_t)(k % (size_t)axis[i].kernel);
+        k /= (size_t)axis[i].kernel;
+        row.first[i] = tap * axis[i].dilation - axis[i].pad;
+    }
+    row.channel = job->x + k * job->geometry->channel_size;
+    const struct qk_conv_axis *last = &axis[QK_CONV_SPATIAL_MAX - 1];
+    row.inside_begin = first_reaching(last, row.first[2], 0);
+    row.inside_end = first_reaching(last, row.first[2], last->in);
+    return row;
+}
+
+static void fill(float value, size_t count, float *to)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = value;
+}
+
+/* The line of x that positions (o0, o1, *) look at; NULL: it is padding. */
+static const uint8_t *find_line(const struct qk_conv_axis *axis, const struct row *row, int64_t o0,
+                                int64_t o1)
+{
+    int64_t i0 = row->first[0] + o0 * axis[0].stride;
+    int64_t i1 = row->first[1] + o1 * axis[1].stride;
+    if (i0 < 0 || i0 >= axis[0].in || i1 < 0 || i1 >= axis[1].in)
+        return NULL;
+    return row->channel + (i0 * axis[1].in + i1) * axis[2].in;
+}
+
+/* Positions [begin, end) of one line: padding, inside, padding. */
+static void write_line(const struct qk_im2col *job, const struct row *row, const uint8_t *line,
+                       size_t begin, size_t end, float *to)
+{
+    size_t inside_begin = size_min(row->inside_begin < begin ? begin : row->inside_begin, end);
+    size_t inside_end =
+        size_min(row->inside_end < inside_begin ? inside_begin : row->inside_end, end);
+    fill(job->fill, inside_begin - begin, to);
+    fill(job->fill, end - inside_end, to + (inside_end - begin));
+    if (inside_begin == inside_end)
+        return;
+    const int64_t stride = job->geometry->axis[2].stride;
+    const uint8_t *from = line + (row->first[2] + (int64_t)inside_begin * stride);
+    to += inside_begin - begin;
+    if (stride == 1) {
+        qk_widen_row(job->widen, from, inside_end - inside_begin, to);
+    } else {
+        for (size_t i = 0; i < inside_end - inside_begin; i++)
+            to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
+    }
+}
+
+static void write_row(const struct qk_im2col *job, const struct row *row, const int64_t start[3],
+                      float *to)
+{
+    const struct qk_conv_axis *axis = job->geometry->axis;
+    const size_t line_size = (size_t)axis[2].out;
+    int64_t o0 = start[0];
+    int64_t o1 = start[1];
+    size_t o2 = (size_t)start[2];
+    size_t left = job->position_count;
+    while (left > 0) {
+        size_t count = size_min(line_size - o2, left);
+        const uint8_t *line = find_line(axis, row, o0, o1);
+        if (line)
+            write_line(job, row, line, o2, o2 + count, to);
+        else
+            fill(job->fill, count, to);
+        to += count;
+        left -= count;
+        o2 = 0;
+        if (++o1 == axis[1].out) {
+            o1 = 0;
+            o0++;
+        }
+    }
+}
+
+void qk_im2col_block(const struct qk_im2col *job)
+{
+    const struct qk_conv_axis *axis = job->geometry->axis;
+    int64_t start[QK_CONV_SPATIAL_MAX];
+    size_t position = job->position_begin;
+    for (int i = QK_CONV_SPATIAL_MAX - 1; i >= 0; i--) {
+        start[i] = (int64_t)(position % (size_t)axis[i].out);
+        position /= (size_t)axis[i].out;
+    }
+    for (size_t k = 0; k < job->k_count; k++) {
+        struct row row = locate_row(job, job->k_begin + k);
+        write_row(job, &row, start, job->block + k * job->row_stride);
+    }
+}

@@ -1,0 +1,41 @@
+/* Bytes to floats: the inner loop of im2col and of weight packing. Private to conv/. */
+#ifndef KERNELS_CONV_WIDEN_H
+#define KERNELS_CONV_WIDEN_H
+
+#include "kernels/qk.h"
+
+/* How to read an 8-bit element: (byte ^ flip) - offset. An INT8 is its byte with the top bit
+ * flipped, less 128, so one loop serves both types. */
+struct qk_widen {
+    uint8_t flip;
+    int32_t offset;
+};
+
+/* Elements of `type` (QK_UINT8 or QK_INT8) less `zero_point`. */
+static inline struct qk_widen qk_widen_from(enum qk_type type, int32_t zero_point)
+{
+    return type == QK_INT8 ? (struct qk_widen){0x80, zero_point + 128}
+                           : (struct qk_widen){0, zero_point};
+}
+
+static inline int32_t qk_widen_one(struct qk_widen widen, uint8_t byte)
+{
+    return (byte ^ widen.flip) - widen.offset;
+}
+
+/* Inner loops of a constant length are what every compiler makes vector code of at -O2. */
+#define QK_WIDEN_CHUNK 16
+
+static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict from, size_t count,
+                                float *restrict to)
+{
+    size_t i = 0;
+    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK) {
+        for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)
+            to[i + j] = (float)qk_widen_one(widen, from[i + j]);
+    }
+    for (; i < count; i++)
+        to[i] = (float)qk_widen_one(widen, from[i]);
+}
+
+#endif
