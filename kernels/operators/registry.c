@@ -4,6 +4,7 @@
 
 static const struct qk_operator *const operators[] = {
     &qk_onnx_dequantize_linear,
+    &qk_onnx_qlinear_conv,
 };
 
 const struct qk_operator *const *qk_operators(size_t *count)
