@@ -1,0 +1,426 @@
+/* What onnx.QLinearConv refuses, what it accepts at the edge, and what it does without memory. */
+#include "tests/support/conv_case.h"
+#include "tests/support/qk_test.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* A plain 2-D call that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests bend it. */
+static struct conv_case plain_case(void)
+{
+    struct conv_case test = {
+        .naive = {.images = 1,
+                  .channels = 4,
+                  .out_channels = 6,
+                  .group = 2,
+                  .in = {1, 5, 5},
+                  .kernel = {1, 3, 3},
+                  .stride = {1, 1, 1},
+                  .dilation = {1, 1, 1},
+                  .x_scale = 1,
+                  .y_scale = 1},
+        .spatial_rank = 2,
+        .w_scale_all = 1,
+        .with_bias = true,
+        .bare = true,
+        .seed = 5,
+    };
+    return test;
+}
+
+static void refuse_ints(const char *name, const char *field, size_t count, const int64_t *list)
+{
+    struct conv_case test = plain_case();
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, name, list, count);
+    qk_test_expect_refusal(&test.call, field);
+    conv_case_deinit(&test);
+}
+
+/* A list's length, and the list. */
+#define INTS(...)                                                   \
+    sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]) \
+    {                                                               \
+        __VA_ARGS__                                                 \
+    }
+
+Test(conv_rules, lists_of_the_wrong_length)
+{
+    refuse_ints("strides", "strides", INTS(1));
+    refuse_ints("strides", "strides", INTS(1, 1, 1));
+    refuse_ints("dilations", "dilations", INTS(1));
+    refuse_ints("dilations", "dilations", INTS(1, 1, 1));
+    refuse_ints("kernel_shape", "kernel_shape", INTS(3));
+    refuse_ints("kernel_shape", "kernel_shape", INTS(1, 3, 3));
+    refuse_ints("pads", "pads", INTS(1, 1));
+    refuse_ints("pads", "pads", INTS(1, 1, 1, 1, 1, 1));
+    refuse_ints("pads", "pads", 0, (int64_t[]){0});
+}
+
+Test(conv_rules, numbers_out_of_range)
+{
+    refuse_ints("strides", "strides", INTS(1, 0));
+    refuse_ints("strides", "strides", INTS(INT64_MIN, 1));
+    refuse_ints("dilations", "dilations", INTS(0, 1));
+    refuse_ints("dilations", "dilations", INTS(1, -1));
+    refuse_ints("pads", "pads", INTS(0, 0, -1, 0));
+    refuse_ints("pads", "pads", INTS(INT64_MIN, 0, 0, 0));
+    refuse_ints("kernel_shape", "kernel_shape", INTS(3, 4));
+    refuse_ints("kernel_shape", "kernel_shape", INTS(3, -3));
+}
+
+Test(conv_rules, sizes_beyond_63_bits)
+{
+    refuse_ints("pads", "x", INTS(INT64_MAX, 0, 0, 0));
+    refuse_ints("pads", "x", INTS(0, INT64_MAX - 5, 0, 1));
+    refuse_ints("pads", "x", INTS(0, INT64_MAX, 0, INT64_MAX));
+    refuse_ints("dilations", "x", INTS(INT64_MAX, 1));
+    refuse_ints("dilations", "x", INTS(1, INT64_MAX / 2 + 1));
+    refuse_ints("pads", "y", INTS(INT64_C(1) << 40, INT64_C(1) << 40, 0, 0));
+}
+
+Test(conv_rules, windows_that_do_not_fit)
+{
+    refuse_ints("dilations", "x", INTS(3, 1));
+    refuse_ints("dilations", "x", INTS(1, INT64_MAX / 2));
+}
+
+Test(conv_rules, text_of_a_window_that_does_not_fit)
+{
+    struct conv_case test = plain_case();
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, "dilations", (int64_t[]){1, 4}, 2);
+    qk_test_run(kernels, &test.call, &result);
+    cr_expect_eq(result.status, QK_INVALID);
+    cr_expect_str_eq(result.error.text, "x: D2 is 5, with pads 0 and 0, and holds no window of 9 "
+                                        "(kernel 3, dilation 4)");
+    qk_test_result_deinit(&result);
+    conv_case_deinit(&test);
+    qk_kernels_destroy(kernels);
+}
+
+Test(conv_rules, group)
+{
+    static const int64_t groups[] = {0, -1, INT64_MIN, 4, 7, INT64_MAX};
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        struct conv_case test = plain_case();
+        cr_assert(conv_case_make(&test));
+        qk_test_call_int(&test.call, "group", groups[i]);
+        qk_test_expect_refusal(&test.call, "group");
+        conv_case_deinit(&test);
+    }
+    /* Divides M, but x has not the channels. */
+    struct conv_case test = plain_case();
+    cr_assert(conv_case_make(&test));
+    qk_test_call_int(&test.call, "group", 3);
+    qk_test_expect_refusal(&test.call, "x");
+    conv_case_deinit(&test);
+}
+
+Test(conv_rules, auto_pad)
+{
+    static const char *const unknown[] = {"SAME", "same_upper", "NOTSET ", "VALI", "VALIDE", " "};
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        struct conv_case test = plain_case();
+        cr_assert(conv_case_make(&test));
+        qk_test_call_string(&test.call, "auto_pad", unknown[i]);
+        qk_test_expect_refusal(&test.call, "auto_pad");
+        conv_case_deinit(&test);
+    }
+}
+
+Test(conv_rules, auto_pad_excludes_pads)
+{
+    static const char *const modes[] = {"VALID", "SAME_UPPER", "SAME_LOWER"};
+    for (size_t i = 0; i < 3; i++) {
+        struct conv_case test = plain_case();
+        cr_assert(conv_case_make(&test));
+        qk_test_call_string(&test.call, "auto_pad", modes[i]);
+        qk_test_call_ints(&test.call, "pads", (int64_t[]){0, 0, 0, 0}, 4);
+        qk_test_expect_refusal(&test.call, "pads");
+        conv_case_deinit(&test);
+    }
+}
+
+/* ---- Shapes and types of the inputs ------------------------------------------------------ */
+
+/* Replaces one input's shape; `data` holds enough for all of them. */
+static void refuse_shape(const char *input, uint32_t rank, const size_t *dims, const char *field)
+{
+    static const uint8_t data[1024];
+    struct conv_case test = plain_case();
+    cr_assert(conv_case_make(&test));
+    enum qk_type type = test.call.inputs[qk_test_input_index(test.call.op, input)].type;
+    qk_test_call_input(&test.call, input, type, data, rank, dims);
+    qk_test_expect_refusal(&test.call, field);
+    conv_case_deinit(&test);
+}
+
+Test(conv_rules, scalars_have_one_element)
+{
+    static const char *const names[] = {"x_scale", "x_zero_point", "y_scale", "y_zero_point"};
+    for (size_t i = 0; i < 4; i++) {
+        refuse_shape(names[i], 1, (size_t[]){2}, names[i]);
+        refuse_shape(names[i], 1, (size_t[]){0}, names[i]);
+        refuse_shape(names[i], 1, (size_t[]){6}, names[i]); /* M, which only w has */
+        refuse_shape(names[i], 2, (size_t[]){1, 1}, names[i]);
+    }
+}
+
+Test(conv_rules, parameters_of_w_have_one_or_each)
+{
+    static const char *const names[] = {"w_scale", "w_zero_point"};
+    for (size_t i = 0; i < 2; i++) {
+        refuse_shape(names[i], 1, (size_t[]){2}, names[i]);
+        refuse_shape(names[i], 1, (size_t[]){0}, names[i]);
+        refuse_shape(names[i], 1, (size_t[]){7}, names[i]);
+        refuse_shape(names[i], 2, (size_t[]){6, 1}, names[i]);
+    }
+}
+
+Test(conv_rules, bias_has_each)
+{
+    refuse_shape("B", 0, NULL, "B");
+    refuse_shape("B", 1, (size_t[]){1}, "B");
+    refuse_shape("B", 1, (size_t[]){5}, "B");
+    refuse_shape("B", 2, (size_t[]){6, 1}, "B");
+}
+
+Test(conv_rules, bias_of_one_channel_is_no_scalar)
+{
+    struct conv_case test = plain_case();
+    test.naive.out_channels = test.naive.group = 1;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_input(&test.call, "B", QK_INT32, test.bias, 0, NULL);
+    qk_test_expect_refusal(&test.call, "B");
+    conv_case_deinit(&test);
+}
+
+Test(conv_rules, shapes_of_x_and_w)
+{
+    refuse_shape("x", 3, (size_t[]){1, 4, 5}, "x");
+    refuse_shape("x", 5, (size_t[]){1, 4, 5, 5, 1}, "x");
+    refuse_shape("x", 0, NULL, "x");
+    refuse_shape("x", 4, (size_t[]){1, 3, 5, 5}, "x");
+    refuse_shape("x", 4, (size_t[]){1, 4, 2, 5}, "x");
+    refuse_shape("x", 4, (size_t[]){1, 4, 5, 0}, "x");
+    refuse_shape("w", 0, NULL, "w");
+    refuse_shape("w", 2, (size_t[]){6, 2}, "w");
+    refuse_shape("w", 6, (size_t[]){6, 2, 1, 1, 1, 1}, "w");
+    refuse_shape("w", 4, (size_t[]){6, 2, 0, 3}, "w");
+    refuse_shape("w", 3, (size_t[]){6, 2, 3}, "x");
+    refuse_shape("w", 4, (size_t[]){6, 1, 3, 3}, "x");
+}
+
+/* Empty tensors may have such dimensions. */
+Test(conv_rules, dimensions_beyond_63_bits)
+{
+    static const char *const names[] = {"x", "w"};
+    for (size_t i = 0; i < 2; i++) {
+        struct conv_case test = plain_case();
+        test.spatial_rank = 1;
+        test.naive.channels = test.naive.out_channels = test.naive.group = 1;
+        test.naive.in[1] = test.naive.kernel[1] = 1;
+        cr_assert(conv_case_make(&test));
+        size_t dims[] = {1, 0, SIZE_MAX};
+        if (i == 0)
+            memcpy(dims, (size_t[]){0, 1, (size_t)INT64_MAX + 1}, sizeof(dims));
+        qk_test_call_input(&test.call, names[i], QK_UINT8, "", 3, dims);
+        qk_test_expect_refusal(&test.call, names[i]);
+        conv_case_deinit(&test);
+    }
+}
+
+Test(conv_rules, zero_points_have_their_tensors_type)
+{
+    static const char *const names[] = {"x_zero_point", "w_zero_point"};
+    for (size_t i = 0; i < 2; i++) {
+        struct conv_case test = plain_case();
+        cr_assert(conv_case_make(&test));
+        qk_test_call_input(&test.call, names[i], QK_INT8, "", 0, NULL);
+        qk_test_expect_refusal(&test.call, names[i]);
+        conv_case_deinit(&test);
+    }
+}
+
+/* ---- The edge of what is accepted -------------------------------------------------------- */
+
+static void run(const struct qk_call *call, struct qk_test_result *result)
+{
+    struct qk_kernels *kernels = qk_test_kernels("auto");
+    qk_test_run(kernels, call, result);
+    cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
+    qk_kernels_destroy(kernels);
+}
+
+static void check(struct conv_case *test)
+{
+    struct qk_test_result result;
+    conv_case_expect(test);
+    run(&test->call, &result);
+    cr_assert_eq(result.plan.output_bytes, test->y_bytes);
+    for (size_t i = 0; i < test->y_bytes; i++)
+        cr_assert_eq(((uint8_t *)result.output)[i], test->expected[i], "y[%zu]", i);
+    qk_test_result_deinit(&result);
+    conv_case_deinit(test);
+}
+
+Test(conv_rules, empty_auto_pad_is_notset)
+{
+    struct conv_case test = plain_case();
+    test.naive.pad_begin[1] = 2;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_string(&test.call, "auto_pad", "");
+    check(&test);
+}
+
+Test(conv_rules, nothing_in)
+{
+    struct conv_case test = plain_case(); /* all windows in padding */
+    test.naive.in[1] = 0;
+    test.naive.pad_begin[1] = 2;
+    test.naive.pad_end[1] = 1;
+    cr_assert(conv_case_make(&test));
+    check(&test);
+
+    test = plain_case(); /* no terms: y is the bias */
+    test.naive.channels = 0;
+    cr_assert(conv_case_make(&test));
+    test.call.inputs[0].data = NULL;
+    check(&test);
+}
+
+Test(conv_rules, nothing_out)
+{
+    struct conv_case test = plain_case();
+    test.naive.images = 0;
+    cr_assert(conv_case_make(&test));
+    test.call.inputs[0].data = NULL;
+    check(&test);
+
+    test = plain_case();
+    test.naive.out_channels = 0;
+    test.w_scale_per_channel = test.w_zero_point_per_channel = true;
+    cr_assert(conv_case_make(&test));
+    check(&test);
+}
+
+/* The largest steps that are legal: one window, at position 0. */
+Test(conv_rules, huge_strides)
+{
+    struct conv_case test = plain_case();
+    const int64_t strides[] = {INT64_MAX, INT64_MAX};
+    struct qk_test_result result;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, "strides", strides, 2);
+    run(&test.call, &result);
+    cr_assert_eq(result.plan.output_bytes, 6);
+    test.naive.in[1] = test.naive.in[2] = 5;
+    test.naive.stride[1] = test.naive.stride[2] = 100;
+    cr_assert(naive_conv_shape(&test.naive));
+    uint8_t expected[6];
+    naive_conv_run(&test.naive, expected);
+    cr_assert_arr_eq(result.output, expected, 6);
+    qk_test_result_deinit(&result);
+    conv_case_deinit(&test);
+}
+
+/* Pads and dilations near 2^62: the windows' taps lie far apart, one of them on x. */
+Test(conv_rules, huge_pads_and_dilations)
+{
+    struct conv_case test = plain_case();
+    const int64_t huge = INT64_C(1) << 61;
+    const int64_t pads[] = {huge, huge, huge - 4, huge - 4};
+    const int64_t dilations[] = {huge, huge};
+    struct qk_test_result result;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, "pads", pads, 4);
+    qk_test_call_ints(&test.call, "dilations", dilations, 2);
+    run(&test.call, &result);
+    cr_assert_eq(result.plan.output_bytes, 6);
+    for (size_t m = 0; m < 6; m++) { /* the middle tap sees x[0] of each channel */
+        size_t first = m / 3 * 2;
+        int32_t sum = test.bias[m];
+        for (size_t c = 0; c < 2; c++)
+            sum += (test.x[(first + c) * 25] - test.naive.x_zero_point) *
+                   (test.w[(m * 2 + c) * 9 + 4] - test.naive.w_zero_point[m]);
+        int32_t y = sum < 0 ? 0 : sum > 255 ? 255 : sum;
+        cr_expect_eq(((uint8_t *)result.output)[m], y, "y[%zu]", m);
+    }
+    qk_test_result_deinit(&result);
+    conv_case_deinit(&test);
+}
+
+/* An output of 2^60 elements is planned without a thought for its size: the caller refuses it. */
+Test(conv_rules, huge_outputs_are_planned)
+{
+    struct conv_case test = plain_case();
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    const int64_t pads[] = {INT64_C(1) << 28, INT64_C(1) << 29, 0, 0};
+    cr_assert(conv_case_make(&test));
+    qk_test_call_ints(&test.call, "pads", pads, 4);
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_plan(instance, &test.call, face, &plan, &error), QK_OK, "%s", error.text);
+    cr_expect_eq(plan.output_bytes, 6 * ((size_t)(1 << 28) + 3) * ((size_t)(1 << 29) + 3));
+    cr_expect_leq(plan.workspace_bytes, 3 << 20);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+    conv_case_deinit(&test);
+}
+
+/* A plan may get another x than create did; it must still be of the right type and shape. */
+Test(conv_rules, plan_checks_its_own_x)
+{
+    struct conv_case test = plain_case();
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    cr_assert(conv_case_make(&test));
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_OK, "%s", error.text);
+    test.call.inputs[0].type = QK_INT8;
+    cr_expect_eq(qk_plan(instance, &test.call, face, &plan, &error), QK_INVALID);
+    cr_expect_str_eq(error.text, "x: expects the datatype of x_zero_point, UINT8, got INT8");
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+    conv_case_deinit(&test);
+}
+
+Test(conv_rules, every_allocation_may_fail)
+{
+    struct conv_case test = plain_case();
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    size_t failures = 0;
+    enum qk_status status = QK_NO_MEMORY;
+    cr_assert(conv_case_make(&test));
+    while (status != QK_OK) {
+        struct qk_test_memory memory;
+        const struct qk_instance *instance;
+        struct qk_plan plan;
+        struct qk_error error = {.status = QK_OK};
+        qk_test_memory_init(&memory, failures);
+        struct qk_memory face = qk_test_memory_face(&memory);
+        status = qk_create(kernels, &test.call, face, &instance, &error);
+        if (status == QK_OK)
+            status = qk_plan(instance, &test.call, face, &plan, &error);
+        qk_test_memory_deinit(&memory);
+        cr_assert(status == QK_OK || (status == QK_NO_MEMORY && error.status == status),
+                  "allocation %zu: status %d", failures, (int)status);
+        failures += status != QK_OK;
+        cr_assert_lt(failures, 100);
+    }
+    cr_expect_eq(failures, 5); /* instance, weights, bias, multipliers, plan */
+    qk_kernels_destroy(kernels);
+    conv_case_deinit(&test);
+}

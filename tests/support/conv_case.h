@@ -1,0 +1,44 @@
+/* One QLinearConv for tests: its buffers, the call, and what must come out. */
+#ifndef TESTS_SUPPORT_CONV_CASE_H
+#define TESTS_SUPPORT_CONV_CASE_H
+
+#include "kernels/qk.h"
+#include "tests/support/naive_conv.h"
+
+enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX };
+
+/* Fill in `naive` up to auto_pad, the signs and the scales, and what follows it up to `seed`; then
+ * conv_case_make does the rest. */
+struct conv_case {
+    struct naive_conv naive;
+    uint32_t spatial_rank;
+    bool w_scale_per_channel, w_zero_point_per_channel, with_bias;
+    bool bare;    /* leave out attributes that hold their defaults */
+    bool vectors; /* scalars have shape [1], not [] */
+    enum conv_fill x_fill, w_fill;
+    uint64_t seed; /* of the contents; not 0 */
+
+    /* Made: */
+    uint8_t *x, *w, *expected, x_zero_point, y_zero_point;
+    uint8_t *w_zero_point_bytes;
+    int32_t *w_zero_point, *bias;
+    float *w_scale, w_scale_all;
+    size_t x_bytes, w_bytes, y_bytes;
+    int64_t kernel_shape[3], strides[3], dilations[3], pads[6];
+    struct qk_call call;
+};
+
+/* A random geometry, types, zero points and scales; conv_case_make is still to be called. */
+void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t seed);
+
+/* Makes contents and call. False: the geometry holds no window; then there is no `expected`. */
+bool conv_case_make(struct conv_case *test);
+void conv_case_deinit(struct conv_case *test);
+
+/* Computes test->expected by the naive convolution. */
+void conv_case_expect(struct conv_case *test);
+
+/* One line with all that is needed to see what the case is. */
+const char *conv_case_text(const struct conv_case *test, char text[512]);
+
+#endif
