@@ -31,7 +31,7 @@ SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sa
 class Server:
     """A quantd of our own, on a free port; flags as on its command line."""
 
-    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None):
+    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None):
         arguments = [str(PROGRAM)]
         for address in listen:
             arguments += ["--listen", address]
@@ -40,7 +40,7 @@ class Server:
             arguments + list(flags), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=self.stderr_file, env=dict(os.environ, **(env or {})))
         self.addresses = []
-        for _ in range(len(listen)):
+        for _ in range(len(listen) if lines is None else lines):
             line = self.process.stdout.readline().decode()
             match = re.fullmatch(r"quantd listening on (\S+)\n", line)
             if match is None:

@@ -10,7 +10,7 @@ packages_of()
 {
     case $1 in
     build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev \
-        libopenblas0-pthread ;;
+        libopenblas-pthread-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
     lint) echo clang clang-format shellcheck git ;;
@@ -36,9 +36,7 @@ found()
     libcjson-dev) pkg-config --exists libcjson ;;
     libuv1-dev) pkg-config --exists libuv ;;
     libcriterion-dev) pkg-config --exists criterion ;;
-    libopenblas0-pthread)
-        pkg-config --exists openblas || ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'
-        ;;
+    libopenblas-pthread-dev) pkg-config --exists openblas ;;
     *) command -v "$1" >/dev/null ;;
     esac 2>/dev/null
 }

@@ -1,0 +1,136 @@
+"""The command line: flags, environment variables, exit statuses, and what is printed where."""
+import os
+import re
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from quantd import PROGRAM, ROOT, SLOW, Server
+
+FLAG_LINE = re.compile(r"  --([a-z-]+) ")
+
+
+def run(*arguments, **environment):
+    return subprocess.run([str(PROGRAM), *arguments], stdin=subprocess.DEVNULL, text=True,
+                          capture_output=True, timeout=20 * SLOW,
+                          env=dict(os.environ, **environment), check=False)
+
+
+def flags_of_help():
+    return FLAG_LINE.findall(run("--help").stdout)
+
+
+class CommandLine(unittest.TestCase):
+    def assert_complaint(self, result, *words):
+        self.assertEqual(result.stdout, "")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertGreater(result.returncode, 0, "killed by a signal")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_help(self):
+        result = run("--help")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for flag in ("listen", "threads", "max-body-bytes", "max-queue", "max-inflight-bytes",
+                     "version", "help"):
+            self.assertIn("--" + flag, result.stdout)
+        for line in result.stdout.splitlines():
+            self.assertLessEqual(len(line), 120)
+
+    def test_version(self):
+        result = run("--version")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"^quantd \d+\.\d+\S*\n$")
+
+    def test_unknown_flag(self):
+        self.assert_complaint(run("--lisen", "127.0.0.1:0"), "--lisen", "--help")
+        self.assert_complaint(run("extra"), "extra")
+
+    def test_flag_without_its_value(self):
+        self.assert_complaint(run("--threads"), "--threads")
+
+    def test_bad_values(self):
+        for flag, values in (("--threads", ("0", "-1", "x", "", "1.5", "99999999999999999999")),
+                             ("--max-body-bytes", ("0", "12q", "-5", "")),
+                             ("--max-queue", ("0", "many")),
+                             ("--max-inflight-bytes", ("0", "x")),
+                             ("--listen", ("", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
+                                           "127.0.0.1:x", "nowhere:80:80", "unix:",
+                                           "unix:" + "x" * 200, "127.0.0.1:-1"))):
+            for value in values:
+                with self.subTest(flag=flag, value=value):
+                    self.assert_complaint(run(flag, value), "listen" if flag == "--listen" else flag)
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            self.assert_complaint(run("--listen", address), address)
+
+    def test_equals_sign(self):
+        server = Server("--threads=1", "--max-body-bytes=1000")
+        answer = server.request("POST", "/v2/repository/index", b" " * 1001)
+        self.assertEqual(answer.status, 413)
+        server.stop()
+
+    def test_environment(self):
+        server = Server(env={"QUANTD_MAX_BODY_BYTES": "1000"})
+        answer = server.request("POST", "/v2/repository/index", b" " * 1001)
+        self.assertEqual(answer.status, 413)
+        self.assertIn("1000", answer.json()["error"])
+        server.stop()
+        # The command line wins.
+        server = Server("--max-body-bytes", "2000", env={"QUANTD_MAX_BODY_BYTES": "1000"})
+        answer = server.request("POST", "/v2/repository/index", b" " * 1001)
+        self.assertEqual(answer.status, 200)
+        server.stop()
+        self.assert_complaint(run("--listen", "127.0.0.1:0", QUANTD_THREADS="x"), "QUANTD_THREADS")
+
+    def test_listen_from_the_environment(self):
+        server = Server(listen=(), env={"QUANTD_LISTEN": "127.0.0.1:0"}, lines=1)
+        self.assertEqual(server.get("/v2/health/live").status, 200)
+        server.stop()
+
+    def test_several_listeners(self):
+        server = Server(listen=("127.0.0.1:0", "127.0.0.1:0"))
+        self.assertEqual(len(set(server.addresses)), 2)
+        for address in server.addresses:
+            port = int(address.rsplit(":", 1)[1])
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        server.stop()
+
+    def test_scalar_and_automatic_kernels(self):
+        for cpu in ("scalar", "auto"):
+            server = Server("--cpu", cpu)
+            self.assertEqual(server.get("/v2/health/ready").status, 200)
+            server.stop()
+
+    def test_standard_output_holds_the_listening_lines_only(self):
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0"], stdout=output,
+                                       stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+            for _ in range(200):
+                output.seek(0)
+                if output.read().endswith("\n"):
+                    break
+                try:
+                    process.wait(0.05)
+                except subprocess.TimeoutExpired:
+                    pass
+            process.terminate()
+            process.communicate(timeout=20 * SLOW)
+            output.seek(0)
+            self.assertRegex(output.read(), r"^quantd listening on http://127\.0\.0\.1:\d+\n$")
+
+
+class Readme(unittest.TestCase):
+    def test_flags_table(self):
+        # | `--listen ADDR:PORT` | ...
+        table = re.findall(r"^\| `--([a-z-]+)[ `]", (ROOT / "README.md").read_text(), re.MULTILINE)
+        self.assertEqual(sorted(table), sorted(flags_of_help()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""The golden cases of tests/data, as far as the server's own metadata says it knows them."""
+import json
+import unittest
+
+from quantd import (ROOT, ServerTest, Tensor, binary_request, exchange, infer_path, json_request,
+                    same_bits)
+
+GOLDEN = ROOT / "tests" / "data" / "golden_cases.jsonl"
+
+
+class Golden(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.client = cls.server.client()
+        cls.cases = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+        cls.known = {}
+        for name in {case["model"] for case in cls.cases}:
+            answer = cls.server.get("/v2/models/" + name)
+            if answer.status == 200:
+                cls.known[name] = answer.json()["versions"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        super().tearDownClass()
+
+    def cases_of(self, name):
+        return [case for case in self.cases
+                if case["model"] == name and case["version"] in self.known.get(name, ())]
+
+    def post(self, case, binary):
+        tensors = [Tensor(t["name"], t["datatype"], t["shape"], bytes.fromhex(t["raw_hex"]))
+                   for t in case["inputs"]]
+        path = infer_path(case["model"], case["version"])
+        if binary:
+            body, headers = binary_request(tensors, case["attributes"])
+        else:
+            body, headers = json.dumps(json_request(tensors, case["attributes"])), {}
+        return exchange(self.client, "POST", path, body, headers)
+
+    def check(self, name, least):
+        cases = self.cases_of(name)
+        self.assertGreaterEqual(len(cases), least)
+        for case in cases:
+            for binary in (True, False):
+                with self.subTest(case=case["id"], binary=binary, note=case["note"]):
+                    self.check_one(case, self.post(case, binary))
+
+    def check_one(self, case, answer):
+        if "expect_error" in case:
+            self.assert_error(answer, 400)
+            return
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        got = answer.outputs()
+        self.assertEqual(list(got), [output["name"] for output in case["outputs"]])
+        for output in case["outputs"]:
+            datatype, shape, raw = got[output["name"]]
+            self.assertEqual((datatype, shape), (output["datatype"], output["shape"]))
+            self.assertTrue(same_bits(datatype, raw, bytes.fromhex(output["raw_hex"])),
+                            "got %s, expected %s" % (raw.hex(), output["raw_hex"]))
+
+    def test_dequantize_linear(self):
+        self.check("onnx.DequantizeLinear", 11)
+
+    def test_qlinear_conv(self):
+        self.check("onnx.QLinearConv", 22)
+
+
+if __name__ == "__main__":
+    unittest.main()

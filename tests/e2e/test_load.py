@@ -1,0 +1,366 @@
+"""Many clients at once, full queues, and the end under load."""
+import json
+import os
+import random
+import resource
+import socket
+import threading
+import time
+import unittest
+
+from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
+                    infer_path, json_request, run_threads, to_raw)
+from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json
+
+MIB = 1 << 20
+
+
+def heavy_request(size=400):
+    """A 5 x 5 convolution of [1, 8, size, size] to 16 channels; tens of milliseconds at 400."""
+    tensors = conv_tensors([1], [1], [0], [1])
+    tensors[0] = Tensor("x", "UINT8", [1, 8, size, size], bytes(8 * size * size))
+    tensors[3] = Tensor("w", "INT8", [16, 8, 5, 5], bytes(16 * 8 * 25))
+    return binary_request(tensors)
+
+
+class Concurrent(ServerTest):
+    def test_every_client_gets_its_own_answer(self):
+        def client_of(seed):
+            rng = random.Random(seed)
+
+            def run():
+                client = self.server.client()
+                for i in range(25):
+                    numbers = [rng.randrange(256) for _ in range(rng.choice((1, 10, 3000, 70000)))]
+                    tensors = [Tensor.of("x", "UINT8", [len(numbers)], numbers),
+                               Tensor.of("x_scale", "FP32", [], [2.0 ** (seed % 8)])]
+                    want = to_raw("FP32", [n * 2.0 ** (seed % 8) for n in numbers])
+                    name = "%d/%d" % (seed, i)
+                    if rng.random() < 0.5:
+                        body, headers = binary_request(tensors, id=name)
+                    else:
+                        body, headers = json.dumps(json_request(tensors, id=name)), {}
+                    answer = exchange(client, "POST", infer_path(DEQUANTIZE), body, headers)
+                    self.assertEqual(answer.status, 200, answer.body[:300])
+                    self.assertEqual(answer.outputs()["y"][2], want)
+                    self.assertIn(('"%s"' % name).encode(), answer.body[:200])
+                client.close()
+            return run
+
+        run_threads([client_of(seed) for seed in range(16)])
+
+    def test_a_thousand_at_once(self):
+        body = json.dumps(dequantize_json()).encode()
+        request = (b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\n\r\n"
+                   % (infer_path(DEQUANTIZE).encode(), len(body))) + body
+        connections = [self.server.connect() for _ in range(1000)]
+        for connection in connections:
+            connection.sendall(request)
+        statuses = []
+        for connection in connections:
+            reader = Reader(connection)
+            statuses.append(reader.answer().status)
+            reader.close()
+        self.assertLessEqual(set(statuses), {200, 503})
+        self.assertIn(200, statuses)
+
+    def test_small_requests_beside_large_ones(self):
+        body, headers = heavy_request(300)
+        stop = threading.Event()
+        worst = []
+
+        def large():
+            client = self.server.client(60)
+            while not stop.is_set():
+                self.assertEqual(exchange(client, "POST", infer_path(CONV), body,
+                                          headers).status, 200)
+            client.close()
+
+        def small():
+            client = self.server.client()
+            try:
+                for _ in range(40):
+                    started = time.monotonic()
+                    answer = exchange(client, "POST", infer_path(DEQUANTIZE),
+                                      json.dumps(dequantize_json()))
+                    self.assertEqual(answer.status, 200)
+                    worst.append(time.monotonic() - started)
+            finally:
+                stop.set()
+                client.close()
+
+        run_threads([large, large, small])
+        self.assertLess(sorted(worst)[len(worst) // 2], 0.5 * SLOW)
+
+    def test_health_under_load(self):
+        body, headers = heavy_request(300)
+        stop = threading.Event()
+
+        def large():
+            client = self.server.client(60)
+            while not stop.is_set():
+                exchange(client, "POST", infer_path(CONV), body, headers)
+            client.close()
+
+        def health():
+            try:
+                for _ in range(30):
+                    started = time.monotonic()
+                    self.assertEqual(self.server.get("/v2/health/ready").status, 200)
+                    self.assertLess(time.monotonic() - started, 0.5 * SLOW)
+            finally:
+                stop.set()
+
+        run_threads([large, large, large, health])
+
+
+class FullQueue(unittest.TestCase):
+    def test_more_than_the_queue_holds_is_refused_at_once(self):
+        server = Server("--threads", "1", "--max-queue", "2")
+        try:
+            body, headers = heavy_request()
+            answers = []
+
+            def post():
+                answers.append(server.infer(CONV, body, headers=headers))
+
+            run_threads([post] * 16)
+            statuses = [answer.status for answer in answers]
+            self.assertEqual(set(statuses), {200, 503})
+            for answer in answers:
+                if answer.status == 503:
+                    self.assertIn("--max-queue", answer.json()["error"])
+                    self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
+            # It goes on afterwards.
+            self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
+        finally:
+            server.stop()
+
+    def test_waiting_longer_than_the_timeout_parameter(self):
+        server = Server("--threads", "1")
+        try:
+            body, headers = heavy_request()
+            answers = []
+
+            def heavy():
+                answers.append(server.infer(CONV, body, headers=headers))
+
+            def impatient():
+                time.sleep(0.05)
+                request = dequantize_json(parameters={"timeout": 1})
+                answers.append(server.infer(DEQUANTIZE, request))
+
+            run_threads([heavy] * 6 + [impatient] * 3)
+            statuses = [answer.status for answer in answers]
+            self.assertLessEqual(set(statuses), {200, 503})
+            self.assertEqual(server.infer(DEQUANTIZE, dequantize_json(
+                parameters={"timeout": 60000000})).status, 200)
+            for bad in (-1, "soon", 1.5):
+                answer = server.infer(DEQUANTIZE, dequantize_json(parameters={"timeout": bad}))
+                self.assertEqual(answer.status, 400)
+        finally:
+            server.stop()
+
+
+class InflightBytes(unittest.TestCase):
+    def test_bounded_and_refused_with_503(self):
+        # 24 MiB for all requests: one of 2 MiB in and 8 MiB out fits, eight at once do not.
+        server = Server("--max-inflight-bytes", "24M", "--threads", "2")
+        try:
+            raw = bytes(2 * MIB)
+            body, headers = binary_request([Tensor("x", "UINT8", [len(raw)], raw),
+                                            Tensor.of("x_scale", "FP32", [], [1])])
+            answers = []
+
+            def post():
+                answers.append(server.infer(DEQUANTIZE, body, headers=headers))
+
+            run_threads([post] * 12)
+            self.assertLessEqual({answer.status for answer in answers}, {200, 503})
+            for answer in answers:
+                if answer.status == 503:
+                    self.assertIn("--max-inflight-bytes", answer.json()["error"])
+                    self.assertIn("Retry-After", answer.headers)
+            self.assertEqual(server.infer(DEQUANTIZE, body, headers=headers).status, 200)
+            if not SANITIZED:
+                self.assertLess(server.rss_bytes(), 120 * MIB)
+        finally:
+            server.stop()
+
+    def test_one_that_never_fits(self):
+        server = Server("--max-inflight-bytes", "4M")
+        try:
+            raw = bytes(3 * MIB)
+            body, headers = binary_request([Tensor("x", "UINT8", [len(raw)], raw),
+                                            Tensor.of("x_scale", "FP32", [], [1])])
+            answer = server.infer(DEQUANTIZE, body, headers=headers)
+            self.assertIn(answer.status, (413, 503))
+            self.assertIn("--max-inflight-bytes", answer.json()["error"])
+            self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
+        finally:
+            server.stop()
+
+
+class ConnectionLimit(unittest.TestCase):
+    def test_more_wait_until_one_leaves(self):
+        server = Server("--max-connections", "8")
+        try:
+            idle = [server.connect() for _ in range(8)]
+            time.sleep(0.3)
+            late = server.connect()  # the kernel's backlog takes it
+            late.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
+            late.settimeout(0.5)
+            with self.assertRaises(socket.timeout):
+                late.recv(1)
+            for connection in idle:
+                connection.close()
+            late.settimeout(20)
+            self.assertEqual(late.recv(12), b"HTTP/1.1 200")
+            late.close()
+        finally:
+            server.stop()
+
+    def test_more_than_1024(self):
+        soft = len(os.listdir("/proc/self/fd")) + 1300
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limits[1] != resource.RLIM_INFINITY and limits[1] < soft:
+            self.skipTest("the hard limit on open files is %d" % limits[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limits[0]), limits[1]))
+        server = Server()
+        try:
+            connections = [server.connect() for _ in range(1200)]
+            for connection in connections[::100] + [connections[-1]]:
+                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
+                self.assertEqual(connection.recv(12), b"HTTP/1.1 200")
+            for connection in connections:
+                connection.close()
+        finally:
+            server.stop()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+class Terminate(unittest.TestCase):
+    def test_in_flight_requests_are_answered(self):
+        server = Server("--threads", "2")
+        body, headers = heavy_request()
+        answers, sent = [], threading.Barrier(9)
+
+        def post():
+            client = server.client(60)
+            client.connect()
+            client.putrequest("POST", infer_path(CONV))
+            client.putheader("Content-Length", str(len(body)))
+            for pair in headers.items():
+                client.putheader(*pair)
+            client.endheaders(body)
+            sent.wait()
+            answers.append(client.getresponse().status)
+            client.close()
+
+        def terminate():
+            sent.wait()
+            time.sleep(0.02)
+            server.terminate()
+
+        run_threads([post] * 8 + [terminate])
+        self.assertEqual(answers, [200] * 8)
+        server.stop()
+        with self.assertRaises(OSError):
+            socket.create_connection((server.host, server.port), 1)
+
+    def test_nothing_accepted_is_lost(self):
+        server = Server()
+        body = json.dumps(dequantize_json()).encode()
+        request = (b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\n\r\n"
+                   % (infer_path(DEQUANTIZE).encode(), len(body))) + body
+        counts = []
+
+        def client():
+            # Every request that was written whole before the server closed must have an answer:
+            # the server closes after an answer (Connection: close), never instead of one.
+            reader = Reader(server.connect())
+            done = 0
+            while True:
+                reader.connection.sendall(request)
+                answer = reader.answer()
+                if answer is None:
+                    raise AssertionError("closed without an answer")
+                if answer.status != 200:
+                    raise AssertionError(answer.body)
+                done += 1
+                if (answer.headers.get("Connection") or "").lower() == "close":
+                    break
+            self.assertIsNone(reader.answer())
+            reader.close()
+            counts.append(done)
+
+        def terminate():
+            time.sleep(0.3)
+            server.terminate()
+
+        run_threads([client] * 12 + [terminate])
+        self.assertEqual(len(counts), 12)
+        self.assertGreater(sum(counts), 100)
+        server.stop()
+
+    def test_ready_says_no_while_draining(self):
+        server = Server("--threads", "1")
+        body, headers = heavy_request(600)
+        reader = Reader(server.connect())
+        reader.connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
+        reader.answer()
+        work = [threading.Thread(target=server.infer, args=(CONV, body),
+                                 kwargs={"headers": headers}) for _ in range(4)]
+        for thread in work:
+            thread.start()
+        time.sleep(0.1)
+        server.terminate()
+        time.sleep(0.05)
+        answer = None
+        try:
+            reader.connection.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: q\r\n\r\n")
+            answer = reader.answer()
+        except OSError:
+            pass  # idle connections may be closed at once
+        for thread in work:
+            thread.join()
+        if answer is not None:
+            self.assertEqual(answer.status, 503)
+            self.assertIs(answer.json()["ready"], False)
+            self.assertIn("error", answer.json())
+        reader.close()
+        server.stop()
+
+    def test_idle_and_stuck_connections_do_not_hold_it_up(self):
+        server = Server("--drain-timeout", "1")
+        idle = Reader(server.connect())
+        idle.connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
+        self.assertEqual(idle.answer().status, 200)
+        stuck = server.connect()
+        stuck.sendall(b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: 100\r\n\r\n{"
+                      % infer_path(DEQUANTIZE).encode())
+        fresh = server.connect()
+        time.sleep(0.1)
+        started = time.monotonic()
+        server.stop()
+        self.assertLess(time.monotonic() - started, 4 * SLOW)
+        for connection in (idle, stuck, fresh):
+            connection.close()
+
+    def test_sigint_too(self):
+        server = Server()
+        server.process.send_signal(2)
+        server.wait()
+
+    def test_a_second_signal_does_no_harm(self):
+        server = Server()
+        server.terminate()
+        try:
+            server.terminate()
+        except ProcessLookupError:
+            pass
+        server.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()
