@@ -1,7 +1,7 @@
 # quantd. On a bare Debian machine: `make demo` and `make test`. See README.md.
 #
 #   make                 build/quantd
-#   make SAN=address     with address+undefined sanitizers, into build/address (also undefined, thread)
+#   make SAN=address     address+undefined sanitizers, in build/address (or undefined, thread)
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
@@ -94,14 +94,22 @@ test test-unit test-e2e:
 
 lint:
 	@$(INSTALL) build lint
-	@tests/lint/lint.sh
+	@tests/lint/lint.py
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
 
+# Every header compiles alone.
+headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h server/*.h))
+
+$(B)/%.h.alone: %.h
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -fsyntax-only -x c $<
+	@touch $@
+
 clean:
 	rm -rf build
 
-.PHONY: all demo test test-unit test-e2e lint help clean
+.PHONY: all headers demo test test-unit test-e2e lint help clean
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

@@ -8,7 +8,7 @@ build=${B:-build}
 out=$build/demo
 mkdir -p "$out"
 
-bold= dim= reset=
+bold='' dim='' reset=''
 if test -t 1 && test -z "${NO_COLOR-}" && test "${TERM:-dumb}" != dumb; then
     bold=$(printf '\033[1m') dim=$(printf '\033[2m') reset=$(printf '\033[0m')
 fi
@@ -68,7 +68,7 @@ show_stages()
 
 # ---- 1. JSON in, JSON out -----------------------------------------------------------------------
 
-printf '\n%s1  Dequantize six numbers, in JSON%s   y = (x - zero point) * scale, a scale for each row\n' \
+printf '\n%s1  Dequantize six numbers, in JSON%s   y = (x - zero point) * scale, row by row\n' \
     "$bold" "$reset"
 cat >"$out/dequantize.json" <<'JSON'
 {"parameters": {"axis": 0},
@@ -93,8 +93,8 @@ grep -qF '"shape":[2,3],"data":[-64,0,63.5,0,12.8,25.5]' "$out/answer" ||
 # bytes are posted as they lie, as one channel of 256 rows and 3 * 256 columns: with a dilation of 3
 # along the row, the neighbours that a 3 x 3 kernel sees are three bytes apart, of the same colour.
 # So an ordinary convolution filters a colour picture. Each of the three output channels is a kernel
-# of its own, and the answer's bytes are three pictures, one below the other: behind a new PPM header
-# they are an image file again. Zero points of 128 make the border around the picture grey.
+# of its own, and the answer's bytes are three pictures, one below the other: behind a new PPM
+# header they are an image file again. Zero points of 128 make the border around the picture grey.
 
 photo=tests/data/cat.ppm
 photo_header_bytes=15

@@ -373,7 +373,7 @@ class ServerTest(unittest.TestCase):
         cls.server.stop()
 
     def assert_error(self, answer, status, *words):
-        """An error as OIP clients need it: the status, exactly application/json, {"error": text}."""
+        """An error as OIP clients need it: exactly application/json, and {"error": text}."""
         self.assertEqual(answer.status, status, answer.body[:500])
         self.assertEqual(answer.headers["Content-Type"], "application/json")
         self.assertIsNone(answer.headers.get("Content-Encoding"))

@@ -18,14 +18,15 @@ ROW = 3 * SIZE
 @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
 class Demo(unittest.TestCase):
     def test_demo(self):
-        result = subprocess.run([str(ROOT / "tests" / "demo" / "demo.sh")], stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, timeout=60 * SLOW,
-                                env=dict(os.environ, B=os.path.relpath(BUILD, ROOT)), check=False)
+        script = str(ROOT / "tests" / "demo" / "demo.sh")
+        result = subprocess.run([script], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=60 * SLOW, check=False,
+                                env=dict(os.environ, B=os.path.relpath(BUILD, ROOT)))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         for words in ("63.5", "sharpened", "total", "300", "ended with status 0"):
             self.assertIn(words, result.stdout)
-        self.assertEqual(len(re.findall(r"^    [a-z]+ +\d+\.\d{3} ms", result.stdout, re.MULTILINE)),
-                         6)
+        bars = re.findall(r"^    [a-z]+ +\d+\.\d{3} ms", result.stdout, re.MULTILINE)
+        self.assertEqual(len(bars), 6)
         picture = (BUILD / "demo" / "cat.ppm").read_bytes()
         self.assertTrue(picture.startswith(b"P6\n256 1024\n255\n"))
         pixels = picture[len(b"P6\n256 1024\n255\n"):]

@@ -53,7 +53,7 @@ class Hostile(ServerTest):
                 '{%s}' % ",".join('"p%d":1' % i for i in range(50000)),
                 '{"id":"%s"' % ("x" * 5000000),
                 '{"inputs":[{"name":"%s"}]}' % ("x" * 5000000),
-                '{"inputs":[{"name":"x","datatype":"UINT8","shape":[%s]}]}' % ",".join(["1"] * 500000),
+                '{"inputs":[{"name":"x","shape":[%s]}]}' % ",".join(["1"] * 500000),
                 '{"inputs":[{"name":"x","datatype":"%s"}]}' % ("U" * 3000000),
                 '{"parameters":{"pads":"%s"}}' % ",".join(["1"] * 500000)):
             self.assert_refused(body)

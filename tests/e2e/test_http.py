@@ -143,7 +143,7 @@ class Connections(HttpTest):
 
     def test_absolute_form(self):
         reader = self.open()
-        reader.connection.sendall(b"GET http://quantd/v2/health/live HTTP/1.1\r\nHost: quantd\r\n\r\n")
+        reader.connection.sendall(b"GET http://q/v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
         self.assertEqual(reader.answer().status, 200)
 
 
@@ -243,8 +243,7 @@ class Limits(HttpTest):
     def test_too_large(self):
         answer = self.server.infer(DEQUANTIZE, b" " * 1000001)
         self.assert_error(answer, 413, "1000000", "--max-body-bytes")
-        self.assertEqual(self.server.infer(DEQUANTIZE, SMALL + b" " * (1000000 - len(SMALL))).status,
-                         200)
+        self.assert_small(self.server.infer(DEQUANTIZE, SMALL + b" " * (1000000 - len(SMALL))))
 
     def test_readable_when_sent_first(self):
         # This client, like geventhttpclient, sends everything before it reads anything.
@@ -310,8 +309,8 @@ class Smuggling(HttpTest):
 
     def test_two_lengths(self):
         for lengths in ((5, 60), (60, 5), (0, 40)):
-            head = b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\nContent-Length: %d\r\n\r\n"
-            head %= (infer_path(DEQUANTIZE).encode(), *lengths)
+            head = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
+            head += b"Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % lengths
             self.assert_one_refusal(head + b"01234" + self.HIDDEN * 2, (400,))
 
     def test_two_lengths_in_one_field(self):
@@ -357,7 +356,8 @@ class Garbage(HttpTest):
     FLAGS = ("--receive-timeout", "1")
 
     def test_not_http(self):
-        for garbage in (b"GARBAGE\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        client_hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+        for garbage in (b"GARBAGE\r\n\r\n", client_hello + bytes(500),
                         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0" * 1000, b"\r\n" * 1000,
                         b"GET / HTTP/9.9\r\n\r\n", b"GET /v2\r\n\r\n", b"GET\r\n\r\n",
                         os.urandom(2000)):
@@ -375,8 +375,8 @@ class Garbage(HttpTest):
         self.assert_alive()
 
     def test_absurd_paths(self):
-        for path in (b"/" + b"a" * 100000, b"/v2/models/" + b"m" * 20000 + b"/infer", b"/%2e" * 5000,
-                     b"/\xff\xfe", b"/v2/models/<script>alert(1)</script>",
+        for path in (b"/" + b"a" * 100000, b"/v2/models/" + b"m" * 20000 + b"/infer",
+                     b"/%2e" * 5000, b"/\xff\xfe", b"/v2/models/<script>alert(1)</script>",
                      b"*", b"http://", b"http://x", b"//////"):
             got = self.talk(b"GET " + path + b" HTTP/1.1\r\nHost: q\r\nConnection: close\r\n\r\n")
             self.assertRegex(got[:12], rb"^(HTTP/1.1 (404|400|414|431))?$", path[:50])

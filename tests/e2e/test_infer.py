@@ -83,7 +83,8 @@ class Json(InferTest):
     def test_scalar(self):
         for data in ([0.5], 0.5):
             self.assert_dequantized(self.server.infer(DEQUANTIZE, spoiled("x_scale", data=data)))
-        one = json_request([Tensor.of("x", "INT8", [], [-3]), Tensor.of("x_scale", "FP32", [1], [2])])
+        one = json_request([Tensor.of("x", "INT8", [], [-3]),
+                            Tensor.of("x_scale", "FP32", [1], [2])])
         answer = self.server.infer(DEQUANTIZE, one)
         self.assertEqual(answer.outputs()["y"], ("FP32", [], to_raw("FP32", [-6])))
 
@@ -277,7 +278,7 @@ class Json(InferTest):
         self.assert_error(answer, 400)
 
     def test_repeated_keys(self):
-        # cJSON's lookup finds the first, Python's the last: quantd must do one of the two or refuse.
+        # Some JSON readers take the first, some the last: do one of the two, or refuse.
         body = '{"inputs": [], ' + json.dumps(dequantize_json())[1:]
         self.assertIn(self.server.infer(DEQUANTIZE, body).status, (200, 400))
         self.assert_alive()
@@ -371,7 +372,8 @@ class Binary(InferTest):
                              (listed, request_wide))
 
     def test_empty_tensor(self):
-        answer = self.post([Tensor("x", "UINT8", [0, 3], b""), Tensor.of("x_scale", "FP32", [], [1])])
+        answer = self.post([Tensor("x", "UINT8", [0, 3], b""),
+                            Tensor.of("x_scale", "FP32", [], [1])])
         self.assertEqual(answer.status, 200, answer.body)
         self.assertEqual(answer.headers["Content-Type"], "application/json")
         self.assertIsNone(answer.headers.get("Inference-Header-Content-Length"))

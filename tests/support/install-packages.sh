@@ -55,7 +55,7 @@ done
 test -n "$missing" || exit 0
 
 if test "$check" = found; then
-    echo "Not a Debian system, so nothing was installed. Missing (by their Debian names):$missing" >&2
+    echo "Not Debian, so nothing was installed. Missing, by their Debian names:$missing" >&2
     exit 1
 fi
 

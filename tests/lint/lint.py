@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Checks what the compiler does not: layout, text, include rules, sizes; then formatting, headers
+that compile alone, and builds with gcc and clang.
+
+lint.py [--fast]    --fast leaves out the builds
+
+A finding is one line, "file:line: rule: what"; the last line is "N passed, N failed", counted in
+checks. A tool that is missing, or of another version than pinned, makes its check skipped by name.
+"""
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+TOP_LEVEL = {"Makefile", "server", "kernels", "api_schema", "docker", "tests", "README.md",
+             "LICENSE", ".ci", ".clang-format", ".gitignore", ".editorconfig"}
+CLANG_FORMAT_MAJOR = 14
+COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+
+# Each layer of server/ may include itself and those before it.
+LAYERS = (
+    ("base", {"answer", "arena", "clock", "config", "limits", "log", "metrics", "refusal", "status",
+              "text", "version"}),
+    ("data", {"json_envelope", "json_number", "json_string", "json_tensor", "oip_decode",
+              "oip_encode"}),
+    ("work", {"infer", "loop", "pool", "request", "scheduler"}),
+    ("edge", {"listener", "route"}),
+    ("main", {"main"}),
+)
+LAYER_OF = {name: level for level, (_, names) in enumerate(LAYERS) for name in names}
+
+# Outside libraries, and the only files that may see them.
+OUTSIDE = {
+    "microhttpd.h": {"server/listener.c"},
+    "uv.h": {"server/loop.c", "server/pool.c"},
+    "cjson/cJSON.h": {"server/oip_decode.c", "server/oip_encode.c"},
+    "cJSON.h": set(),
+    "cblas.h": {"kernels/gemm/openblas.c"},
+    "dlfcn.h": {"kernels/gemm/openblas.c"},
+}
+
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+# ---- Rules on one file: (path, lines) -> [(line number, what)] ----------------------------------
+
+
+def is_c(path):
+    return path.endswith((".c", ".h"))
+
+
+def is_text(path):
+    return not path.endswith((".ppm", ".jsonl", ".json", ".bin")) and path != "LICENSE"
+
+
+def rule_text(path, lines):
+    if not is_text(path):
+        return
+    for number, line in enumerate(lines, 1):
+        if "\r" in line:
+            yield number, "carriage return"
+        if line != line.rstrip():
+            yield number, "space at the end of the line"
+        if "\t" in line.lstrip("\t") or (line.startswith("\t") and path != "Makefile"):
+            yield number, "tab"
+        if len(line) > COLUMNS_MAX and not path.endswith(".md"):
+            yield number, "%d columns, at most %d" % (len(line), COLUMNS_MAX)
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line) and path != "tests/lint/lint.py":
+            yield number, "unfinished work; an issue is the place for it"
+
+
+def rule_machine_paths(path, lines):
+    for number, line in enumerate(lines, 1):
+        if re.search(r"(?<![\w.}/])/(work|root|home)/", line) and path != "tests/lint/lint.py":
+            yield number, "a path of somebody's machine"
+
+
+def rule_includes(path, lines):
+    if not is_c(path):
+        return
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if match is None:
+            continue
+        bracket, name = match.groups()
+        room = path.split("/")[0]
+        if bracket == "<":
+            allowed = OUTSIDE.get(name)
+            if allowed is not None and room != "tests" and path not in allowed:
+                yield number, "<%s> is for %s only" % (name, " and ".join(sorted(allowed)) or
+                                                       "nobody (write <cjson/cJSON.h>)")
+        elif room == "kernels" and not name.startswith("kernels/"):
+            yield number, "kernels/ includes libc and itself, not %s" % name
+        elif room == "server" and name != "kernels/qk.h" and not name.startswith("server/"):
+            yield number, "server/ includes kernels/qk.h and itself, not %s" % name
+        elif room == "server" and name.startswith("server/"):
+            yield from upward(path, number, name)
+
+
+def upward(path, number, name):
+    here, there = LAYER_OF.get(Path(path).stem), LAYER_OF.get(Path(name).stem)
+    if here is None or there is None:
+        yield number, "%s has no layer; see LAYERS in tests/lint/lint.py" % (
+            path if here is None else name)
+    elif there > here:
+        yield number, "%s (%s) may not include %s (%s): only downward" % (
+            path, LAYERS[here][0], name, LAYERS[there][0])
+
+
+def rule_guards(path, lines):
+    if path.endswith(".h"):
+        guard = re.sub(r"\W", "_", path).upper()
+        if "#ifndef " + guard not in lines or "#define " + guard not in lines:
+            yield 1, "the include guard should be %s" % guard
+
+
+def rule_typedefs(path, lines):
+    if is_c(path):
+        for number, line in enumerate(lines, 1):
+            if re.match(r"\s*typedef\s+(struct|enum|union)\b", line):
+                yield number, "no typedef for structs, enums and unions"
+
+
+def rule_sizes(path, lines):
+    if not path.endswith((".c", ".h", ".py", ".sh")):
+        return
+    if len(lines) > FILE_LINES_MAX and not path.startswith("tests/"):
+        yield len(lines), "%d lines, at most %d" % (len(lines), FILE_LINES_MAX)
+    if not is_c(path):
+        return
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            start = number
+        elif line == "}" and start is not None:
+            if number - start - 1 > FUNCTION_LINES_MAX:
+                yield start, "a function of %d lines, at most %d" % (number - start - 1,
+                                                                     FUNCTION_LINES_MAX)
+            start = None
+
+
+FILE_RULES = {"text": rule_text, "machine paths": rule_machine_paths, "includes": rule_includes,
+              "include guards": rule_guards, "typedefs": rule_typedefs, "sizes": rule_sizes}
+
+
+# ---- Rules on the whole tree: (files, contents) -> [(path, line, what)] -------------------------
+
+
+def rule_layout(files, _contents):
+    for path in files:
+        if path.split("/")[0] not in TOP_LEVEL:
+            yield path, 1, "the top level holds only %s" % " ".join(sorted(TOP_LEVEL))
+
+
+def rule_final_newline(_files, contents):
+    for path, text in contents.items():
+        if is_text(path) and (text == "" or not text.endswith("\n") or text.endswith("\n\n")):
+            yield path, text.count("\n") + 1, "should end in exactly one newline"
+
+
+def rule_sources_listed(files, contents):
+    makefile = contents["Makefile"]
+    for path in files:
+        if path.endswith(".c") and path.startswith(("kernels/", "server/")):
+            if path not in makefile:
+                yield path, 1, "no list in the Makefile has it, so it is never built"
+
+
+TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
+              "sources listed": rule_sources_listed}
+
+
+def check_text(files, contents):
+    """(rule, [finding]) for every rule that needs no tool."""
+    for rule, function in FILE_RULES.items():
+        found = []
+        for path, text in contents.items():
+            found += ["%s:%d: %s: %s" % (path, line, rule, what)
+                      for line, what in function(path, text.split("\n")[:-1])]
+        yield rule, found
+    for rule, function in TREE_RULES.items():
+        yield rule, ["%s:%d: %s: %s" % (path, line, rule, what)
+                     for path, line, what in function(files, contents)]
+
+
+# ---- Tools ---------------------------------------------------------------------------------------
+
+
+class Skip(Exception):
+    pass
+
+
+def run(*command):
+    result = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return result.returncode, result.stdout.splitlines()
+
+
+def need(tool):
+    if shutil.which(tool) is None:
+        raise Skip("%s is not installed" % tool)
+
+
+def tool_clang_format(files):
+    name = "clang-format-%d" % CLANG_FORMAT_MAJOR
+    if shutil.which(name) is None:
+        name = "clang-format"
+    need(name)
+    version = run(name, "--version")[1][0]
+    if not re.search(r"version %d\." % CLANG_FORMAT_MAJOR, version):
+        raise Skip("pinned to version %d, this is: %s" % (CLANG_FORMAT_MAJOR, version))
+    sources = [path for path in files if is_c(path)]
+    _, lines = run(name, "--dry-run", "--Werror", *sources)
+    return [line for line in lines if ": error: " in line]
+
+
+def tool_shellcheck(files):
+    need("shellcheck")
+    scripts = [path for path in files if path.endswith(".sh") or path == ".ci/run"]
+    return run("shellcheck", "--format=gcc", *scripts)[1]
+
+
+def build_with(compiler):
+    def build(_files):
+        need(compiler)
+        folder = "build/lint-" + compiler
+        status, lines = run("make", "-s", "-j%d" % cpus(), "CC=" + compiler, "B=" + folder, "all",
+                            folder + "/unit-tests", "headers")
+        return lines + ["make exited with %d" % status] if status else []
+    return build
+
+
+def cpus():
+    return int(run("nproc")[1][0])
+
+
+def main():
+    fast = sys.argv[1:] == ["--fast"]
+    if sys.argv[1:] and not fast:
+        sys.exit(__doc__)
+    _, files = run("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    files = [path for path in files if (ROOT / path).is_file()]
+    contents = {path: (ROOT / path).read_bytes().decode(errors="replace") for path in files
+                if not path.endswith(".ppm")}
+    results = list(check_text(files, contents))
+    tools = [("clang-format", tool_clang_format), ("shellcheck", tool_shellcheck)]
+    if not fast:
+        tools += [("build with gcc", build_with("gcc")), ("build with clang", build_with("clang"))]
+    for rule, tool in tools:
+        try:
+            results.append((rule, tool(files)))
+        except Skip as reason:
+            print("skipped: %s: %s" % (rule, reason))
+    failed = 0
+    for rule, findings in results:
+        failed += bool(findings)
+        for finding in findings:
+            print(finding)
+    print("%d passed, %d failed" % (len(results) - failed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
