@@ -1,0 +1,128 @@
+"""/metrics counts what happened, in Prometheus' text format; /stats says the same in Triton's."""
+import math
+import unittest
+
+from quantd import SLOW, ServerTest
+from samples import DEQUANTIZE, dequantize_json, spoiled
+
+HISTOGRAM = "quantd_stage_duration_seconds"
+
+
+def labels(**pairs):
+    return tuple(sorted(pairs.items()))
+
+
+class Metrics(ServerTest):
+    def infer(self, count=1, version=13):
+        for _ in range(count):
+            self.assertEqual(self.server.infer(DEQUANTIZE, dequantize_json(), version).status, 200)
+
+    def read(self):
+        answer = self.server.get("/metrics")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.headers["Content-Type"],
+                         "text/plain; version=0.0.4; charset=utf-8")
+        return self.server.metrics()
+
+    def grown(self, action):
+        before = self.read()
+        action()
+        after = self.read()
+        return lambda name, **pairs: (after.get((name, labels(**pairs)), 0)
+                                      - before.get((name, labels(**pairs)), 0))
+
+    def test_successes(self):
+        grown = self.grown(lambda: self.infer(5))
+        key = {"model": DEQUANTIZE, "version": "13"}
+        self.assertEqual(grown("nv_inference_request_success", **key), 5)
+        self.assertEqual(grown("nv_inference_count", **key), 5)
+        self.assertEqual(grown("quantd_answers_total", code="200"), 6)  # and one of /metrics
+        self.assertGreater(grown("nv_inference_request_duration_us", **key), 0)
+        other = {"model": DEQUANTIZE, "version": "10"}
+        self.assertEqual(grown("nv_inference_request_success", **other), 0)
+
+    def test_failures(self):
+        def fail():
+            for _ in range(3):
+                self.server.infer(DEQUANTIZE, spoiled("x", data=[1]), 13)
+            self.server.infer("nope", dequantize_json())
+
+        grown = self.grown(fail)
+        self.assertEqual(grown("nv_inference_request_failure", model=DEQUANTIZE, version="13",
+                               reason="OTHER"), 3)
+        self.assertEqual(grown("quantd_answers_total", code="400"), 3)
+        self.assertEqual(grown("quantd_answers_total", code="404"), 1)
+
+    def test_histograms(self):
+        self.infer(3)
+        metrics = self.read()
+        key = {"model": DEQUANTIZE, "version": "13"}
+        count = metrics[("nv_inference_request_success", labels(**key))]
+        stages = {dict(pairs)["stage"] for name, pairs in metrics if name == HISTOGRAM + "_count"}
+        self.assertEqual(stages, {"receive", "queue", "decode", "compute", "encode", "total"})
+        for stage in stages:
+            wanted = dict(key, stage=stage)
+            self.assertEqual(metrics[(HISTOGRAM + "_count", labels(**wanted))], count)
+            self.assertGreaterEqual(metrics[(HISTOGRAM + "_sum", labels(**wanted))], 0)
+            buckets = []
+            for (name, pairs), value in metrics.items():
+                bound = dict(pairs).get("le")
+                if bound is not None and pairs == labels(le=bound, **wanted):
+                    buckets.append((float(bound.replace("+Inf", "inf")), value))
+            bounds, values = zip(*sorted(buckets))
+            self.assertEqual(bounds[-1], math.inf)
+            self.assertEqual(list(values), sorted(values))
+            self.assertEqual(values[-1], count)
+
+    def test_what_runs(self):
+        metrics = self.read()
+        info = [dict(pairs) for name, pairs in metrics if name == "quantd_info"]
+        self.assertEqual(len(info), 1)
+        self.assertNotEqual(info[0]["openblas_core"], "")
+        self.assertIn(info[0]["cpu"], ("scalar", "avx2"))
+        self.assertIn(info[0]["version"], self.server.get("/v2").json()["version"])
+
+    def test_gauges(self):
+        connections = [self.server.connect() for _ in range(5)]
+        for connection in connections:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
+            connection.recv(1000)
+        metrics = self.read()
+        self.assertGreaterEqual(metrics[("quantd_connections", ())], 6)
+        self.assertEqual(metrics[("quantd_queue_length", ())], 0)
+        self.assertLess(metrics[("quantd_inflight_bytes", ())], (1 << 20) * SLOW)
+        self.assertEqual(metrics[("quantd_inflight_bytes_max", ())], 2 << 30)
+        for connection in connections:
+            connection.close()
+
+    def test_statistics(self):
+        paths = ["/v2/models/stats", "/v2/models/%s/stats" % DEQUANTIZE,
+                 "/v2/models/%s/versions/13/stats" % DEQUANTIZE]
+
+        def row(path):
+            answer = self.server.get(path)
+            self.assertEqual(answer.status, 200, answer.body)
+            return [row for row in answer.json()["model_stats"]
+                    if (row["name"], row["version"]) == (DEQUANTIZE, "13")][0]
+
+        before = [row(path) for path in paths]
+        self.infer(4)
+        self.server.infer(DEQUANTIZE, spoiled("x", data=[1]), 13)
+        for path, old in zip(paths, before):
+            new = row(path)
+            self.assertEqual(new["inference_count"] - old["inference_count"], 4)
+            for name in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
+                # perf_analyzer gives up when queue.count does not rise.
+                self.assertEqual(new["inference_stats"][name]["count"]
+                                 - old["inference_stats"][name]["count"], 4, name)
+                self.assertIsInstance(new["inference_stats"][name]["ns"], int)
+            self.assertEqual(new["inference_stats"]["fail"]["count"]
+                             - old["inference_stats"]["fail"]["count"], 1)
+            for name in ("cache_hit", "cache_miss"):
+                self.assertEqual(new["inference_stats"][name], {"count": 0, "ns": 0})
+        self.assert_error(self.server.get("/v2/models/nope/stats"), 404, "nope")
+        self.assert_error(self.server.get("/v2/models/%s/versions/99/stats" % DEQUANTIZE), 404)
+
+
+if __name__ == "__main__":
+    unittest.main()
