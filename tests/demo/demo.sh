@@ -66,6 +66,37 @@ show_stages()
         }'
 }
 
+# The cat's eye in each of the four pictures of $out/cat.ppm, side by side in 79 columns, for
+# terminals: 4 x 4 pixels make one cell, and a character is two cells, one in each of its colours.
+show_eyes()
+{
+    tail -c $((4 * pixel_bytes)) "$out/cat.ppm" | od -An -v -tu1 -w768 | awk '
+        {
+            picture = int((NR - 1) / 256)
+            y = (NR - 1) % 256 - 42
+            if (y < 0 || y >= 80)
+                next
+            for (x = 0; x < 76; x++)
+                for (colour = 1; colour <= 3; colour++)
+                    cell[picture, int(y / 4), int(x / 4), colour] += $(3 * (x + 20) + colour) / 16
+        }
+        function rgb(picture, y, x) {
+            return sprintf("%d;%d;%d", cell[picture, y, x, 1], cell[picture, y, x, 2],
+                           cell[picture, y, x, 3])
+        }
+        END {
+            for (y = 0; y < 20; y += 2) {
+                for (picture = 0; picture < 4; picture++) {
+                    for (x = 0; x < 19; x++)
+                        printf "\033[38;2;%s;48;2;%sm▀", rgb(picture, y, x), rgb(picture, y + 1, x)
+                    printf "\033[0m "
+                }
+                print ""
+            }
+            printf "%-20s%-20s%-20s%s\n", "photograph", "sharpened", "embossed", "edges"
+        }'
+}
+
 # ---- 1. JSON in, JSON out -----------------------------------------------------------------------
 
 printf '\n%s1  Dequantize six numbers, in JSON%s   y = (x - zero point) * scale, row by row\n' \
@@ -139,6 +170,7 @@ test "$(sha256sum <"$out/filtered" | cut -d ' ' -f 1)" = "$expected" ||
     printf 'P6\n256 1024\n255\n'
     cat "$out/pixels" "$out/filtered"
 } >"$out/cat.ppm"
+test -z "$bold" || show_eyes
 show_stages
 echo "    $out/cat.ppm: the photograph, sharpened, embossed, its edges (same bytes as ONNX Runtime)"
 
