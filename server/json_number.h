@@ -1,0 +1,39 @@
+/* Numbers between JSON text and machine, exactly. Pure, locale-free but for strtof's C locale. */
+#ifndef SERVER_JSON_NUMBER_H
+#define SERVER_JSON_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A number's text, taken apart: its value is mantissa * 10^exponent, and a little more (less than
+ * one unit of the mantissa) when not all digits fit. */
+struct qd_json_number {
+    const char *text; /* borrowed */
+    size_t bytes;
+    uint64_t mantissa; /* the first 19 significant digits */
+    int64_t exponent;
+    bool negative;
+    bool whole; /* written without fraction and exponent */
+};
+
+/* Reads the RFC 8259 number at the start of [at, end). Returns its end, or NULL: there is none;
+ * number->bytes is then where a digit was missing. */
+const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_number *number);
+
+/* false: fraction, exponent, "-0", or beyond int64. */
+bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
+
+/* The nearest float, ties to even; +-infinity beyond the range. */
+float qd_json_number_to_float(const struct qd_json_number *number);
+
+/* Enough for what one of the print functions writes. */
+#define QD_PRINT_BYTES_MAX 24
+
+/* Print without a NUL, and return the end. */
+char *qd_print_int64(char *out, int64_t value);
+
+/* The shortest decimal that reads back to the same float, of these the closest; value: finite. */
+char *qd_print_float(char *out, float value);
+
+#endif
