@@ -13,9 +13,13 @@
 #include "server/status.h"
 #include "server/text.h"
 
-/* Reads a `data` value, flat or nested exactly to the shape, into `out` (qk_type_bytes of
- * tensor->count). tensor gives type and dims. A scalar's data may be `[v]` or bare `v`.
- * `field` names the input in errors. Pure. */
+/* No text of `bytes` holds more elements than this: each but the first costs two. A shape may claim
+ * far more, and memory is not taken for a claim. */
+#define QD_JSON_ELEMENTS_MAX(bytes) ((bytes) / 2 + 1)
+
+/* Reads a `data` value, flat or nested exactly to the shape, into `out`, which has room for
+ * tensor->count elements or QD_JSON_ELEMENTS_MAX(data.count), whichever is less. tensor gives type
+ * and dims. A scalar's data may be `[v]` or bare `v`. `field` names the data in errors. Pure. */
 enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_tensor *tensor,
                                    const char *field, void *out, struct qd_error *error);
 
