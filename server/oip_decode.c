@@ -1,0 +1,200 @@
+#include "server/oip_decode.h"
+
+#include <string.h>
+
+#include "server/json_envelope.h"
+#include "server/json_number.h"
+#include "server/json_tree.h"
+#include "server/oip_inputs.h"
+#include "server/oip_parameters.h"
+#include "server/refusal.h"
+
+/* ---- The body's two parts ---------------------------------------------------------------- */
+
+static enum qd_status split_body(const struct qd_oip_message *message,
+                                 struct qd_oip_decoder *decoder, size_t *json_bytes)
+{
+    uint64_t count = message->body_bytes;
+    if (message->json_bytes_header != NULL) {
+        bool parsed = qd_read_decimal(message->json_bytes_header, &count);
+        if (parsed && count == 0) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           QD_OIP_JSON_BYTES_HEADER
+                           ": 0 means a raw binary request, which takes a model "
+                           "with one input; %s has %zu",
+                           message->op->name, message->op->input_count);
+        }
+        if (!parsed || count > message->body_bytes) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           QD_OIP_JSON_BYTES_HEADER
+                           ": expected decimal digits in the range [1, %zu], the "
+                           "bytes of the body, got %s",
+                           message->body_bytes, qd_show_string(message->json_bytes_header).text);
+        }
+    }
+    *json_bytes = (size_t)count;
+    decoder->blobs = message->body + *json_bytes;
+    decoder->blobs_bytes = message->body_bytes - *json_bytes;
+    return QD_OK;
+}
+
+/* ---- Outputs ----------------------------------------------------------------------------- */
+
+static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
+                                             const struct cJSON *parameters, size_t position)
+{
+    static const char *const refused[] = {"classification", "shared_memory_region"};
+    struct qd_json_path path = qd_json_path("outputs", position, ".parameters.");
+    if (!qd_json_is_object(parameters)) {
+        return qd_fail(decoder->error, QD_INVALID, "%.*s: expected an object, got %s",
+                       (int)strlen(path.text) - 1, path.text, qd_json_show(parameters).text);
+    }
+    const struct cJSON *value;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        enum qd_status status =
+            qd_json_field(parameters, path.text, refused[i], &value, decoder->error);
+        if (status != QD_OK) {
+            return status;
+        }
+        if (value != NULL) {
+            return qd_fail(decoder->error, QD_INVALID, "%s%s: not supported", path.text,
+                           refused[i]);
+        }
+    }
+    enum qd_status status =
+        qd_json_field(parameters, path.text, "binary_data", &value, decoder->error);
+    if (status == QD_OK && value != NULL && !qd_json_bool(value, &decoder->infer->binary_output)) {
+        return qd_fail(decoder->error, QD_INVALID, "%sbinary_data: expected true or false, got %s",
+                       path.text, qd_json_show(value).text);
+    }
+    return status;
+}
+
+static enum qd_status read_output(const struct qd_oip_decoder *decoder, const struct cJSON *output,
+                                  size_t position)
+{
+    const char *known = decoder->infer->call.op->output_name;
+    const struct cJSON *name;
+    const struct cJSON *parameters = NULL;
+    struct qd_json_path path = qd_json_path("outputs", position, ".");
+    if (!qd_json_is_object(output)) {
+        return qd_fail(decoder->error, QD_INVALID, "outputs[%zu]: expected an object, got %s",
+                       position, qd_json_show(output).text);
+    }
+    enum qd_status status = qd_json_field(output, path.text, "name", &name, decoder->error);
+    if (status == QD_OK) {
+        status = qd_json_field(output, path.text, "parameters", &parameters, decoder->error);
+    }
+    if (status != QD_OK) {
+        return status;
+    }
+    const char *given = name == NULL ? NULL : qd_json_string(name);
+    if (given == NULL || strcmp(given, known) != 0) {
+        return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected \"%s\", got %s",
+                       position, known, name == NULL ? "none" : qd_json_show(name).text);
+    }
+    if (position > 0) { /* every operator has one output */
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].name: \"%s\" is a duplicate: expected each output once",
+                       position, known);
+    }
+    return parameters == NULL ? QD_OK : read_output_parameters(decoder, parameters, position);
+}
+
+/* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
+ * binary_data_output is then of no account. */
+static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
+                                   const struct cJSON *outputs)
+{
+    if (!qd_json_is_array(outputs)) {
+        return qd_fail(decoder->error, QD_INVALID, "outputs: expected an array, got %s",
+                       qd_json_show(outputs).text);
+    }
+    size_t position = 0;
+    for (const struct cJSON *output = qd_json_first(outputs); output != NULL;
+         output = qd_json_next(output)) {
+        decoder->infer->binary_output = false;
+        enum qd_status status = read_output(decoder, output, position++);
+        if (status != QD_OK) {
+            return status;
+        }
+    }
+    return QD_OK;
+}
+
+/* ---- The request ------------------------------------------------------------------------- */
+
+static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct cJSON *id)
+{
+    const char *text = qd_json_string(id);
+    if (text == NULL) {
+        return qd_fail(decoder->error, QD_INVALID, "id: expected a string, got %s",
+                       qd_json_show(id).text);
+    }
+    if (text[0] == '\0') {
+        return QD_OK;
+    }
+    size_t bytes = strlen(text) + 1;
+    char *copy = qd_arena_alloc(decoder->arena, bytes);
+    if (copy == NULL) {
+        return qd_refuse_memory(decoder->arena, "the id", decoder->error);
+    }
+    decoder->infer->id = memcpy(copy, text, bytes);
+    return QD_OK;
+}
+
+/* Fields that are not ours, such as KServe's model_name, are ignored. */
+static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct cJSON *request)
+{
+    static const char *const keys[] = {"id", "parameters", "inputs", "outputs"};
+    const struct cJSON *values[4];
+    if (!qd_json_is_object(request)) {
+        return qd_fail(decoder->error, QD_INVALID, "the request: expected a JSON object, got %s",
+                       qd_json_show(request).text);
+    }
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < 4 && status == QD_OK; i++) {
+        status = qd_json_field(request, "", keys[i], &values[i], decoder->error);
+    }
+    if (status == QD_OK && values[0] != NULL) {
+        status = read_id(decoder, values[0]);
+    }
+    if (status == QD_OK && values[1] != NULL) {
+        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer, decoder->error);
+    }
+    if (status == QD_OK) {
+        status = qd_oip_read_inputs(decoder, values[2]);
+    }
+    if (status == QD_OK && values[3] != NULL) {
+        status = read_outputs(decoder, values[3]);
+    }
+    return status;
+}
+
+enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
+                             struct qd_infer *infer, struct qd_error *error)
+{
+    *infer = (struct qd_infer){.call = {.op = message->op, .version = message->version}};
+    struct qd_oip_decoder decoder = {.arena = arena,
+                                     .infer = infer,
+                                     .error = error,
+                                     .json_bytes_header = message->json_bytes_header};
+    if (message->body_bytes == 0) {
+        return qd_fail(error, QD_INVALID, "the body is empty, expected a JSON object");
+    }
+    size_t json_bytes = message->body_bytes;
+    enum qd_status status = split_body(message, &decoder, &json_bytes);
+    if (status == QD_OK) {
+        status = qd_json_envelope_cut(message->body, json_bytes, arena, &decoder.envelope, error);
+    }
+    if (status != QD_OK) {
+        return status;
+    }
+    struct cJSON *request = qd_json_parse(decoder.envelope.text, decoder.envelope.text_bytes);
+    if (request == NULL) {
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
+    }
+    status = read_request(&decoder, request);
+    qd_json_free(request);
+    return status;
+}

@@ -1,0 +1,257 @@
+#include "server/oip_parameters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/json_number.h"
+#include "server/refusal.h"
+
+struct reader {
+    struct qd_arena *arena;
+    struct qd_infer *infer;
+    struct qd_error *error;
+    unsigned seen; /* OIP's own keys, one bit each */
+};
+
+static enum qd_status expected(const struct reader *reader, const struct cJSON *value,
+                               const char *what)
+{
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s",
+                   qd_json_key(value), what, qd_json_show(value).text);
+}
+
+static enum qd_status twice(const struct reader *reader, const char *key)
+{
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected once, got twice", key);
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+static const char *skip_spaces(const char *at)
+{
+    return at + strspn(at, " ");
+}
+
+/* One integer of a text such as "1, 1"; NULL: there is none. */
+static const char *scan_integer(const char *at, int64_t *number)
+{
+    struct qd_json_number scanned;
+    at = skip_spaces(at);
+    at = qd_json_number_scan(at, at + strlen(at), &scanned);
+    return at != NULL && qd_json_number_to_int64(&scanned, number) ? skip_spaces(at) : NULL;
+}
+
+static enum qd_status read_int(const struct reader *reader, const struct cJSON *value,
+                               struct qk_attribute *attribute)
+{
+    const char *text = qd_json_string(value);
+    const char *end = text == NULL ? NULL : scan_integer(text, &attribute->number);
+    bool read =
+        text == NULL ? qd_json_whole(value, &attribute->number) : end != NULL && *end == '\0';
+    return read ? QD_OK : expected(reader, value, "an integer");
+}
+
+static enum qd_status read_text_list(const struct reader *reader, const struct cJSON *value,
+                                     int64_t *list, size_t *count)
+{
+    const char *at = skip_spaces(qd_json_string(value));
+    *count = 0;
+    while (*at != '\0') {
+        at = scan_integer(at, &list[*count]);
+        if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0')) {
+            return expected(reader, value, "integers such as \"1,1,1,1\"");
+        }
+        ++*count;
+        at += *at == ',';
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_array(const struct reader *reader, const struct cJSON *array,
+                                 int64_t *list, size_t *count)
+{
+    *count = 0;
+    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item)) {
+        if (!qd_json_whole(item, &list[*count])) {
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s[%zu]: expected an integer, got %s", qd_json_key(array),
+                           *count, qd_json_show(item).text);
+        }
+        ++*count;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_ints(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL && !qd_json_is_array(value)) {
+        return expected(reader, value, "an array of integers, or a string such as \"1,1,1,1\"");
+    }
+    size_t room = 1; /* one integer more than separators, at the most */
+    for (const char *at = text; at != NULL && *at != '\0'; at++) {
+        room += *at == ',';
+    }
+    for (const struct cJSON *item = text == NULL ? qd_json_first(value) : NULL; item != NULL;
+         item = qd_json_next(item)) {
+        room++;
+    }
+    int64_t *list = qd_arena_alloc(reader->arena, room * sizeof *list);
+    if (list == NULL) {
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    }
+    attribute->list = list;
+    return text != NULL ? read_text_list(reader, value, list, &attribute->list_count)
+                        : read_array(reader, value, list, &attribute->list_count);
+}
+
+static enum qd_status read_string(const struct reader *reader, const struct cJSON *value,
+                                  struct qk_attribute *attribute)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL) {
+        return expected(reader, value, "a string");
+    }
+    size_t bytes = strlen(text) + 1;
+    char *copy = qd_arena_alloc(reader->arena, bytes);
+    if (copy == NULL) {
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    }
+    attribute->string = memcpy(copy, text, bytes);
+    return QD_OK;
+}
+
+static enum qd_status read_attribute(const struct reader *reader, const struct cJSON *value,
+                                     size_t index)
+{
+    const struct qk_call *call = &reader->infer->call;
+    const struct qk_attribute_def *def = &call->op->attributes[index];
+    struct qk_attribute *attribute = &reader->infer->call.attributes[index];
+    if (def->since > call->version->number) {
+        return qd_fail(reader->error, QD_INVALID,
+                       "parameters.%s: %s has it since version %u, this is version %u", def->name,
+                       call->op->name, def->since, call->version->number);
+    }
+    if (attribute->present) {
+        return twice(reader, def->name);
+    }
+    attribute->present = true;
+    switch (def->kind) {
+    case QK_ATTRIBUTE_INT:
+        return read_int(reader, value, attribute);
+    case QK_ATTRIBUTE_INTS:
+        return read_ints(reader, value, attribute);
+    case QK_ATTRIBUTE_STRING:
+        break;
+    }
+    return read_string(reader, value, attribute);
+}
+
+/* ---- OIP's own keys ---------------------------------------------------------------------- */
+
+static enum qd_status read_binary_output(const struct reader *reader, const struct cJSON *value)
+{
+    return qd_json_bool(value, &reader->infer->binary_output)
+               ? QD_OK
+               : expected(reader, value, "true or false");
+}
+
+static enum qd_status read_timeout(const struct reader *reader, const struct cJSON *value)
+{
+    int64_t timeout;
+    if (!qd_json_whole(value, &timeout) || timeout < 0) {
+        return expected(reader, value, "microseconds, an integer >= 0");
+    }
+    reader->infer->timeout_us = (uint64_t)timeout;
+    return QD_OK;
+}
+
+static enum qd_status check_priority(const struct reader *reader, const struct cJSON *value)
+{
+    int64_t priority;
+    return qd_json_whole(value, &priority) && priority >= 0
+               ? QD_OK
+               : expected(reader, value, "an integer >= 0");
+}
+
+static enum qd_status ignore(const struct reader *reader, const struct cJSON *value)
+{
+    (void)reader;
+    (void)value;
+    return QD_OK;
+}
+
+static const struct own_key {
+    const char *name;
+    enum qd_status (*read)(const struct reader *reader, const struct cJSON *value);
+} own_keys[] = {
+    {"binary_data_output", read_binary_output},
+    {"timeout", read_timeout},
+    {"priority", check_priority}, /* a hint: the queue is first come, first served */
+    {"sequence_id", ignore},
+    {"sequence_start", ignore},
+    {"sequence_end", ignore},
+    {"headers", ignore},
+    {"content_type", ignore}, /* MLServer's clients send it */
+};
+
+/* ---- All of them ------------------------------------------------------------------------- */
+
+static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
+{
+    const struct qk_call *call = &reader->infer->call;
+    char known[160] = "no parameters";
+    size_t used = 0;
+    for (size_t i = 0; i < call->op->attribute_count && used < sizeof known; i++) {
+        const struct qk_attribute_def *def = &call->op->attributes[i];
+        if (def->since <= call->version->number) {
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
+                                     used == 0 ? "" : ", ", def->name);
+        }
+    }
+    return qd_fail(reader->error, QD_INVALID, "parameters: %s is unknown; version %u of %s has %s",
+                   qd_show_string(key).text, call->version->number, call->op->name, known);
+}
+
+static enum qd_status read_parameter(struct reader *reader, const struct cJSON *value)
+{
+    const struct qk_operator *op = reader->infer->call.op;
+    const char *key = qd_json_key(value);
+    for (size_t i = 0; i < op->attribute_count; i++) {
+        if (strcmp(key, op->attributes[i].name) == 0) {
+            return read_attribute(reader, value, i);
+        }
+    }
+    for (size_t i = 0; i < sizeof own_keys / sizeof own_keys[0]; i++) {
+        if (strcmp(key, own_keys[i].name) == 0) {
+            bool again = (reader->seen >> i & 1) != 0;
+            reader->seen |= 1u << i;
+            return again ? twice(reader, key) : own_keys[i].read(reader, value);
+        }
+    }
+    if (strncmp(key, "triton_", 7) == 0) {
+        return qd_fail(reader->error, QD_INVALID,
+                       "parameters: %s is reserved: expected no key that begins with triton_",
+                       qd_show_string(key).text);
+    }
+    return refuse_unknown(reader, key);
+}
+
+enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
+                                      struct qd_infer *infer, struct qd_error *error)
+{
+    struct reader reader = {.arena = arena, .infer = infer, .error = error};
+    if (!qd_json_is_object(parameters)) {
+        return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
+                       qd_json_show(parameters).text);
+    }
+    for (const struct cJSON *value = qd_json_first(parameters); value != NULL;
+         value = qd_json_next(value)) {
+        enum qd_status status = qd_json_is_null(value) ? QD_OK : read_parameter(&reader, value);
+        if (status != QD_OK) {
+            return status;
+        }
+    }
+    return QD_OK;
+}

@@ -1,0 +1,6 @@
+#ifndef SERVER_VERSION_H
+#define SERVER_VERSION_H
+
+#define QD_VERSION "0.1.0"
+
+#endif
