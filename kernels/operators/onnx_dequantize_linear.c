@@ -13,7 +13,7 @@ enum { ATTRIBUTE_AXIS };
 
 /* Large enough to hide a call's costs, small enough to stop soon and to keep in a cache. */
 #define UNIT_ELEMENTS ((size_t)64 * 1024)
-#define UNIT_COST_NS 20000
+#define UNIT_COST_NS 30000 /* from memory and back; a few thousand from a cache */
 
 struct dequantize {
     struct qk_instance base;
@@ -258,9 +258,10 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
                           .element_bytes = qk_type_info(d->x_type)->bits / 8,
                           .count = x->count};
     split(rows, x, axis);
-    plan->kernel = kernels->name;
+    plan->kernel = rows->scale_each ? "dequantize_scale_each" : kernels->name;
     plan->unit_count = x->count / UNIT_ELEMENTS + (x->count % UNIT_ELEMENTS != 0);
-    plan->unit_cost_ns = UNIT_COST_NS;
+    plan->unit_cost_ns =
+        x->count < UNIT_ELEMENTS ? 100 + UNIT_COST_NS * x->count / UNIT_ELEMENTS : UNIT_COST_NS;
     plan->run = run;
     plan->state = rows;
     return QK_OK;
