@@ -26,8 +26,9 @@ FILE_LINES_MAX = 600
 LAYERS = (
     ("base", {"answer", "arena", "clock", "config", "limits", "log", "metrics", "refusal", "status",
               "text", "version"}),
-    ("data", {"json_envelope", "json_number", "json_string", "json_tensor", "oip_decode",
-              "oip_encode"}),
+    ("data", {"json_envelope", "json_number", "json_string", "json_tensor", "json_tensor_print",
+              "json_tree", "oip_decode", "oip_encode", "oip_inputs", "oip_metadata", "oip_model",
+              "oip_parameters"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
     ("edge", {"listener", "route"}),
     ("main", {"main"}),
@@ -38,7 +39,7 @@ LAYER_OF = {name: level for level, (_, names) in enumerate(LAYERS) for name in n
 OUTSIDE = {
     "microhttpd.h": {"server/listener.c"},
     "uv.h": {"server/loop.c", "server/pool.c"},
-    "cjson/cJSON.h": {"server/oip_decode.c", "server/oip_encode.c"},
+    "cjson/cJSON.h": {"server/json_tree.c"},
     "cJSON.h": set(),
     "cblas.h": {"kernels/gemm/openblas.c"},
     "dlfcn.h": {"kernels/gemm/openblas.c"},
