@@ -9,6 +9,11 @@
 /* Rows and columns of floats begin on cache lines. */
 #define LINE_FLOATS 16
 
+/* A unit is about a millisecond's work, so that cores can share a request and a worker gives way
+ * soon; but sgemm slows down on fewer columns than these. */
+#define UNIT_TERMS ((size_t)1 << 26)
+#define TILE_COLUMNS_LEAST 96
+
 struct state {
     const struct qk_conv *conv;
     const struct qk_gemm *gemm;
@@ -186,20 +191,22 @@ static void choose_tiles(struct state *state)
     const struct qk_conv *conv = state->conv;
     state->tile_rows = even_part(state->rows, QK_CONV_TILE_ROWS);
     size_t most = QK_CONV_TILE_FLOATS / size_max(conv->block, state->tile_rows);
-    most = size_min(most, QK_CONV_TILE_COLUMNS) / LINE_FLOATS * LINE_FLOATS;
+    most = size_min(most, QK_CONV_TILE_COLUMNS);
+    size_t quick = UNIT_TERMS / size_max(conv->depth * state->tile_rows, 1);
+    most = size_min(most, size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
     state->tile_columns =
         divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
     state->row_tiles = divide_up(state->rows, state->tile_rows);
     state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
 }
 
-/* At about 50 multiply-adds a nanosecond, 2 elements of im2col and 2 requantized. */
+/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. */
 static uint64_t guess_unit_ns(const struct state *state)
 {
     double depth = (double)state->conv->depth;
     double columns = (double)state->tile_columns;
     double rows = (double)state->tile_rows;
-    return (uint64_t)(columns * (depth * rows / 50 + depth / 2 + rows / 2)) + 1;
+    return (uint64_t)(columns * (depth * rows / 50 + depth / 4 + rows / 3)) + 1;
 }
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,

@@ -82,19 +82,20 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
                               const struct qk_conv_constants *constants, struct qk_memory memory,
                               struct qk_conv *conv, struct qk_error *error);
 
+/* The tile of a unit: at most so many output channels by so many positions. */
+#define QK_CONV_TILE_ROWS 256
+#define QK_CONV_TILE_COLUMNS 2048
+/* At most so many floats in each part of the workspace: 1 MiB stays in a core's own cache while
+ * sgemm reads it. The parts are a block of im2col, the sums, and the sums carried over blocks. */
+#define QK_CONV_TILE_FLOATS ((size_t)256 * 1024)
+#define QK_CONV_WORKSPACE_MAX (3 * QK_CONV_TILE_FLOATS * sizeof(float))
+
 /* Fits the convolution to x, whose rank and type the operator has checked; everything is borrowed
- * until the plan has run. A unit is one tile of one image and group: at most QK_CONV_TILE_ROWS
- * output channels by QK_CONV_TILE_COLUMNS positions. The workspace never exceeds
- * QK_CONV_WORKSPACE_MAX bytes, whatever the shapes. */
+ * until the plan has run. A unit is one tile of one image and group, about a millisecond's work
+ * where K is not huge. The workspace never exceeds QK_CONV_WORKSPACE_MAX bytes, whatever the
+ * shapes. QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
                             const struct qk_tensor *x, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error);
-
-#define QK_CONV_TILE_ROWS 256
-#define QK_CONV_TILE_COLUMNS 2048
-/* The im2col block, the sums of one tile, and the sums carried over blocks of k. */
-#define QK_CONV_WORKSPACE_MAX (3 * QK_CONV_TILE_FLOATS * sizeof(float))
-/* Of each of the three. 1 MiB: what stays in a core's own cache while sgemm reads it. */
-#define QK_CONV_TILE_FLOATS ((size_t)256 * 1024)
 
 #endif

@@ -64,10 +64,7 @@ static uint32_t weight_sum(const struct qk_conv *conv, const struct qk_conv_cons
 {
     const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
     struct qk_widen widen = qk_widen_from(constants->w->type, w_zero_point(constants, channel));
-    uint32_t sum = 0;
-    for (size_t k = 0; k < conv->depth; k++)
-        sum += (uint32_t)qk_widen_one(widen, w[k]);
-    return sum;
+    return qk_widen_sum(widen, w, conv->depth);
 }
 
 /* x - x_zp is centred x less x_fill: the sum over x_fill goes into the bias. */
