@@ -161,15 +161,15 @@ Test(conv, random_3d)
 
 /* ---- Exact sums -------------------------------------------------------------------------- */
 
-/* Four channels, 1 x `depth` by depth terms, at five positions; fine enough to show one bit. */
+/* Sums of `depth` terms, for three channels and more positions than a vector has. */
 static struct conv_case deep_case(int64_t depth, int types)
 {
     return (struct conv_case){
         .naive = {.images = 1,
                   .channels = depth,
-                  .out_channels = 4,
+                  .out_channels = 3,
                   .group = 1,
-                  .in = {1, 1, 5},
+                  .in = {1, 1, 21},
                   .kernel = {1, 1, 1},
                   .stride = {1, 1, 1},
                   .dilation = {1, 1, 1},
@@ -185,11 +185,25 @@ static struct conv_case deep_case(int64_t depth, int types)
     };
 }
 
+/* Makes the last term odd, so that a sum beyond 2^24 cannot pass as a multiple of two. */
+static void make_odd(struct conv_case *test)
+{
+    const struct naive_conv *naive = &test->naive;
+    const int64_t last = naive->channels - 1;
+    for (int64_t p = 0; p < naive->in[2]; p++)
+        test->x[last * naive->in[2] + p] |= 1;
+    for (int64_t m = 0; m < naive->out_channels; m++) {
+        uint8_t *w = &test->w[m * naive->channels + last];
+        *w = (uint8_t)((*w & 0xfe) | (~naive->w_zero_point[m] & 1));
+    }
+}
+
 /* Makes the sum itself visible: the bias takes all but its low bits away. */
 static void check_low_bits(struct conv_case *test)
 {
     char text[512];
     cr_assert(conv_case_make(test));
+    make_odd(test);
     struct naive_conv *naive = &test->naive;
     const int64_t positions = naive->in[2];
     for (int64_t m = 0; m < naive->out_channels; m++) {
@@ -210,31 +224,35 @@ static void check_low_bits(struct conv_case *test)
     conv_case_deinit(test);
 }
 
-Test(conv, boundary_of_exactness)
+/* All corners of x and w, for depths around a block's. */
+static void check_corners(int64_t depth_first, int types, int32_t x_zero_point,
+                          int32_t w_zero_point)
 {
-    for (int64_t depth = 1023; depth <= 1026; depth++) {
-        for (int fill = 0; fill < 4; fill++) { /* -128 * -128, and the other corners */
-            struct conv_case test = deep_case(depth, 7);
+    for (int64_t depth = depth_first; depth < depth_first + 4; depth++) {
+        for (int fill = 0; fill < 4; fill++) {
+            struct conv_case test = deep_case(depth, types);
             test.x_fill = fill & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
             test.w_fill = fill & 2 ? CONV_FILL_MAX : CONV_FILL_MIN;
+            test.naive.x_zero_point = x_zero_point;
+            test.w_zero_point_all = &w_zero_point;
             check_low_bits(&test);
         }
     }
 }
 
+/* 1024 * -128 * -128 is 2^24: the last sum that a float must hold. */
+Test(conv, boundary_of_exactness)
+{
+    check_corners(1023, 7, 0, 0);
+    check_corners(1023, 0, 128, 128);
+}
+
+/* 514 * 128 * 255 is the last one below 2^24 for weights up to 255 from their zero point. */
 Test(conv, boundary_with_far_zero_points)
 {
-    for (int64_t depth = 512; depth <= 516; depth++) {
-        for (int zero_points = 0; zero_points < 4; zero_points++) {
-            for (int fill = 0; fill < 4; fill++) {
-                struct conv_case test = deep_case(depth, 0);
-                test.naive.x_zero_point = zero_points & 1 ? 255 : 0;
-                test.x_fill = fill & 1 ? CONV_FILL_MAX : CONV_FILL_MIN;
-                test.w_fill = fill & 2 ? CONV_FILL_MAX : CONV_FILL_MIN;
-                test.w_zero_point_per_channel = zero_points & 2;
-                check_low_bits(&test);
-            }
-        }
+    for (int zero_points = 0; zero_points < 4; zero_points++) {
+        check_corners(513, 0, zero_points & 1 ? 255 : 0, zero_points & 2 ? 255 : 0);
+        check_corners(513, 7, zero_points & 1 ? 127 : -128, zero_points & 2 ? 127 : -128);
     }
 }
 

@@ -116,8 +116,11 @@ static void make_channels(struct conv_case *test, uint64_t *state)
         bool own_zero_point = i == 0 || test->w_zero_point_per_channel;
         test->w_scale[i] =
             own_scale ? test->w_scale_all * (float)between(state, 1, 99) / 50 : test->w_scale_all;
-        test->w_zero_point[i] =
-            own_zero_point ? random_zero_point(state, naive->w_signed) : test->w_zero_point[0];
+        if (test->w_zero_point_all)
+            test->w_zero_point[i] = *test->w_zero_point_all;
+        else
+            test->w_zero_point[i] =
+                own_zero_point ? random_zero_point(state, naive->w_signed) : test->w_zero_point[0];
         test->w_zero_point_bytes[i] = (uint8_t)test->w_zero_point[i];
     }
     for (size_t i = 0; i < count; i++) {

@@ -13,8 +13,9 @@ struct conv_case {
     struct naive_conv naive;
     uint32_t spatial_rank;
     bool w_scale_per_channel, w_zero_point_per_channel, with_bias;
-    bool bare;    /* leave out attributes that hold their defaults */
-    bool vectors; /* scalars have shape [1], not [] */
+    const int32_t *w_zero_point_all; /* NULL: random */
+    bool bare;                       /* leave out attributes that hold their defaults */
+    bool vectors;                    /* scalars have shape [1], not [] */
     enum conv_fill x_fill, w_fill;
     uint64_t seed; /* of the contents; not 0 */
 
