@@ -1,0 +1,61 @@
+/* Counters, for /metrics (Prometheus) and /v2/models/.../stats (Triton's form).
+ *
+ * They are written and read on the loop's thread only, when a request is done: so no atomics. */
+#ifndef SERVER_METRICS_H
+#define SERVER_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/qk.h"
+#include "server/text.h"
+
+/*    name, as in Server-Timing */
+#define QD_STAGE_LIST(X)  \
+    X(RECEIVE, "receive") \
+    X(QUEUE, "queue")     \
+    X(DECODE, "decode")   \
+    X(COMPUTE, "compute") \
+    X(ENCODE, "encode")   \
+    X(TOTAL, "total")
+
+enum qd_stage {
+#define X(name, text) QD_STAGE_##name,
+    QD_STAGE_LIST(X)
+#undef X
+        QD_STAGE_COUNT
+};
+
+extern const char *const qd_stage_names[QD_STAGE_COUNT];
+
+struct qd_metrics;
+
+/* What is measured when it is asked for. */
+struct qd_gauges {
+    const char *cpu_tier;
+    const char *blas_core;
+    size_t connections;
+    size_t queue_length;
+    size_t inflight_bytes;
+    size_t inflight_bytes_max;
+};
+
+struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
+void qd_metrics_destroy(struct qd_metrics *metrics);
+
+/* Any answer. */
+void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status);
+
+/* An inference of a known model; http_status 0: the client went before its answer. */
+void qd_metrics_count_infer(struct qd_metrics *metrics, const struct qk_version *version,
+                            unsigned http_status, const uint64_t stage_ns[QD_STAGE_COUNT]);
+
+/* Prometheus' text format 0.0.4. */
+void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *gauges,
+                      struct qd_text *text);
+
+/* {"model_stats":[…]}: of all models (op NULL), of one, or of one version. */
+void qd_metrics_print_stats(const struct qd_metrics *metrics, const struct qk_operator *op,
+                            const struct qk_version *version, struct qd_text *text);
+
+#endif
