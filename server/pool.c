@@ -1,0 +1,48 @@
+#define _GNU_SOURCE
+#include "server/pool.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <uv.h>
+
+static_assert(sizeof(uv_work_t) <= QD_WORK_UV_BYTES, "room for libuv's request");
+static_assert(alignof(uv_work_t) <= 16, "and aligned for it");
+
+void qd_pool_set_threads(unsigned thread_count)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", thread_count);
+    setenv("UV_THREADPOOL_SIZE", text, 1);
+}
+
+static struct qd_work *work_of(uv_work_t *uv)
+{
+    return (struct qd_work *)((char *)uv - offsetof(struct qd_work, uv));
+}
+
+static void on_work(uv_work_t *uv)
+{
+    struct qd_work *work = work_of(uv);
+    work->work(work);
+}
+
+static void on_done(uv_work_t *uv, int status)
+{
+    struct qd_work *work = work_of(uv);
+    (void)status; /* who cancels it knows */
+    work->done(work);
+}
+
+void qd_pool_submit(struct qd_loop *loop, struct qd_work *work)
+{
+    int result = uv_queue_work(qd_loop_uv(loop), (uv_work_t *)(void *)work->uv, on_work, on_done);
+    assert(result == 0); /* it only refuses a missing callback */
+    (void)result;
+}
+
+bool qd_pool_cancel(struct qd_work *work)
+{
+    return uv_cancel((uv_req_t *)(void *)work->uv) == 0;
+}

@@ -1,0 +1,28 @@
+/* Threads that compute: libuv's pool. Its queue is first in, first out, and has no bound: the
+ * scheduler keeps it short. All calls are on the loop's thread. */
+#ifndef SERVER_POOL_H
+#define SERVER_POOL_H
+
+#include <stdalign.h>
+#include <stdbool.h>
+
+#include "server/loop.h"
+
+#define QD_WORK_UV_BYTES 128 /* a uv_work_t; pool.c checks it */
+
+/* Lies in its owner's memory until `done` has been called. */
+struct qd_work {
+    void (*work)(struct qd_work *work); /* on a worker */
+    void (*done)(struct qd_work *work); /* then, on the loop's thread */
+    alignas(16) unsigned char uv[QD_WORK_UV_BYTES];
+};
+
+/* How many threads the pool will have, from 1 to 1024: before the first qd_pool_submit. */
+void qd_pool_set_threads(unsigned thread_count);
+
+void qd_pool_submit(struct qd_loop *loop, struct qd_work *work);
+
+/* True: no thread had taken it, and none will; its `done` comes as ever. */
+bool qd_pool_cancel(struct qd_work *work);
+
+#endif
