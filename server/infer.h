@@ -1,0 +1,18 @@
+/* What an inference does on the workers: decode, create, plan, run, encode. */
+#ifndef SERVER_INFER_H
+#define SERVER_INFER_H
+
+#include "server/request.h"
+
+/* Up to this, the worker that decodes a request also runs it: below, cutting it up gains nothing.
+ */
+#define QD_WHOLE_NS UINT64_C(1000000)
+
+/* False: the queue is full, and request->error says so. */
+bool qd_infer_try_room(const struct qd_scheduler *scheduler, struct qd_request *request);
+
+/* request->message, kernels, thread_count and on_answered are set. on_answered comes when the
+ * request is in REPLYING. False: the queue is full, and request->error says so. */
+bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request);
+
+#endif
