@@ -48,8 +48,8 @@ SERVER := \
     server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
     server/oip_decode.c server/oip_encode.c \
-    server/loop.c server/pool.c server/request.c server/scheduler.c \
-    server/route.c server/listener.c
+    server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
+    server/head.c server/socket.c server/connection.c server/route.c server/listener.c
 
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 

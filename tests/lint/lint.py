@@ -30,7 +30,7 @@ LAYERS = (
               "json_tree", "oip_decode", "oip_encode", "oip_inputs", "oip_metadata", "oip_model",
               "oip_parameters"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
-    ("edge", {"listener", "route"}),
+    ("edge", {"connection", "head", "listener", "route", "socket"}),
     ("main", {"main"}),
 )
 LAYER_OF = {name: level for level, (_, names) in enumerate(LAYERS) for name in names}

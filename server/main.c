@@ -1,0 +1,210 @@
+/* quantd: quantized operators over HTTP. */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "kernels/qk.h"
+#include "server/arena.h"
+#include "server/config.h"
+#include "server/listener.h"
+#include "server/log.h"
+#include "server/loop.h"
+#include "server/metrics.h"
+#include "server/pool.h"
+#include "server/route.h"
+#include "server/scheduler.h"
+#include "server/version.h"
+
+enum {
+    EXIT_USAGE = 2,
+    TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
+    MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
+    OTHER_FILES_MAX = 64,
+};
+
+struct process {
+    struct qd_config config;
+    struct qk_kernels *kernels;
+    struct qd_loop *loop;
+    struct qd_memory *memory;
+    struct qd_metrics *metrics;
+    struct qd_scheduler *scheduler;
+    struct qd_router router;
+    struct qd_listener *listener;
+    struct qd_handle *sigterm;
+    struct qd_handle *sigint;
+    struct qd_handle *trim_timer;
+    struct qd_handle *drain_timer;
+};
+
+static bool complain(const char *text)
+{
+    fprintf(stderr, "quantd: %s\n", text);
+    return false;
+}
+
+/* ---- Draining ----------------------------------------------------------------------------- */
+
+static void on_drained(void *context)
+{
+    struct process *process = context;
+    qd_loop_stop(process->loop);
+}
+
+static void on_drain_timeout(void *context)
+{
+    struct process *process = context;
+    qd_log(QD_LOG_WARN, "drain timeout: cutting off what is left", "connections=%zu",
+           qd_listener_connection_count(process->listener));
+    qd_scheduler_abandon(process->scheduler);
+    qd_listener_cut(process->listener);
+}
+
+static void on_stop_signal(void *context)
+{
+    struct process *process = context;
+    if (process->router.draining) {
+        qd_log(QD_LOG_WARN, "second signal: exiting at once", "%s", "");
+        _exit(EXIT_FAILURE);
+    }
+    qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
+           qd_listener_connection_count(process->listener),
+           qd_scheduler_queue_count(process->scheduler));
+    process->router.draining = true;
+    qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
+    qd_listener_drain(process->listener, on_drained, process);
+}
+
+static void on_trim(void *context)
+{
+    struct process *process = context;
+    qd_memory_trim(process->memory);
+}
+
+/* ---- Start and end ------------------------------------------------------------------------ */
+
+/* A descriptor for each connection. */
+static void raise_file_limit(const struct qd_config *config)
+{
+    rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+        qd_log(QD_LOG_WARN, "fewer file descriptors than --max-connections",
+               "wanted=%llu allowed=%llu", (unsigned long long)wanted,
+               (unsigned long long)limit.rlim_cur);
+    }
+}
+
+/* Before any other thread starts: it sets the environment. */
+static bool start_kernels(struct process *process)
+{
+    struct qk_error error;
+    if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK) {
+        return complain(error.text);
+    }
+    qd_pool_set_threads((unsigned)process->config.threads);
+    qd_log(QD_LOG_INFO, "quantd starts", "version=%s cpu=%s openblas_core=%s threads=%llu",
+           QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
+           (unsigned long long)process->config.threads);
+    return true;
+}
+
+static bool start_services(struct process *process)
+{
+    const struct qd_config *config = &process->config;
+    process->loop = qd_loop_create();
+    process->memory = qd_memory_create(config->max_inflight_bytes);
+    process->metrics = qd_metrics_create();
+    if (process->loop == NULL || process->memory == NULL || process->metrics == NULL) {
+        return complain("out of memory or file descriptors");
+    }
+    process->scheduler =
+        qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
+    process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
+    process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
+    process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
+    process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
+    if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
+        process->trim_timer == NULL || process->drain_timer == NULL) {
+        return complain("out of memory or file descriptors");
+    }
+    qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
+    return true;
+}
+
+static bool start_listening(struct process *process)
+{
+    process->router = (struct qd_router){
+        .kernels = process->kernels,
+        .memory = process->memory,
+        .metrics = process->metrics,
+        .scheduler = process->scheduler,
+        .thread_count = (unsigned)process->config.threads,
+    };
+    struct qd_handler handler = qd_router_handler(&process->router);
+    char complaint[QD_LISTENER_COMPLAINT_BYTES];
+    process->listener =
+        qd_listener_create(process->loop, process->memory, &process->config, &handler, complaint);
+    if (process->listener == NULL) {
+        return complain(complaint);
+    }
+    process->router.listener = process->listener;
+    const char *name;
+    for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++) {
+        printf("quantd listening on %s\n", name);
+    }
+    fflush(stdout);
+    return true;
+}
+
+static void deinit(struct process *process)
+{
+    qd_listener_destroy(process->listener);
+    qd_handle_destroy(process->sigterm);
+    qd_handle_destroy(process->sigint);
+    qd_handle_destroy(process->trim_timer);
+    qd_handle_destroy(process->drain_timer);
+    qd_loop_destroy(process->loop);
+    qd_scheduler_destroy(process->scheduler);
+    qd_metrics_destroy(process->metrics);
+    qd_memory_destroy(process->memory);
+    qk_kernels_destroy(process->kernels);
+}
+
+int main(int argc, char **argv)
+{
+    struct process process = {.kernels = NULL};
+    char complaint[QD_COMPLAINT_BYTES];
+    switch (qd_config_parse(&process.config, argc, argv, complaint)) {
+    case QD_CONFIG_HELP:
+        qd_config_print_help(stdout);
+        return EXIT_SUCCESS;
+    case QD_CONFIG_VERSION:
+        puts("quantd " QD_VERSION);
+        return EXIT_SUCCESS;
+    case QD_CONFIG_BAD:
+        complain(complaint);
+        return EXIT_USAGE;
+    case QD_CONFIG_RUN:
+        break;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+    qd_log_set_level(process.config.log_level);
+    raise_file_limit(&process.config);
+    bool ready = start_kernels(&process) && start_services(&process) && start_listening(&process);
+    if (ready) {
+        qd_loop_run(process.loop);
+        qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
+    }
+    deinit(&process);
+    return ready ? EXIT_SUCCESS : EXIT_FAILURE;
+}

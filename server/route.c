@@ -1,0 +1,437 @@
+#include "server/route.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/infer.h"
+#include "server/limits.h"
+#include "server/oip_encode.h"
+#include "server/refusal.h"
+
+enum {
+    PATH_BYTES_MAX = 1024, /* the longest one that means something is a third of it, escaped */
+    SEGMENT_COUNT_MAX = 8,
+};
+
+/* A path in pieces: "/v2/models/a%20b" is "v2", "models", "a b". */
+struct path {
+    char bytes[PATH_BYTES_MAX];
+    const char *segments[SEGMENT_COUNT_MAX];
+    size_t count;
+    const char *model; /* what {m} and {v} stand for; NULL: not there */
+    const char *version;
+};
+
+struct route {
+    const char *method;
+    const char *pattern;
+    enum qd_status (*answer)(struct qd_router *router, const struct path *path,
+                             const struct qd_head *head, struct qd_request *request);
+};
+
+/* ---- Paths -------------------------------------------------------------------------------- */
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
+    return found == NULL ? -1 : (int)(found - digits);
+}
+
+/* Decodes one escape at `at`; 0: it is none, or stands for NUL. */
+static char decode_escape(const char *at)
+{
+    int high = hex_digit(at[1]);
+    int low = high < 0 ? -1 : hex_digit(at[2]);
+    return low < 0 ? '\0' : (char)(high * 16 + low);
+}
+
+/* Splits first and decodes then, so that an escaped slash is part of a name. */
+static enum qd_status split_path(const char *text, struct path *path, struct qd_error *error)
+{
+    *path = (struct path){.count = 0};
+    if (text[0] != '/' || strlen(text) >= PATH_BYTES_MAX) {
+        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+    }
+    char *to = path->bytes;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '/') {
+            if (path->count == SEGMENT_COUNT_MAX) {
+                return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+            }
+            *to++ = '\0';
+            path->segments[path->count++] = to;
+            continue;
+        }
+        *to = *at;
+        if (*at == '%') {
+            *to = decode_escape(at);
+            if (*to == '\0') {
+                return qd_fail(error, QD_INVALID,
+                               "the path: expected %%01 to %%FF after '%%'; got \"%.3s\"", at);
+            }
+            at += 2;
+        }
+        to++;
+    }
+    *to = '\0';
+    return QD_OK;
+}
+
+/* "{m}" and "{v}" take any segment that is not empty. */
+static bool matches(const char *pattern, struct path *path)
+{
+    path->model = NULL;
+    path->version = NULL;
+    size_t i = 0;
+    for (; *pattern == '/'; i++) {
+        pattern++;
+        size_t bytes = strcspn(pattern, "/");
+        if (i == path->count) {
+            return false;
+        }
+        const char *segment = path->segments[i];
+        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0') {
+            path->model = segment;
+        } else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0') {
+            path->version = segment;
+        } else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0) {
+            return false;
+        }
+        pattern += bytes;
+    }
+    return i == path->count;
+}
+
+/* ---- Answers at once ---------------------------------------------------------------------- */
+
+static enum qd_status answer_bytes(struct qd_request *request, enum qd_status status,
+                                   const struct qd_part *parts, size_t part_count, size_t bytes)
+{
+    request->answer = (struct qd_answer){
+        .http_status = qd_status_http(status),
+        .content_type = "application/json",
+        .parts = parts,
+        .part_count = part_count,
+        .bytes = bytes,
+    };
+    return QD_OK;
+}
+
+static enum qd_status answer_constant(struct qd_request *request, enum qd_status status,
+                                      const struct qd_part *part)
+{
+    return answer_bytes(request, status, part, 1, part->count);
+}
+
+static enum qd_status answer_text(struct qd_request *request, const struct qd_text *text)
+{
+    if (text->failed) {
+        return qd_refuse_memory(&request->arena, "the answer", &request->error);
+    }
+    return answer_bytes(request, QD_OK, text->parts, text->part_count, text->bytes);
+}
+
+#define CONSTANT(text)         \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
+
+/* Health needs no memory, and so does not depend on who else holds it. */
+static enum qd_status answer_live(struct qd_router *router, const struct path *path,
+                                  const struct qd_head *head, struct qd_request *request)
+{
+    static const struct qd_part live = CONSTANT("{\"live\":true}");
+    (void)router;
+    (void)path;
+    (void)head;
+    return answer_constant(request, QD_OK, &live);
+}
+
+static const struct qd_part not_ready =
+    CONSTANT("{\"error\":\"the server drains: it answers what it has, and then exits\","
+             "\"ready\":false}");
+
+static enum qd_status answer_ready(struct qd_router *router, const struct path *path,
+                                   const struct qd_head *head, struct qd_request *request)
+{
+    static const struct qd_part ready = CONSTANT("{\"ready\":true,\"live\":true}");
+    (void)path;
+    (void)head;
+    return router->draining ? answer_constant(request, QD_UNAVAILABLE, &not_ready)
+                            : answer_constant(request, QD_OK, &ready);
+}
+
+static enum qd_status answer_server(struct qd_router *router, const struct path *path,
+                                    const struct qd_head *head, struct qd_request *request)
+{
+    struct qd_text text;
+    (void)router;
+    (void)path;
+    (void)head;
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_server_metadata(&text);
+    return answer_text(request, &text);
+}
+
+static enum qd_status answer_index(struct qd_router *router, const struct path *path,
+                                   const struct qd_head *head, struct qd_request *request)
+{
+    struct qd_text text;
+    (void)router;
+    (void)path;
+    (void)head;
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_repository_index(&text);
+    return answer_text(request, &text);
+}
+
+/* `row`: as the encoders take it, NULL without a version in the path. */
+static enum qd_status find_model(const struct path *path, const struct qk_operator **op,
+                                 const struct qk_version **row, struct qd_request *request)
+{
+    enum qd_status status = qd_oip_find_model(path->model, path->version, op, row, &request->error);
+    if (path->version == NULL) {
+        *row = NULL;
+    }
+    return status;
+}
+
+static enum qd_status answer_model(struct qd_router *router, const struct path *path,
+                                   const struct qd_head *head, struct qd_request *request)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    struct qd_text text;
+    (void)router;
+    (void)head;
+    if (find_model(path, &op, &row, request) != QD_OK) {
+        return request->error.status;
+    }
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_metadata(&text, op, row);
+    return answer_text(request, &text);
+}
+
+static enum qd_status answer_config(struct qd_router *router, const struct path *path,
+                                    const struct qd_head *head, struct qd_request *request)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    struct qd_text text;
+    (void)router;
+    (void)head;
+    if (find_model(path, &op, &row, request) != QD_OK) {
+        return request->error.status;
+    }
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_config(&text, op, row);
+    return answer_text(request, &text);
+}
+
+static enum qd_status answer_model_ready(struct qd_router *router, const struct path *path,
+                                         const struct qd_head *head, struct qd_request *request)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    struct qd_text text;
+    (void)head;
+    if (find_model(path, &op, &row, request) != QD_OK) {
+        return request->error.status;
+    }
+    if (router->draining) {
+        return answer_constant(request, QD_UNAVAILABLE, &not_ready);
+    }
+    qd_text_init(&text, &request->arena);
+    qd_text_format(&text, "{\"name\":\"%s\",\"ready\":true}", op->name);
+    return answer_text(request, &text);
+}
+
+static enum qd_status answer_stats(struct qd_router *router, const struct path *path,
+                                   const struct qd_head *head, struct qd_request *request)
+{
+    const struct qk_operator *op = NULL;
+    const struct qk_version *row = NULL;
+    struct qd_text text;
+    (void)head;
+    if (path->model != NULL && find_model(path, &op, &row, request) != QD_OK) {
+        return request->error.status;
+    }
+    qd_text_init(&text, &request->arena);
+    qd_metrics_print_stats(router->metrics, op, row, &text);
+    return answer_text(request, &text);
+}
+
+static enum qd_status answer_metrics(struct qd_router *router, const struct path *path,
+                                     const struct qd_head *head, struct qd_request *request)
+{
+    struct qd_gauges gauges = {
+        .cpu_tier = qk_kernels_tier(router->kernels),
+        .blas_core = qk_kernels_blas_core(router->kernels),
+        .connections =
+            router->listener == NULL ? 0 : qd_listener_connection_count(router->listener),
+        .queue_length = qd_scheduler_queue_count(router->scheduler),
+        .inflight_bytes = qd_memory_used(router->memory),
+        .inflight_bytes_max = qd_memory_max(router->memory),
+    };
+    struct qd_text text;
+    (void)path;
+    (void)head;
+    qd_text_init(&text, &request->arena);
+    qd_metrics_print(router->metrics, &gauges, &text);
+    enum qd_status status = answer_text(request, &text);
+    request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return status;
+}
+
+static enum qd_status refuse_load(struct qd_router *router, const struct path *path,
+                                  const struct qd_head *head, struct qd_request *request)
+{
+    (void)router;
+    (void)path;
+    (void)head;
+    return qd_fail(&request->error, QD_NOT_IMPLEMENTED,
+                   "models are not loaded or unloaded: every operator is always ready");
+}
+
+static enum qd_status refuse_shared_memory(struct qd_router *router, const struct path *path,
+                                           const struct qd_head *head, struct qd_request *request)
+{
+    (void)router;
+    (void)path;
+    (void)head;
+    return qd_fail(
+        &request->error, QD_NOT_IMPLEMENTED,
+        "shared memory is not supported: send tensors in the request, as JSON or binary");
+}
+
+/* ---- Inference ---------------------------------------------------------------------------- */
+
+static bool is_encoded(const struct qd_head *head)
+{
+    const char *encoding = head->content_encoding;
+    return encoding != NULL && *encoding != '\0' && strcasecmp(encoding, "identity") != 0;
+}
+
+/* Room for what comes, if it is known how much that is. */
+static enum qd_status reserve(const struct qd_head *head, struct qd_request *request)
+{
+    if (head->json_bytes != NULL) {
+        size_t bytes = strlen(head->json_bytes) + 1;
+        char *copy = qd_arena_alloc(&request->arena, bytes);
+        if (copy == NULL) {
+            return qd_refuse_memory(&request->arena, "the head", &request->error);
+        }
+        request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
+    }
+    return head->chunked ? QD_OK : qd_request_reserve_body(request, head->content_bytes);
+}
+
+/* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
+static enum qd_status begin_infer(struct qd_router *router, const struct path *path,
+                                  const struct qd_head *head, struct qd_request *request)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    if (qd_oip_find_model(path->model, path->version, &op, &row, &request->error) != QD_OK) {
+        return request->error.status;
+    }
+    request->message.op = op;
+    request->message.version = row;
+    request->kernels = router->kernels;
+    request->thread_count = router->thread_count;
+    request->on_answered = qd_listener_answer;
+    if (is_encoded(head)) {
+        return qd_fail(&request->error, QD_UNSUPPORTED_ENCODING,
+                       "header Content-Encoding: expected identity; got \"%.64s\"",
+                       head->content_encoding);
+    }
+    if (!qd_infer_try_room(router->scheduler, request)) {
+        return request->error.status;
+    }
+    return reserve(head, request);
+}
+
+/* ---- The table ---------------------------------------------------------------------------- */
+
+static const struct route routes[] = {
+    {"GET", "/v2/health/live", answer_live},
+    {"GET", "/v2/health/ready", answer_ready},
+    {"GET", "/v2", answer_server},
+    {"GET", "/v2/", answer_server},
+    {"GET", "/v2/models/stats", answer_stats},
+    {"GET", "/v2/models/{m}", answer_model},
+    {"GET", "/v2/models/{m}/versions/{v}", answer_model},
+    {"GET", "/v2/models/{m}/ready", answer_model_ready},
+    {"GET", "/v2/models/{m}/versions/{v}/ready", answer_model_ready},
+    {"GET", "/v2/models/{m}/config", answer_config},
+    {"GET", "/v2/models/{m}/versions/{v}/config", answer_config},
+    {"GET", "/v2/models/{m}/stats", answer_stats},
+    {"GET", "/v2/models/{m}/versions/{v}/stats", answer_stats},
+    {"POST", "/v2/models/{m}/infer", begin_infer},
+    {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
+    {"POST", "/v2/repository/index", answer_index},
+    {"POST", "/v2/repository/models/{m}/load", refuse_load},
+    {"POST", "/v2/repository/models/{m}/unload", refuse_load},
+    {"POST", "/v2/systemsharedmemory/region/{m}/register", refuse_shared_memory},
+    {"POST", "/v2/cudasharedmemory/region/{m}/register", refuse_shared_memory},
+    {"GET", "/metrics", answer_metrics},
+};
+
+static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    struct path path;
+    if (split_path(head->path, &path, &request->error) != QD_OK) {
+        return request->error.status;
+    }
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const struct route *route = &routes[i];
+        if (!matches(route->pattern, &path)) {
+            continue;
+        }
+        bool is_get = strcmp(route->method, "GET") == 0;
+        if (strcmp(head->method, route->method) == 0 ||
+            (is_get && strcmp(head->method, "HEAD") == 0)) {
+            return route->answer(context, &path, head, request);
+        }
+        request->answer.allow = is_get ? "GET, HEAD" : "POST";
+        return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
+                       "method of \"%.100s\": expected %s; got \"%.32s\"", head->path,
+                       request->answer.allow, head->method);
+    }
+    return qd_fail(&request->error, QD_NOT_FOUND, "no such path: \"%.100s\"", head->path);
+}
+
+static bool end(void *context, struct qd_request *request)
+{
+    struct qd_router *router = context;
+    if (request->message.op == NULL) {
+        qd_request_advance(request, QD_REPLYING);
+        return true;
+    }
+    if (qd_infer_submit(router->scheduler, request)) {
+        return false;
+    }
+    qd_request_refuse(request);
+    return true;
+}
+
+static void closed(void *context, const struct qd_request *request, bool delivered)
+{
+    struct qd_router *router = context;
+    unsigned http_status = delivered ? request->answer.http_status : 0;
+    if (delivered) {
+        qd_metrics_count_answer(router->metrics, http_status);
+    }
+    if (request->message.op != NULL) {
+        uint64_t stage_ns[QD_STAGE_COUNT];
+        qd_request_stages(request, stage_ns);
+        qd_metrics_count_infer(router->metrics, request->message.version, http_status, stage_ns);
+    }
+}
+
+struct qd_handler qd_router_handler(struct qd_router *router)
+{
+    return (struct qd_handler){.begin = begin, .end = end, .closed = closed, .context = router};
+}

@@ -1,0 +1,27 @@
+/* Which path does what. All but inference is answered at once, on the loop: health never waits
+ * behind anything that computes. */
+#ifndef SERVER_ROUTE_H
+#define SERVER_ROUTE_H
+
+#include <stdbool.h>
+
+#include "kernels/qk.h"
+#include "server/listener.h"
+#include "server/metrics.h"
+#include "server/scheduler.h"
+
+/* Everything is borrowed. */
+struct qd_router {
+    const struct qk_kernels *kernels;
+    struct qd_memory *memory;
+    struct qd_metrics *metrics;
+    struct qd_scheduler *scheduler;
+    const struct qd_listener *listener; /* to count its connections; NULL: none */
+    unsigned thread_count;
+    bool draining; /* then it is not ready any more */
+};
+
+/* For qd_listener_create. */
+struct qd_handler qd_router_handler(struct qd_router *router);
+
+#endif

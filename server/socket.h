@@ -1,0 +1,27 @@
+/* Listening sockets: TCP and Unix. Non-blocking, closed on exec. */
+#ifndef SERVER_SOCKET_H
+#define SERVER_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct qd_socket {
+    int fd;
+    char name[300];      /* for people: "http://127.0.0.1:8000", "unix:/run/quantd.sock" */
+    char unix_path[108]; /* "": TCP */
+    dev_t unix_device;   /* of the file, to know it again */
+    ino_t unix_inode;
+};
+
+#define QD_SOCKET_COMPLAINT_BYTES 512
+
+/* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file gets mode
+ * 0660, and replaces a socket file on which nobody listens. False: `complaint` says why. */
+bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
+                      char complaint[QD_SOCKET_COMPLAINT_BYTES]);
+
+/* Removes the Unix socket's file, if it is still its own: nobody new can connect. */
+void qd_socket_unlink(const struct qd_socket *listener);
+
+#endif
