@@ -94,9 +94,15 @@ static enum qd_status expected(const struct reader *reader, const char *what)
 {
     const char *more;
     int shown = shown_bytes(reader, &more);
-    return qd_fail(reader->error, QD_INVALID, "%s: expected %s after %zu elements, got %.*s%s",
-                   reader->field, what, reader->index, shown, reader->at, more);
+    char where[40] = "";
+    if (reader->index > 0) {
+        snprintf(where, sizeof where, " behind element %zu", reader->index - 1);
+    }
+    return qd_fail(reader->error, QD_INVALID, "%s: expected %s%s, got %.*s%s", reader->field, what,
+                   where, shown, reader->at, more);
 }
+
+#define MORE SIZE_MAX /* entries than wanted, not counted */
 
 /* `position`: of the array that has the wrong length, NULL when the data is flat. */
 static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
@@ -110,9 +116,13 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
     }
     char where[SHAPE_BYTES];
     print_dims(position, axis, where, sizeof where);
+    char got_text[24] = "more";
+    if (got != MORE) {
+        snprintf(got_text, sizeof got_text, "%zu", got);
+    }
     return qd_fail(reader->error, QD_INVALID,
-                   "%s: the array at index %s: expected %zu entries for shape %s, got %s%zu",
-                   reader->field, where, wanted, shape, got > wanted ? "at least " : "", got);
+                   "%s: the array at index %s: expected %zu entries for shape %s, got %s",
+                   reader->field, where, wanted, shape, got_text);
 }
 
 /* ---- Elements ---------------------------------------------------------------------------- */
@@ -328,10 +338,10 @@ static enum qd_status next_entry(struct reader *reader, size_t *position, uint32
         if (byte != ',' && byte != ']') {
             return expected(reader, "',' or ']'");
         }
-        size_t got = *at + 1 + (byte == ',');
+        size_t got = *at + 1;
         size_t wanted = dims[*axis - 1];
-        if (byte == ',' ? got > wanted : got != wanted) {
-            return refuse_count(reader, position, *axis - 1, wanted, got);
+        if ((byte == ',') != (got < wanted)) {
+            return refuse_count(reader, position, *axis - 1, wanted, byte == ',' ? MORE : got);
         }
         reader->at++;
         if (byte == ',') {

@@ -1,0 +1,276 @@
+/* Every example of api_schema/examples, through decode, create, plan, run and encode. */
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "server/oip_decode.h"
+#include "server/oip_encode.h"
+#include "tests/unit/scratch.h"
+
+/* What a client sends. */
+struct message {
+    char *body;
+    size_t body_bytes;
+    char header[32]; /* Inference-Header-Content-Length; "": none */
+};
+
+static struct qk_kernels *kernels;
+
+static void setup(void)
+{
+    struct qk_error error;
+    cr_assert_eq(qk_kernels_create("auto", &kernels, &error), QK_OK, "%s", error.text);
+}
+
+static void teardown(void)
+{
+    qk_kernels_destroy(kernels);
+}
+
+TestSuite(examples, .init = setup, .fini = teardown);
+
+static cJSON *read_example(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    static char text[1 << 16];
+    size_t bytes = fread(text, 1, sizeof text, file);
+    fclose(file);
+    cJSON *example = cJSON_ParseWithLength(text, bytes);
+    cr_assert_not_null(example, "%s is not JSON", path);
+    return example;
+}
+
+static const char *string_of(const cJSON *object, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+}
+
+static size_t read_hex(const char *hex, char *out)
+{
+    size_t count = strlen(hex) / 2;
+    for (size_t i = 0; i < count; i++) {
+        unsigned byte;
+        cr_assert_eq(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        out[i] = (char)byte;
+    }
+    return count;
+}
+
+static struct message build_message(const cJSON *example)
+{
+    struct message message = {.header = ""};
+    const cJSON *request = cJSON_GetObjectItemCaseSensitive(example, "request");
+    const char *binary = string_of(example, "binary_hex");
+    const char *body = string_of(example, "body");
+    const char *body_hex = string_of(example, "body_hex");
+    char *printed = request == NULL ? NULL : cJSON_PrintUnformatted(request);
+    const char *text = printed != NULL ? printed : body != NULL ? body : "";
+    const char *hex = binary != NULL ? binary : body_hex != NULL ? body_hex : "";
+    /* No NUL behind it: reading beyond the body is for the sanitizer to see. */
+    message.body = malloc(strlen(text) + strlen(hex) / 2 + 1);
+    memcpy(message.body, text, strlen(text));
+    message.body_bytes = strlen(text) + read_hex(hex, message.body + strlen(text));
+    message.body = realloc(message.body, message.body_bytes + (message.body_bytes == 0));
+    if (binary != NULL) {
+        snprintf(message.header, sizeof message.header, "%zu", strlen(text));
+    }
+    const cJSON *headers = cJSON_GetObjectItemCaseSensitive(example, "headers");
+    const char *header = string_of(headers, "Inference-Header-Content-Length");
+    if (header != NULL) {
+        snprintf(message.header, sizeof message.header, "%s", header);
+    }
+    cJSON_free(printed);
+    return message;
+}
+
+static void *take(void *context, size_t bytes)
+{
+    return qd_arena_alloc(context, bytes);
+}
+
+/* What the server does with a message, without the server. */
+static enum qd_status answer_message(const cJSON *example, const struct message *message,
+                                     struct qd_arena *arena, struct qd_answer *answer,
+                                     struct qd_error *error)
+{
+    static struct qd_infer infer;
+    struct qd_oip_message oip = {.body = message->body,
+                                 .body_bytes = message->body_bytes,
+                                 .json_bytes_header =
+                                     message->header[0] == '\0' ? NULL : message->header};
+    enum qd_status status = qd_oip_find_model(
+        string_of(example, "model"), string_of(example, "version"), &oip.op, &oip.version, error);
+    if (status == QD_OK) {
+        status = qd_oip_decode(&oip, arena, &infer, error);
+    }
+    if (status != QD_OK) {
+        return status;
+    }
+    struct qk_memory memory = {take, arena};
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error refusal;
+    if (qk_create(kernels, &infer.call, memory, &instance, &refusal) != QK_OK ||
+        qk_plan(instance, &infer.call, memory, &plan, &refusal) != QK_OK) {
+        cr_assert_eq(refusal.status, QK_INVALID, "%s", refusal.text);
+        return qd_fail(error, QD_INVALID, "%s", refusal.text);
+    }
+    void *output = qd_arena_alloc(arena, plan.output_bytes);
+    qk_run(&plan, output, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
+    plan.output.data = output;
+    struct qd_oip_stages stages = {0};
+    return qd_oip_encode_infer(&infer, plan.kernel, &plan.output, &stages, arena, answer, error);
+}
+
+/* ---- What came against what was expected -------------------------------------------------- */
+
+static double number_of(const cJSON *item)
+{
+    const char *word = cJSON_GetStringValue(item);
+    if (word == NULL) {
+        return cJSON_GetNumberValue(item);
+    }
+    return strcmp(word, "NaN") == 0         ? (double)NAN
+           : strcmp(word, "Infinity") == 0  ? (double)INFINITY
+           : strcmp(word, "-Infinity") == 0 ? (double)-INFINITY
+                                            : 1e300;
+}
+
+static bool same_number(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || ((float)a == (float)b && signbit(a) == signbit(b));
+}
+
+static double load(const char *data, const char *datatype, size_t index)
+{
+    float value;
+    if (strcmp(datatype, "FP32") == 0) {
+        memcpy(&value, data + index * 4, sizeof value);
+        return (double)value;
+    }
+    return strcmp(datatype, "UINT8") == 0 ? (double)(unsigned char)data[index]
+                                          : (double)(signed char)data[index];
+}
+
+static void expect_data(const char *path, const cJSON *wanted, const cJSON *got, const char *blob)
+{
+    size_t index = 0;
+    const cJSON *item;
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(got, "data");
+    const cJSON *got_item = data == NULL ? NULL : data->child;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(wanted, "data"))
+    {
+        double value = NAN;
+        if (blob != NULL) {
+            value = load(blob, string_of(wanted, "datatype"), index);
+        } else {
+            cr_assert_not_null(got_item, "%s: too few elements", path);
+            value = number_of(got_item);
+            got_item = got_item->next;
+        }
+        cr_assert(same_number(number_of(item), value), "%s: element %zu is %.9g, expected %.9g",
+                  path, index, value, number_of(item));
+        index++;
+    }
+    cr_assert_null(got_item, "%s: too many elements", path);
+}
+
+static void expect_output(const char *path, const cJSON *expect, const cJSON *answer,
+                          const char *blob, size_t blob_bytes)
+{
+    static const char *const keys[] = {"name", "datatype", "shape"};
+    const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(expect, "outputs")->child;
+    const cJSON *got = cJSON_GetObjectItemCaseSensitive(answer, "outputs")->child;
+    for (size_t i = 0; i < 3; i++) {
+        const cJSON *value = cJSON_GetObjectItemCaseSensitive(got, keys[i]);
+        cr_assert(cJSON_Compare(value, cJSON_GetObjectItemCaseSensitive(wanted, keys[i]), true),
+                  "%s: %s", path, keys[i]);
+    }
+    bool binary = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(expect, "binary"));
+    const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(got, "parameters");
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(parameters, "binary_data_size");
+    cr_assert_eq(parameters != NULL, binary, "%s: parameters of the output", path);
+    cr_assert_eq(cJSON_HasObjectItem(got, "data"), !binary, "%s: data of the output", path);
+    cr_assert(!binary || (size_t)size->valuedouble == blob_bytes, "%s: binary_data_size", path);
+    expect_data(path, wanted, got, binary ? blob : NULL);
+}
+
+static void expect_answer(const char *path, const cJSON *expect, const struct qd_answer *answer)
+{
+    char *joined = join_parts(answer->parts, answer->part_count);
+    size_t json_bytes = answer->json_bytes == 0 ? answer->bytes : answer->json_bytes;
+    cJSON *json = cJSON_ParseWithLength(joined, json_bytes);
+    cr_assert_not_null(json, "%s: %s", path, joined);
+    cr_assert_eq(answer->http_status, 200);
+    cr_assert_str_eq(answer->content_type,
+                     answer->json_bytes == 0 ? "application/json" : "application/octet-stream");
+    expect_output(path, expect, json, joined + json_bytes, answer->bytes - json_bytes);
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(expect, "id");
+    const cJSON *got_id = cJSON_GetObjectItemCaseSensitive(json, "id");
+    cr_assert((id == NULL && got_id == NULL) || cJSON_Compare(id, got_id, true), "%s: id", path);
+    const char *version = string_of(expect, "model_version");
+    cr_assert(version == NULL || strcmp(version, string_of(json, "model_version")) == 0,
+              "%s: model_version", path);
+    cJSON_Delete(json);
+    free(joined);
+}
+
+static void expect_refusal(const char *path, const cJSON *expect, const struct qd_error *error)
+{
+    const cJSON *part;
+    double status = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(expect, "status"));
+    cr_assert_eq((unsigned)status, qd_status_http(error->status), "%s: %s", path, error->text);
+    cr_assert_lt(strlen(error->text), sizeof error->text - 1, "%s: text was cut", path);
+    cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(expect, "error_contains"))
+    {
+        cr_assert_not_null(strstr(error->text, part->valuestring), "%s: \"%s\" is not in: %s", path,
+                           part->valuestring, error->text);
+    }
+}
+
+static void run_example(const char *path)
+{
+    struct scratch scratch;
+    struct qd_answer answer;
+    struct qd_error error = {.text = ""};
+    scratch_init(&scratch, 64u << 20);
+    cJSON *example = read_example(path);
+    const cJSON *expect = cJSON_GetObjectItemCaseSensitive(example, "expect");
+    struct message message = build_message(example);
+    enum qd_status status = answer_message(example, &message, &scratch.arena, &answer, &error);
+    bool refused = cJSON_HasObjectItem(expect, "error_contains");
+    cr_assert_eq(status != QD_OK, refused, "%s: %s", path, error.text);
+    if (refused) {
+        expect_refusal(path, expect, &error);
+    } else {
+        expect_answer(path, expect, &answer);
+    }
+    free(message.body);
+    cJSON_Delete(example);
+    scratch_deinit(&scratch);
+}
+
+static void run_examples(const char *pattern, size_t count_min)
+{
+    glob_t found;
+    cr_assert_eq(glob(pattern, 0, NULL, &found), 0, "no %s: run this at the top of the tree",
+                 pattern);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        run_example(found.gl_pathv[i]);
+    }
+    cr_assert_geq(found.gl_pathc, count_min);
+    globfree(&found);
+}
+
+Test(examples, good_ones_are_answered)
+{
+    run_examples("api_schema/examples/ok_*.json", 40);
+}
+
+Test(examples, bad_ones_are_refused)
+{
+    run_examples("api_schema/examples/bad_*.json", 100);
+}
