@@ -1,0 +1,353 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "server/json_number.h"
+#include "tests/unit/scratch.h"
+
+static struct qd_json_number number;
+
+/* How much of `text` is a number; 0: none. */
+static size_t scan(const char *text)
+{
+    const char *end = qd_json_number_scan(text, text + strlen(text), &number);
+    return end == NULL ? 0 : (size_t)(end - text);
+}
+
+static void expect_whole_text(const char *text)
+{
+    cr_assert_eq(scan(text), strlen(text), "%s", text);
+    cr_assert_eq(number.bytes, strlen(text), "%s", text);
+}
+
+Test(json_number, takes_the_grammar_of_json)
+{
+    static const char *const good[] = {"0",   "-0",   "7",      "-12",    "0.5",    "10.25",
+                                       "1e5", "1E+5", "1.5e-7", "-0.0e0", "1e0005", "120"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        expect_whole_text(good[i]);
+    }
+}
+
+Test(json_number, refuses_what_is_none_and_says_where)
+{
+    static const struct {
+        const char *text;
+        size_t bytes; /* good ones */
+    } bad[] = {{"", 0},   {"-", 1},   {"+1", 0},  {".5", 0},   {"1.", 2},  {"1.e5", 2},
+               {"1e", 2}, {"1e+", 3}, {"-.5", 1}, {"1.5e", 4}, {"NaN", 0}, {"-Infinity", 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_eq(scan(bad[i].text), 0, "%s", bad[i].text);
+        cr_assert_eq(number.bytes, bad[i].bytes, "%s: %zu", bad[i].text, number.bytes);
+    }
+}
+
+Test(json_number, stops_behind_the_number)
+{
+    cr_assert_eq(scan("01"), 1);
+    cr_assert_eq(scan("0x10"), 1);
+    cr_assert_eq(scan("12,13"), 2);
+    cr_assert_eq(scan("1.5.5"), 3);
+}
+
+Test(json_number, never_reads_beyond_the_end)
+{
+    static const char *const texts[] = {"-", "1.", "1e", "1e-", "12", "0"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        size_t bytes = strlen(texts[i]);
+        char *exact = malloc(bytes); /* the sanitizer watches its end */
+        memcpy(exact, texts[i], bytes);
+        qd_json_number_scan(exact, exact + bytes, &number);
+        cr_assert_eq(number.bytes, bytes);
+        free(exact);
+    }
+}
+
+/* ---- Integers ---------------------------------------------------------------------------- */
+
+static bool to_int64(const char *text, int64_t *value)
+{
+    return scan(text) == strlen(text) && qd_json_number_to_int64(&number, value);
+}
+
+Test(json_number, integers_are_exact)
+{
+    int64_t value;
+    cr_assert(to_int64("0", &value) && value == 0);
+    cr_assert(to_int64("-1", &value) && value == -1);
+    cr_assert(to_int64("9007199254740993", &value) && value == 9007199254740993);
+    cr_assert(to_int64("9223372036854775807", &value) && value == INT64_MAX);
+    cr_assert(to_int64("-9223372036854775808", &value) && value == INT64_MIN);
+}
+
+Test(json_number, integers_are_not_rounded_or_wrapped)
+{
+    static const char *const bad[] = {"1.0",
+                                      "1e2",
+                                      "-0",
+                                      "9223372036854775808",
+                                      "-9223372036854775809",
+                                      "18446744073709551616",
+                                      "99999999999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        int64_t value;
+        cr_assert_not(to_int64(bad[i], &value), "%s", bad[i]);
+    }
+}
+
+Test(json_number, decimal_text_is_digits_only)
+{
+    uint64_t value;
+    cr_assert(qd_read_decimal("0", &value) && value == 0);
+    cr_assert(qd_read_decimal("18446744073709551615", &value) && value == UINT64_MAX);
+    static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "1x", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_not(qd_read_decimal(bad[i], &value), "%s", bad[i]);
+    }
+}
+
+Test(json_number, integers_print_as_printf_does)
+{
+    static const int64_t values[] = {0,  1,   9,    10,        99,        100,       101,
+                                     -1, -10, -128, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char got[QD_PRINT_BYTES_MAX + 1];
+        char wanted[QD_PRINT_BYTES_MAX + 1];
+        *qd_print_int64(got, values[i]) = '\0';
+        snprintf(wanted, sizeof wanted, "%lld", (long long)values[i]);
+        cr_assert_str_eq(got, wanted);
+    }
+}
+
+/* ---- Floats ------------------------------------------------------------------------------ */
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint64_t random_state = 88172645463325252;
+
+static uint64_t random_bits(void) /* xorshift64, G. Marsaglia */
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* strtof rounds correctly; it is the judge. */
+static void expect_float(const char *text)
+{
+    expect_whole_text(text);
+    float got = qd_json_number_to_float(&number);
+    cr_assert_eq(bits_of(got), bits_of(strtof(text, NULL)), "%s: %.9g", text, (double)got);
+}
+
+Test(json_number, floats_round_as_strtof_does)
+{
+    static const char *const texts[] = {
+        "0", "-0", "0.0", "-0.0e5", "0e99999999999999999999", "0.1", "16777216", "16777217",
+        "16777218", "16777219", "33554433", "33554435", "9007199254740993", "0.5", "1e22", "1e23",
+        "123456789012345678", "12345678901234567890", "99999999999999999999999999999",
+        /* around the largest float, and the halfway point behind it */
+        "3.4028234663852886e38", "3.4028235e38", "3.4028235677973366e38", "3.4028235677973367e38",
+        "340282356779733661637539395458142568447", "340282356779733661637539395458142568448",
+        "3.5e38", "1e39", "1e999", "-1e999", "1e99999999999999999999",
+        /* around the smallest, and half of it */
+        "1e-45", "7.006492321624085e-46", "7.006492321624086e-46", "7.0064923216240853e-46",
+        "7.0064923216240854e-46", "1e-46", "1e-999", "1e-99999999999999999999",
+        "1.1754943508222875e-38", "1.1754942807573643e-38", "1.17549435e-38", "5.877472e-39",
+        /* twice rounded, by way of a double, this would be one float too low */
+        "1.00000017881393421514957253748434595763683319091796875001",
+        "1.00000017881393432617187499", "1.00000017881393432617187500",
+        "1.000000178813934326171875", "1.00000017881393432617187501"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        expect_float(texts[i]);
+    }
+}
+
+/* The decimal halfway between two floats, written out, and its neighbours just below and above. */
+Test(json_number, floats_are_exact_at_halfway_points)
+{
+    for (int i = 0; i < 20000; i++) {
+        uint32_t bits = (uint32_t)random_bits() & 0x7fffffff;
+        if (bits >= 0x7f7fffff) {
+            continue;
+        }
+        double half = ((double)float_of(bits) + (double)float_of(bits + 1)) / 2;
+        char text[256];
+        int bytes = snprintf(text, sizeof text, "%.125e", half);
+        expect_float(text);
+        char *exponent = strchr(text, 'e');
+        exponent[-1] = '1'; /* all digits of a halfway point are in front of it */
+        expect_float(text);
+        char longer[512];
+        snprintf(longer, sizeof longer, "%.*s%0100d1%s", (int)(exponent - text - 1), text, 0,
+                 exponent);
+        expect_float(longer);
+        cr_assert_lt(bytes, 200);
+    }
+}
+
+Test(json_number, floats_of_random_decimals_round_as_strtof_does)
+{
+    for (int i = 0; i < 300000; i++) {
+        char text[64];
+        int digits = 1 + (int)(random_bits() % 19);
+        uint64_t mantissa = random_bits();
+        int exponent = (int)(random_bits() % 100) - 65;
+        snprintf(text, sizeof text, "%.*e", digits - 1, (double)mantissa);
+        char *tail = strchr(text, 'e');
+        snprintf(tail, sizeof text - (size_t)(tail - text), "e%d", exponent);
+        expect_float(text);
+    }
+}
+
+/* A client's bytes may be as many as the body. */
+Test(json_number, floats_of_very_long_literals)
+{
+    size_t zeros = 1u << 20;
+    char *text = malloc(zeros + 64);
+    memset(text, '0', zeros + 64);
+    memcpy(text, "0.", 2);
+    snprintf(text + zeros, 64, "15e%zu", zeros - 1);
+    expect_whole_text(text);
+    cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits_of(1.5f));
+
+    memset(text, '0', zeros + 64);
+    text[0] = '2';
+    snprintf(text + zeros, 64, ".5e-%zu", zeros - 2);
+    expect_whole_text(text);
+    cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits_of(20.0f));
+
+    memset(text, '0', zeros + 64); /* one above the halfway point 1 + 2^-24, far behind it */
+    memcpy(text, "1.000000059604644775390625", 26);
+    text[zeros] = '1';
+    text[zeros + 1] = '\0';
+    expect_whole_text(text);
+    cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits_of(1.0f) + 1);
+    text[zeros] = '0';
+    expect_whole_text(text);
+    cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits_of(1.0f));
+    free(text);
+}
+
+/* ---- Printed floats ---------------------------------------------------------------------- */
+
+static size_t significant_digits(const char *text)
+{
+    size_t count = 0;
+    size_t zeros = 0;
+    for (; *text != '\0' && *text != 'e'; text++) {
+        if (*text >= '1' && *text <= '9') {
+            count += zeros + 1;
+            zeros = 0;
+        } else if (*text == '0' && count > 0) {
+            zeros++;
+        }
+    }
+    return count;
+}
+
+static size_t fewest_digits(float value)
+{
+    for (int digits = 1;; digits++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.*e", digits - 1, (double)value);
+        if (strtof(text, NULL) == value) {
+            return significant_digits(text);
+        }
+    }
+}
+
+static void expect_shortest(uint32_t bits)
+{
+    char text[QD_PRINT_BYTES_MAX + 1];
+    float value = float_of(bits);
+    *qd_print_float(text, value) = '\0';
+    cr_assert_eq(bits_of(strtof(text, NULL)), bits, "%08x: %s", bits, text);
+    expect_whole_text(text);
+    cr_assert_eq(bits_of(qd_json_number_to_float(&number)), bits, "%08x: %s", bits, text);
+    cr_assert_leq(significant_digits(text), fewest_digits(value), "%08x: %s", bits, text);
+}
+
+Test(json_number, floats_print_shortest_around_every_power_of_two)
+{
+    for (uint32_t exponent = 0; exponent < 255; exponent++) {
+        uint32_t bits = exponent << 23;
+        for (uint32_t i = 0; i < 5; i++) {
+            if (exponent > 0 || i > 0) {
+                expect_shortest(bits + i);
+                expect_shortest((bits + i) | 0x80000000);
+            }
+            expect_shortest(bits + 0x7fffff - i);
+        }
+    }
+}
+
+Test(json_number, floats_print_shortest_for_random_bits)
+{
+    for (int i = 0; i < 200000; i++) {
+        uint32_t bits = (uint32_t)random_bits();
+        if (isfinite(float_of(bits)) && bits << 1 != 0) {
+            expect_shortest(bits);
+        }
+    }
+}
+
+/* Of the shortest decimals the closest one: "%.*e" with that many digits gives it. */
+Test(json_number, floats_print_the_closest_of_the_shortest)
+{
+    for (int i = 0; i < 100000; i++) {
+        uint32_t bits = (uint32_t)random_bits() & 0x7fffffff;
+        if (bits >= 0x7f800000 || bits == 0) {
+            continue;
+        }
+        float value = float_of(bits);
+        char text[QD_PRINT_BYTES_MAX + 1];
+        char rounded[32];
+        *qd_print_float(text, value) = '\0';
+        snprintf(rounded, sizeof rounded, "%.*e", (int)fewest_digits(value) - 1, (double)value);
+        cr_assert_eq(strtod(text, NULL), strtod(rounded, NULL), "%s, %s", text, rounded);
+    }
+}
+
+Test(json_number, floats_print_as_people_write_them)
+{
+    static const struct {
+        float value;
+        const char *text;
+    } cases[] = {{0.0f, "0"},
+                 {-0.0f, "-0.0"},
+                 {1.0f, "1"},
+                 {-64.0f, "-64"},
+                 {0.5f, "0.5"},
+                 {63.5f, "63.5"},
+                 {0.1f, "0.1"},
+                 {0.001f, "0.001"},
+                 {0.00012f, "0.00012"},
+                 {0.000012f, "1.2e-5"},
+                 {100.0f, "100"},
+                 {16777216.0f, "16777216"},
+                 {123456789.0f, "123456790"},
+                 {1e9f, "1e9"},
+                 {3.4028235e38f, "3.4028235e38"},
+                 {1e-45f, "1e-45"},
+                 {1.17549435e-38f, "1.1754944e-38"},
+                 {3.14159274f, "3.1415927"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[QD_PRINT_BYTES_MAX + 1];
+        *qd_print_float(text, cases[i].value) = '\0';
+        cr_assert_str_eq(text, cases[i].text);
+    }
+}

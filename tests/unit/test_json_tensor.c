@@ -1,0 +1,369 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "server/json_tensor.h"
+#include "tests/unit/scratch.h"
+
+/* Shapes of tests, ended by END. */
+#define END ((size_t)-1)
+
+static struct qd_error error;
+static char *out; /* just as large as the contract asks, so that the sanitizer sees more */
+
+static struct qk_tensor tensor_of(enum qk_type type, const size_t *dims)
+{
+    struct qk_tensor tensor = {.type = type};
+    for (; dims[tensor.rank] != END; tensor.rank++) {
+        tensor.dims[tensor.rank] = dims[tensor.rank];
+    }
+    cr_assert(qk_tensor_set_count(&tensor));
+    return tensor;
+}
+
+static enum qd_status read_text(const char *text, const struct qk_tensor *tensor)
+{
+    size_t bytes;
+    size_t room = QD_JSON_ELEMENTS_MAX(strlen(text));
+    cr_assert(qk_type_bytes(tensor->type, tensor->count < room ? tensor->count : room, &bytes));
+    out = realloc(out, bytes + (bytes == 0));
+    char *exact = malloc(strlen(text) + (*text == '\0'));
+    memcpy(exact, text, strlen(text));
+    struct qd_json_slice slice = {exact, strlen(text)};
+    error.text[0] = '\0';
+    enum qd_status status = qd_json_tensor_read(slice, tensor, "x", out, &error);
+    free(exact);
+    return status;
+}
+
+/* A shape, as the arguments of expect_*. */
+#define SHAPE(...) ((const size_t[]){__VA_ARGS__, END})
+#define SCALAR ((const size_t[]){END})
+
+static void expect_read(const char *text, enum qk_type type, const size_t *dims, const void *wanted,
+                        size_t wanted_bytes)
+{
+    struct qk_tensor tensor = tensor_of(type, dims);
+    cr_assert_eq(read_text(text, &tensor), QD_OK, "%s: %s", text, error.text);
+    cr_assert_eq(memcmp(out, wanted, wanted_bytes), 0, "%s", text);
+}
+
+static void expect_error(const char *text, enum qk_type type, const size_t *dims,
+                         const char *wanted)
+{
+    struct qk_tensor tensor = tensor_of(type, dims);
+    cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+    cr_assert_str_eq(error.text, wanted);
+}
+
+/* ---- What is read ------------------------------------------------------------------------ */
+
+Test(json_tensor, integers)
+{
+    expect_read("[0,255,128,7]", QK_UINT8, SHAPE(4), "\x00\xff\x80\x07", 4);
+    expect_read("[-128,127,-1,0]", QK_INT8, SHAPE(4), "\x80\x7f\xff\x00", 4);
+    expect_read("[-2147483648,2147483647,-1,0]", QK_INT32, SHAPE(4),
+                ((int32_t[]){INT32_MIN, INT32_MAX, -1, 0}), 16);
+}
+
+Test(json_tensor, floats)
+{
+    expect_read("[0.1,-0.0,-0,1e-45,3.4028235e38,16777217,5]", QK_FP32, SHAPE(7),
+                ((float[]){0.1f, -0.0f, -0.0f, 1e-45f, 3.4028235e38f, 16777216.0f, 5.0f}), 28);
+}
+
+Test(json_tensor, words_for_non_finite_floats)
+{
+    struct qk_tensor tensor = tensor_of(QK_FP32, SHAPE(6));
+    cr_assert_eq(read_text("[\"NaN\",NaN,\"Infinity\",Infinity,\"-Infinity\",-Infinity]", &tensor),
+                 QD_OK, "%s", error.text);
+    float got[6];
+    memcpy(got, out, sizeof got);
+    cr_assert(isnan(got[0]) && isnan(got[1]));
+    cr_assert(got[2] > 0 && isinf(got[2]) && got[3] > 0 && isinf(got[3]));
+    cr_assert(got[4] < 0 && isinf(got[4]) && got[5] < 0 && isinf(got[5]));
+}
+
+Test(json_tensor, whitespace_anywhere_between)
+{
+    expect_read(" [ 1 , 2,\n3\t,\r4 ] ", QK_UINT8, SHAPE(4), "\x01\x02\x03\x04", 4);
+    expect_read(" [ [ 1 , 2 ] , [ 3 , 4 ] ] ", QK_UINT8, SHAPE(2, 2), "\x01\x02\x03\x04", 4);
+    expect_read("[1,  2,   3, 4,  5,  6,  7,  8]", QK_UINT8, SHAPE(8),
+                "\x01\x02\x03\x04\x05\x06\x07\x08", 8);
+}
+
+Test(json_tensor, scalars)
+{
+    expect_read("[7]", QK_UINT8, SCALAR, "\x07", 1);
+    expect_read("7", QK_UINT8, SCALAR, "\x07", 1);
+    expect_read(" -7 ", QK_INT8, SCALAR, "\xf9", 1);
+    expect_read("0.5", QK_FP32, SCALAR, &(float){0.5f}, 4);
+}
+
+Test(json_tensor, nested_to_the_shape)
+{
+    expect_read("[[[1,2,3]],[[4,5,6]]]", QK_UINT8, SHAPE(2, 1, 3), "\1\2\3\4\5\6", 6);
+    expect_read("[[1],[2]]", QK_UINT8, SHAPE(2, 1), "\1\2", 2);
+    expect_read("[1,2,3,4,5,6]", QK_UINT8, SHAPE(2, 1, 3), "\1\2\3\4\5\6", 6);
+    char deepest[80] = "";
+    size_t dims[QK_RANK_MAX + 1];
+    for (size_t i = 0; i < QK_RANK_MAX; i++) {
+        strcat(deepest, "[");
+        dims[i] = 1;
+    }
+    dims[QK_RANK_MAX] = END;
+    strcat(deepest, "9");
+    memset(deepest + strlen(deepest), ']', QK_RANK_MAX);
+    expect_read(deepest, QK_UINT8, dims, "\x09", 1);
+}
+
+Test(json_tensor, empty)
+{
+    expect_read("[]", QK_UINT8, SHAPE(0), "", 0);
+    expect_read("[ ]", QK_FP32, SHAPE(2, 0), "", 0);
+    expect_read("[[],[ ]]", QK_UINT8, SHAPE(2, 0), "", 0);
+    expect_read("[[],[]]", QK_UINT8, SHAPE(2, 0, 3), "", 0);
+    expect_read("[]", QK_UINT8, SHAPE(0, 3), "", 0);
+    expect_read("[[[]],[[]]]", QK_UINT8, SHAPE(2, 1, 0), "", 0);
+}
+
+/* Eight bytes at a time or one by one: the same numbers, at every length and place. */
+Test(json_tensor, every_small_integer_at_every_place)
+{
+    for (int spaces = 0; spaces < 2; spaces++) {
+        char *text = malloc(256 * 6 + 3);
+        char *at = text;
+        unsigned char wanted[256];
+        for (int i = 0; i < 256; i++) {
+            wanted[i] = (unsigned char)(i * 7);
+            at += sprintf(at, "%s%s%d", i == 0 ? "[" : ",", spaces ? " " : "", wanted[i]);
+        }
+        strcpy(at, "]");
+        expect_read(text, QK_UINT8, SHAPE(256), wanted, 256);
+        at = text;
+        for (int i = 0; i < 256; i++) {
+            at += sprintf(at, "%s%d", i == 0 ? "[" : ",", (signed char)wanted[i]);
+        }
+        strcpy(at, "]");
+        expect_read(text, QK_INT8, SHAPE(256), wanted, 256);
+        free(text);
+    }
+}
+
+/* ---- What is refused --------------------------------------------------------------------- */
+
+/* A bad element at each place of a long array: no way of reading lets it through. */
+Test(json_tensor, bad_integers_at_every_place)
+{
+    static const char *const bad[] = {"256",     "-1",       "1.0",       "1e2",
+                                      "-0",      "00",       "01",        "+1",
+                                      "0x1",     "\"1\"",    "true",      "null",
+                                      "NaN",     "1 2",      "",          "-",
+                                      "1234567", "12345678", "123456789", "99999999999999999999",
+                                      "1a",      "--1",      "{}",        "[1]",
+                                      "\x80",    "1:",       "000",       "-00"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (size_t place = 0; place < 24; place++) {
+            char text[160] = "[";
+            for (size_t j = 0; j < 24; j++) {
+                strcat(text, j == 0 ? "" : ",");
+                strcat(text, j == place ? bad[i] : "10");
+            }
+            strcat(text, "]");
+            struct qk_tensor tensor = tensor_of(QK_UINT8, SHAPE(24));
+            cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+            char where[32];
+            snprintf(where, sizeof where, "element %zu", place);
+            cr_assert_not_null(strstr(error.text, where), "%s: %s", text, error.text);
+        }
+    }
+}
+
+#define UINT8_WANTED "expected an integer in [0, 255] (UINT8), got "
+
+Test(json_tensor, refused_elements_are_named_and_shown)
+{
+    expect_error("[1,256]", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "256");
+    expect_error("[-1,2]", QK_UINT8, SHAPE(2), "x: element 0: " UINT8_WANTED "-1");
+    expect_error("[1, \"2\"]", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "\"2\"");
+    expect_error("[\"a,\\\"]b\"]", QK_UINT8, SHAPE(1),
+                 "x: element 0: " UINT8_WANTED "\"a,\\\"]b\"");
+    expect_error("[true]", QK_UINT8, SHAPE(1), "x: element 0: " UINT8_WANTED "true");
+    expect_error("[1,]", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "]");
+    expect_error("[,1]", QK_UINT8, SHAPE(2), "x: element 0: " UINT8_WANTED ",");
+    expect_error("[1,", QK_UINT8, SHAPE(2), "x: element 1: " UINT8_WANTED "");
+    expect_error("[128]", QK_INT8, SHAPE(1),
+                 "x: element 0: expected an integer in [-128, 127] (INT8), got 128");
+    expect_error("[2147483648]", QK_INT32, SHAPE(1),
+                 "x: element 0: expected an integer in [-2147483648, 2147483647] (INT32), got "
+                 "2147483648");
+    expect_error("[1111111111111111111111111111111111111111111111111111]", QK_UINT8, SHAPE(1),
+                 "x: element 0: " UINT8_WANTED "1111111111111111111111111111111111111111...");
+}
+
+#define FP32_WANTED \
+    "expected a number in the range of FP32, \"NaN\", \"Infinity\" or \"-Infinity\", got "
+
+Test(json_tensor, refused_floats)
+{
+    static const char *const bad[] = {
+        "1e39", "-3.5e38", "1e999", "1.",        ".5",
+        "01",   "nan",     "Inf",   "\"inf\"",   "\"1\"",
+        "+1",   "NaN1",    "-NaN",  "Infinityy", "null",
+        "true", "{}",      "1e",    "\"NaN\"1",  "340282356779733661637539395458142568448"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[80];
+        char wanted[256];
+        snprintf(text, sizeof text, "[0,%s]", bad[i]);
+        snprintf(wanted, sizeof wanted, "x: element 1: %s", FP32_WANTED);
+        struct qk_tensor tensor = tensor_of(QK_FP32, SHAPE(2));
+        cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+        cr_assert_eq(strncmp(error.text, wanted, strlen(wanted)), 0, "%s", error.text);
+    }
+}
+
+Test(json_tensor, counts_are_exact)
+{
+    expect_error("[]", QK_UINT8, SHAPE(1), "x: expected 1 elements for shape [1], got 0");
+    expect_error("[1,2,3]", QK_UINT8, SHAPE(2, 2), "x: expected 4 elements for shape [2,2], got 3");
+    expect_error("[1,2,3,4,5,6,7]", QK_UINT8, SHAPE(4),
+                 "x: expected 4 elements for shape [4], got 7");
+    expect_error("[1,2]", QK_UINT8, SCALAR, "x: expected 1 elements for shape [], got 2");
+    expect_error("[1]", QK_UINT8, SHAPE(0), "x: expected 0 elements for shape [0], got 1");
+    expect_error("[0.5]", QK_FP32, SHAPE(2), "x: expected 2 elements for shape [2], got 1");
+}
+
+Test(json_tensor, shapes_that_claim_more_than_the_text_holds)
+{
+    expect_error("[1]", QK_FP32, SHAPE((size_t)1 << 40),
+                 "x: expected 1099511627776 elements for shape [1099511627776], got 1");
+    expect_error("[[1]]", QK_UINT8, SHAPE((size_t)1 << 20, (size_t)1 << 20),
+                 "x: the array at index [0]: expected 1048576 entries for shape "
+                 "[1048576,1048576], got 1");
+    expect_error("[[],[]]", QK_UINT8, SHAPE((size_t)1 << 40, 0),
+                 "x: the array at index []: expected 1099511627776 entries for shape "
+                 "[1099511627776,0], got 2");
+}
+
+Test(json_tensor, nesting_is_exact)
+{
+    expect_error("[[1,2],[3]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index [1]: expected 2 entries for shape [2,2], got 1");
+    expect_error("[[1,2,3],[4]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index [0]: expected 2 entries for shape [2,2], got 3");
+    expect_error("[[1,2]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index []: expected 2 entries for shape [2,2], got 1");
+    expect_error("[[1,2],[3,4],[5,6]]", QK_UINT8, SHAPE(2, 2),
+                 "x: the array at index []: expected 2 entries for shape [2,2], got more");
+    expect_error("[[[1],[2]],[[3]]]", QK_UINT8, SHAPE(2, 2, 1),
+                 "x: the array at index [1]: expected 2 entries for shape [2,2,1], got 1");
+    expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2), "x: expected '[' behind element 1, got 3");
+    expect_error("[1,[2]]", QK_UINT8, SHAPE(2, 1),
+                 "x: element 1: " UINT8_WANTED "an array: nested deeper than shape [2,1]");
+    expect_error("[[1]]", QK_UINT8, SHAPE(1),
+                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [1]");
+    expect_error("[[1]]", QK_UINT8, SCALAR,
+                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape []");
+    expect_error("[[],[[]]]", QK_UINT8, SHAPE(2, 0),
+                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [2,0]");
+}
+
+Test(json_tensor, brackets_match)
+{
+    expect_error("[1}", QK_UINT8, SHAPE(1), "x: element 0: " UINT8_WANTED "1}");
+    expect_error("[1 }", QK_UINT8, SHAPE(1), "x: expected ',' or ']' behind element 0, got }");
+    expect_error("[[1]}", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' behind element 0, got }");
+    expect_error("[[1]", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' behind element 0, got ");
+    expect_error("{\"a\":1}", QK_UINT8, SHAPE(1), "x: expected an array, got {\"a\":1}");
+    expect_error("7", QK_UINT8, SHAPE(1), "x: expected an array, got 7");
+    expect_error("\"7\"", QK_UINT8, SHAPE(1), "x: expected an array, got \"7\"");
+    expect_error("\"7\"", QK_UINT8, SCALAR, "x: element 0: " UINT8_WANTED "\"7\"");
+    expect_error("7 8", QK_UINT8, SCALAR, "x: expected nothing behind element 0, got 8");
+    expect_error("[7] [8]", QK_UINT8, SHAPE(1), "x: expected nothing behind element 0, got [8");
+    expect_error("", QK_UINT8, SHAPE(1), "x: expected an array, got ");
+}
+
+Test(json_tensor, a_hundred_thousand_brackets)
+{
+    size_t count = 100000;
+    char *text = malloc(2 * count + 1);
+    memset(text, '[', count);
+    memset(text + count, ']', count);
+    text[2 * count] = '\0';
+    expect_error(text, QK_UINT8, SHAPE(4),
+                 "x: element 0: " UINT8_WANTED "an array: nested deeper than shape [4]");
+    expect_error(text, QK_FP32, SHAPE(2, 2),
+                 "x: element 0: " FP32_WANTED "an array: nested deeper than shape [2,2]");
+    free(text);
+}
+
+/* As many digits as 64 bits allow. */
+Test(json_tensor, the_longest_shape_in_an_error)
+{
+    size_t dims[QK_RANK_MAX + 1];
+    for (size_t i = 0; i < QK_RANK_MAX; i++) {
+        dims[i] = i < 19 ? 10 : 1;
+    }
+    dims[QK_RANK_MAX] = END;
+    expect_error("[1]", QK_UINT8, dims,
+                 "x: expected 10000000000000000000 elements for shape "
+                 "[10,10,10,10,10,10,10,10,10,10,10,10,10,10,10,10,10,10,10,1,1,1,1,1,1,1,1,1,1,1,"
+                 "1,1], got 1");
+}
+
+/* ---- Printing ---------------------------------------------------------------------------- */
+
+static char *print(const struct qk_tensor *tensor)
+{
+    struct scratch scratch;
+    struct qd_text text;
+    scratch_init(&scratch, 64u << 20);
+    qd_text_init(&text, &scratch.arena);
+    qd_json_tensor_print(&text, tensor);
+    cr_assert_not(text.failed);
+    char *joined = join_parts(text.parts, text.part_count);
+    scratch_deinit(&scratch);
+    return joined;
+}
+
+static void expect_print(enum qk_type type, const size_t *dims, const void *data,
+                         const char *wanted)
+{
+    struct qk_tensor tensor = tensor_of(type, dims);
+    tensor.data = data;
+    char *got = print(&tensor);
+    cr_assert_str_eq(got, wanted);
+    free(got);
+}
+
+Test(json_tensor, prints_flat)
+{
+    expect_print(QK_UINT8, SHAPE(2, 2), "\x00\x7f\x80\xff", "[0,127,128,255]");
+    expect_print(QK_INT8, SHAPE(4), "\x00\x7f\x80\xff", "[0,127,-128,-1]");
+    expect_print(QK_INT32, SHAPE(2), ((int32_t[]){INT32_MIN, INT32_MAX}),
+                 "[-2147483648,2147483647]");
+    expect_print(QK_FP32, SHAPE(3), ((float[]){0.5f, -0.0f, 1e-45f}), "[0.5,-0.0,1e-45]");
+    expect_print(QK_FP32, SHAPE(4), ((float[]){NAN, -NAN, INFINITY, -INFINITY}),
+                 "[\"NaN\",\"NaN\",\"Infinity\",\"-Infinity\"]");
+    expect_print(QK_UINT8, SHAPE(0), NULL, "[]");
+    expect_print(QK_UINT8, SCALAR, "\x05", "[5]");
+}
+
+Test(json_tensor, what_is_printed_reads_back)
+{
+    enum { COUNT = 20000 };
+    float *values = malloc(COUNT * sizeof *values);
+    uint32_t bits = 1;
+    for (size_t i = 0; i < COUNT; i++) {
+        do {
+            bits = bits * 1664525 + 1013904223;
+            memcpy(&values[i], &bits, sizeof bits);
+        } while (!isfinite(values[i]));
+    }
+    struct qk_tensor tensor = tensor_of(QK_FP32, SHAPE(COUNT));
+    tensor.data = (const char *)values;
+    char *printed = print(&tensor);
+    expect_read(printed, QK_FP32, SHAPE(100, 200), values, COUNT * sizeof *values);
+    free(printed);
+    free(values);
+}
