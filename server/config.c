@@ -38,7 +38,7 @@ struct flag {
 static const struct flag flags[] = {
     {.about = "Where"},
     {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
-     "also [ADDR6]:PORT and unix:PATH; may be repeated; port 0 picks a free one"},
+     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0 picks a free one"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},

@@ -82,12 +82,25 @@ static bool is_idle(const struct qd_connection *connection, uint64_t now_ns)
            ioctl(connection->fd, FIONREAD, &pending) == 0 && pending == 0;
 }
 
+/* The client has left in the middle of a request. libmicrohttpd 0.9.75 does not notice an end that
+ * comes together with the last bytes: it waits for an event, and there was only the one. */
+static bool has_left(const struct qd_connection *connection)
+{
+    char byte;
+    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static bool has_to_go(const struct qd_connection *connection, uint64_t now_ns)
 {
     const struct qd_connections *all = connection->all;
-    bool late = connection->deadline_ns != 0 && now_ns >= connection->deadline_ns;
-    return !connection->suspended &&
-           (late || all->cutting || (all->draining && is_idle(connection, now_ns)));
+    if (connection->suspended) {
+        return false;
+    }
+    if (all->cutting || (all->draining && is_idle(connection, now_ns))) {
+        return true;
+    }
+    bool its_turn = connection->deadline_ns != 0;
+    return its_turn && (now_ns >= connection->deadline_ns || has_left(connection));
 }
 
 void qd_connections_sweep(struct qd_connections *all)
@@ -96,7 +109,7 @@ void qd_connections_sweep(struct qd_connections *all)
     for (struct qd_connection *c = all->first; c != NULL; c = c->next) {
         if (has_to_go(c, now_ns)) {
             shutdown(c->fd, SHUT_RDWR);
-            c->deadline_ns = 0;
+            c->deadline_ns = 0; /* once is enough */
         }
     }
 }

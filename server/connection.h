@@ -47,7 +47,7 @@ void qd_connection_on_body_end(struct qd_connection *connection);
 /* The answer is sent: the next request has --idle-timeout. */
 void qd_connection_on_request_end(struct qd_connection *connection);
 
-/* Shuts down who is late, but never who is suspended. Call it a few times a second. */
+/* Shuts down who is late or has left, but never who is suspended. Call it a few times a second. */
 void qd_connections_sweep(struct qd_connections *all);
 
 #endif

@@ -199,7 +199,8 @@ bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
     if (!qd_infer_try_room(scheduler, request)) {
         return false;
     }
-    request->message.body = request->body == NULL ? "" : request->body;
+    request->message.body = request->body;
+    request->message.body_bytes = (size_t)request->body_bytes;
     qd_request_advance(request, QD_QUEUED);
     return qd_scheduler_submit(scheduler, &request->job, &code);
 }

@@ -19,6 +19,7 @@
 enum {
     BACKLOG = 1024,
     CONNECTION_BYTES = 32 << 10, /* a whole head fits; more slows small requests down */
+    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer */
     PUMP_RUNS_MAX = 8,           /* MHD_run moves one buffer a connection: more runs batch better */
     SWEEP_MS = 250,              /* how late a deadline may be noticed */
     DRAIN_SWEEP_MS = 20,
@@ -39,6 +40,7 @@ struct qd_listener {
     struct qd_handle *pump_timer;
     struct qd_handle *sweep_timer;
     struct qd_connections connections;
+    unsigned silence_s; /* libmicrohttpd's own timeout: our deadlines come before it */
     bool pump_needed;
     qd_callback *on_drained;
     void *on_drained_context;
@@ -68,6 +70,7 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
     struct qd_listener *listener = context;
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
         qd_connection_close(*slot);
+        listener->pump_needed = true; /* it accepts again below its limit: at its next run only */
         return;
     }
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
@@ -223,6 +226,17 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     return MHD_YES;
 }
 
+/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
+ * connection first when it is resumed, and takes our answer before it reads. It would read the end
+ * of a client that has shut its sending side, and close without the answer. */
+static void suspend(struct qd_connection *connection)
+{
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
+                              (unsigned)REPLY_SILENCE_S);
+    connection->suspended = true;
+    MHD_suspend_connection(connection->http);
+}
+
 static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
     struct qd_listener *listener = listener_of(connection);
@@ -231,8 +245,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     if (request->error.status != QD_OK) {
         qd_request_refuse(request);
     } else if (!listener->handler.end(listener->handler.context, request)) {
-        connection->suspended = true;
-        MHD_suspend_connection(connection->http);
+        suspend(connection);
         return MHD_YES;
     }
     return send_answer(connection);
@@ -283,6 +296,7 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **reque
         qd_request_destroy(connection->request);
         connection->request = NULL;
     }
+    MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, listener->silence_s);
     qd_connection_on_request_end(connection);
 }
 
@@ -320,6 +334,9 @@ static void on_before_sleep(void *context)
         uint64_t ms = run_daemon(listener->endpoints[i].mhd);
         wait_ms = ms < wait_ms ? ms : wait_ms;
     }
+    if (listener->pump_needed) {
+        wait_ms = 0;
+    }
     if (wait_ms != UINT64_MAX) {
         qd_timer_start(listener->pump_timer, wait_ms, 0);
     } else {
@@ -350,18 +367,14 @@ static void on_log(void *context, const char *format, va_list arguments)
 static struct MHD_Daemon *start_daemon(struct qd_listener *listener, int fd)
 {
     const struct qd_config *config = listener->config;
-    /* Our deadlines come first. This one also ends peers that do not read their answer. */
-    uint64_t silent_ns = config->receive_timeout_ns > config->idle_timeout_ns
-                             ? config->receive_timeout_ns
-                             : config->idle_timeout_ns;
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
                             NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
                             (unsigned)config->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                             (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-                            (unsigned)(silent_ns / QD_NS_PER_S + 2), MHD_OPTION_NOTIFY_CONNECTION,
-                            on_connection, listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-                            listener, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener,
+                            listener->silence_s, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+                            listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, listener,
+                            MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener,
                             MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, listener, MHD_OPTION_END);
 }
 
@@ -392,6 +405,14 @@ static bool open_endpoint(struct qd_listener *listener, struct qd_loop *loop, co
     return endpoint->watch != NULL;
 }
 
+static unsigned silence_s(const struct qd_config *config)
+{
+    uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
+                                                                       : config->idle_timeout_ns;
+    unsigned seconds = (unsigned)(ns / QD_NS_PER_S) + 2;
+    return seconds == REPLY_SILENCE_S ? seconds + 1 : seconds; /* see suspend */
+}
+
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
                                        const struct qd_config *config,
                                        const struct qd_handler *handler,
@@ -406,6 +427,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     listener->config = config;
     listener->connections.config = config;
     listener->handler = *handler;
+    listener->silence_s = silence_s(config);
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_needed, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);

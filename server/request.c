@@ -54,6 +54,7 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to)
 
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 {
+    request->keeps_body = true;
     request->body = qd_arena_alloc(&request->arena, bytes);
     if (request->body == NULL) {
         return qd_refuse_memory(&request->arena, "the body", &request->error);
@@ -86,19 +87,19 @@ static void drop_body(struct qd_request *request)
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max)
 {
-    size_t old = request->message.body_bytes;
     if (request->error.status != QD_OK) {
         return;
     }
-    if (count > bytes_max - old) {
+    if (count > bytes_max - request->body_bytes) {
         qd_fail(&request->error, QD_TOO_LARGE,
                 "the body: expected at most %llu bytes (--max-body-bytes); got more",
                 (unsigned long long)bytes_max);
         drop_body(request);
         return;
     }
-    request->message.body_bytes += count;
-    if (request->message.op == NULL) {
+    size_t old = (size_t)request->body_bytes;
+    request->body_bytes += count;
+    if (!request->keeps_body) {
         return;
     }
     if (old + count > request->body_capacity && !grow_body(request, old + count, bytes_max)) {

@@ -37,10 +37,15 @@ struct qd_request {
     struct qd_error error;   /* status QD_OK: none so far */
     struct qd_answer answer; /* from REPLYING on */
 
-    /* An inference; `op` is NULL for all else. */
-    struct qd_oip_message message;
-    char *body; /* message.body, while it grows */
+    bool keeps_body; /* false: what comes is dropped */
+    char *body;
     size_t body_capacity;
+    uint64_t body_bytes; /* that came, kept or not */
+    /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
+    bool (*end)(void *context, struct qd_request *request);
+
+    /* An inference; message.op is NULL for all else. */
+    struct qd_oip_message message;
     struct qd_infer infer;
     struct qk_plan plan;
     void *output;
@@ -61,9 +66,9 @@ void qd_request_destroy(struct qd_request *request);
  * books the time since the last one. */
 void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 
-/* Room for a body of so many bytes, in one piece. */
+/* Keeps the body, and makes room for so many bytes of it, in one piece. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
-/* Appends to an inference's body, and grows it if it has to; only counts any other. A failure is in
+/* Appends to a kept body, and grows it if it has to; only counts any other. A failure is in
  * request->error, and drops the body and all that still comes. bytes_max: --max-body-bytes. */
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max);

@@ -5,6 +5,8 @@
 #include <strings.h>
 
 #include "server/infer.h"
+#include "server/json_envelope.h"
+#include "server/json_tree.h"
 #include "server/limits.h"
 #include "server/oip_encode.h"
 #include "server/refusal.h"
@@ -175,16 +177,55 @@ static enum qd_status answer_server(struct qd_router *router, const struct path 
     return answer_text(request, &text);
 }
 
-static enum qd_status answer_index(struct qd_router *router, const struct path *path,
-                                   const struct qd_head *head, struct qd_request *request)
+/* The body may ask for {"ready": …}; every model is ready, so both answers are the same. */
+static enum qd_status check_index_body(struct qd_request *request)
+{
+    struct qd_json_envelope envelope;
+    if (request->body_bytes == 0) {
+        return QD_OK;
+    }
+    if (qd_json_envelope_cut(request->body, (size_t)request->body_bytes, &request->arena, &envelope,
+                             &request->error) != QD_OK) {
+        return request->error.status;
+    }
+    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
+    const struct cJSON *ready = NULL;
+    bool flag;
+    if (tree == NULL || !qd_json_is_object(tree)) {
+        qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
+    } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
+               ready != NULL && !qd_json_bool(ready, &flag)) {
+        qd_fail(&request->error, QD_INVALID, "ready: expected true or false; got %s",
+                qd_json_show(ready).text);
+    }
+    qd_json_free(tree);
+    return request->error.status;
+}
+
+static bool end_index(void *context, struct qd_request *request)
 {
     struct qd_text text;
+    (void)context;
+    if (check_index_body(request) == QD_OK) {
+        qd_text_init(&text, &request->arena);
+        qd_oip_encode_repository_index(&text);
+        answer_text(request, &text);
+    }
+    if (request->error.status != QD_OK) {
+        qd_request_refuse(request);
+    } else {
+        qd_request_advance(request, QD_REPLYING);
+    }
+    return true;
+}
+
+static enum qd_status begin_index(struct qd_router *router, const struct path *path,
+                                  const struct qd_head *head, struct qd_request *request)
+{
     (void)router;
     (void)path;
-    (void)head;
-    qd_text_init(&text, &request->arena);
-    qd_oip_encode_repository_index(&text);
-    return answer_text(request, &text);
+    request->end = end_index;
+    return qd_request_reserve_body(request, head->content_bytes);
 }
 
 /* `row`: as the encoders take it, NULL without a version in the path. */
@@ -325,7 +366,17 @@ static enum qd_status reserve(const struct qd_head *head, struct qd_request *req
         }
         request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
     }
-    return head->chunked ? QD_OK : qd_request_reserve_body(request, head->content_bytes);
+    return qd_request_reserve_body(request, head->content_bytes);
+}
+
+static bool end_infer(void *context, struct qd_request *request)
+{
+    struct qd_router *router = context;
+    if (qd_infer_submit(router->scheduler, request)) {
+        return false;
+    }
+    qd_request_refuse(request);
+    return true;
 }
 
 /* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
@@ -342,6 +393,7 @@ static enum qd_status begin_infer(struct qd_router *router, const struct path *p
     request->kernels = router->kernels;
     request->thread_count = router->thread_count;
     request->on_answered = qd_listener_answer;
+    request->end = end_infer;
     if (is_encoded(head)) {
         return qd_fail(&request->error, QD_UNSUPPORTED_ENCODING,
                        "header Content-Encoding: expected identity; got \"%.64s\"",
@@ -371,7 +423,7 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{m}/versions/{v}/stats", answer_stats},
     {"POST", "/v2/models/{m}/infer", begin_infer},
     {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
-    {"POST", "/v2/repository/index", answer_index},
+    {"POST", "/v2/repository/index", begin_index},
     {"POST", "/v2/repository/models/{m}/load", refuse_load},
     {"POST", "/v2/repository/models/{m}/unload", refuse_load},
     {"POST", "/v2/systemsharedmemory/region/{m}/register", refuse_shared_memory},
@@ -405,15 +457,10 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
 
 static bool end(void *context, struct qd_request *request)
 {
-    struct qd_router *router = context;
-    if (request->message.op == NULL) {
-        qd_request_advance(request, QD_REPLYING);
-        return true;
+    if (request->end != NULL) {
+        return request->end(context, request);
     }
-    if (qd_infer_submit(router->scheduler, request)) {
-        return false;
-    }
-    qd_request_refuse(request);
+    qd_request_advance(request, QD_REPLYING);
     return true;
 }
 
