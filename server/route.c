@@ -181,11 +181,15 @@ static enum qd_status answer_server(struct qd_router *router, const struct path 
 static enum qd_status check_index_body(struct qd_request *request)
 {
     struct qd_json_envelope envelope;
-    if (request->body_bytes == 0) {
+    size_t bytes = (size_t)request->body_bytes;
+    while (bytes > 0 && strchr(" \t\r\n", request->body[bytes - 1]) != NULL) {
+        bytes--;
+    }
+    if (bytes == 0) {
         return QD_OK;
     }
-    if (qd_json_envelope_cut(request->body, (size_t)request->body_bytes, &request->arena, &envelope,
-                             &request->error) != QD_OK) {
+    if (qd_json_envelope_cut(request->body, bytes, &request->arena, &envelope, &request->error) !=
+        QD_OK) {
         return request->error.status;
     }
     struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
