@@ -35,6 +35,7 @@ class Server:
         arguments = [str(PROGRAM)]
         for address in listen:
             arguments += ["--listen", address]
+        self.terminated = False
         self.stderr_file = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             arguments + list(flags), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -72,7 +73,10 @@ class Server:
         return len(os.listdir("/proc/%d/fd" % self.pid))
 
     def terminate(self):
-        self.process.send_signal(signal.SIGTERM)
+        """Once only: a second signal means "at once", and is no clean end."""
+        if not self.terminated:
+            self.terminated = True
+            self.process.send_signal(signal.SIGTERM)
 
     def wait(self, seconds=20):
         """Waits for the end and checks that it was a clean one."""
@@ -92,8 +96,7 @@ class Server:
 
     def stop(self):
         """SIGTERM, exit status 0, no sanitizer report. Returns what it logged."""
-        if self.process.poll() is None:
-            self.terminate()
+        self.terminate()
         return self.wait()
 
     def connect(self, timeout=30):
@@ -119,9 +122,6 @@ class Server:
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         return self.request("POST", infer_path(model, version), body, headers or {})
-
-    def metrics(self):
-        return parse_metrics(self.get("/metrics").body.decode())
 
 
 class Answer:

@@ -19,11 +19,11 @@ def dequantize_json(**more):
     return json_request(dequantize_tensors(), **more)
 
 
-def spoiled(name, **fields):
+def spoiled(which, /, **fields):
     """dequantize_json with some fields of one input replaced; None removes a field."""
     request = dequantize_json()
     for tensor in request["inputs"]:
-        if tensor["name"] == name:
+        if tensor["name"] == which:
             for field, value in fields.items():
                 if value is None:
                     del tensor[field]

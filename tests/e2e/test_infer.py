@@ -148,7 +148,7 @@ class Json(InferTest):
         self.assertEqual(answer.outputs()["y"][2], struct.pack("<f", -0.0))
 
     def test_shapes(self):
-        for shape in ([-4], [4.0], ["4"], "4", 4, [None], {}, [[4]], [True], [2, -2],
+        for shape in ([-4], [4.5], ["4"], "4", 4, [None], {}, [[4]], [True], [2, -2],
                       [18446744073709551616]):
             self.assert_refused(spoiled("x", shape=shape), "x")
         self.assert_refused(spoiled("x", shape=None), "x", "shape")

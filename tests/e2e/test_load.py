@@ -4,6 +4,7 @@ import os
 import random
 import resource
 import socket
+import subprocess
 import threading
 import time
 import unittest
@@ -352,14 +353,19 @@ class Terminate(unittest.TestCase):
         server.process.send_signal(2)
         server.wait()
 
-    def test_a_second_signal_does_no_harm(self):
-        server = Server()
+    def test_a_second_signal_means_at_once(self):
+        server = Server("--drain-timeout", "1000", "--receive-timeout", "1000")
+        stuck = server.connect()
+        stuck.sendall(b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: 100\r\n\r\n{"
+                      % infer_path(DEQUANTIZE).encode())
+        time.sleep(0.2)
         server.terminate()
-        try:
-            server.terminate()
-        except ProcessLookupError:
-            pass
-        server.wait()
+        with self.assertRaises(subprocess.TimeoutExpired):
+            server.process.wait(0.5)
+        server.process.terminate()
+        server.process.wait(5 * SLOW)
+        server.process.stdout.close()
+        stuck.close()
 
 
 if __name__ == "__main__":

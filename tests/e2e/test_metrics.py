@@ -2,7 +2,7 @@
 import math
 import unittest
 
-from quantd import SLOW, ServerTest
+from quantd import SLOW, ServerTest, parse_metrics
 from samples import DEQUANTIZE, dequantize_json, spoiled
 
 HISTOGRAM = "quantd_stage_duration_seconds"
@@ -22,7 +22,7 @@ class Metrics(ServerTest):
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.headers["Content-Type"],
                          "text/plain; version=0.0.4; charset=utf-8")
-        return self.server.metrics()
+        return parse_metrics(answer.body.decode())
 
     def grown(self, action):
         before = self.read()
