@@ -296,7 +296,7 @@ class Tensor:
 
 def json_request(tensors, parameters=None, **more):
     request = {"inputs": [tensor.as_json() for tensor in tensors]}
-    if parameters:
+    if parameters is not None:
         request["parameters"] = parameters
     request.update(more)
     return request

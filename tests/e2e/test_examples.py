@@ -1,0 +1,114 @@
+"""Every example of api_schema/examples (its README has the format), over HTTP."""
+import json
+import unittest
+
+from quantd import (ROOT, ServerTest, Tensor, binary_request, exchange, infer_path, same_bits,
+                    to_raw)
+
+EXAMPLES = ROOT / "api_schema" / "examples"
+HEADER = "Inference-Header-Content-Length"
+
+
+def load(pattern):
+    return [(path.stem, json.loads(path.read_text())) for path in sorted(EXAMPLES.glob(pattern))]
+
+
+class Examples(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.client = cls.server.client()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        super().tearDownClass()
+
+    def post(self, example, body, headers):
+        path = infer_path(example["model"], example.get("version"))
+        return exchange(self.client, "POST", path, body, headers)
+
+    def send(self, example):
+        """The example as its file says."""
+        headers = {}
+        if "body_hex" in example:
+            body = bytes.fromhex(example["body_hex"])
+        elif "body" in example:
+            body = example["body"].encode()
+        else:
+            body = json.dumps(example["request"], ensure_ascii=False).encode()
+            if "binary_hex" in example:
+                headers[HEADER] = str(len(body))
+                body += bytes.fromhex(example["binary_hex"])
+        headers.update(example.get("headers", {}))
+        return self.post(example, body, headers)
+
+    def assert_outputs(self, answer, expected):
+        got = answer.outputs()
+        self.assertEqual(list(got), [output["name"] for output in expected])
+        for output in expected:
+            datatype, shape, raw = got[output["name"]]
+            self.assertEqual((datatype, shape), (output["datatype"], output["shape"]))
+            want = to_raw(datatype, output["data"])
+            self.assertTrue(same_bits(datatype, raw, want), (raw.hex(), want.hex()))
+
+    def assert_ok(self, answer, expect):
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        self.assert_outputs(answer, expect["outputs"])
+        binary = expect.get("binary", False)
+        self.assertEqual(HEADER in answer.headers,
+                         binary and any(output["data"] for output in expect["outputs"]))
+        self.assertEqual(answer.headers["Content-Type"],
+                         "application/octet-stream" if HEADER in answer.headers
+                         else "application/json")
+        tree = answer.header_part() if HEADER in answer.headers else answer.json()
+        self.assertEqual(tree.get("id"), expect.get("id"))
+        if "model_version" in expect:
+            self.assertEqual(tree["model_version"], expect["model_version"])
+
+    def test_good(self):
+        examples = load("ok_*.json")
+        self.assertGreaterEqual(len(examples), 40)
+        for name, example in examples:
+            with self.subTest(name=name, about=example["about"]):
+                self.assert_ok(self.send(example), example["expect"])
+
+    def test_good_with_every_tensor_binary(self):
+        """The same tensors behind the JSON, and the answer's too: the same bytes must come."""
+        done = 0
+        for name, example in load("ok_*.json"):
+            tensors = plain_tensors(example)
+            if tensors is None:
+                continue
+            with self.subTest(name=name):
+                parameters = example["request"].get("parameters")
+                body, headers = binary_request(tensors, parameters)
+                answer = self.post(example, body, headers)
+                self.assertEqual(answer.status, 200, answer.body[:500])
+                self.assert_outputs(answer, example["expect"]["outputs"])
+                done += 1
+        self.assertGreaterEqual(done, 20)
+
+    def test_bad(self):
+        examples = load("bad_*.json")
+        self.assertGreaterEqual(len(examples), 100)
+        for name, example in examples:
+            with self.subTest(name=name, about=example["about"]):
+                expect = example["expect"]
+                self.assert_error(self.send(example), expect["status"],
+                                  *expect.get("error_contains", []))
+        self.assert_alive()
+
+
+def plain_tensors(example):
+    """Its inputs as tensors; None if it is not all JSON data."""
+    request = example.get("request")
+    if request is None or any(not isinstance(tensor.get("data"), (list, int, float))
+                              for tensor in request["inputs"]):
+        return None
+    return [Tensor(tensor["name"], tensor["datatype"], tensor["shape"],
+                   to_raw(tensor["datatype"], tensor["data"])) for tensor in request["inputs"]]
+
+
+if __name__ == "__main__":
+    unittest.main()

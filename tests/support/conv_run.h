@@ -1,0 +1,32 @@
+/* Runs of a conv_case, in buffers with guards behind them, checked byte for byte. */
+#ifndef TESTS_SUPPORT_CONV_RUN_H
+#define TESTS_SUPPORT_CONV_RUN_H
+
+#include "tests/support/conv_case.h"
+#include "tests/support/qk_test.h"
+
+/* A planned case and its output. `text`, here and below, says in failures which case it is. */
+struct conv_run {
+    struct qk_test_memory memory;
+    struct qk_plan plan;
+    uint8_t *output;
+};
+
+/* Creates and plans; checks shape, type and sizes. */
+void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
+                   const struct conv_case *test, const char *text);
+
+/* Runs units [begin, end) in a workspace of their own. */
+void conv_run_units(const struct conv_run *run, size_t begin, size_t end, const char *text);
+
+/* Checks the output against test->expected, and frees. */
+void conv_run_check(struct conv_run *run, const struct conv_case *test, const char *text);
+
+/* All of it, for a case that conv_case_make has made. */
+void conv_case_check_made(const struct qk_kernels *kernels, struct conv_case *test,
+                          const char *text);
+
+/* Makes, checks and frees a case. */
+void conv_case_check(const struct qk_kernels *kernels, struct conv_case *test);
+
+#endif
