@@ -107,7 +107,8 @@ headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h server/*
 
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -fsyntax-only -x c $<
+	printf '#include "%s"\nint nothing;\n' $< | \
+	    $(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -fsyntax-only -x c -
 	@touch $@
 
 clean:

@@ -1,0 +1,54 @@
+"""The linter finds what it is there to find."""
+import sys
+import unittest
+
+from quantd import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "lint"))
+import lint  # noqa: E402  pylint: disable=wrong-import-position
+
+LONG_FUNCTION = "int f(void)\n{\n" + "    g();\n" * 71 + "}\n"
+
+
+class Lint(unittest.TestCase):
+    def findings(self, path, text):
+        """The rules that complain about a tree with this one file (and a Makefile)."""
+        contents = {"Makefile": "", path: text}
+        return {rule for rule, found in lint.check_text(list(contents), contents)
+                if any(line.startswith(path + ":") for line in found)}
+
+    def test_what_is_refused(self):
+        for rule, path, text in (
+                ("text", "tests/a.py", "x = 1 \n"),
+                ("text", "tests/a.py", "\tx = 1\n"),
+                ("text", "tests/a.py", "x = 1\r\n"),
+                ("text", "tests/a.py", "x" * 101 + "\n"),
+                ("machine paths", "README.md", "see /" + "home/me/notes\n"),
+                ("includes", "kernels/a.c", '#include "server/log.h"\n'),
+                ("includes", "kernels/a.c", "#include <cblas.h>\n"),
+                ("includes", "server/log.c", '#include "server/route.h"\n'),
+                ("includes", "server/route.c", '#include "kernels/cpu.h"\n'),
+                ("includes", "server/route.c", "#include <microhttpd.h>\n"),
+                ("includes", "server/listener.c", "#  include <uv.h>\n"),
+                ("includes", "server/new.c", '#include "server/log.h"\n'),
+                ("include guards", "server/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
+                ("typedefs", "server/log.c", "typedef struct log log;\n"),
+                ("sizes", "server/log.c", LONG_FUNCTION),
+                ("sizes", "server/log.c", "int x;\n" * 601),
+                ("layout", "notes.txt", "x\n"),
+                ("final newline", "tests/a.py", "x = 1"),
+                ("final newline", "tests/a.py", "x = 1\n\n"),
+                ("sources listed", "kernels/forgotten.c", "int x;\n")):
+            with self.subTest(rule=rule, text=text[:40]):
+                self.assertIn(rule, self.findings(path, text))
+
+    def test_what_is_fine(self):
+        for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/log.h"\n'),
+                           ("tests/a.py", "x = 1\n"),
+                           ("server/log.h", "#ifndef SERVER_LOG_H\n#define SERVER_LOG_H\n\n"
+                                            '#include "server/text.h"\n\n#endif\n')):
+            self.assertEqual(self.findings(path, text), set())
+
+
+if __name__ == "__main__":
+    unittest.main()
