@@ -1,0 +1,380 @@
+/* What the examples (test_examples.c) cannot see: the call that comes out, memory, hostile text. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "server/oip_decode.h"
+#include "tests/unit/scratch.h"
+
+static struct scratch scratch;
+static struct qd_infer infer;
+static struct qd_error error;
+
+static void setup(void)
+{
+    scratch_init(&scratch, 64u << 20);
+}
+
+static void teardown(void)
+{
+    scratch_deinit(&scratch);
+}
+
+TestSuite(oip_decode, .init = setup, .fini = teardown);
+
+static enum qd_status decode_in(struct qd_arena *arena, const char *model, const char *version,
+                                const char *body, size_t body_bytes, const char *header)
+{
+    struct qd_oip_message message = {
+        .body = body, .body_bytes = body_bytes, .json_bytes_header = header};
+    cr_assert_eq(qd_oip_find_model(model, version, &message.op, &message.version, &error), QD_OK,
+                 "%s", error.text);
+    error.text[0] = '\0';
+    return qd_oip_decode(&message, arena, &infer, &error);
+}
+
+static enum qd_status decode(const char *model, const char *body)
+{
+    return decode_in(&scratch.arena, model, NULL, body, strlen(body), NULL);
+}
+
+#define DEQUANTIZE "onnx.DequantizeLinear"
+#define CONV "onnx.QLinearConv"
+#define X "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[2],\"data\":[1,2]}"
+#define SCALE "{\"name\":\"x_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[0.5]}"
+#define INPUTS "\"inputs\":[" X "," SCALE "]"
+
+static void expect_error(const char *model, const char *body, const char *text)
+{
+    cr_assert_eq(decode(model, body), QD_INVALID, "%s", body);
+    cr_assert_str_eq(error.text, text);
+}
+
+static size_t attribute_index(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(infer.call.op->attributes[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* ---- The call ---------------------------------------------------------------------------- */
+
+Test(oip_decode, tensors_stand_at_the_operators_places)
+{
+    cr_assert_eq(decode(DEQUANTIZE, "{\"inputs\":[" SCALE "," X "]}"), QD_OK, "%s", error.text);
+    const struct qk_tensor *x = &infer.call.inputs[0];
+    const struct qk_tensor *scale = &infer.call.inputs[1];
+    cr_assert_eq(x->type, QK_UINT8);
+    cr_assert_eq(x->rank, 1);
+    cr_assert_eq(x->dims[0], 2);
+    cr_assert_eq(x->count, 2);
+    cr_assert_eq(memcmp(x->data, "\1\2", 2), 0);
+    cr_assert_eq(scale->type, QK_FP32);
+    cr_assert_eq(scale->rank, 0);
+    cr_assert_eq(scale->count, 1);
+    cr_assert_eq(memcmp(scale->data, &(float){0.5f}, 4), 0);
+    cr_assert_eq(infer.call.inputs[2].type, QK_NONE);
+    cr_assert_str_eq(infer.call.op->name, DEQUANTIZE);
+    cr_assert_null(infer.id);
+    cr_assert_not(infer.binary_output);
+    cr_assert_eq(infer.timeout_us, 0);
+}
+
+Test(oip_decode, binary_tensors_are_views_on_the_body)
+{
+    static const char json[] =
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[3],\"parameters\":"
+        "{\"binary_data_size\":3}}," SCALE ",{\"name\":\"x_zero_point\",\"datatype\":\"UINT8\","
+        "\"shape\":[],\"parameters\":{\"binary_data_size\":1}}]}";
+    char body[512];
+    char header[16];
+    size_t json_bytes = strlen(json);
+    memcpy(body, json, json_bytes);
+    memcpy(body + json_bytes, "abcz", 4);
+    snprintf(header, sizeof header, "%zu", json_bytes);
+    cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, body, json_bytes + 4, header), QD_OK,
+                 "%s", error.text);
+    cr_assert_eq(infer.call.inputs[0].data, body + json_bytes);
+    cr_assert_eq(infer.call.inputs[2].data, body + json_bytes + 3);
+}
+
+Test(oip_decode, id_and_own_parameters)
+{
+    cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"a\\u00e9\",\"parameters\":{\"timeout\":1500,"
+                                    "\"binary_data_output\":true}," INPUTS "}"),
+                 QD_OK, "%s", error.text);
+    cr_assert_str_eq(infer.id, "a\xc3\xa9");
+    cr_assert(infer.binary_output);
+    cr_assert_eq(infer.timeout_us, 1500);
+    cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"\"," INPUTS "}"), QD_OK);
+    cr_assert_null(infer.id);
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+static void expect_axis(const char *json, int64_t axis)
+{
+    char body[512];
+    snprintf(body, sizeof body, "{\"parameters\":{\"axis\":%s}," INPUTS "}", json);
+    cr_assert_eq(decode(DEQUANTIZE, body), QD_OK, "%s", error.text);
+    const struct qk_attribute *attribute = &infer.call.attributes[attribute_index("axis")];
+    cr_assert(attribute->present);
+    cr_assert_eq(attribute->number, axis);
+}
+
+Test(oip_decode, integer_attributes)
+{
+    expect_axis("-1", -1);
+    expect_axis("1.0", 1);
+    expect_axis("\"-7\"", -7);
+    expect_axis("\" 7 \"", 7);
+    expect_axis("9007199254740991", 9007199254740991);
+    expect_axis("\"9223372036854775807\"", INT64_MAX);
+    cr_assert_eq(decode(DEQUANTIZE, "{\"parameters\":{\"axis\":null}," INPUTS "}"), QD_OK);
+    cr_assert_not(infer.call.attributes[attribute_index("axis")].present);
+}
+
+Test(oip_decode, integer_attributes_are_exact)
+{
+    static const char *const bad[] = {
+        "9007199254740992",        "0.5", "true", "[1]", "\"\"", "\"x\"", "\"1.0\"", "\"1,2\"",
+        "\"9223372036854775808\"", "{}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{\"parameters\":{\"axis\":%s}," INPUTS "}", bad[i]);
+        cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID, "%s", bad[i]);
+        cr_assert_eq(strncmp(error.text, "parameters.axis: expected an integer, got ", 42), 0, "%s",
+                     error.text);
+    }
+}
+
+static void decode_pads(const char *json)
+{
+    char body[512];
+    snprintf(body, sizeof body, "{\"parameters\":{\"pads\":%s},\"inputs\":[]}", json);
+    cr_assert_eq(decode(CONV, body), QD_INVALID); /* parameters come first; then x is missing */
+}
+
+Test(oip_decode, lists_of_integers)
+{
+    static const char *const forms[] = {"[1,-2,3,4]", "\"1,-2,3,4\"", "\" 1 , -2,3,4 \""};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        decode_pads(forms[i]);
+        cr_assert_eq(strncmp(error.text, "inputs: \"x\" is missing", 22), 0, "%s", error.text);
+        const struct qk_attribute *pads = &infer.call.attributes[attribute_index("pads")];
+        cr_assert(pads->present);
+        cr_assert_eq(pads->list_count, 4);
+        cr_assert_eq(memcmp(pads->list, ((int64_t[]){1, -2, 3, 4}), 32), 0);
+    }
+    decode_pads("[]");
+    cr_assert_eq(infer.call.attributes[attribute_index("pads")].list_count, 0);
+    decode_pads("\"\"");
+    cr_assert_eq(infer.call.attributes[attribute_index("pads")].list_count, 0);
+}
+
+Test(oip_decode, lists_of_something_else)
+{
+    static const char *const bad[] = {"1",        "true",    "{}",      "\"1,\"",  "\",1\"",
+                                      "\"1,,2\"", "\"1 2\"", "\"1;2\"", "\"1,x\"", "[1,\"2\"]",
+                                      "[[1]]",    "[1.5]",   "[null]",  "\"1, \"", "\",\""};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        decode_pads(bad[i]);
+        cr_assert_eq(strncmp(error.text, "parameters.pads", 15), 0, "%s: %s", bad[i], error.text);
+    }
+}
+
+Test(oip_decode, text_attributes)
+{
+    decode(CONV, "{\"parameters\":{\"auto_pad\":\"VALID\"},\"inputs\":[]}");
+    cr_assert_str_eq(infer.call.attributes[attribute_index("auto_pad")].string, "VALID");
+    expect_error(CONV, "{\"parameters\":{\"auto_pad\":1},\"inputs\":[]}",
+                 "parameters.auto_pad: expected a string, got 1");
+}
+
+/* ---- Hostile text ------------------------------------------------------------------------ */
+
+Test(oip_decode, clients_text_is_shown_bounded_and_on_one_line)
+{
+    expect_error(DEQUANTIZE,
+                 "{\"inputs\":[{\"name\":\"a\\nb\\u0001\\\"\\u007f"
+                 "жжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжжж\"}]}",
+                 "inputs[0].name: \"a?b?\"?жжжжжжжжжжжжжжжжжжжжжжжжж...\" is unknown; "
+                 "onnx.DequantizeLinear takes x, x_scale, x_zero_point (optional)");
+}
+
+Test(oip_decode, errors_never_fill_their_buffer)
+{
+    size_t bytes = 100000;
+    char *name = malloc(bytes + 1);
+    char *body = malloc(bytes + 200);
+    memset(name, 'n', bytes);
+    name[bytes] = '\0';
+    static const char *const forms[] = {
+        "{\"inputs\":[{\"name\":\"%s\"}]}",
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"%s\"}]}",
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":\"%s\"}]}",
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1],\"data\":[\"%s\"]}]}",
+        "{\"parameters\":{\"%s\":1}}",
+        "{\"parameters\":{\"triton_%s\":1}}",
+        "{\"parameters\":{\"axis\":\"%s\"}}",
+        "{" INPUTS ",\"outputs\":[{\"name\":\"%s\"}]}",
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        snprintf(body, bytes + 200, forms[i], name);
+        cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID);
+        cr_assert_lt(strlen(error.text), 300, "%s", error.text);
+    }
+    free(name);
+    free(body);
+}
+
+Test(oip_decode, header_is_digits_within_the_body)
+{
+    static const char *const bad[] = {"",    " 1",   "1 ",         "+1",
+                                      "-1",  "0x10", "1e1",        "12abc",
+                                      "1,1", "20",   "4294967296", "18446744073709551617",
+                                      "٣"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, "{\"inputs\":[]}   ", 16, bad[i]),
+                     QD_INVALID);
+        cr_assert_eq(strncmp(error.text, "Inference-Header-Content-Length: expected ", 42), 0,
+                     "%s: %s", bad[i], error.text);
+    }
+    cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, "{\"inputs\":[]}   ", 16, "013"),
+                 QD_INVALID);
+    cr_assert_eq(strncmp(error.text, "inputs: \"x\" is missing", 22), 0, "%s", error.text);
+}
+
+Test(oip_decode, sums_of_blobs_do_not_overflow)
+{
+    static const char json[] =
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[2251799813685248],"
+        "\"parameters\":{\"binary_data_size\":9007199254740988}},"
+        "{\"name\":\"x_scale\",\"datatype\":\"FP32\",\"shape\":[2251799813685247],\"parameters\":"
+        "{\"binary_data_size\":9007199254740988}}]}";
+    char header[16];
+    snprintf(header, sizeof header, "%zu", strlen(json));
+    cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, json, strlen(json), header),
+                 QD_INVALID);
+    cr_assert_str_eq(error.text,
+                     "inputs[0].parameters.binary_data_size (\"x\"): expected 9007199254740992 "
+                     "bytes for 2251799813685248 elements of INT32, got 9007199254740988");
+}
+
+/* Every prefix of a request is refused, and every byte may be any other: no crash, no leak. */
+Test(oip_decode, spoiled_requests)
+{
+    static const char good[] =
+        "{\"id\":\"7\",\"parameters\":{\"axis\":\"0\"},\"inputs\":[" X "," SCALE
+        "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":"
+        "false}}]}";
+    char body[sizeof good];
+    cr_assert_eq(decode(DEQUANTIZE, good), QD_OK, "%s", error.text);
+    for (size_t bytes = 0; bytes < sizeof good - 1; bytes++) {
+        cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, good, bytes, NULL), QD_INVALID);
+    }
+    static const char others[] = "\"{}[],:0-\\x\x01\xff";
+    for (size_t i = 0; i < sizeof good - 1; i++) {
+        for (size_t j = 0; j < sizeof others; j++) {
+            struct scratch own;
+            scratch_init(&own, 1u << 20);
+            memcpy(body, good, sizeof good);
+            body[i] = others[j];
+            enum qd_status status =
+                decode_in(&own.arena, DEQUANTIZE, NULL, body, sizeof good - 1, NULL);
+            cr_assert(status == QD_OK || status == QD_INVALID);
+            scratch_deinit(&own);
+        }
+    }
+}
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+static char *large_request(size_t count)
+{
+    char *body = malloc(count * 2 + 1000);
+    char *at = body + sprintf(body,
+                              "{\"id\":\"i\",\"parameters\":{\"axis\":0},\"inputs\":[" SCALE
+                              ",{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[%zu],\"data\":[7",
+                              count);
+    for (size_t i = 1; i < count; i++) {
+        *at++ = ',';
+        *at++ = '7';
+    }
+    strcpy(at, "]}]}");
+    return body;
+}
+
+Test(oip_decode, refuses_softly_without_memory)
+{
+    char *body = large_request(100000);
+    enum qd_status status = QD_TOO_LARGE;
+    unsigned refusals = 0;
+    for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {
+        struct scratch tight;
+        scratch_init(&tight, bytes_max);
+        status = decode_in(&tight.arena, DEQUANTIZE, NULL, body, strlen(body), NULL);
+        if (status != QD_OK) {
+            cr_assert_eq(status, QD_TOO_LARGE, "%s", error.text);
+            cr_assert_not_null(strstr(error.text, "--max-inflight-bytes"), "%s", error.text);
+            refusals++;
+        }
+        scratch_deinit(&tight);
+    }
+    cr_assert_gt(refusals, 10);
+    free(body);
+}
+
+/* While others hold the memory it is worth trying again. */
+Test(oip_decode, tells_full_from_too_small)
+{
+    char *body = large_request(100000);
+    struct scratch shared;
+    struct qd_arena other;
+    scratch_init(&shared, 1u << 20);
+    qd_arena_init(&other, shared.memory);
+    cr_assert_not_null(qd_arena_alloc(&other, 600u << 10));
+    cr_assert_eq(decode_in(&shared.arena, DEQUANTIZE, NULL, body, strlen(body), NULL),
+                 QD_UNAVAILABLE);
+    cr_assert_not_null(strstr(error.text, "try again later"), "%s", error.text);
+    qd_arena_deinit(&other);
+    cr_assert_eq(decode_in(&shared.arena, DEQUANTIZE, NULL, body, strlen(body), NULL), QD_OK);
+    scratch_deinit(&shared);
+    free(body);
+}
+
+/* A shape is a claim: memory is taken for the elements that the text can hold. */
+Test(oip_decode, takes_no_memory_for_a_claim)
+{
+    expect_error(DEQUANTIZE,
+                 "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT32\",\"shape\":[1000000000000],"
+                 "\"data\":[1,2]}]}",
+                 "inputs[0].data (\"x\"): expected 1000000000000 elements for shape "
+                 "[1000000000000], got 2");
+    cr_assert_lt(qd_memory_used(scratch.memory), 1u << 16);
+}
+
+/* ---- Models ------------------------------------------------------------------------------ */
+
+static unsigned version_of(const char *version)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    return qd_oip_find_model(DEQUANTIZE, version, &op, &row, &error) == QD_OK ? row->number : 0;
+}
+
+Test(oip_decode, versions_resolve_downwards)
+{
+    const struct qk_operator *op = qk_operator_by_name(DEQUANTIZE);
+    cr_assert_eq(version_of(NULL), op->versions[op->version_count - 1].number);
+    cr_assert_eq(version_of("10"), 10);
+    cr_assert_eq(version_of("12"), 10);
+    cr_assert_eq(version_of("13"), 13);
+    static const char *const bad[] = {"",   "0",    "9",   "1000", "x",
+                                      "-1", "10.0", "1e1", "10 ",  "18446744073709551626"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_eq(version_of(bad[i]), 0, "%s", bad[i]);
+        cr_assert_eq(error.status, QD_NOT_FOUND);
+    }
+}

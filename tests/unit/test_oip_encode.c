@@ -1,0 +1,319 @@
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "server/limits.h"
+#include "server/oip_encode.h"
+#include "tests/unit/scratch.h"
+
+static struct scratch scratch;
+static struct qd_answer answer;
+static struct qd_error error;
+
+static void setup(void)
+{
+    scratch_init(&scratch, 64u << 20);
+}
+
+static void teardown(void)
+{
+    scratch_deinit(&scratch);
+}
+
+TestSuite(oip_encode, .init = setup, .fini = teardown);
+
+/* ---- Answers to inferences --------------------------------------------------------------- */
+
+static struct qd_infer infer_of(const char *id, bool binary)
+{
+    const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
+    return (struct qd_infer){.id = id,
+                             .binary_output = binary,
+                             .call = {.op = op, .version = qk_operator_version(op, 10)}};
+}
+
+static enum qd_status encode(const struct qd_infer *infer, const struct qk_tensor *output)
+{
+    static const struct qd_oip_stages stages = {1499, 1500, 999999, 2000000};
+    return qd_oip_encode_infer(infer, "dequantize_scalar", output, &stages, &scratch.arena, &answer,
+                               &error);
+}
+
+static const float values[] = {-64.0f, 0.5f};
+static const struct qk_tensor output = {
+    .type = QK_FP32, .rank = 2, .dims = {2, 1}, .count = 2, .data = values};
+static const struct qk_tensor empty = {.type = QK_FP32, .rank = 1, .dims = {0}};
+
+#define HEAD                                                                             \
+    "\"model_name\":\"onnx.DequantizeLinear\",\"model_version\":\"10\",\"parameters\":{" \
+    "\"receive_us\":1,\"queue_us\":2,\"decode_us\":1000,\"compute_us\":2000,"            \
+    "\"kernel\":\"dequantize_scalar\"},\"outputs\":[{\"name\":\"y\",\"datatype\":\"FP32\","
+
+static void expect_body(const char *json, const char *content_type, size_t json_bytes,
+                        const void *blob, size_t blob_bytes)
+{
+    char *joined = join_parts(answer.parts, answer.part_count);
+    cr_assert_eq(answer.bytes, strlen(json) + blob_bytes);
+    cr_assert_eq(strncmp(joined, json, strlen(json)), 0, "%s", joined);
+    cr_assert_eq(memcmp(joined + strlen(json), blob, blob_bytes), 0);
+    cr_assert_str_eq(answer.content_type, content_type);
+    cr_assert_eq(answer.http_status, 200);
+    cr_assert_eq(answer.json_bytes, json_bytes);
+    free(joined);
+}
+
+Test(oip_encode, json_answer)
+{
+    struct qd_infer infer = infer_of(NULL, false);
+    cr_assert_eq(encode(&infer, &output), QD_OK);
+    expect_body("{" HEAD "\"shape\":[2,1],\"data\":[-64,0.5]}]}", "application/json", 0, "", 0);
+}
+
+Test(oip_encode, id_comes_first_and_is_escaped)
+{
+    struct qd_infer infer = infer_of("a\"\n\xff", false);
+    cr_assert_eq(encode(&infer, &empty), QD_OK);
+    expect_body("{\"id\":\"a\\\"\\n\uFFFD\"," HEAD "\"shape\":[0],\"data\":[]}]}",
+                "application/json", 0, "", 0);
+}
+
+Test(oip_encode, scalar_answer)
+{
+    struct qd_infer infer = infer_of(NULL, false);
+    struct qk_tensor scalar = {.type = QK_FP32, .count = 1, .data = &(float){NAN}};
+    cr_assert_eq(encode(&infer, &scalar), QD_OK);
+    expect_body("{" HEAD "\"shape\":[],\"data\":[\"NaN\"]}]}", "application/json", 0, "", 0);
+}
+
+Test(oip_encode, binary_answer_borrows_the_tensor)
+{
+    static const char json[] =
+        "{" HEAD "\"shape\":[2,1],\"parameters\":{\"binary_data_size\":8}}]}";
+    struct qd_infer infer = infer_of(NULL, true);
+    cr_assert_eq(encode(&infer, &output), QD_OK);
+    expect_body(json, "application/octet-stream", strlen(json), values, sizeof values);
+    cr_assert_eq(answer.parts[answer.part_count - 1].bytes, values);
+}
+
+/* Without a byte behind it there is no header, and the content is JSON. */
+Test(oip_encode, empty_binary_answer)
+{
+    struct qd_infer infer = infer_of(NULL, true);
+    cr_assert_eq(encode(&infer, &empty), QD_OK);
+    expect_body("{" HEAD "\"shape\":[0],\"parameters\":{\"binary_data_size\":0}}]}",
+                "application/json", 0, "", 0);
+}
+
+Test(oip_encode, answers_are_bounded)
+{
+    struct qd_infer infer = infer_of(NULL, true);
+    struct qk_tensor large = {.type = QK_UINT8,
+                              .rank = 1,
+                              .dims = {QD_ANSWER_BYTES_MAX},
+                              .count = QD_ANSWER_BYTES_MAX,
+                              .data = values}; /* borrowed, never read */
+    cr_assert_eq(encode(&infer, &large), QD_TOO_LARGE);
+    cr_assert_not_null(strstr(error.text, "expected at most 2147483647"), "%s", error.text);
+}
+
+Test(oip_encode, refuses_softly_without_memory)
+{
+    enum { COUNT = 100000 };
+    struct qd_infer infer = infer_of("id", false);
+    float *many = calloc(COUNT, sizeof *many);
+    struct qk_tensor tensor = {
+        .type = QK_FP32, .rank = 1, .dims = {COUNT}, .count = COUNT, .data = many};
+    struct qd_oip_stages stages = {0};
+    enum qd_status status = QD_TOO_LARGE;
+    for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {
+        struct scratch tight;
+        scratch_init(&tight, bytes_max);
+        status = qd_oip_encode_infer(&infer, "k", &tensor, &stages, &tight.arena, &answer, &error);
+        cr_assert(status == QD_OK || status == QD_TOO_LARGE);
+        cr_assert(status != QD_OK || answer.bytes > 2 * COUNT);
+        scratch_deinit(&tight);
+    }
+    free(many);
+}
+
+/* ---- Errors ------------------------------------------------------------------------------ */
+
+static void expect_error_body(enum qd_status status, const char *text, const char *body)
+{
+    qd_fail(&error, status, "%s", text);
+    qd_oip_encode_error(&error, &scratch.arena, &answer);
+    char *joined = join_parts(answer.parts, answer.part_count);
+    cr_assert_str_eq(joined, body);
+    cr_assert_eq(answer.bytes, strlen(body));
+    cr_assert_eq(answer.http_status, qd_status_http(status));
+    cr_assert_str_eq(answer.content_type, "application/json");
+    cr_assert_eq(answer.json_bytes, 0);
+    cr_assert_eq(answer.retry_after_s != 0, status == QD_UNAVAILABLE);
+    free(joined);
+}
+
+Test(oip_encode, errors)
+{
+    expect_error_body(QD_INVALID, "x: expected 1, got \"2\"",
+                      "{\"error\":\"x: expected 1, got \\\"2\\\"\"}");
+    expect_error_body(QD_NOT_FOUND, "\xc3", "{\"error\":\"\uFFFD\"}");
+    expect_error_body(QD_UNAVAILABLE, "full", "{\"error\":\"full\"}");
+}
+
+Test(oip_encode, errors_need_no_memory)
+{
+    struct scratch none;
+    scratch_init(&none, 0);
+    qd_fail(&error, QD_TOO_LARGE, "no memory for it");
+    qd_oip_encode_error(&error, &none.arena, &answer);
+    char *joined = join_parts(answer.parts, answer.part_count);
+    cr_assert_str_eq(joined, "{\"error\":\"no memory to say what went wrong\"}");
+    cr_assert_eq(answer.bytes, strlen(joined));
+    cr_assert_eq(answer.http_status, 413);
+    free(joined);
+    scratch_deinit(&none);
+}
+
+/* ---- Texts from the registry ------------------------------------------------------------- */
+
+static struct qd_text text;
+
+static cJSON *parse_text(void)
+{
+    cr_assert_not(text.failed);
+    char *joined = join_parts(text.parts, text.part_count);
+    cJSON *json = cJSON_Parse(joined);
+    cr_assert_not_null(json, "%s", joined);
+    free(joined);
+    return json;
+}
+
+static const cJSON *at(const cJSON *json, const char *key)
+{
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, key);
+    cr_assert_not_null(value, "%s", key);
+    return value;
+}
+
+static const char *string_at(const cJSON *json, const char *key)
+{
+    const char *string = cJSON_GetStringValue(at(json, key));
+    cr_assert_not_null(string, "%s", key);
+    return string;
+}
+
+Test(oip_encode, server_metadata)
+{
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_server_metadata(&text);
+    cJSON *json = parse_text();
+    cr_assert_str_eq(string_at(json, "name"), "quantd");
+    cr_assert_gt(strlen(string_at(json, "version")), 0);
+    const cJSON *extension;
+    cr_assert(cJSON_IsArray(at(json, "extensions")));
+    cJSON_ArrayForEach(extension, at(json, "extensions"))
+    {
+        cr_assert(cJSON_IsString(extension));
+    }
+    cJSON_Delete(json);
+}
+
+/* What OIP clients read without looking: names, one datatype, rank 1. */
+static void expect_tensors(const cJSON *tensors, const char *const *names, size_t count)
+{
+    cr_assert_eq((size_t)cJSON_GetArraySize(tensors), count);
+    const cJSON *tensor = tensors->child;
+    for (size_t i = 0; i < count; i++, tensor = tensor->next) {
+        cr_assert_str_eq(string_at(tensor, "name"), names[i]);
+        cr_assert_neq(qk_type_by_name(string_at(tensor, "datatype")), QK_NONE);
+        cr_assert_eq(cJSON_GetArraySize(at(tensor, "shape")), 1);
+        cr_assert_eq(at(tensor, "shape")->child->valueint, -1);
+    }
+}
+
+static void expect_metadata(const struct qk_operator *op, const struct qk_version *row)
+{
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_model_metadata(&text, op, row);
+    cJSON *json = parse_text();
+    cr_assert_str_eq(string_at(json, "name"), op->name);
+    cr_assert_str_eq(string_at(json, "platform"), op->platform);
+    const cJSON *versions = at(json, "versions");
+    cr_assert_eq((size_t)cJSON_GetArraySize(versions), row == NULL ? op->version_count : 1);
+    const cJSON *version = versions->child;
+    for (size_t i = 0; version != NULL; i++, version = version->next) {
+        char number[16];
+        snprintf(number, sizeof number, "%u", row == NULL ? op->versions[i].number : row->number);
+        cr_assert_str_eq(version->valuestring, number);
+    }
+    expect_tensors(at(json, "inputs"), op->input_names, op->input_count);
+    expect_tensors(at(json, "outputs"), &op->output_name, 1);
+    const cJSON *property;
+    cJSON_ArrayForEach(property, at(json, "properties"))
+    {
+        cr_assert(cJSON_IsString(property), "%s", property->string);
+    }
+    unsigned number = row == NULL ? op->versions[op->version_count - 1].number : row->number;
+    for (size_t i = 0; i < op->attribute_count; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "parameters.%s", op->attributes[i].name);
+        cr_assert_eq(cJSON_HasObjectItem(at(json, "properties"), key),
+                     op->attributes[i].since <= number, "%s", key);
+    }
+    cJSON_Delete(json);
+}
+
+static void expect_config(const struct qk_operator *op, const struct qk_version *row)
+{
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_model_config(&text, op, row);
+    cJSON *json = parse_text();
+    cr_assert_str_eq(string_at(json, "name"), op->name);
+    cr_assert(cJSON_IsNumber(at(json, "max_batch_size")));
+    cr_assert_eq((size_t)cJSON_GetArraySize(at(json, "input")), op->input_count);
+    const cJSON *input = at(json, "input")->child;
+    const struct qk_version *shown = row == NULL ? &op->versions[op->version_count - 1] : row;
+    for (size_t i = 0; i < op->input_count; i++, input = input->next) {
+        cr_assert_str_eq(string_at(input, "name"), op->input_names[i]);
+        cr_assert_eq(strncmp(string_at(input, "data_type"), "TYPE_", 5), 0);
+        cr_assert(cJSON_IsFalse(at(input, "is_shape_tensor")));
+        cr_assert_eq(cJSON_IsTrue(at(input, "optional")), shown->inputs[i].optional);
+    }
+    cr_assert_str_eq(string_at(at(json, "output")->child, "name"), op->output_name);
+    cr_assert(cJSON_IsFalse(at(at(json, "output")->child, "is_shape_tensor")));
+    cJSON_Delete(json);
+}
+
+Test(oip_encode, metadata_and_config_of_every_version)
+{
+    size_t count;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    for (size_t i = 0; i < count; i++) {
+        expect_metadata(ops[i], NULL);
+        expect_config(ops[i], NULL);
+        for (size_t j = 0; j < ops[i]->version_count; j++) {
+            expect_metadata(ops[i], &ops[i]->versions[j]);
+            expect_config(ops[i], &ops[i]->versions[j]);
+        }
+    }
+}
+
+Test(oip_encode, repository_index_has_an_entry_for_each_version)
+{
+    size_t count;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_repository_index(&text);
+    cJSON *json = parse_text();
+    const cJSON *entry = json->child;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < ops[i]->version_count; j++, entry = entry->next) {
+            cr_assert_str_eq(string_at(entry, "name"), ops[i]->name);
+            cr_assert_eq((unsigned)atoi(string_at(entry, "version")), ops[i]->versions[j].number);
+            cr_assert_str_eq(string_at(entry, "state"), "READY");
+        }
+    }
+    cr_assert_null(entry);
+    cJSON_Delete(json);
+}
