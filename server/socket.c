@@ -100,6 +100,7 @@ static bool listen_unix(struct qd_socket *listener, const char *address, int bac
     }
     listener->unix_device = file.st_dev;
     listener->unix_inode = file.st_ino;
+    listener->unix_made = file.st_mtim;
     snprintf(listener->name, sizeof listener->name, "%s", address);
     return true;
 }
@@ -108,7 +109,9 @@ void qd_socket_unlink(const struct qd_socket *listener)
 {
     struct stat file;
     if (listener->unix_path[0] != '\0' && lstat(listener->unix_path, &file) == 0 &&
-        file.st_dev == listener->unix_device && file.st_ino == listener->unix_inode) {
+        file.st_dev == listener->unix_device && file.st_ino == listener->unix_inode &&
+        file.st_mtim.tv_sec == listener->unix_made.tv_sec &&
+        file.st_mtim.tv_nsec == listener->unix_made.tv_nsec) {
         unlink(listener->unix_path);
     }
 }

@@ -5,13 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 
 struct qd_socket {
     int fd;
     char name[300];      /* for people: "http://127.0.0.1:8000", "unix:/run/quantd.sock" */
     char unix_path[108]; /* "": TCP */
-    dev_t unix_device;   /* of the file, to know it again */
+    dev_t unix_device;   /* of the file, to know it again: an inode number may be used anew */
     ino_t unix_inode;
+    struct timespec unix_made;
 };
 
 #define QD_SOCKET_COMPLAINT_BYTES 512
