@@ -1,0 +1,169 @@
+#include "server/config.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/clock.h"
+
+static char complaint[QD_COMPLAINT_BYTES];
+
+#define PARSE(config, ...)                           \
+    parse(config, (char *[]){"quantd", __VA_ARGS__}, \
+          (int)(sizeof((char *[]){"quantd", __VA_ARGS__}) / sizeof(char *)))
+
+static enum qd_config_result parse(struct qd_config *config, char **argv, int argc)
+{
+    complaint[0] = '\0';
+    return qd_config_parse(config, argc, argv, complaint);
+}
+
+Test(config, defaults)
+{
+    struct qd_config config;
+    char *argv[] = {"quantd"};
+    cr_assert_eq(parse(&config, argv, 1), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.listen_count, 1);
+    cr_assert_str_eq(config.listen[0], "127.0.0.1:8000");
+    cr_assert_geq(config.threads, 1);
+    cr_assert_eq(config.max_body_bytes, 256u << 20);
+    cr_assert_eq(config.max_inflight_bytes, UINT64_C(2) << 30);
+    cr_assert_eq(config.max_queue, 1024);
+    cr_assert_eq(config.max_connections, 4096);
+    cr_assert_eq(config.receive_timeout_ns, 30 * QD_NS_PER_S);
+    cr_assert_eq(config.idle_timeout_ns, 75 * QD_NS_PER_S);
+    cr_assert_eq(config.drain_timeout_ns, 30 * QD_NS_PER_S);
+    cr_assert_str_eq(config.cpu, "auto");
+    cr_assert_eq(config.log_level, QD_LOG_INFO);
+}
+
+Test(config, both_ways_to_give_a_value)
+{
+    struct qd_config config;
+    cr_assert_eq(
+        PARSE(&config, "--threads", "3", "--max-queue=17", "--cpu=scalar", "--log-level", "debug"),
+        QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.threads, 3);
+    cr_assert_eq(config.max_queue, 17);
+    cr_assert_str_eq(config.cpu, "scalar");
+    cr_assert_eq(config.log_level, QD_LOG_DEBUG);
+}
+
+Test(config, bytes_have_units)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"1", 1},         {"65536", 65536},   {"64K", 65536},
+                {"64KiB", 65536}, {"3M", 3u << 20},   {"3MiB", 3u << 20},
+                {"1G", 1u << 30}, {"1GiB", 1u << 30}, {"1T", UINT64_C(1) << 40}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct qd_config config;
+        cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)good[i].text), QD_CONFIG_RUN, "%s",
+                     complaint);
+        cr_assert_eq(config.max_body_bytes, good[i].bytes, "%s", good[i].text);
+    }
+    static const char *const bad[] = {"",    "0",   "-1",  "1.5M", "M",    "1KB",
+                                      "1 K", "1Ki", "1Kx", "2T",   "0x10", "18446744073709551617"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qd_config config;
+        cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)bad[i]), QD_CONFIG_BAD, "%s",
+                     bad[i]);
+        cr_assert(strstr(complaint, "--max-body-bytes") != NULL, "%s", complaint);
+        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+    }
+}
+
+Test(config, seconds_may_have_decimals)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--receive-timeout", "0.25", "--idle-timeout=2"), QD_CONFIG_RUN);
+    cr_assert_eq(config.receive_timeout_ns, QD_NS_PER_S / 4);
+    cr_assert_eq(config.idle_timeout_ns, 2 * QD_NS_PER_S);
+    static const char *const bad[] = {"", "0", "0.0", "-1", "1s", "1.5.2", "86401", ".5", "inf"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_assert_eq(PARSE(&config, "--receive-timeout", (char *)bad[i]), QD_CONFIG_BAD, "%s",
+                     bad[i]);
+        cr_assert(strstr(complaint, "seconds") != NULL, "%s", complaint);
+    }
+}
+
+Test(config, listen_replaces_the_default_and_repeats)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--listen", "[::1]:0", "--listen", "unix:/tmp/a"), QD_CONFIG_RUN);
+    cr_assert_eq(config.listen_count, 2);
+    cr_assert_str_eq(config.listen[0], "[::1]:0");
+    cr_assert_str_eq(config.listen[1], "unix:/tmp/a");
+    cr_assert_eq(PARSE(&config, "--listen", "nowhere"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--listen", "a:1,,b:2"), QD_CONFIG_BAD);
+}
+
+Test(config, at_most_16_listeners)
+{
+    struct qd_config config;
+    char *argv[1 + 2 * (QD_LISTEN_COUNT_MAX + 1)] = {"quantd"};
+    for (int i = 0; i <= QD_LISTEN_COUNT_MAX; i++) {
+        argv[1 + 2 * i] = "--listen";
+        argv[2 + 2 * i] = "127.0.0.1:0";
+    }
+    cr_assert_eq(parse(&config, argv, 1 + 2 * QD_LISTEN_COUNT_MAX), QD_CONFIG_RUN);
+    cr_assert_eq(config.listen_count, QD_LISTEN_COUNT_MAX);
+    cr_assert_eq(parse(&config, argv, 3 + 2 * QD_LISTEN_COUNT_MAX), QD_CONFIG_BAD);
+}
+
+Test(config, environment_below_the_command_line)
+{
+    struct qd_config config;
+    setenv("QUANTD_MAX_QUEUE", "5", 1);
+    setenv("QUANTD_LISTEN", "127.0.0.1:1,unix:/tmp/b", 1);
+    setenv("QUANTD_THREADS", "", 1); /* as good as unset */
+    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.max_queue, 5);
+    cr_assert_eq(config.listen_count, 2);
+    cr_assert_str_eq(config.listen[1], "unix:/tmp/b");
+    cr_assert_eq(PARSE(&config, "--max-queue", "6", "--listen", "127.0.0.1:2"), QD_CONFIG_RUN);
+    cr_assert_eq(config.max_queue, 6);
+    cr_assert_eq(config.listen_count, 1);
+    setenv("QUANTD_MAX_QUEUE", "many", 1);
+    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_BAD);
+    cr_assert(strstr(complaint, "QUANTD_MAX_QUEUE") != NULL, "%s", complaint);
+}
+
+Test(config, mistakes_name_the_flag)
+{
+    static const struct {
+        const char *flag;
+        const char *value;
+    } bad[] = {{"--nonsense", "1"},
+               {"--threads", "0"},
+               {"--threads", "two"},
+               {"--threads", "1025"},
+               {"--cpu", "avx1024"},
+               {"--log-level", "loud"},
+               {"--max-queue", "auto"},
+               {"--max-queue", "1K"},
+               {"-threads", "2"},
+               {"threads", "2"},
+               {"--help=yes", "2"},
+               {"--max-inflight-bytes", "1K"},
+               {"--", "x"},
+               {"--max-connections", ""}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qd_config config;
+        cr_assert_eq(PARSE(&config, (char *)bad[i].flag, (char *)bad[i].value), QD_CONFIG_BAD,
+                     "%s %s", bad[i].flag, bad[i].value);
+        cr_assert(strncmp(complaint, bad[i].flag, strcspn(bad[i].flag, "=")) == 0, "%s", complaint);
+        cr_assert(strchr(complaint, '\n') == NULL);
+    }
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--threads"), QD_CONFIG_BAD);
+    cr_assert(strstr(complaint, "got nothing") != NULL, "%s", complaint);
+}
+
+Test(config, help_and_version_stop_the_parsing)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--help", "--nonsense"), QD_CONFIG_HELP);
+    cr_assert_eq(PARSE(&config, "--threads", "2", "--version"), QD_CONFIG_VERSION);
+}

@@ -1,0 +1,145 @@
+#include "server/metrics.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "tests/unit/scratch.h"
+
+static const struct qd_gauges gauges = {"scalar", "Haswell", 3, 4, 5, 6};
+
+/* The caller frees it. */
+static char *print(const struct qd_metrics *metrics)
+{
+    struct scratch scratch;
+    struct qd_text text;
+    scratch_init(&scratch, 16 << 20);
+    qd_text_init(&text, &scratch.arena);
+    qd_metrics_print(metrics, &gauges, &text);
+    cr_assert_not(text.failed);
+    char *printed = join_parts(text.parts, text.part_count);
+    scratch_deinit(&scratch);
+    return printed;
+}
+
+static char *print_stats(const struct qd_metrics *metrics, const struct qk_operator *op,
+                         const struct qk_version *version)
+{
+    struct scratch scratch;
+    struct qd_text text;
+    scratch_init(&scratch, 16 << 20);
+    qd_text_init(&text, &scratch.arena);
+    qd_metrics_print_stats(metrics, op, version, &text);
+    cr_assert_not(text.failed);
+    char *printed = join_parts(text.parts, text.part_count);
+    scratch_deinit(&scratch);
+    return printed;
+}
+
+static void assert_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+    cr_assert(at != NULL && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n',
+              "no line %s in\n%s", line, text);
+}
+
+Test(metrics, at_the_start)
+{
+    struct qd_metrics *metrics = qd_metrics_create();
+    char *text = print(metrics);
+    assert_line(text, "nv_inference_request_success{model=\"onnx.DequantizeLinear\","
+                      "version=\"13\"} 0");
+    assert_line(text, "nv_inference_request_failure{model=\"onnx.QLinearConv\",version=\"10\","
+                      "reason=\"REJECTED\"} 0");
+    assert_line(text, "quantd_connections 3");
+    assert_line(text, "quantd_queue_length 4");
+    assert_line(text, "quantd_inflight_bytes 5");
+    assert_line(text, "quantd_inflight_bytes_max 6");
+    assert_line(text, "quantd_info{version=\"0.1.0\",cpu=\"scalar\",openblas_core=\"Haswell\"} 1");
+    cr_assert(strstr(text, "_bucket") == NULL, "no histogram before the first inference");
+    cr_assert_eq(text[strlen(text) - 1], '\n');
+    free(text);
+    qd_metrics_destroy(metrics);
+}
+
+Test(metrics, counts_what_it_is_told)
+{
+    const struct qk_version *version = &qk_operator_by_name("onnx.QLinearConv")->versions[0];
+    static const uint64_t ns[QD_STAGE_COUNT] = {50000,      50001,       2000000,
+                                                3000000000, 20000000000, 23002100001};
+    struct qd_metrics *metrics = qd_metrics_create();
+    qd_metrics_count_answer(metrics, 200);
+    qd_metrics_count_answer(metrics, 200);
+    qd_metrics_count_answer(metrics, 413);
+    qd_metrics_count_infer(metrics, version, 200, ns);
+    qd_metrics_count_infer(metrics, version, 200, ns);
+    qd_metrics_count_infer(metrics, version, 400, ns);
+    qd_metrics_count_infer(metrics, version, 413, ns);
+    qd_metrics_count_infer(metrics, version, 500, ns);
+    qd_metrics_count_infer(metrics, version, 503, ns);
+    qd_metrics_count_infer(metrics, version, 0, ns);
+    char *text = print(metrics);
+    assert_line(text, "quantd_answers_total{code=\"200\"} 2");
+    assert_line(text, "quantd_answers_total{code=\"413\"} 1");
+#define LABELS "model=\"onnx.QLinearConv\",version=\"10\""
+    assert_line(text, "nv_inference_request_success{" LABELS "} 2");
+    assert_line(text, "nv_inference_exec_count{" LABELS "} 2");
+    assert_line(text, "nv_inference_request_failure{" LABELS ",reason=\"OTHER\"} 2");
+    assert_line(text, "nv_inference_request_failure{" LABELS ",reason=\"BACKEND\"} 1");
+    assert_line(text, "nv_inference_request_failure{" LABELS ",reason=\"REJECTED\"} 1");
+    assert_line(text, "nv_inference_request_failure{" LABELS ",reason=\"CANCELED\"} 1");
+    assert_line(text, "nv_inference_request_duration_us{" LABELS "} 46004200");
+    assert_line(text, "nv_inference_queue_duration_us{" LABELS "} 100");
+    assert_line(text, "nv_inference_compute_infer_duration_us{" LABELS "} 6000000");
+#define STAGE(kind, stage) "quantd_stage_duration_seconds_" kind "{" LABELS ",stage=\"" stage "\""
+    assert_line(text,
+                STAGE("bucket", "receive") ",le=\"0.00005\"} 2"); /* the bound belongs to it */
+    assert_line(text, STAGE("bucket", "queue") ",le=\"0.00005\"} 0");
+    assert_line(text, STAGE("bucket", "queue") ",le=\"0.0001\"} 2");
+    assert_line(text, STAGE("bucket", "encode") ",le=\"10\"} 0");
+    assert_line(text, STAGE("bucket", "encode") ",le=\"+Inf\"} 2");
+    assert_line(text, STAGE("sum", "queue") "} 0.000100002");
+    assert_line(text, STAGE("sum", "total") "} 46.004200002");
+    assert_line(text, STAGE("count", "total") "} 2");
+    free(text);
+    qd_metrics_destroy(metrics);
+}
+
+Test(metrics, triton_statistics)
+{
+    const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
+    static const uint64_t ns[QD_STAGE_COUNT] = {1, 2, 3, 4, 5, 15};
+    struct qd_metrics *metrics = qd_metrics_create();
+    char *text = print_stats(metrics, op, &op->versions[1]);
+    cr_assert_str_eq(
+        text,
+        "{\"model_stats\":[{\"name\":\"onnx.DequantizeLinear\",\"version\":\"13\","
+        "\"last_inference\":0,\"inference_count\":0,\"execution_count\":0,\"inference_stats\":{"
+        "\"success\":{\"count\":0,\"ns\":0},\"fail\":{\"count\":0,\"ns\":0},"
+        "\"queue\":{\"count\":0,\"ns\":0},\"compute_input\":{\"count\":0,\"ns\":0},"
+        "\"compute_infer\":{\"count\":0,\"ns\":0},\"compute_output\":{\"count\":0,\"ns\":0},"
+        "\"cache_hit\":{\"count\":0,\"ns\":0},\"cache_miss\":{\"count\":0,\"ns\":0}},"
+        "\"response_stats\":{},\"batch_stats\":[],\"memory_usage\":[]}]}");
+    free(text);
+    qd_metrics_count_infer(metrics, &op->versions[1], 200, ns);
+    qd_metrics_count_infer(metrics, &op->versions[1], 400, ns);
+    text = print_stats(metrics, op, &op->versions[1]);
+    cr_assert(strstr(text, "\"last_inference\":0,") == NULL);
+    cr_assert(strstr(text,
+                     "\"inference_count\":1,\"execution_count\":1,\"inference_stats\":{"
+                     "\"success\":{\"count\":1,\"ns\":15},\"fail\":{\"count\":1,\"ns\":15},"
+                     "\"queue\":{\"count\":1,\"ns\":2},\"compute_input\":{\"count\":1,\"ns\":3},"
+                     "\"compute_infer\":{\"count\":1,\"ns\":4},"
+                     "\"compute_output\":{\"count\":1,\"ns\":5},") != NULL);
+    cr_assert(strstr(text, "\"batch_stats\":[{\"batch_size\":1,\"compute_input\":{\"count\":1,"
+                           "\"ns\":3},\"compute_infer\":{\"count\":1,\"ns\":4},"
+                           "\"compute_output\":{\"count\":1,\"ns\":5}}],") != NULL);
+    free(text);
+    text = print_stats(metrics, op, NULL);
+    cr_assert(strstr(text, "\"version\":\"10\"") != NULL);
+    cr_assert(strstr(text, "QLinearConv") == NULL);
+    free(text);
+    text = print_stats(metrics, NULL, NULL);
+    cr_assert(strstr(text, "QLinearConv") != NULL);
+    free(text);
+    qd_metrics_destroy(metrics);
+}

@@ -1,0 +1,185 @@
+#include "server/request.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "server/clock.h"
+#include "tests/unit/scratch.h"
+
+enum { MIB = 1 << 20 };
+
+struct desk {
+    struct qd_memory *memory;
+    struct qd_request *request;
+};
+
+static struct desk desk_create(size_t bytes_max)
+{
+    struct desk desk = {.memory = qd_memory_create(bytes_max)};
+    desk.request = qd_request_create(desk.memory, qd_clock_ns() - 5 * QD_NS_PER_MS);
+    return desk;
+}
+
+static void desk_destroy(struct desk *desk)
+{
+    qd_request_destroy(desk->request);
+    cr_assert_eq(qd_memory_used(desk->memory), 0);
+    qd_memory_destroy(desk->memory);
+}
+
+Test(request, stages_are_differences_of_transitions)
+{
+    static const enum qd_request_state way[] = {QD_QUEUED,   QD_DECODING, QD_RUNNING, QD_DECODING,
+                                                QD_QUEUED,   QD_RUNNING,  QD_QUEUED,  QD_RUNNING,
+                                                QD_ENCODING, QD_REPLYING, QD_DONE};
+    struct desk desk = desk_create(MIB);
+    uint64_t begin_ns = desk.request->since_ns;
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        qd_request_advance(desk.request, way[i]);
+        cr_assert_eq(desk.request->state, way[i]);
+    }
+    uint64_t stage_ns[QD_STAGE_COUNT];
+    qd_request_stages(desk.request, stage_ns);
+    cr_assert_geq(stage_ns[QD_STAGE_RECEIVE], 5 * QD_NS_PER_MS);
+    uint64_t sum_ns = 0;
+    for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++) {
+        cr_assert_gt(stage_ns[stage], 0);
+        sum_ns += stage_ns[stage];
+    }
+    cr_assert_eq(stage_ns[QD_STAGE_TOTAL], sum_ns);
+    cr_assert_eq(sum_ns + desk.request->spent_ns[QD_REPLYING], desk.request->since_ns - begin_ns);
+    desk_destroy(&desk);
+}
+
+ParameterizedTestParameters(request, wrong_steps)
+{
+    static enum qd_request_state steps[][2] = {
+        {QD_READING, QD_RUNNING},  {QD_READING, QD_DECODING}, {QD_READING, QD_READING},
+        {QD_QUEUED, QD_ENCODING},  {QD_QUEUED, QD_DONE},      {QD_DECODING, QD_ENCODING},
+        {QD_ENCODING, QD_RUNNING}, {QD_REPLYING, QD_QUEUED},  {QD_REPLYING, QD_REPLYING},
+        {QD_DONE, QD_READING},     {QD_DONE, QD_REPLYING},    {QD_RUNNING, QD_DONE},
+    };
+    return cr_make_param_array(enum qd_request_state[2], steps, sizeof steps / sizeof *steps);
+}
+
+ParameterizedTest(enum qd_request_state (*step)[2], request, wrong_steps, .signal = SIGABRT)
+{
+    struct desk desk = desk_create(MIB);
+    desk.request->state = (*step)[0];
+    qd_request_advance(desk.request, (*step)[1]); /* aborts */
+}
+
+Test(request, a_body_of_known_length_is_one_piece)
+{
+    struct desk desk = desk_create(16 * MIB);
+    cr_assert_eq(qd_request_reserve_body(desk.request, 3 * MIB), QD_OK);
+    char *body = desk.request->body;
+    static char piece[MIB];
+    for (int i = 0; i < 3; i++) {
+        memset(piece, 'a' + i, sizeof piece);
+        qd_request_take_body(desk.request, piece, sizeof piece, 3 * MIB);
+    }
+    cr_assert_eq(desk.request->error.status, QD_OK);
+    cr_assert_eq(desk.request->body, body);
+    cr_assert_eq(desk.request->body_bytes, 3 * MIB);
+    cr_assert_eq(body[0], 'a');
+    cr_assert_eq(body[2 * MIB], 'c');
+    desk_destroy(&desk);
+}
+
+Test(request, a_body_of_unknown_length_grows)
+{
+    struct desk desk = desk_create(16 * MIB);
+    cr_assert_eq(qd_request_reserve_body(desk.request, 0), QD_OK);
+    char piece[777];
+    for (size_t i = 0; i < 2000; i++) {
+        memset(piece, (int)i, sizeof piece);
+        qd_request_take_body(desk.request, piece, sizeof piece, 2000 * 777);
+    }
+    cr_assert_eq(desk.request->error.status, QD_OK);
+    for (size_t i = 0; i < 2000 * 777; i++) {
+        cr_assert_eq(desk.request->body[i], (char)(i / 777));
+    }
+    qd_request_take_body(desk.request, piece, 1, 2000 * 777);
+    cr_assert_eq(desk.request->error.status, QD_TOO_LARGE);
+    cr_assert(strstr(desk.request->error.text, "--max-body-bytes") != NULL);
+    cr_assert_eq(qd_memory_used(desk.memory), 0, "what was refused holds nothing");
+    qd_request_take_body(desk.request, piece, 700, 2000 * 777); /* is dropped */
+    desk_destroy(&desk);
+}
+
+Test(request, an_unwanted_body_is_only_counted)
+{
+    struct desk desk = desk_create(MIB);
+    static char piece[100000];
+    for (int i = 0; i < 100; i++) {
+        qd_request_take_body(desk.request, piece, sizeof piece, 100 * sizeof piece);
+    }
+    cr_assert_eq(desk.request->error.status, QD_OK);
+    cr_assert_eq(qd_memory_used(desk.memory), 0);
+    qd_request_take_body(desk.request, piece, 1, 100 * sizeof piece);
+    cr_assert_eq(desk.request->error.status, QD_TOO_LARGE);
+    desk_destroy(&desk);
+}
+
+Test(request, a_body_beyond_all_memory)
+{
+    struct desk desk = desk_create(4 * MIB);
+    cr_assert_eq(qd_request_reserve_body(desk.request, 5 * MIB), QD_TOO_LARGE);
+    cr_assert(strstr(desk.request->error.text, "--max-inflight-bytes") != NULL);
+    desk_destroy(&desk);
+}
+
+Test(request, a_body_beyond_the_memory_of_the_moment)
+{
+    struct desk desk = desk_create(4 * MIB);
+    struct qd_arena other;
+    qd_arena_init(&other, desk.memory);
+    cr_assert_not_null(qd_arena_alloc(&other, 2 * MIB));
+    cr_assert_eq(qd_request_reserve_body(desk.request, 2 * MIB), QD_UNAVAILABLE);
+    qd_request_refuse(desk.request);
+    cr_assert_eq(desk.request->answer.http_status, 503);
+    cr_assert_gt(desk.request->answer.retry_after_s, 0);
+    qd_arena_deinit(&other);
+    desk_destroy(&desk);
+}
+
+Test(request, a_refusal_keeps_only_its_answer)
+{
+    struct desk desk = desk_create(4 * MIB);
+    cr_assert_eq(qd_request_reserve_body(desk.request, 2 * MIB), QD_OK);
+    qd_fail(&desk.request->error, QD_METHOD_NOT_ALLOWED, "no \"%s\"", "PUT");
+    desk.request->answer.allow = "GET";
+    desk.request->answer.close = true;
+    qd_request_refuse(desk.request);
+    cr_assert_eq(desk.request->state, QD_REPLYING);
+    cr_assert_eq(desk.request->answer.http_status, 405);
+    cr_assert_str_eq(desk.request->answer.allow, "GET");
+    cr_assert(desk.request->answer.close);
+    cr_assert_str_eq(desk.request->answer.content_type, "application/json");
+    cr_assert_lt(qd_memory_used(desk.memory), MIB);
+    char *body = join_parts(desk.request->answer.parts, desk.request->answer.part_count);
+    cr_assert_str_eq(body, "{\"error\":\"no \\\"PUT\\\"\"}");
+    free(body);
+    desk_destroy(&desk);
+}
+
+Test(request, timing_goes_as_far_as_the_request_got)
+{
+    struct desk desk = desk_create(MIB);
+    qd_request_advance(desk.request, QD_QUEUED);
+    qd_request_advance(desk.request, QD_DECODING);
+    qd_fail(&desk.request->error, QD_INVALID, "no");
+    qd_request_refuse(desk.request);
+    unsigned ms[4], us[4];
+    char rest;
+    cr_assert_eq(
+        sscanf(desk.request->answer.server_timing,
+               "receive;dur=%u.%3u, queue;dur=%u.%3u, decode;dur=%u.%3u, total;dur=%u.%3u%c",
+               &ms[0], &us[0], &ms[1], &us[1], &ms[2], &us[2], &ms[3], &us[3], &rest),
+        8, "%s", desk.request->answer.server_timing);
+    cr_assert_geq(ms[0], 5);
+    desk_destroy(&desk);
+}

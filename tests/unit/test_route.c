@@ -1,0 +1,211 @@
+#include "server/route.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "server/clock.h"
+#include "tests/unit/scratch.h"
+
+struct desk {
+    struct qd_router router;
+    struct qd_loop *loop;
+    struct qd_request *request;
+    char *body; /* of the last answer */
+};
+
+static struct desk desk_create(void)
+{
+    struct qk_error error;
+    struct qk_kernels *kernels;
+    struct desk desk = {.loop = qd_loop_create()};
+    cr_assert_eq(qk_kernels_create("scalar", &kernels, &error), QK_OK, "%s", error.text);
+    desk.router = (struct qd_router){
+        .kernels = kernels,
+        .memory = qd_memory_create(64 << 20),
+        .metrics = qd_metrics_create(),
+        .scheduler = qd_scheduler_create(desk.loop, 1, 1),
+        .thread_count = 1,
+    };
+    return desk;
+}
+
+static void forget_answer(struct desk *desk)
+{
+    qd_request_destroy(desk->request);
+    free(desk->body);
+    desk->request = NULL;
+    desk->body = NULL;
+}
+
+static void desk_destroy(struct desk *desk)
+{
+    forget_answer(desk);
+    qk_kernels_destroy((struct qk_kernels *)desk->router.kernels);
+    qd_scheduler_destroy(desk->router.scheduler);
+    qd_metrics_destroy(desk->router.metrics);
+    qd_memory_destroy(desk->router.memory);
+    qd_loop_destroy(desk->loop);
+}
+
+/* The answer's HTTP status; 0: it would go to a worker. */
+static unsigned ask(struct desk *desk, const char *method, const char *path)
+{
+    struct qd_handler handler = qd_router_handler(&desk->router);
+    struct qd_head head;
+    forget_answer(desk);
+    qd_head_init(&head, method, path, "HTTP/1.1");
+    desk->request = qd_request_create(desk->router.memory, qd_clock_ns());
+    struct qd_request *request = desk->request;
+    handler.begin(handler.context, &head, request);
+    if (request->error.status == QD_OK && request->message.op != NULL) {
+        return 0;
+    }
+    if (request->error.status != QD_OK) {
+        qd_request_refuse(request);
+    } else {
+        cr_assert(handler.end(handler.context, request));
+    }
+    desk->body = join_parts(request->answer.parts, request->answer.part_count);
+    cr_assert_eq(strlen(desk->body), request->answer.bytes);
+    return request->answer.http_status;
+}
+
+#define D "/v2/models/onnx.DequantizeLinear"
+
+Test(route, every_path)
+{
+    static const struct {
+        const char *method;
+        const char *path;
+        unsigned http_status;
+        const char *part; /* of the body */
+    } cases[] = {
+        {"GET", "/v2/health/live", 200, "{\"live\":true}"},
+        {"HEAD", "/v2/health/live", 200, "{\"live\":true}"},
+        {"GET", "/v2/health/ready", 200, "{\"ready\":true,\"live\":true}"},
+        {"GET", "/v2", 200, "\"extensions\":["},
+        {"GET", "/v2/", 200, "\"extensions\":["},
+        {"GET", D, 200, "\"versions\":[\"10\",\"13\"]"},
+        {"GET", D "/versions/10", 200, "\"versions\":[\"10\"]"},
+        {"GET", D "/versions/11", 200, "\"versions\":[\"10\"]"},
+        {"GET", D "/ready", 200, "{\"name\":\"onnx.DequantizeLinear\",\"ready\":true}"},
+        {"GET", D "/versions/13/ready", 200, "\"ready\":true"},
+        {"GET", D "/config", 200, "\"max_batch_size\":0"},
+        {"GET", D "/versions/13/config", 200, "\"max_batch_size\":0"},
+        {"GET", D "/stats", 200, "\"version\":\"10\""},
+        {"GET", D "/versions/13/stats", 200, "\"version\":\"13\""},
+        {"GET", "/v2/models/stats", 200, "onnx.QLinearConv"},
+        {"GET", "/metrics", 200, "quantd_info{"},
+        {"POST", "/v2/repository/index", 200, "\"state\":\"READY\""},
+        {"POST", "/v2/repository/models/a/load", 501, "error"},
+        {"POST", "/v2/repository/models/a/unload", 501, "error"},
+        {"POST", "/v2/systemsharedmemory/region/a/register", 501, "error"},
+        {"POST", "/v2/cudasharedmemory/region/a/register", 501, "error"},
+        {"POST", D "/infer", 0, NULL},
+        {"POST", D "/versions/13/infer", 0, NULL},
+        {"POST", D "/versions/9/infer", 404, "13"},
+        {"POST", "/v2/models/nope/infer", 404, "nope"},
+        {"GET", "/v2/models/nope", 404, "nope"},
+        {"GET", "/v2/models/nope/stats", 404, "nope"},
+        {"GET", D "/versions/x", 404, "x"},
+        {"GET", "/", 404, "no such path"},
+        {"GET", "", 404, "no such path"},
+        {"GET", "*", 404, "no such path"},
+        {"GET", "/v2/health", 404, "no such path"},
+        {"GET", "/v2/health/live/", 404, "no such path"},
+        {"GET", "//v2", 404, "no such path"},
+        {"GET", "/v2//models", 404, "no such path"},
+        {"GET", "/v2/models/", 404, "no such path"},
+        {"GET", "/v2/models//ready", 404, "no such path"},
+        {"GET", "/a/b/c/d/e/f/g/h/i/j/k", 404, "no such path"},
+        {"GET", "/v2/health/%6Cive", 200, "live"},
+        {"GET", "/v2%2fhealth%2flive", 404, "no such path"},
+        {"GET", "/v2/models/a%2Fb", 404, "a/b"},
+        {"GET", "/v2/models/a%22b", 404, "a\\"},
+        {"GET", "/v2/models/%00", 400, "%00"},
+        {"GET", "/v2/models/%", 400, "%"},
+        {"GET", "/v2/models/%4", 400, "%4"},
+        {"GET", "/v2/models/%g1", 400, "%g1"},
+        {"GET", "/v2/models/%1g", 400, "%1g"},
+    };
+    struct desk desk = desk_create();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_eq(ask(&desk, cases[i].method, cases[i].path), cases[i].http_status, "%s %s: %s",
+                     cases[i].method, cases[i].path, desk.body);
+        if (cases[i].part != NULL) {
+            cr_assert(strstr(desk.body, cases[i].part) != NULL, "%s %s: no %s in %s",
+                      cases[i].method, cases[i].path, cases[i].part, desk.body);
+            bool is_metrics = strcmp(cases[i].path, "/metrics") == 0;
+            cr_assert_str_eq(desk.request->answer.content_type,
+                             is_metrics ? "text/plain; version=0.0.4; charset=utf-8"
+                                        : "application/json");
+        }
+    }
+    desk_destroy(&desk);
+}
+
+Test(route, methods)
+{
+    static const struct {
+        const char *method;
+        const char *path;
+        const char *allow;
+    } cases[] = {
+        {"POST", "/v2/health/live", "GET, HEAD"},
+        {"PUT", "/v2", "GET, HEAD"},
+        {"get", "/v2", "GET, HEAD"},
+        {"GET", D "/infer", "POST"},
+        {"HEAD", D "/infer", "POST"},
+        {"DELETE", "/metrics", "GET, HEAD"},
+        {"GET", "/v2/repository/index", "POST"},
+        {"", "/v2", "GET, HEAD"},
+    };
+    struct desk desk = desk_create();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_eq(ask(&desk, cases[i].method, cases[i].path), 405);
+        cr_assert_str_eq(desk.request->answer.allow, cases[i].allow);
+    }
+    desk_destroy(&desk);
+}
+
+Test(route, a_path_longer_than_any)
+{
+    static char path[5000];
+    struct desk desk = desk_create();
+    memset(path, 'a', sizeof path - 1);
+    path[0] = '/';
+    cr_assert_eq(ask(&desk, "GET", path), 404);
+    for (size_t bytes = 1020; bytes < 1030; bytes++) { /* around the buffer's end */
+        path[bytes] = '\0';
+        cr_assert_eq(ask(&desk, "GET", path), 404);
+        path[bytes] = 'a';
+    }
+    desk_destroy(&desk);
+}
+
+Test(route, draining)
+{
+    struct desk desk = desk_create();
+    desk.router.draining = true;
+    cr_assert_eq(ask(&desk, "GET", "/v2/health/ready"), 503);
+    cr_assert(strstr(desk.body, "\"ready\":false") != NULL);
+    cr_assert(strstr(desk.body, "\"error\":") != NULL);
+    cr_assert_eq(ask(&desk, "GET", D "/ready"), 503);
+    cr_assert_eq(ask(&desk, "GET", "/v2/health/live"), 200);
+    desk_destroy(&desk);
+}
+
+Test(route, health_needs_no_memory)
+{
+    struct desk desk = desk_create();
+    struct qd_arena hog;
+    qd_arena_init(&hog, desk.router.memory);
+    while (qd_arena_alloc(&hog, 1 << 20) != NULL || qd_arena_alloc(&hog, 1) != NULL) {
+    }
+    cr_assert_eq(ask(&desk, "GET", "/v2/health/live"), 200);
+    cr_assert_eq(ask(&desk, "GET", "/v2/health/ready"), 200);
+    cr_assert_eq(ask(&desk, "GET", "/metrics"), 503);
+    cr_assert_eq(ask(&desk, "GET", "/v2/nothing"), 404);
+    qd_arena_deinit(&hog);
+    desk_destroy(&desk);
+}

@@ -1,0 +1,112 @@
+#define _GNU_SOURCE
+#include "server/socket.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char complaint[QD_SOCKET_COMPLAINT_BYTES];
+
+static void close_listener(struct qd_socket *listener)
+{
+    close(listener->fd);
+    qd_socket_unlink(listener);
+}
+
+/* "unix:" and a path in a folder of its own; the caller removes it. */
+static void temporary(char *folder, size_t folder_bytes, char *address, size_t address_bytes)
+{
+    snprintf(folder, folder_bytes, "/tmp/quantd-test-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(address, address_bytes, "unix:%s/s", folder);
+}
+
+Test(socket, port_0_is_named_for_what_it_became)
+{
+    struct qd_socket listener;
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", 8, complaint), "%s", complaint);
+    unsigned port = 0;
+    cr_assert_eq(sscanf(listener.name, "http://127.0.0.1:%u", &port), 1, "%s", listener.name);
+    cr_assert_gt(port, 0);
+    struct qd_socket second;
+    char address[64];
+    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    cr_assert_not(qd_socket_listen(&second, address, 8, complaint));
+    cr_assert(strstr(complaint, address) != NULL, "%s", complaint);
+    close_listener(&listener);
+}
+
+Test(socket, addresses_that_are_none)
+{
+    static const char *const bad[] = {"",
+                                      "8000",
+                                      ":8000",
+                                      "127.0.0.1:",
+                                      "::1:8000",
+                                      "[::1]",
+                                      "127.0.0.1:http",
+                                      "127.0.0.1:65536",
+                                      "127.0.0.1:-1",
+                                      "[]:80",
+                                      "unix:",
+                                      "no.such.host.invalid:1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qd_socket listener;
+        cr_assert_not(qd_socket_listen(&listener, bad[i], 8, complaint), "%s", bad[i]);
+        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+    }
+    char address[300] = "unix:/tmp/";
+    memset(address + 10, 'a', 200);
+    struct qd_socket listener;
+    cr_assert_not(qd_socket_listen(&listener, address, 8, complaint));
+}
+
+Test(socket, a_unix_socket_and_its_file)
+{
+    char folder[64], address[80];
+    temporary(folder, sizeof folder, address, sizeof address);
+    struct qd_socket listener;
+    cr_assert(qd_socket_listen(&listener, address, 8, complaint), "%s", complaint);
+    cr_assert_str_eq(listener.name, address);
+    struct stat file;
+    cr_assert_eq(stat(address + 5, &file), 0);
+    cr_assert_eq(file.st_mode & 0777, 0660);
+    struct qd_socket second;
+    cr_assert_not(qd_socket_listen(&second, address, 8, complaint), "somebody listens on it");
+    close_listener(&listener);
+    cr_assert_neq(stat(address + 5, &file), 0, "its file is gone");
+    rmdir(folder);
+}
+
+Test(socket, a_file_that_was_left_behind_is_replaced)
+{
+    char folder[64], address[80];
+    temporary(folder, sizeof folder, address, sizeof address);
+    struct qd_socket dead, listener;
+    cr_assert(qd_socket_listen(&dead, address, 8, complaint));
+    close(dead.fd); /* as after a crash */
+    cr_assert(qd_socket_listen(&listener, address, 8, complaint), "%s", complaint);
+    qd_socket_unlink(&dead); /* is not its file any more */
+    cr_assert_eq(access(address + 5, F_OK), 0);
+    close_listener(&listener);
+    rmdir(folder);
+}
+
+Test(socket, a_file_of_another_kind_stays)
+{
+    char folder[64], address[80];
+    temporary(folder, sizeof folder, address, sizeof address);
+    FILE *file = fopen(address + 5, "w");
+    cr_assert_not_null(file);
+    fclose(file);
+    struct qd_socket listener;
+    cr_assert_not(qd_socket_listen(&listener, address, 8, complaint));
+    cr_assert_eq(access(address + 5, F_OK), 0);
+    unlink(address + 5);
+    rmdir(folder);
+}
