@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh [SECONDS]: libFuzzer on fuzz_oip_decode, from the examples on. Needs clang, and a CPU with AVX2.
+# run.sh [SECONDS]: libFuzzer on fuzz_oip_decode, from the examples on. Needs clang, and a CPU with
+# AVX2.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p build/corpus
