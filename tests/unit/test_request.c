@@ -68,7 +68,7 @@ ParameterizedTest(enum qd_request_state (*step)[2], request, wrong_steps, .signa
 {
     struct desk desk = desk_create(MIB);
     desk.request->state = (*step)[0];
-    fclose(stderr); /* what the assertion says is no news */
+    fclose(stderr);                               /* what the assertion says is no news */
     qd_request_advance(desk.request, (*step)[1]); /* aborts */
 }
 
