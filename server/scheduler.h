@@ -5,9 +5,8 @@
  * them, so it uses all cores while they are idle; and as soon as something else waits, a slot gives
  * way after QD_QUANTUM_NS and goes to the end of the queue. So nobody waits for a large job's end.
  *
- * Only a few items lie in the pool's own queue (two a thread: one that runs, one that is next):
- * what the order is, is decided here. Everything is on the loop's thread but for the calls that
- * say "on a worker".
+ * Only a few items for each thread lie in the pool's own queue: the order is decided here.
+ * Everything is on the loop's thread but for the calls that say "on a worker".
  */
 #ifndef SERVER_SCHEDULER_H
 #define SERVER_SCHEDULER_H

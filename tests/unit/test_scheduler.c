@@ -187,7 +187,7 @@ Test(scheduler, the_queue_has_a_bound)
     while (taken < JOB_COUNT_MAX && submit(desk, taken, 0, 0)) {
         taken++;
     }
-    cr_assert_eq(taken, 2 + 3, "two lie in the pool, three wait");
+    cr_assert_eq(taken, 4 + 3, "four lie in the pool, three wait");
     cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 3);
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
     qd_loop_run(desk->loop);
