@@ -83,6 +83,7 @@ static void on_trim(void *context)
 {
     struct process *process = context;
     qd_memory_trim(process->memory);
+    malloc_trim(0); /* connections' buffers: under 0.3 ms, 3 ms after a thousand have gone */
 }
 
 /* ---- Start and end ------------------------------------------------------------------------ */
