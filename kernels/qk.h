@@ -38,7 +38,29 @@ enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char
 
 /* ---- Element types ----------------------------------------------------------------------- */
 
-enum qk_type { QK_NONE, QK_UINT8, QK_INT8, QK_INT32, QK_FP32, QK_TYPE_COUNT };
+enum qk_type {
+    QK_NONE,
+    QK_UINT8,
+    QK_INT8,
+    QK_UINT16,
+    QK_INT16,
+    QK_UINT32,
+    QK_INT32,
+    QK_FP16,
+    QK_BF16,
+    QK_FP32,
+    QK_UINT4,
+    QK_INT4,
+    QK_UINT2,
+    QK_INT2,
+    QK_FP4E2M1,
+    QK_FP8E4M3FN,
+    QK_FP8E4M3FNUZ,
+    QK_FP8E5M2,
+    QK_FP8E5M2FNUZ,
+    QK_FP8E8M0,
+    QK_TYPE_COUNT
+};
 
 enum qk_type_kind { QK_KIND_UNSIGNED, QK_KIND_SIGNED, QK_KIND_FLOAT };
 
@@ -52,6 +74,21 @@ struct qk_type_info {
     int64_t min;  /* integers: the range; 0, 0 for floats */
     int64_t max;
 };
+
+/* One element as its bits: `bits` of them, the lowest first. Sub-byte elements are packed as in
+ * ONNX: element 0 in the lowest bits of byte 0, no alignment of rows (onnx docs, int4/float4/int2).
+ * `data` has no alignment. Storing leaves the byte's other elements as they are. */
+uint32_t qk_element_load(enum qk_type type, const void *data, size_t index);
+void qk_element_store(enum qk_type type, void *data, size_t index, uint32_t bits);
+
+/* The value of a float type's bits: FP32 holds each exactly. NaN is 0x7fc00000, with the sign of
+ * bit 7 for the float8 types (ONNX Runtime's float8.h); FP16, BF16 and FP32 keep their payload. */
+float qk_float_decode(enum qk_type type, uint32_t bits);
+
+/* The bits nearest to a value, ties to even, subnormals and infinities as IEEE; NaN becomes
+ * 0x7e00|sign and 0x7fc0|sign. */
+uint16_t qk_fp16_round(float value);
+uint16_t qk_bf16_round(float value);
 
 const struct qk_type_info *qk_type_info(enum qk_type type); /* type: not QK_NONE */
 enum qk_type qk_type_by_name(const char *name);             /* QK_NONE: no such type */
@@ -70,16 +107,22 @@ struct qk_tensor {
     enum qk_type type; /* QK_NONE: absent */
     uint32_t rank;     /* 0: a scalar, one element */
     size_t dims[QK_RANK_MAX];
-    size_t count; /* product of dims; 1 for rank 0 */
+    size_t count;  /* product of dims; 1 for rank 0 */
+    size_t stored; /* elements that `data` holds: `count`, unless a strides attribute says else */
     const void *data;
 };
 
 /* *product = a * b; false: it does not fit. */
 bool qk_mul_size(size_t a, size_t b, size_t *product);
 
-/* Sets tensor->count from rank and dims; false: overflow. The dims of an empty tensor must fit too,
- * its zeros left out, so that no product of some dims of a checked tensor can overflow. */
+/* Sets tensor->count and tensor->stored from rank and dims; false: overflow. The dims of an empty
+ * tensor must fit too, its zeros left out, so that no product of some dims of a checked tensor can
+ * overflow. */
 bool qk_tensor_set_count(struct qk_tensor *tensor);
+
+/* Sets tensor->stored for a layout with strides, in elements, one for each dim: up to the farthest
+ * element. False: a stride is negative, their number is not the rank, or it overflows. */
+bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count);
 
 /* Bytes of `count` packed elements; false: overflow. */
 bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
@@ -89,12 +132,20 @@ bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
 #define QK_INPUT_COUNT_MAX 9     /* QLinearConv: x, w, y, each with scale and zero point, and B */
 #define QK_ATTRIBUTE_COUNT_MAX 8 /* QLinearConv has 6 */
 
-enum qk_attribute_kind { QK_ATTRIBUTE_INT, QK_ATTRIBUTE_INTS, QK_ATTRIBUTE_STRING };
+enum qk_attribute_kind {
+    QK_ATTRIBUTE_INT,
+    QK_ATTRIBUTE_INTS,
+    QK_ATTRIBUTE_STRING,
+    QK_ATTRIBUTE_BOOL,
+    QK_ATTRIBUTE_TYPE,   /* a TensorProto.DataType number, or the name of an element type */
+    QK_ATTRIBUTE_STRIDES /* integers: how an input's elements lie in its data */
+};
 
 struct qk_attribute_def {
     const char *name;
     enum qk_attribute_kind kind;
     unsigned since;    /* the first version that has it */
+    unsigned input;    /* QK_ATTRIBUTE_STRIDES: the index of the input */
     const char *about; /* default and range, for the metadata: "default 1, in [-rank, rank-1]" */
 };
 
@@ -105,7 +156,7 @@ struct qk_slot {
 };
 
 struct qk_version {
-    unsigned number; /* ONNX opset at which the operator changed */
+    unsigned number; /* ONNX opset that changed the operator; DirectML 6_2 is 62 */
     struct qk_slot inputs[QK_INPUT_COUNT_MAX];
     uint32_t output_types;
 };
@@ -123,7 +174,11 @@ struct qk_operator {
     size_t attribute_count;
     const struct qk_version *versions; /* ascending */
     size_t version_count;
-    unsigned version_last;               /* the newest opset number that means the last version */
+    unsigned version_last; /* the newest number that means the last version */
+    /* The numbers that exist, ascending; NULL: all up to version_last. DirectML's feature levels.
+     */
+    const unsigned *numbers;
+    size_t number_count;
     const struct qk_operator_code *code; /* private to kernels/ */
 };
 
@@ -132,15 +187,15 @@ const struct qk_operator *const *qk_operators(size_t *count);
 const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknown */
 
 /* The newest version not above `number`, as an ONNX opset import resolves (11 means 10).
- * NULL: below the oldest, or above version_last. */
+ * NULL: below the oldest, above version_last, or a number that does not exist. */
 const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number);
 
 /* ---- One call ---------------------------------------------------------------------------- */
 
 struct qk_attribute {
     bool present;
-    int64_t number;      /* QK_ATTRIBUTE_INT */
-    const int64_t *list; /* QK_ATTRIBUTE_INTS, borrowed */
+    int64_t number;      /* QK_ATTRIBUTE_INT; _BOOL: 0 or 1; _TYPE: TensorProto.DataType */
+    const int64_t *list; /* QK_ATTRIBUTE_INTS and _STRIDES, borrowed */
     size_t list_count;
     const char *string; /* QK_ATTRIBUTE_STRING, borrowed */
 };
