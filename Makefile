@@ -31,7 +31,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/qk.c kernels/cpu.c kernels/dispatch.c \
-    kernels/element/element.c \
+    kernels/element/element.c kernels/element/float.c \
     kernels/operators/registry.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \

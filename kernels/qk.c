@@ -32,6 +32,27 @@ bool qk_tensor_set_count(struct qk_tensor *tensor)
             return false;
     }
     tensor->count = empty ? 0 : count;
+    tensor->stored = tensor->count;
+    return true;
+}
+
+bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count)
+{
+    if (stride_count != tensor->rank)
+        return false;
+    size_t farthest = 0;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        size_t reach;
+        if (strides[i] < 0)
+            return false;
+        if (tensor->count > 0 && (!qk_mul_size(tensor->dims[i] - 1, (size_t)strides[i], &reach) ||
+                                  __builtin_add_overflow(farthest, reach, &farthest)))
+            return false;
+    }
+    size_t stored;
+    if (__builtin_add_overflow(farthest, 1, &stored))
+        return false;
+    tensor->stored = tensor->count > 0 ? stored : 0;
     return true;
 }
 
@@ -51,6 +72,40 @@ static void print_types(uint32_t set, char *text, size_t size)
     }
 }
 
+/* The strides given for an input, or NULL: it is row-major. */
+static const struct qk_attribute *find_strides(const struct qk_call *call, size_t input,
+                                               const char **name)
+{
+    for (size_t i = 0; i < call->op->attribute_count; i++) {
+        const struct qk_attribute_def *def = &call->op->attributes[i];
+        *name = def->name;
+        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == input && call->attributes[i].present)
+            return &call->attributes[i];
+    }
+    return NULL;
+}
+
+/* Whether the tensor's numbers are true of each other. */
+static enum qk_status check_layout(const struct qk_call *call, size_t index, struct qk_error *error)
+{
+    const struct qk_tensor *tensor = &call->inputs[index];
+    const char *name = call->op->input_names[index];
+    const char *strides_name;
+    const struct qk_attribute *strides = find_strides(call, index, &strides_name);
+    struct qk_tensor counted = *tensor;
+    if (tensor->rank > QK_RANK_MAX || !qk_tensor_set_count(&counted) ||
+        counted.count != tensor->count)
+        return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
+    if (strides && !qk_tensor_set_strides(&counted, strides->list, strides->list_count))
+        return qk_fail(error, QK_INVALID,
+                       "%s: expected %u integers of at least 0, within 64 bits, one for each "
+                       "dimension of %s, got other ones",
+                       strides_name, tensor->rank, name);
+    if (counted.stored != tensor->stored)
+        return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);
+    return QK_OK;
+}
+
 static enum qk_status check_input(const struct qk_call *call, size_t index, struct qk_error *error)
 {
     const struct qk_operator *op = call->op;
@@ -64,39 +119,60 @@ static enum qk_status check_input(const struct qk_call *call, size_t index, stru
         return qk_fail(error, QK_INVALID, "%s: %s %u requires this input, none was given", name,
                        op->name, call->version->number);
     if (!(slot->types & QK_BIT(tensor->type))) {
-        char types[96];
+        char types[192];
         print_types(slot->types, types, sizeof(types));
         return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
                        call->version->number, types, qk_type_info(tensor->type)->name);
     }
-    struct qk_tensor counted = *tensor;
-    if (tensor->rank > QK_RANK_MAX || !qk_tensor_set_count(&counted) ||
-        counted.count != tensor->count)
-        return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
-    return QK_OK;
+    return check_layout(call, index, error);
+}
+
+static enum qk_status check_attribute(const struct qk_attribute_def *def,
+                                      const struct qk_attribute *attribute, struct qk_error *error)
+{
+    const bool has_list = attribute->list || attribute->list_count == 0;
+    switch (def->kind) {
+    case QK_ATTRIBUTE_BOOL:
+        if (attribute->number != 0 && attribute->number != 1)
+            return qk_fail(error, QK_INVALID, "%s: expected true or false, got %lld", def->name,
+                           (long long)attribute->number);
+        return QK_OK;
+    case QK_ATTRIBUTE_STRING:
+        return attribute->string
+                   ? QK_OK
+                   : qk_fail(error, QK_INVALID, "%s: expected a string, got none", def->name);
+    case QK_ATTRIBUTE_INTS:
+    case QK_ATTRIBUTE_STRIDES:
+        return has_list ? QK_OK
+                        : qk_fail(error, QK_INVALID, "%s: expected integers, got none", def->name);
+    default:
+        return QK_OK;
+    }
 }
 
 static enum qk_status check_attributes(const struct qk_call *call, struct qk_error *error)
 {
     const struct qk_operator *op = call->op;
-    for (size_t i = 0; i < op->attribute_count; i++) {
+    enum qk_status status = QK_OK;
+    for (size_t i = 0; i < op->attribute_count && status == QK_OK; i++) {
         const struct qk_attribute_def *def = &op->attributes[i];
-        if (call->attributes[i].present && call->version->number < def->since)
+        if (!call->attributes[i].present)
+            continue;
+        if (call->version->number < def->since)
             return qk_fail(error, QK_INVALID, "%s: %s %u has no such attribute (since %u)",
                            def->name, op->name, call->version->number, def->since);
+        status = check_attribute(def, &call->attributes[i], error);
     }
-    return QK_OK;
+    return status;
 }
 
 enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call *call,
                          struct qk_memory memory, const struct qk_instance **instance,
                          struct qk_error *error)
 {
-    enum qk_status status = QK_OK;
+    enum qk_status status = check_attributes(call, error);
     for (size_t i = 0; i < call->op->input_count && status == QK_OK; i++)
         status = check_input(call, i, error);
-    if (status == QK_OK)
-        status = check_attributes(call, error);
     if (status != QK_OK)
         return status;
 

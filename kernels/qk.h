@@ -108,7 +108,7 @@ struct qk_tensor {
     uint32_t rank;     /* 0: a scalar, one element */
     size_t dims[QK_RANK_MAX];
     size_t count;  /* product of dims; 1 for rank 0 */
-    size_t stored; /* elements that `data` holds: `count`, unless a strides attribute says else */
+    size_t stored; /* elements that `data` holds, or more: `count`, or what strides reach */
     const void *data;
 };
 
@@ -120,8 +120,10 @@ bool qk_mul_size(size_t a, size_t b, size_t *product);
  * overflow. */
 bool qk_tensor_set_count(struct qk_tensor *tensor);
 
-/* Sets tensor->stored for a layout with strides, in elements, one for each dim: up to the farthest
- * element. False: a stride is negative, their number is not the rank, or it overflows. */
+/* Sets tensor->stored, after qk_tensor_set_count, for a layout with strides, in elements, one for
+ * each dim: up to the farthest element, 0 for an empty tensor. `data` may be longer; DirectML
+ * rounds buffers up to 4 bytes. False: a stride is negative, their number is not the rank, or it
+ * overflows. */
 bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count);
 
 /* Bytes of `count` packed elements; false: overflow. */

@@ -19,7 +19,7 @@ static size_t channel_index(const struct qk_tensor *tensor, size_t channel)
 static int32_t w_zero_point(const struct qk_conv_constants *constants, size_t channel)
 {
     const struct qk_tensor *tensor = constants->w_zero_point;
-    return qk_load_integer(tensor->type, tensor->data, channel_index(tensor, channel));
+    return (int32_t)qk_load_integer(tensor->type, tensor->data, channel_index(tensor, channel));
 }
 
 /* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the blocks. */

@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-/* Tensors are little-endian and are read as they are. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian host");
-
 static inline float qk_load_f32(const void *data, size_t index)
 {
     float value;
@@ -24,16 +21,12 @@ static inline int32_t qk_load_i32(const void *data, size_t index)
 }
 
 /* An element of an integer type, widened. */
-static inline int32_t qk_load_integer(enum qk_type type, const void *data, size_t index)
+static inline int64_t qk_load_integer(enum qk_type type, const void *data, size_t index)
 {
-    switch (type) {
-    case QK_UINT8:
-        return ((const uint8_t *)data)[index];
-    case QK_INT8:
-        return ((const int8_t *)data)[index];
-    default:
-        return qk_load_i32(data, index);
-    }
+    const struct qk_type_info *info = qk_type_info(type);
+    const uint32_t bits = qk_element_load(type, data, index);
+    const int64_t sign = info->kind == QK_KIND_SIGNED ? INT64_C(1) << (info->bits - 1) : 0;
+    return ((int64_t)bits ^ sign) - sign;
 }
 
 #endif

@@ -105,7 +105,7 @@ static enum qk_status copy_scales(struct dequantize *made, const struct qk_call 
         scales[i] = qk_load_f32(scale->data, i);
         zero_points[i] = zero_point->type == QK_NONE
                              ? 0
-                             : qk_load_integer(zero_point->type, zero_point->data, i);
+                             : (int32_t)qk_load_integer(zero_point->type, zero_point->data, i);
     }
     made->scales = scales;
     made->zero_points = zero_points;
@@ -185,8 +185,8 @@ static void run_scale_each(const struct dequantize *d, const char *x, size_t cou
                            float *y)
 {
     for (size_t i = 0; i < count; i++)
-        y[i] = qk_dequantize_one(qk_load_integer(d->x_type, x, i), d->zero_points[scale + i],
-                                 d->scales[scale + i]);
+        y[i] = qk_dequantize_one((int32_t)qk_load_integer(d->x_type, x, i),
+                                 d->zero_points[scale + i], d->scales[scale + i]);
 }
 
 static void run_elements(const struct rows *rows, float *y, size_t begin, size_t end)
@@ -277,7 +277,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
     }
 
 static const struct qk_attribute_def attributes[] = {
-    [ATTRIBUTE_AXIS] = {"axis", QK_ATTRIBUTE_INT, 13,
+    [ATTRIBUTE_AXIS] = {"axis", QK_ATTRIBUTE_INT, 13, 0,
                         "the axis of x that x_scale runs along; default 1, in "
                         "[-rank(x), rank(x)-1]; not read where there is one scale"},
 };

@@ -199,7 +199,7 @@ static enum qk_status check_constants(const struct qk_call *call, struct qk_erro
 
 static int32_t load_zero_point(const struct qk_tensor *tensor)
 {
-    return qk_load_integer(tensor->type, tensor->data, 0);
+    return (int32_t)qk_load_integer(tensor->type, tensor->data, 0);
 }
 
 static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -268,16 +268,16 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
 #define INT8S (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8))
 
 static const struct qk_attribute_def attributes[] = {
-    [AUTO_PAD] = {"auto_pad", QK_ATTRIBUTE_STRING, 10,
+    [AUTO_PAD] = {"auto_pad", QK_ATTRIBUTE_STRING, 10, 0,
                   "default NOTSET; VALID, SAME_UPPER, SAME_LOWER"},
-    [DILATIONS] = {"dilations", QK_ATTRIBUTE_INTS, 10, "default 1 for each axis, at least 1"},
-    [GROUP] = {"group", QK_ATTRIBUTE_INT, 10, "default 1, divides C and M"},
-    [KERNEL_SHAPE] = {"kernel_shape", QK_ATTRIBUTE_INTS, 10,
+    [DILATIONS] = {"dilations", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, at least 1"},
+    [GROUP] = {"group", QK_ATTRIBUTE_INT, 10, 0, "default 1, divides C and M"},
+    [KERNEL_SHAPE] = {"kernel_shape", QK_ATTRIBUTE_INTS, 10, 0,
                       "default that of w, and must equal it"},
     [PADS] =
-        {"pads", QK_ATTRIBUTE_INTS, 10,
+        {"pads", QK_ATTRIBUTE_INTS, 10, 0,
          "default 0; begin of each axis, then end of each axis; at least 0; not with auto_pad"},
-    [STRIDES] = {"strides", QK_ATTRIBUTE_INTS, 10, "default 1 for each axis, at least 1"},
+    [STRIDES] = {"strides", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, at least 1"},
 };
 
 static const struct qk_version versions[] = {

@@ -22,9 +22,20 @@ const struct qk_operator *qk_operator_by_name(const char *name)
     return NULL;
 }
 
-const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number)
+static bool number_exists(const struct qk_operator *op, uint64_t number)
 {
     if (number > op->version_last)
+        return false;
+    for (size_t i = 0; i < op->number_count; i++) {
+        if (op->numbers[i] == number)
+            return true;
+    }
+    return !op->numbers;
+}
+
+const struct qk_version *qk_operator_version(const struct qk_operator *op, uint64_t number)
+{
+    if (!number_exists(op, number))
         return NULL;
     for (size_t i = op->version_count; i-- > 0;) {
         if (op->versions[i].number <= number)

@@ -38,6 +38,26 @@ Test(registry, resolves_versions_as_opset_imports)
                      (unsigned long long)numbers[i][0]);
 }
 
+/* Feature levels, as DirectML has them. */
+Test(registry, resolves_only_numbers_that_exist)
+{
+    static const struct qk_version versions[] = {{.number = 10}, {.number = 21}};
+    static const unsigned numbers[] = {10, 20, 21, 30};
+    static const struct qk_operator op = {.versions = versions,
+                                          .version_count = 2,
+                                          .version_last = 30,
+                                          .numbers = numbers,
+                                          .number_count = 4};
+    cr_assert_eq(qk_operator_version(&op, 10), &versions[0]);
+    cr_assert_eq(qk_operator_version(&op, 20), &versions[0]);
+    cr_assert_eq(qk_operator_version(&op, 21), &versions[1]);
+    cr_assert_eq(qk_operator_version(&op, 30), &versions[1]);
+    cr_assert_null(qk_operator_version(&op, 11));
+    cr_assert_null(qk_operator_version(&op, 25));
+    cr_assert_null(qk_operator_version(&op, 31));
+    cr_assert_null(qk_operator_version(&op, 0));
+}
+
 static void check_inputs(const struct qk_operator *op)
 {
     cr_assert_leq(op->input_count, QK_INPUT_COUNT_MAX);
@@ -145,6 +165,9 @@ Test(registry, refuses_a_tensor_that_contradicts_itself)
     call.inputs[0].rank = QK_RANK_MAX + 1;
     expect_text(&call, "x: its count does not match its shape");
     valid_call(&call, 13);
+    call.inputs[0].stored = 5;
+    expect_text(&call, "x: its stored elements do not match its layout");
+    valid_call(&call, 13);
     call.inputs[0].dims[0] = SIZE_MAX;
     expect_text(&call, "x: its count does not match its shape");
 }
@@ -162,6 +185,22 @@ Test(registry, knows_the_element_types)
     cr_assert_eq(qk_type_info(QK_INT32)->min, INT32_MIN);
     cr_assert_eq(qk_type_info(QK_INT32)->onnx, 6);
     cr_assert_eq(qk_type_info(QK_FP32)->onnx, 1);
+}
+
+/* TensorProto.DataType and wire names differ for each type. */
+Test(registry, element_types_differ)
+{
+    for (enum qk_type a = QK_NONE + 1; a < QK_TYPE_COUNT; a++) {
+        const struct qk_type_info *info = qk_type_info(a);
+        cr_assert(info->bits == 2 || info->bits == 4 || info->bits == 8 || info->bits == 16 ||
+                  info->bits == 32);
+        if (info->kind != QK_KIND_FLOAT)
+            cr_assert_eq(info->max - info->min, (INT64_C(1) << info->bits) - 1, "%s", info->name);
+        for (enum qk_type b = QK_NONE + 1; b < a; b++) {
+            cr_assert_neq(info->onnx, qk_type_info(b)->onnx);
+            cr_assert_str_neq(info->name, qk_type_info(b)->name);
+        }
+    }
 }
 
 Test(registry, sizes_do_not_overflow)
@@ -197,6 +236,44 @@ Test(registry, counts_elements)
     /* Empty, and yet its other dims are more than a size can hold. */
     tensor = (struct qk_tensor){.rank = 3, .dims = {0, 2, SIZE_MAX / 2 + 1}};
     cr_assert_not(qk_tensor_set_count(&tensor));
+}
+
+static bool set_strides(struct qk_tensor *tensor, int64_t outer, int64_t inner)
+{
+    const int64_t strides[] = {outer, inner};
+    cr_assert(qk_tensor_set_count(tensor));
+    cr_assert_eq(tensor->stored, tensor->count);
+    return qk_tensor_set_strides(tensor, strides, 2);
+}
+
+Test(registry, counts_what_strides_reach)
+{
+    struct qk_tensor tensor = {.rank = 2, .dims = {2, 3}};
+    cr_assert(set_strides(&tensor, 3, 1));
+    cr_assert_eq(tensor.stored, 6);
+    cr_assert(set_strides(&tensor, 0, 0));
+    cr_assert_eq(tensor.stored, 1);
+    cr_assert(set_strides(&tensor, 10, 2));
+    cr_assert_eq(tensor.stored, 15);
+    cr_assert(set_strides(&tensor, 1, 2));
+    cr_assert_eq(tensor.stored, 6);
+    cr_assert_eq(tensor.count, 6);
+    cr_assert_not(set_strides(&tensor, -1, 1));
+    cr_assert_not(set_strides(&tensor, 0, INT64_MIN));
+    cr_assert_not(qk_tensor_set_strides(&tensor, (const int64_t[]){1}, 1));
+    cr_assert_not(qk_tensor_set_strides(&tensor, (const int64_t[]){1, 1, 1}, 3));
+    tensor = (struct qk_tensor){.rank = 2, .dims = {4, 3}};
+    cr_assert_not(set_strides(&tensor, INT64_MAX, 1));
+    cr_assert_not(set_strides(&tensor, 0, INT64_MAX) && tensor.stored < INT64_MAX);
+    tensor = (struct qk_tensor){.rank = 2, .dims = {2, 2}};
+    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
+    cr_assert_eq(tensor.stored, SIZE_MAX);
+    tensor = (struct qk_tensor){.rank = 2, .dims = {1, 1}};
+    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
+    cr_assert_eq(tensor.stored, 1);
+    tensor = (struct qk_tensor){.rank = 2, .dims = {0, 3}};
+    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
+    cr_assert_eq(tensor.stored, 0);
 }
 
 Test(registry, errors_are_cut_to_their_room)

@@ -1,0 +1,53 @@
+/* Conversions of floats that loops want inline. Private to kernels/.
+ *
+ * In integers, not by VCVTNEPS2BF16, which makes zeros of subnormals, nor by VCVTPS2PH, which keeps
+ * the payloads of NaNs. */
+#ifndef KERNELS_ELEMENT_FLOAT_H
+#define KERNELS_ELEMENT_FLOAT_H
+
+#include "kernels/qk.h"
+
+#include <string.h>
+
+static inline uint32_t qk_bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline float qk_float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* qk_fp16_round. */
+static inline uint16_t qk_fp16_round_inline(float value)
+{
+    const uint32_t bits = qk_bits_of_float(value);
+    const uint32_t sign = bits >> 16 & 0x8000;
+    const uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t rounded;
+    if (magnitude > 0x7f800000)
+        rounded = 0x7e00;
+    else if (magnitude >= 0x477ff000) /* 65520, half way from the largest to 65536 */
+        rounded = 0x7c00;
+    else if (magnitude < 0x38800000) /* below 2^-14: next to 0.5, floats are as far apart */
+        rounded = qk_bits_of_float(qk_float_of_bits(magnitude) + 0.5F) - 0x3f000000;
+    else /* 13 bits go, the exponent's bias falls from 127 to 15 */
+        rounded = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13;
+    return (uint16_t)(sign | rounded);
+}
+
+/* qk_bf16_round. */
+static inline uint16_t qk_bf16_round_inline(float value)
+{
+    const uint32_t bits = qk_bits_of_float(value);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)((bits >> 16 & 0x8000) | 0x7fc0);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+#endif
