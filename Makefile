@@ -31,10 +31,11 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/qk.c kernels/cpu.c kernels/dispatch.c \
-    kernels/element/element.c kernels/element/float.c \
-    kernels/operators/registry.c kernels/operators/shape_text.c \
+    kernels/element/element.c kernels/element/float.c kernels/element/words.c \
+    kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
+    kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/gemm/openblas.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \

@@ -3,10 +3,10 @@
 
 /* What the codes of a format mean whose exponent bits are all ones, beside numbers. */
 enum specials {
-    SPECIALS_NONE,   /* nothing: all codes are numbers */
-    SPECIALS_IEEE,   /* infinities and NaNs, as IEEE 754 has them */
-    SPECIALS_FN,     /* the code of all ones is NaN, there are no infinities */
-    SPECIALS_FNUZ /* the code of minus zero is the one NaN, there are no infinities */
+    SPECIALS_NONE, /* nothing: all codes are numbers */
+    SPECIALS_IEEE, /* infinities and NaNs, as IEEE 754 has them */
+    SPECIALS_FN,   /* the code of all ones is NaN, there are no infinities */
+    SPECIALS_FNUZ  /* the code of minus zero is the one NaN, there are no infinities */
 };
 
 /* A sign bit, then exponent and mantissa. */

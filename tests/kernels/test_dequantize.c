@@ -43,7 +43,7 @@ static void check_kernel(const struct qk_kernels *kernels, enum qk_type type, si
     struct qk_kernels scalar = {.dequantize = table};
 
     uint8_t *x = bytes + qk_test_random_below(random, 16);
-    dequantize_random_elements(random, type, x, count * dequantize_element_bytes(type));
+    dequantize_random_elements(random, type, x, count);
     int32_t zero_point = dequantize_random_zero_point(random, type);
     float scale = dequantize_random_scale(random);
     run_guarded(kernel_of(kernels, type), x, count, zero_point, scale, y);

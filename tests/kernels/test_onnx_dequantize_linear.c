@@ -4,71 +4,111 @@
 #include "tests/support/qk_test.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const tiers[] = {"scalar", "avx2"};
-static const enum qk_type types[] = {QK_UINT8, QK_INT8, QK_INT32};
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* What to ask for. */
+struct spec {
+    enum qk_type x_type;
+    enum qk_type scale_type;
+    enum qk_type y_type; /* QK_NONE: no output_dtype */
+    uint32_t rank;
+    const size_t *dims;
+    uint32_t axis; /* from the front; WHOLE: one scale */
+    size_t block;  /* 0: none */
+};
+
+#define WHOLE UINT32_MAX
+
 /* A call with all that it borrows. */
 struct sample {
+    struct spec spec;
     struct qk_call call;
     uint8_t *x;
     uint8_t *scales;
     uint8_t *zero_points;
-    uint32_t axis; /* from the front */
-    bool per_tensor;
     bool has_zero_points;
 };
 
-static uint8_t *random_bytes(uint64_t *random, enum qk_type type, size_t count)
+static bool is_float(enum qk_type type)
 {
-    /* One byte ahead of the data: nothing is aligned. */
-    uint8_t *block = malloc(count * dequantize_element_bytes(type) + 1);
-    cr_assert_not_null(block);
-    dequantize_random_elements(random, type, block + 1, count * dequantize_element_bytes(type));
-    return block;
+    return qk_type_info(type)->kind == QK_KIND_FLOAT;
 }
 
-static uint8_t *random_scales(uint64_t *random, size_t count)
+/* One byte ahead of the data: nothing is aligned. */
+static uint8_t *random_elements(uint64_t *random, enum qk_type type, size_t count)
 {
-    uint8_t *block = malloc(count * sizeof(float) + 1);
+    uint8_t *block = malloc(dequantize_bytes(type, count) + 1);
     cr_assert_not_null(block);
-    for (size_t i = 0; i < count; i++) {
+    dequantize_random_elements(random, type, block + 1, count);
+    for (size_t i = 0; type == QK_FP32 && i < count; i++) {
         float scale = dequantize_random_scale(random);
         memcpy(block + 1 + i * sizeof(scale), &scale, sizeof(scale));
     }
     return block;
 }
 
-/* Scales for `x_dims` along `axis`, or one scale if axis is UINT32_MAX. */
-static void sample_init(struct sample *sample, uint64_t *random, enum qk_type type, uint32_t rank,
-                        const size_t *x_dims, uint32_t axis)
+/* Of a float type, all that may be is zeros; what is in the pad bits is nobody's business. */
+static uint8_t *random_zero_points(uint64_t *random, enum qk_type type, size_t count)
 {
-    sample->per_tensor = axis == UINT32_MAX;
-    sample->axis = axis;
-    size_t scale_count = sample->per_tensor ? 1 : x_dims[axis];
-    uint32_t scale_rank = sample->per_tensor ? (uint32_t)qk_test_random_below(random, 2) : 1;
-    uint32_t zero_rank = sample->per_tensor ? (uint32_t)qk_test_random_below(random, 2) : 1;
-    struct qk_call *call = &sample->call;
-    qk_test_call_init(call, "onnx.DequantizeLinear", 13);
-    qk_test_call_input(call, "x", type, NULL, rank, x_dims);
-    sample->x = random_bytes(random, type, call->inputs[0].count);
-    call->inputs[0].data = sample->x + 1;
-    sample->scales = random_scales(random, scale_count);
-    qk_test_call_input(call, "x_scale", QK_FP32, sample->scales + 1, scale_rank, &scale_count);
-    sample->zero_points = random_bytes(random, type, scale_count);
-    sample->has_zero_points = qk_test_random_below(random, 4) != 0;
-    if (sample->has_zero_points)
-        qk_test_call_input(call, "x_zero_point", type, sample->zero_points + 1, zero_rank,
-                           &scale_count);
-    if (sample->per_tensor)
+    uint8_t *block = random_elements(random, type, count);
+    for (size_t i = 0; is_float(type) && i < count; i++)
+        qk_element_store(type, block + 1, i, 0);
+    return block;
+}
+
+static uint32_t scale_shape(const struct spec *spec, uint64_t *random, size_t *dims)
+{
+    dims[0] = 1;
+    if (spec->axis == WHOLE)
+        return (uint32_t)qk_test_random_below(random, 2);
+    dims[0] = spec->dims[spec->axis];
+    if (spec->block == 0)
+        return 1;
+    for (uint32_t i = 0; i < spec->rank; i++)
+        dims[i] = spec->dims[i];
+    dims[spec->axis] = (dims[spec->axis] + spec->block - 1) / spec->block;
+    return spec->rank;
+}
+
+static void add_attributes(struct qk_call *call, const struct spec *spec, uint64_t *random)
+{
+    const int64_t axis = spec->axis;
+    if (spec->axis == WHOLE)
         qk_test_call_int(call, "axis", 9); /* out of range, and not read */
     else if (axis != 1 || qk_test_random_below(random, 2))
-        qk_test_call_int(call, "axis",
-                         qk_test_random_below(random, 2) ? (int64_t)axis : (int64_t)axis - rank);
+        qk_test_call_int(call, "axis", qk_test_random_below(random, 2) ? axis : axis - spec->rank);
+    if (spec->block > 0)
+        qk_test_call_int(call, "block_size", (int64_t)spec->block);
+    if (spec->y_type != QK_NONE)
+        qk_test_call_int(call, "output_dtype", qk_type_info(spec->y_type)->onnx);
+}
+
+static void sample_init(struct sample *sample, uint64_t *random, const struct spec *spec)
+{
+    struct qk_call *call = &sample->call;
+    size_t dims[QK_RANK_MAX];
+    uint32_t rank = scale_shape(spec, random, dims);
+    sample->spec = *spec;
+    qk_test_call_init(call, "onnx.DequantizeLinear", 25);
+    qk_test_call_input(call, "x", spec->x_type, NULL, spec->rank, spec->dims);
+    sample->x = random_elements(random, spec->x_type, call->inputs[0].count);
+    call->inputs[0].data = sample->x + 1;
+    qk_test_call_input(call, "x_scale", spec->scale_type, NULL, rank, dims);
+    sample->scales = random_elements(random, spec->scale_type, call->inputs[1].count);
+    call->inputs[1].data = sample->scales + 1;
+    sample->zero_points = random_zero_points(random, spec->x_type, call->inputs[1].count);
+    sample->has_zero_points = qk_test_random_below(random, 4) != 0;
+    if (spec->axis == WHOLE)
+        rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] mix */
+    if (sample->has_zero_points)
+        qk_test_call_input(call, "x_zero_point", spec->x_type, sample->zero_points + 1, rank, dims);
+    add_attributes(call, spec, random);
 }
 
 static void sample_deinit(struct sample *sample)
@@ -78,54 +118,63 @@ static void sample_deinit(struct sample *sample)
     free(sample->zero_points);
 }
 
-/* Where on the axis the flattened element `index` is. */
-static size_t position_on_axis(const struct qk_tensor *x, uint32_t axis, size_t index)
+/* Which scale the flattened element `index` has, by its coordinates. */
+static size_t scale_index(const struct sample *sample, size_t index)
 {
-    for (uint32_t i = x->rank - 1; i > axis; i--)
-        index /= x->dims[i];
-    return index % x->dims[axis];
+    const struct spec *spec = &sample->spec;
+    size_t at[QK_RANK_MAX];
+    size_t result = 0;
+    if (spec->axis == WHOLE)
+        return 0;
+    for (uint32_t i = spec->rank; i-- > 0;) {
+        at[i] = index % spec->dims[i];
+        index /= spec->dims[i];
+    }
+    if (spec->block == 0)
+        return at[spec->axis];
+    at[spec->axis] /= spec->block;
+    for (uint32_t i = 0; i < spec->rank; i++)
+        result = result * sample->call.inputs[1].dims[i] + at[i];
+    return result;
+}
+
+static float expected_element(const struct sample *sample, size_t i)
+{
+    const enum qk_type type = sample->spec.x_type;
+    const size_t at = scale_index(sample, i);
+    const float scale = (float)dequantize_value(sample->spec.scale_type, sample->scales + 1, at);
+    if (is_float(type))
+        return dequantize_product(dequantize_value(type, sample->x + 1, i), scale);
+    return dequantize_expected(
+        dequantize_element(type, sample->x + 1, i),
+        sample->has_zero_points ? dequantize_element(type, sample->zero_points + 1, at) : 0, scale);
 }
 
 static void check_result(const struct sample *sample, const struct qk_test_result *result)
 {
+    const struct spec *spec = &sample->spec;
     const struct qk_tensor *x = &sample->call.inputs[0];
     const struct qk_tensor *y = &result->plan.output;
     cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
-    cr_assert_eq(y->type, QK_FP32);
+    cr_assert_eq(y->type, spec->y_type == QK_NONE ? spec->scale_type : spec->y_type);
     cr_assert_eq(y->rank, x->rank);
     cr_assert_eq(memcmp(y->dims, x->dims, x->rank * sizeof(x->dims[0])), 0);
     cr_assert_eq(y->count, x->count);
-    cr_assert_eq(result->plan.output_bytes, x->count * sizeof(float));
-    for (size_t i = 0; i < x->count; i++) {
-        size_t at = sample->per_tensor ? 0 : position_on_axis(x, sample->axis, i);
-        int64_t zero_point =
-            sample->has_zero_points ? dequantize_element(x->type, sample->zero_points + 1, at) : 0;
-        float scale;
-        memcpy(&scale, sample->scales + 1 + at * sizeof(scale), sizeof(scale));
-        float expected =
-            dequantize_expected(dequantize_element(x->type, sample->x + 1, i), zero_point, scale);
-        float got = ((const float *)result->output)[i];
-        cr_assert(dequantize_same(got, expected), "element %zu, scale %zu: expected %a, got %a", i,
-                  at, (double)expected, (double)got);
-    }
-}
-
-/* Whether neighbours have different scales: no kernel of a tier's does that. */
-static bool scale_each(const struct sample *sample)
-{
-    const struct qk_tensor *x = &sample->call.inputs[0];
-    size_t neighbours = 1;
-    if (sample->call.inputs[1].rank == 0 || sample->call.inputs[1].dims[0] == 1)
-        return false;
-    for (uint32_t i = sample->axis + 1; i < x->rank; i++)
-        neighbours *= x->dims[i];
-    return neighbours == 1;
+    cr_assert_eq(y->stored, x->count);
+    cr_assert_eq(result->plan.output_bytes, dequantize_bytes(y->type, x->count));
+    for (size_t i = 0; i < x->count; i++)
+        cr_assert(dequantize_is(y->type, result->output, i, expected_element(sample, i)),
+                  "%s %s %s, axis %u, block %zu: element %zu of %zu: expected %a",
+                  qk_type_info(spec->x_type)->name, qk_type_info(spec->scale_type)->name,
+                  qk_type_info(y->type)->name, spec->axis, spec->block, i, x->count,
+                  (double)expected_element(sample, i));
 }
 
 /* The call on every tier, whole and in shuffled pieces. */
 static void check_sample(struct qk_kernels *const *kernels, const struct sample *sample,
                          uint64_t seed)
 {
+    struct qk_test_result first = {.output = NULL};
     for (size_t tier = 0; tier < COUNT_OF(tiers); tier++) {
         struct qk_test_result whole;
         struct qk_test_result pieces;
@@ -136,11 +185,13 @@ static void check_sample(struct qk_kernels *const *kernels, const struct sample 
         qk_test_run_shuffled(kernels[tier], &sample->call, seed, &pieces);
         check_result(sample, &pieces);
         cr_assert_eq(memcmp(whole.output, pieces.output, whole.plan.output_bytes), 0);
-        cr_assert_str_eq(whole.plan.kernel, scale_each(sample) ? "dequantize_scale_each"
-                                                               : kernels[tier]->dequantize.name);
-        qk_test_result_deinit(&whole);
+        if (first.output)
+            cr_assert_eq(memcmp(whole.output, first.output, whole.plan.output_bytes), 0);
         qk_test_result_deinit(&pieces);
+        qk_test_result_deinit(&first);
+        first = whole;
     }
+    qk_test_result_deinit(&first);
 }
 
 static void all_tiers(struct qk_kernels **kernels)
@@ -157,43 +208,150 @@ static void destroy_tiers(struct qk_kernels **kernels)
     }
 }
 
-Test(onnx_dequantize_linear, random_shapes)
+static const enum qk_type x_types[] = {
+    QK_UINT8,     QK_INT8,        QK_INT32,   QK_UINT16,      QK_INT16, QK_UINT4, QK_INT4,
+    QK_FP8E4M3FN, QK_FP8E4M3FNUZ, QK_FP8E5M2, QK_FP8E5M2FNUZ, QK_UINT2, QK_INT2,  QK_FP4E2M1};
+static const enum qk_type scale_types[] = {QK_FP32, QK_FP16, QK_BF16, QK_FP8E8M0};
+static const enum qk_type y_types[] = {QK_NONE, QK_FP32, QK_FP16, QK_BF16};
+
+/* Any shape and granularity, for types that the caller chose. */
+static void check_random(struct qk_kernels *const *kernels, struct spec spec, uint64_t *random)
+{
+    size_t dims[6];
+    struct sample sample;
+    spec.rank = (uint32_t)qk_test_random_below(random, 7);
+    spec.dims = dims;
+    for (uint32_t i = 0; i < spec.rank; i++)
+        dims[i] = qk_test_random_below(random, 20) ? 1 + qk_test_random_below(random, 6) : 0;
+    if (spec.rank > 0 && qk_test_random_below(random, 2)) /* rows that kernels take */
+        dims[spec.rank - 1] = 1 + qk_test_random_below(random, 50);
+    const uint32_t axis = (uint32_t)qk_test_random_below(random, spec.rank + 1);
+    spec.axis = axis == spec.rank ? WHOLE : axis;
+    if (spec.axis != WHOLE && qk_test_random_below(random, 2))
+        spec.block = 1 + qk_test_random_below(random, dims[axis] + 2);
+    sample_init(&sample, random, &spec);
+    check_sample(kernels, &sample, qk_test_random(random));
+    sample_deinit(&sample);
+}
+
+Test(onnx_dequantize_linear, every_type_in_random_shapes)
 {
     struct qk_kernels *kernels[COUNT_OF(tiers)];
     uint64_t random = 3;
     all_tiers(kernels);
-    for (int round = 0; round < 600; round++) {
-        size_t dims[6];
-        struct sample sample;
-        uint32_t rank = (uint32_t)qk_test_random_below(&random, 7);
-        for (uint32_t i = 0; i < rank; i++)
-            dims[i] = qk_test_random_below(&random, 20) ? 1 + qk_test_random_below(&random, 6) : 0;
-        uint32_t axis = (uint32_t)qk_test_random_below(&random, rank + 1);
-        sample_init(&sample, &random, types[round % 3], rank, dims,
-                    axis == rank ? UINT32_MAX : axis);
-        check_sample(kernels, &sample, qk_test_random(&random));
-        sample_deinit(&sample);
+    for (int round = 0; round < 12; round++) {
+        for (size_t i = 0; i < COUNT_OF(x_types) * COUNT_OF(scale_types) * COUNT_OF(y_types); i++) {
+            const struct spec spec = {.x_type = x_types[i / 16],
+                                      .scale_type = scale_types[i / 4 % 4],
+                                      .y_type = y_types[i % 4]};
+            if (spec.scale_type != QK_FP8E8M0 || spec.y_type != QK_NONE)
+                check_random(kernels, spec, &random);
+        }
     }
     destroy_tiers(kernels);
 }
 
-/* More than one unit, with units that begin in the middle of a row, and rows in a unit's middle. */
+/* More than one unit, with units that begin in the middle of a row, of a block and of a byte of
+ * rows that do not; and rows in a unit's middle. */
 Test(onnx_dequantize_linear, many_units)
 {
     static const struct {
         size_t dims[3];
         uint32_t axis;
+        size_t block;
     } cases[] = {
-        {{3, 70001, 1}, 0}, {{3, 70001, 1}, 1}, {{70001, 3, 1}, 0},         {{5, 3, 20011}, 1},
-        {{2, 2, 65536}, 1}, {{1, 2, 65537}, 2}, {{7, 9, 4099}, UINT32_MAX},
+        {{3, 70001, 1}, 0, 0},    {{3, 70001, 1}, 1, 0},  {{70001, 3, 1}, 0, 0},
+        {{5, 3, 20011}, 1, 0},    {{2, 2, 65536}, 1, 0},  {{1, 2, 65537}, 2, 0},
+        {{7, 9, 4099}, WHOLE, 0}, {{3, 33333, 1}, 1, 32}, {{3, 33333, 1}, 1, 7},
+        {{3, 1000, 33}, 1, 31},   {{2, 3, 21001}, 0, 2},  {{100003, 1, 1}, 0, 100002},
     };
     struct qk_kernels *kernels[COUNT_OF(tiers)];
     uint64_t random = 4;
     all_tiers(kernels);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        for (size_t type = i % 2; type < COUNT_OF(x_types); type += 2) {
+            struct sample sample;
+            sample_init(&sample, &random,
+                        &(struct spec){.x_type = x_types[type],
+                                       .scale_type = scale_types[(i + type) % 3],
+                                       .rank = 3,
+                                       .dims = cases[i].dims,
+                                       .axis = cases[i].axis,
+                                       .block = cases[i].block});
+            check_sample(kernels, &sample, qk_test_random(&random));
+            sample_deinit(&sample);
+        }
+    }
+    destroy_tiers(kernels);
+}
+
+/* Every code of each type of at most 8 bits, by every scale that rounds in its own way. */
+Test(onnx_dequantize_linear, every_code_of_small_types)
+{
+    static const float scales[] = {0.1F, -3.0F, 0x1p-149F, 0x1.fffffep127F, INFINITY, 0.0F};
+    struct qk_kernels *kernels = qk_test_kernels("auto");
+    for (size_t t = 0; t < COUNT_OF(x_types); t++) {
+        const enum qk_type type = x_types[t];
+        const size_t count = (size_t)1 << qk_type_info(type)->bits;
+        uint8_t x[256];
+        for (size_t i = 0; i < count && count <= 256; i++)
+            qk_element_store(type, x, i, (uint32_t)i);
+        for (size_t i = 0; i < COUNT_OF(scales) * 3 && count <= 256; i++) {
+            struct qk_test_result result;
+            struct qk_call call;
+            const float scale = scales[i / 3];
+            qk_test_call_init(&call, "onnx.DequantizeLinear", 25);
+            qk_test_call_input(&call, "x", type, x, 1, &count);
+            qk_test_call_input(&call, "x_scale", QK_FP32, &scale, 0, NULL);
+            qk_test_call_int(&call, "output_dtype", qk_type_info(y_types[1 + i % 3])->onnx);
+            qk_test_run(kernels, &call, &result);
+            cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+            for (size_t k = 0; k < count; k++)
+                cr_assert(dequantize_is(y_types[1 + i % 3], result.output, k,
+                                        dequantize_product(dequantize_value(type, x, k), scale)),
+                          "%s code %zu by %a to %s", qk_type_info(type)->name, k, (double)scale,
+                          qk_type_info(y_types[1 + i % 3])->name);
+            qk_test_result_deinit(&result);
+        }
+    }
+    qk_kernels_destroy(kernels);
+}
+
+/* The name that an answer gives is that of the code that ran. */
+Test(onnx_dequantize_linear, names_the_kernel_that_runs)
+{
+    static const struct {
+        enum qk_type x_type;
+        enum qk_type y_type;
+        uint32_t axis;
+        size_t block;
+        bool by_kernel;
+    } cases[] = {
+        {QK_UINT8, QK_FP32, WHOLE, 0, true},   {QK_INT32, QK_FP32, WHOLE, 0, true},
+        {QK_INT8, QK_FP32, 0, 0, true},        {QK_INT8, QK_FP32, 1, 0, false},
+        {QK_INT8, QK_FP32, 1, 16, true},       {QK_INT8, QK_FP32, 1, 15, false},
+        {QK_INT8, QK_FP16, WHOLE, 0, false},   {QK_INT4, QK_FP32, WHOLE, 0, false},
+        {QK_UINT16, QK_FP32, WHOLE, 0, false}, {QK_FP8E5M2, QK_FP32, WHOLE, 0, false},
+    };
+    const size_t dims[] = {3, 40};
+    struct qk_kernels *kernels[COUNT_OF(tiers)];
+    uint64_t random = 7;
+    all_tiers(kernels);
+    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(tiers); i++) {
+        const size_t c = i / COUNT_OF(tiers);
+        struct qk_kernels *table = kernels[i % COUNT_OF(tiers)];
         struct sample sample;
-        sample_init(&sample, &random, types[i % 3], 3, cases[i].dims, cases[i].axis);
-        check_sample(kernels, &sample, qk_test_random(&random));
+        struct qk_test_result result;
+        if (!table)
+            continue;
+        sample_init(&sample, &random,
+                    &(struct spec){cases[c].x_type, QK_FP32, cases[c].y_type, 2, dims,
+                                   cases[c].axis, cases[c].block});
+        qk_test_run(table, &sample.call, &result);
+        cr_expect_str_eq(result.plan.kernel,
+                         cases[c].by_kernel ? table->dequantize.name : "dequantize_scalar_chunks",
+                         "case %zu", c);
+        qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }
     destroy_tiers(kernels);
@@ -212,7 +370,7 @@ Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
         struct qk_plan plan;
         struct qk_error error;
         const struct qk_instance *instance;
-        sample_init(&sample, &random, QK_INT8, 2, dims, axis);
+        sample_init(&sample, &random, &(struct spec){QK_INT8, QK_FP32, QK_NONE, 2, dims, axis, 0});
         qk_test_memory_init(&memory, SIZE_MAX);
         struct qk_memory face = qk_test_memory_face(&memory);
         cr_assert_eq(qk_create(kernels, &sample.call, face, &instance, &error), QK_OK);
@@ -236,7 +394,8 @@ Test(onnx_dequantize_linear, plan_splits_into_units)
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         struct sample sample;
         struct qk_test_result result;
-        sample_init(&sample, &random, QK_UINT8, 1, &counts[i][0], UINT32_MAX);
+        sample_init(&sample, &random,
+                    &(struct spec){QK_UINT8, QK_FP32, QK_NONE, 1, &counts[i][0], WHOLE, 0});
         qk_test_run(kernels, &sample.call, &result);
         check_result(&sample, &result);
         cr_assert_eq(result.plan.unit_count, counts[i][1]);
@@ -249,15 +408,11 @@ Test(onnx_dequantize_linear, plan_splits_into_units)
     qk_kernels_destroy(kernels);
 }
 
-Test(onnx_dequantize_linear, survives_every_failed_allocation)
+/* Returns how many allocations there were before it went well. */
+static size_t fail_each_allocation(const struct qk_kernels *kernels, const struct qk_call *call)
 {
-    struct qk_kernels *kernels = qk_test_kernels("auto");
-    const size_t dims[] = {4, 8};
-    struct sample sample;
-    uint64_t random = 6;
     enum qk_status status = QK_NO_MEMORY;
     size_t fail_at = 0;
-    sample_init(&sample, &random, QK_INT8, 2, dims, 1);
     for (; status != QK_OK; fail_at++) {
         struct qk_test_memory memory;
         struct qk_plan plan;
@@ -265,9 +420,9 @@ Test(onnx_dequantize_linear, survives_every_failed_allocation)
         const struct qk_instance *instance;
         qk_test_memory_init(&memory, fail_at);
         struct qk_memory face = qk_test_memory_face(&memory);
-        status = qk_create(kernels, &sample.call, face, &instance, &error);
+        status = qk_create(kernels, call, face, &instance, &error);
         if (status == QK_OK)
-            status = qk_plan(instance, &sample.call, face, &plan, &error);
+            status = qk_plan(instance, call, face, &plan, &error);
         if (status != QK_OK) {
             cr_assert_eq(status, QK_NO_MEMORY);
             cr_assert_eq(error.status, QK_NO_MEMORY);
@@ -275,7 +430,19 @@ Test(onnx_dequantize_linear, survives_every_failed_allocation)
         }
         qk_test_memory_deinit(&memory);
     }
-    cr_assert_geq(fail_at, 4, "only %zu allocations", fail_at - 1);
-    sample_deinit(&sample);
+    return fail_at - 1;
+}
+
+Test(onnx_dequantize_linear, survives_every_failed_allocation)
+{
+    struct qk_kernels *kernels = qk_test_kernels("auto");
+    const size_t dims[] = {4, 8};
+    uint64_t random = 6;
+    for (size_t i = 0; i < COUNT_OF(x_types); i++) {
+        struct sample sample;
+        sample_init(&sample, &random, &(struct spec){x_types[i], QK_FP32, QK_NONE, 2, dims, 1, 3});
+        cr_assert_geq(fail_each_allocation(kernels, &sample.call), 3);
+        sample_deinit(&sample);
+    }
     qk_kernels_destroy(kernels);
 }

@@ -30,8 +30,8 @@ static unsigned resolve(const char *name, uint64_t number)
 Test(registry, resolves_versions_as_opset_imports)
 {
     static const uint64_t numbers[][2] = {
-        {0, 0},   {9, 0},   {10, 10}, {11, 10}, {12, 10},        {13, 13},
-        {17, 13}, {18, 13}, {19, 0},  {25, 0},  {UINT64_MAX, 0},
+        {0, 0},   {9, 0},   {10, 10}, {11, 10}, {12, 10}, {13, 13}, {18, 13}, {19, 19},
+        {20, 19}, {21, 21}, {22, 21}, {23, 23}, {24, 24}, {25, 25}, {26, 0},  {UINT64_MAX, 0},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         cr_assert_eq(resolve("onnx.DequantizeLinear", numbers[i][0]), numbers[i][1], "version %llu",

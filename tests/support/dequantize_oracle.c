@@ -5,21 +5,89 @@
 #include <math.h>
 #include <string.h>
 
-size_t dequantize_element_bytes(enum qk_type type)
+/* ---- Elements ---------------------------------------------------------------------------- */
+
+/* What the facts say of each type, once more, and not in the kernels' way. */
+static const struct {
+    unsigned bits;
+    bool is_signed;
+    int exponent_bits; /* 0: an integer */
+    int mantissa_bits;
+    int bias;
+} formats[QK_TYPE_COUNT] = {
+    [QK_UINT8] = {.bits = 8},
+    [QK_INT8] = {.bits = 8, .is_signed = true},
+    [QK_UINT16] = {.bits = 16},
+    [QK_INT16] = {.bits = 16, .is_signed = true},
+    [QK_UINT32] = {.bits = 32},
+    [QK_INT32] = {.bits = 32, .is_signed = true},
+    [QK_UINT4] = {.bits = 4},
+    [QK_INT4] = {.bits = 4, .is_signed = true},
+    [QK_UINT2] = {.bits = 2},
+    [QK_INT2] = {.bits = 2, .is_signed = true},
+    [QK_FP32] = {32, true, 8, 23, 127},
+    [QK_FP16] = {16, true, 5, 10, 15},
+    [QK_BF16] = {16, true, 8, 7, 127},
+    [QK_FP4E2M1] = {4, true, 2, 1, 1},
+    [QK_FP8E4M3FN] = {8, true, 4, 3, 7},
+    [QK_FP8E4M3FNUZ] = {8, true, 4, 3, 8},
+    [QK_FP8E5M2] = {8, true, 5, 2, 15},
+    [QK_FP8E5M2FNUZ] = {8, true, 5, 2, 16},
+    [QK_FP8E8M0] = {8, false, 8, 0, 127},
+};
+
+size_t dequantize_bytes(enum qk_type type, size_t count)
 {
-    return type == QK_INT32 ? 4 : 1;
+    return (count * formats[type].bits + 7) / 8;
+}
+
+/* Bit by bit. */
+static uint64_t code_of(enum qk_type type, const uint8_t *data, size_t index)
+{
+    uint64_t code = 0;
+    for (unsigned i = 0; i < formats[type].bits; i++) {
+        const size_t bit = index * formats[type].bits + i;
+        code |= (uint64_t)(data[bit / 8] >> bit % 8 & 1) << i;
+    }
+    return code;
 }
 
 int64_t dequantize_element(enum qk_type type, const uint8_t *data, size_t index)
 {
-    int32_t wide;
-    if (type == QK_UINT8)
-        return data[index];
-    if (type == QK_INT8)
-        return data[index] < 128 ? data[index] : data[index] - 256;
-    memcpy(&wide, data + 4 * index, sizeof(wide));
-    return wide;
+    const int64_t code = (int64_t)code_of(type, data, index);
+    const int64_t limit = INT64_C(1) << formats[type].bits;
+    return formats[type].is_signed && code >= limit / 2 ? code - limit : code;
 }
+
+static double float_value(enum qk_type type, uint64_t code)
+{
+    const int mantissa_bits = formats[type].mantissa_bits;
+    const int exponent_bits = formats[type].exponent_bits;
+    const bool negative = formats[type].is_signed && code >> (formats[type].bits - 1);
+    const double sign = negative ? -1.0 : 1.0;
+    const uint64_t magnitude = negative ? code - (UINT64_C(1) << (formats[type].bits - 1)) : code;
+    const int exponent = (int)(magnitude >> mantissa_bits);
+    const double mantissa = (double)(magnitude % (UINT64_C(1) << mantissa_bits));
+    const bool ieee = type == QK_FP32 || type == QK_FP16 || type == QK_BF16 || type == QK_FP8E5M2;
+    if (ieee && exponent == (1 << exponent_bits) - 1)
+        return mantissa == 0 ? sign * (double)INFINITY : copysign((double)NAN, sign);
+    if ((type == QK_FP8E4M3FNUZ || type == QK_FP8E5M2FNUZ) && code == 0x80)
+        return (double)NAN;
+    if ((type == QK_FP8E4M3FN && magnitude == 0x7f) || (type == QK_FP8E8M0 && code == 0xff))
+        return (double)NAN;
+    if (exponent == 0 && type != QK_FP8E8M0)
+        return sign * ldexp(mantissa, 1 - formats[type].bias - mantissa_bits);
+    return sign * ldexp(1 + ldexp(mantissa, -mantissa_bits), exponent - formats[type].bias);
+}
+
+double dequantize_value(enum qk_type type, const uint8_t *data, size_t index)
+{
+    if (formats[type].exponent_bits == 0)
+        return (double)dequantize_element(type, data, index);
+    return float_value(type, code_of(type, data, index));
+}
+
+/* ---- Arithmetic -------------------------------------------------------------------------- */
 
 float dequantize_expected(int64_t x, int64_t zero_point, float scale)
 {
@@ -28,14 +96,49 @@ float dequantize_expected(int64_t x, int64_t zero_point, float scale)
         difference -= INT64_C(1) << 32;
     if (difference < INT32_MIN)
         difference += INT64_C(1) << 32;
-    float rounded = (float)(double)difference;
-    return (float)((double)rounded * (double)scale);
+    return dequantize_product((double)(float)(double)difference, scale);
+}
+
+float dequantize_product(double value, float scale)
+{
+    return (float)(value * (double)scale);
 }
 
 bool dequantize_same(float a, float b)
 {
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof(a)) == 0;
 }
+
+/* `value` in whole steps of the type, of which rint() takes the nearest, the even one of two. */
+static double rounded(enum qk_type type, double value)
+{
+    const int precision = formats[type].mantissa_bits + 1;
+    int exponent;
+    if (isinf(value) || value == 0)
+        return value;
+    frexp(value, &exponent);
+    const int least = 2 - formats[type].bias - precision;
+    const int step = exponent - precision > least ? exponent - precision : least;
+    const double result = ldexp(rint(ldexp(value, -step)), step);
+    const double limit = ldexp(1, formats[type].bias + 1);
+    return fabs(result) >= limit ? copysign((double)INFINITY, value) : result;
+}
+
+bool dequantize_is(enum qk_type type, const void *y, size_t index, float expected)
+{
+    const uint64_t code = code_of(type, y, index);
+    if (isnan(expected)) {
+        const uint64_t magnitude = code % (UINT64_C(1) << (formats[type].bits - 1));
+        return type == QK_FP32   ? isnan(float_value(type, code))
+               : type == QK_FP16 ? magnitude == 0x7e00
+                                 : magnitude == 0x7fc0;
+    }
+    const double got = float_value(type, code);
+    const double wanted = rounded(type, (double)expected);
+    return memcmp(&got, &wanted, sizeof(got)) == 0;
+}
+
+/* ---- Random operands --------------------------------------------------------------------- */
 
 static float float_of_bits(uint32_t bits)
 {
@@ -67,15 +170,13 @@ int32_t dequantize_random_zero_point(uint64_t *random, enum qk_type type)
     return (int32_t)bits;
 }
 
-void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t bytes)
+void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t count)
 {
-    static const uint32_t extremes[][2] = {[QK_UINT8] = {0, 0xffffffff},
-                                           [QK_INT8] = {0x80808080, 0x7f7f7f7f},
-                                           [QK_INT32] = {0x80000000, 0x7fffffff}};
-    size_t kind = qk_test_random_below(random, 4);
-    for (size_t i = 0; i < bytes; i++) {
-        uint64_t bits =
-            kind < 2 ? extremes[type][kind] >> 8 * (i % 4) : qk_test_random(random) >> 40;
-        data[i] = (uint8_t)bits;
-    }
+    const size_t kind = qk_test_random_below(random, 4);
+    const uint32_t smallest = formats[type].is_signed ? UINT32_C(1) << (formats[type].bits - 1) : 0;
+    const uint32_t extreme = kind == 0 ? smallest : ~smallest;
+    for (size_t i = 0; i < dequantize_bytes(type, count); i++)
+        data[i] = (uint8_t)(qk_test_random(random) >> 40); /* pad bits as well */
+    for (size_t i = 0; kind < 2 && i < count; i++)
+        qk_element_store(type, data, i, extreme);
 }

@@ -1,0 +1,66 @@
+/* The granularity plan: which element of x, which scale and which zero point make element i of y.
+ *
+ * y is row-major. A step along an axis of y moves on by a stride in x, and every `block` steps by
+ * one in the scales and one in the zero points; a stride of 0 repeats. All count in elements. */
+#ifndef KERNELS_DEQUANTIZE_GRID_H
+#define KERNELS_DEQUANTIZE_GRID_H
+
+#include "kernels/qk.h"
+
+struct qk_grid_axis {
+    size_t size;
+    size_t block; /* at least 1; the last block may be short */
+    size_t x_stride;
+    size_t scale_stride;
+    size_t zero_point_stride;
+};
+
+struct qk_grid {
+    uint32_t rank;
+    struct qk_grid_axis axes[QK_RANK_MAX]; /* the last one is the innermost */
+};
+
+/* Row-major x, one scale and one zero point for all of it. */
+void qk_grid_init(struct qk_grid *grid, const struct qk_tensor *x);
+
+/* One scale and zero point for each slice on `axis`. */
+void qk_grid_slice(struct qk_grid *grid, uint32_t axis);
+
+/* Scales and zero points of a shape like x's, but that one of them serves `block` elements along
+ * `axis`. */
+void qk_grid_block(struct qk_grid *grid, const struct qk_tensor *scale, uint32_t axis,
+                   size_t block);
+
+/* Leaves out axes of size 1 and makes one of neighbours that act as one, so that rows are long and
+ * axes few; at least one is left. */
+void qk_grid_simplify(struct qk_grid *grid);
+
+/* How many neighbours on the innermost axis share a scale and a zero point. */
+size_t qk_grid_run(const struct qk_grid *grid);
+
+/* A piece of a row: its element k is x[x + k * x_stride], with scales[scale + k * scale_stride] and
+ * so on. */
+struct qk_grid_piece {
+    size_t count;
+    size_t x;
+    size_t scale;
+    size_t zero_point;
+    size_t x_stride;
+    size_t scale_stride;
+    size_t zero_point_stride;
+};
+
+/* Where in y a walk is. */
+struct qk_grid_cursor {
+    const struct qk_grid *grid;
+    size_t index[QK_RANK_MAX];
+    struct qk_grid_piece row; /* the whole row, from its first element on */
+};
+
+/* Sets the cursor on element i of y; the grid is simplified and not empty. */
+void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, size_t i);
+
+/* The next piece, of 1 to `count_max` elements, and the cursor behind it. There must be one. */
+void qk_grid_next(struct qk_grid_cursor *cursor, size_t count_max, struct qk_grid_piece *piece);
+
+#endif

@@ -1,0 +1,20 @@
+/* Rules that more than one operator has. Private to kernels/. */
+#ifndef KERNELS_OPERATORS_RULES_H
+#define KERNELS_OPERATORS_RULES_H
+
+#include "kernels/qk.h"
+
+/* The attribute's number, or another one where it was not given. */
+int64_t qk_int_or(const struct qk_attribute *attribute, int64_t otherwise);
+
+/* Shape [] or [1]. */
+bool qk_is_single(const struct qk_tensor *tensor);
+
+/* Whether rank and dims are the same. */
+bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b);
+
+/* Input `input` has the datatype of input `like`, if it is there. */
+enum qk_status qk_check_same_type(const struct qk_call *call, size_t input, size_t like,
+                                  struct qk_error *error);
+
+#endif
