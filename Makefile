@@ -35,6 +35,8 @@ KERNELS := \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
+    kernels/operators/directml_element_wise_dequantize_linear.c \
+    kernels/operators/tensorflow_dequantize.c \
     kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/gemm/openblas.c \

@@ -190,6 +190,9 @@ enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_call 
                        struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     memset(plan, 0, sizeof(*plan));
+    enum qk_status status = check_input(call, 0, error);
+    if (status != QK_OK)
+        return status;
     return instance->op->code->plan(instance, call, memory, plan, error);
 }
 

@@ -240,8 +240,8 @@ enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call 
                          struct qk_memory memory, const struct qk_instance **instance,
                          struct qk_error *error);
 
-/* Fits the instance to the call's variable input (x), which has the type that it had for create,
- * and any shape. */
+/* Fits the instance to the call's variable input, x, the first one, which has the type that it had
+ * for create, and any shape, with the strides that the call's attributes give it. */
 enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_call *call,
                        struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 

@@ -12,8 +12,7 @@
 
 /* ---- What is constant -------------------------------------------------------------------- */
 
-/* `count` floats or int32s; never nothing, so that NULL always means no memory. */
-static void *alloc_words(size_t count, struct qk_memory memory)
+void *qk_alloc_words(size_t count, struct qk_memory memory)
 {
     size_t bytes;
     if (!qk_mul_size(count > 0 ? count : 1, sizeof(int32_t), &bytes))
@@ -23,7 +22,7 @@ static void *alloc_words(size_t count, struct qk_memory memory)
 
 static const float *copy_scales(const struct qk_tensor *scale, struct qk_memory memory)
 {
-    float *scales = alloc_words(scale->stored, memory);
+    float *scales = qk_alloc_words(scale->stored, memory);
     for (size_t i = 0; scales && i < scale->stored; i++)
         scales[i] = qk_float_decode(scale->type, qk_element_load(scale->type, scale->data, i));
     return scales;
@@ -31,7 +30,7 @@ static const float *copy_scales(const struct qk_tensor *scale, struct qk_memory 
 
 static const int32_t *copy_zero_points(const struct qk_tensor *zero_point, struct qk_memory memory)
 {
-    int32_t *zero_points = alloc_words(zero_point->stored, memory);
+    int32_t *zero_points = qk_alloc_words(zero_point->stored, memory);
     if (zero_points)
         qk_load_words(zero_point->type, zero_point->data, 0, 1, zero_point->stored, zero_points);
     return zero_points;
@@ -40,7 +39,7 @@ static const int32_t *copy_zero_points(const struct qk_tensor *zero_point, struc
 static const float *decode_codes(enum qk_type type, struct qk_memory memory)
 {
     const uint32_t count = 1U << qk_type_info(type)->bits;
-    float *codes = alloc_words(count, memory);
+    float *codes = qk_alloc_words(count, memory);
     for (uint32_t code = 0; codes && code < count; code++)
         codes[code] = qk_float_decode(type, code);
     return codes;

@@ -27,6 +27,9 @@ struct qk_affine {
     const float *codes;         /* DECODED: the value of each code of x */
 };
 
+/* Room for `count` floats or int32s, or for one, so that NULL always means no memory. */
+void *qk_alloc_words(size_t count, struct qk_memory memory);
+
 /* Fills scales, zero_points and codes, for the other members as they are: scales of any float type
  * become FP32, which holds them exactly. A zero point that is absent or a float is left out. Reads
  * the `stored` elements of both, and takes memory in proportion to them. */

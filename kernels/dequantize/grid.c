@@ -27,6 +27,18 @@ void qk_grid_block(struct qk_grid *grid, const struct qk_tensor *scale, uint32_t
     grid->axes[axis].block = block;
 }
 
+void qk_grid_element(struct qk_grid *grid, const int64_t *x_strides, const int64_t *scale_strides,
+                     const int64_t *zero_point_strides)
+{
+    for (uint32_t i = 0; i < grid->rank; i++) {
+        struct qk_grid_axis *axis = &grid->axes[i];
+        const size_t packed = axis->x_stride;
+        axis->x_stride = x_strides ? (size_t)x_strides[i] : packed;
+        axis->scale_stride = scale_strides ? (size_t)scale_strides[i] : packed;
+        axis->zero_point_stride = zero_point_strides ? (size_t)zero_point_strides[i] : packed;
+    }
+}
+
 /* Whether `inner`, walked through, arrives where one step of `outer` does. */
 static bool acts_as_one(const struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
 {

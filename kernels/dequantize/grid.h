@@ -31,6 +31,12 @@ void qk_grid_slice(struct qk_grid *grid, uint32_t axis);
 void qk_grid_block(struct qk_grid *grid, const struct qk_tensor *scale, uint32_t axis,
                    size_t block);
 
+/* Scales and zero points of the shape of x; strides of all three, one for each axis, NULL:
+ * row-major.
+ */
+void qk_grid_element(struct qk_grid *grid, const int64_t *x_strides, const int64_t *scale_strides,
+                     const int64_t *zero_point_strides);
+
 /* Leaves out axes of size 1 and makes one of neighbours that act as one, so that rows are long and
  * axes few; at least one is left. */
 void qk_grid_simplify(struct qk_grid *grid);

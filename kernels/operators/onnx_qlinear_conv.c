@@ -5,6 +5,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/element/load.h"
 #include "kernels/operators/operator.h"
+#include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 
 #include <inttypes.h>
@@ -142,7 +143,7 @@ static enum qk_status check_parameter(const struct qk_call *call, size_t input, 
 {
     const struct qk_tensor *tensor = &call->inputs[input];
     const size_t channels = call->inputs[W].dims[0];
-    if (tensor->rank == 0 || (tensor->rank == 1 && tensor->dims[0] == 1))
+    if (qk_is_single(tensor))
         return QK_OK;
     if (per_channel && tensor->rank == 1 && tensor->dims[0] == channels)
         return QK_OK;
@@ -154,18 +155,6 @@ static enum qk_status check_parameter(const struct qk_call *call, size_t input, 
     return qk_fail(error, QK_INVALID,
                    "%s: expects shape [], [1], or [%zu] for each output channel of w, got %s", name,
                    channels, qk_shape_text(tensor, &shape));
-}
-
-static enum qk_status check_same_type(const struct qk_call *call, size_t input, size_t like,
-                                      struct qk_error *error)
-{
-    enum qk_type type = call->inputs[input].type;
-    enum qk_type expected = call->inputs[like].type;
-    if (type == expected)
-        return QK_OK;
-    return qk_fail(error, QK_INVALID, "%s: expects the datatype of %s, %s, got %s",
-                   call->op->input_names[input], call->op->input_names[like],
-                   qk_type_info(expected)->name, qk_type_info(type)->name);
 }
 
 static enum qk_status check_constants(const struct qk_call *call, struct qk_error *error)
@@ -186,9 +175,9 @@ static enum qk_status check_constants(const struct qk_call *call, struct qk_erro
     if (status == QK_OK)
         status = check_parameter(call, W_ZERO_POINT, true, error);
     if (status == QK_OK)
-        status = check_same_type(call, W_ZERO_POINT, W, error);
+        status = qk_check_same_type(call, W_ZERO_POINT, W, error);
     if (status == QK_OK)
-        status = check_same_type(call, X_ZERO_POINT, X, error);
+        status = qk_check_same_type(call, X_ZERO_POINT, X, error);
     if (status == QK_OK && bias->type != QK_NONE &&
         (bias->rank != 1 || bias->dims[0] != w->dims[0]))
         status = qk_fail(error, QK_INVALID,

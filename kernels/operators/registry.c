@@ -5,6 +5,8 @@
 static const struct qk_operator *const operators[] = {
     &qk_onnx_dequantize_linear,
     &qk_onnx_qlinear_conv,
+    &qk_directml_element_wise_dequantize_linear,
+    &qk_tensorflow_dequantize,
 };
 
 const struct qk_operator *const *qk_operators(size_t *count)

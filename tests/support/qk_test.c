@@ -106,6 +106,21 @@ void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *li
         (struct qk_attribute){.present = true, .list = list, .list_count = count};
 }
 
+void qk_test_call_bool(struct qk_call *call, const char *name, bool value)
+{
+    qk_test_call_int(call, name, value);
+}
+
+void qk_test_call_strides(struct qk_call *call, const char *input, const int64_t *strides,
+                          size_t count)
+{
+    struct qk_tensor *tensor = &call->inputs[qk_test_input_index(call->op, input)];
+    char name[64];
+    snprintf(name, sizeof(name), "%s.strides", input);
+    qk_test_call_ints(call, name, strides, count);
+    qk_tensor_set_strides(tensor, strides, count); /* the call is refused where this fails */
+}
+
 void qk_test_call_string(struct qk_call *call, const char *name, const char *string)
 {
     call->attributes[qk_test_attribute_index(call->op, name)] =

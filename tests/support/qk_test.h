@@ -28,6 +28,12 @@ void qk_test_call_input(struct qk_call *call, const char *name, enum qk_type typ
 
 void qk_test_call_int(struct qk_call *call, const char *name, int64_t number);
 void qk_test_call_ints(struct qk_call *call, const char *name, const int64_t *list, size_t count);
+void qk_test_call_bool(struct qk_call *call, const char *name, bool value);
+
+/* Says how the elements of an input that is there lie in its data: "<input>.strides". */
+void qk_test_call_strides(struct qk_call *call, const char *input, const int64_t *strides,
+                          size_t count);
+
 void qk_test_call_string(struct qk_call *call, const char *name, const char *string);
 
 /* The indices by name; the test fails if there is no such input or attribute. */

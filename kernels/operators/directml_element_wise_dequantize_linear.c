@@ -1,0 +1,175 @@
+/* directml.ElementWiseDequantizeLinear: f = (input - zero_point) * scale, element by element.
+ *
+ * All tensors have the same sizes; only strides of 0 repeat an element. What Microsoft's pages
+ * leave open is decided here: differences of 32-bit integers are exact, FP16 is rounded to nearest
+ * even (DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC). */
+#include "kernels/dequantize/affine.h"
+#include "kernels/dispatch.h"
+#include "kernels/operators/operator.h"
+#include "kernels/operators/rules.h"
+#include "kernels/operators/shape_text.h"
+
+/* Also the order of their strides among the attributes. */
+enum { INPUT, SCALE, ZERO_POINT, INPUT_COUNT };
+
+/* Feature level 3_0 came with tensors of 1 to 8 dimensions. */
+#define LEVEL_ANY_RANK 30
+
+struct instance {
+    struct qk_instance base;
+    struct qk_affine affine;
+    struct qk_tensor scale; /* its shape, and so that of all others */
+    struct qk_attribute scale_strides;
+    struct qk_attribute zero_point_strides;
+};
+
+static enum qk_status check_sizes(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *scale = &call->inputs[SCALE];
+    const bool any_rank = call->version->number >= LEVEL_ANY_RANK;
+    const uint32_t rank_min = any_rank ? 1 : 4;
+    const uint32_t rank_max = any_rank ? 8 : 4;
+    struct qk_shape_text shape;
+    qk_shape_text(scale, &shape);
+    if (scale->rank < rank_min || scale->rank > rank_max)
+        return qk_fail(error, QK_INVALID,
+                       "ScaleTensor: %s %u expects %s dimensions, as of all tensors, got shape %s",
+                       call->op->name, call->version->number, any_rank ? "1 to 8" : "exactly 4",
+                       shape.text);
+    if (scale->count == 0)
+        return qk_fail(error, QK_INVALID, "ScaleTensor: expects sizes of at least 1, got shape %s",
+                       shape.text);
+    if (scale->count > UINT32_MAX)
+        return qk_fail(error, QK_INVALID,
+                       "ScaleTensor: expects at most 4294967295 elements, got shape %s",
+                       shape.text);
+    return QK_OK;
+}
+
+/* The sizes of input `input`, which is `tensor`, are those of the scale. */
+static enum qk_status check_same_sizes(const struct qk_call *call, size_t input,
+                                       const struct qk_tensor *scale, struct qk_error *error)
+{
+    const struct qk_tensor *tensor = &call->inputs[input];
+    struct qk_shape_text shape;
+    struct qk_shape_text scale_shape;
+    if (tensor->type == QK_NONE || qk_same_shape(tensor, scale))
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "%s: expects the sizes of ScaleTensor, %s, got shape %s",
+                   call->op->input_names[input], qk_shape_text(scale, &scale_shape),
+                   qk_shape_text(tensor, &shape));
+}
+
+static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
+                             struct qk_memory memory, struct qk_instance **instance,
+                             struct qk_error *error)
+{
+    const struct qk_tensor *inputs = call->inputs;
+    (void)kernels;
+    enum qk_status status = check_sizes(call, error);
+    if (status == QK_OK)
+        status = check_same_sizes(call, ZERO_POINT, &inputs[SCALE], error);
+    if (status == QK_OK)
+        status = qk_check_same_type(call, ZERO_POINT, INPUT, error);
+    if (status != QK_OK)
+        return status;
+
+    struct instance *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
+    *made = (struct instance){
+        .affine = {.form = QK_AFFINE_EXACT,
+                   .x_type = inputs[INPUT].type,
+                   .y_type = inputs[SCALE].type},
+        .scale = inputs[SCALE],
+        .scale_strides = call->attributes[SCALE],
+        .zero_point_strides = call->attributes[ZERO_POINT],
+    };
+    *instance = &made->base;
+    return qk_affine_set(&made->affine, &inputs[SCALE], &inputs[ZERO_POINT], memory, error);
+}
+
+static const int64_t *strides_of(const struct qk_attribute *given)
+{
+    return given->present ? given->list : NULL;
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    const struct instance *made = (const struct instance *)instance;
+    struct qk_grid grid;
+    enum qk_status status = check_same_sizes(call, INPUT, &made->scale, error);
+    if (status != QK_OK)
+        return status;
+    qk_grid_init(&grid, &call->inputs[INPUT]);
+    qk_grid_element(&grid, strides_of(&call->attributes[INPUT]), strides_of(&made->scale_strides),
+                    strides_of(&made->zero_point_strides));
+    return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
+                          error);
+}
+
+/* ---- The descriptor ---------------------------------------------------------------------- */
+
+#define X_10 QK_BIT(QK_UINT8)
+#define X_21                                                                             \
+    (X_10 | QK_BIT(QK_INT8) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT16) | QK_BIT(QK_UINT32) | \
+     QK_BIT(QK_INT32))
+#define SCALE_10 QK_BIT(QK_FP32)
+#define SCALE_60 (SCALE_10 | QK_BIT(QK_FP16))
+
+#define VERSION(since, x_types, scale_types, zero_point_optional)                           \
+    {                                                                                       \
+        .number = (since),                                                                  \
+        .inputs = {[INPUT] = {.types = (x_types)},                                          \
+                   [SCALE] = {.types = (scale_types)},                                      \
+                   [ZERO_POINT] = {.types = (x_types), .optional = (zero_point_optional)}}, \
+        .output_types = (scale_types)                                                       \
+    }
+
+static const struct qk_version versions[] = {
+    VERSION(10, X_10, SCALE_10, false), VERSION(21, X_21, SCALE_10, false),
+    VERSION(30, X_21, SCALE_10, false), VERSION(60, X_21, SCALE_60, false),
+    VERSION(62, X_21, SCALE_60, true),
+};
+
+/* 1_0, 2_0, 2_1 and so on. */
+static const unsigned feature_levels[] = {10, 20, 21, 30, 31, 40, 41, 50,
+                                          51, 52, 60, 61, 62, 63, 64};
+
+#define STRIDES(tensor, index)                                                                  \
+    {                                                                                           \
+        .name = tensor ".strides", .kind = QK_ATTRIBUTE_STRIDES, .since = 10, .input = (index), \
+        .about = "one for each dimension, in elements, at least 0; 0 repeats; default: packed"  \
+    }
+
+static const struct qk_attribute_def attributes[] = {
+    [INPUT] = STRIDES("InputTensor", INPUT),
+    [SCALE] = STRIDES("ScaleTensor", SCALE),
+    [ZERO_POINT] = STRIDES("ZeroPointTensor", ZERO_POINT),
+};
+
+static const struct qk_operator_code code = {.create = create, .plan = plan};
+
+const struct qk_operator qk_directml_element_wise_dequantize_linear = {
+    .name = "directml.ElementWiseDequantizeLinear",
+    .platform = "directml",
+    .about =
+        "(InputTensor - ZeroPointTensor) * ScaleTensor; versions are feature levels, 62 is 6_2",
+    .input_names =
+        {[INPUT] = "InputTensor", [SCALE] = "ScaleTensor", [ZERO_POINT] = "ZeroPointTensor"},
+    .input_shapes = {[INPUT] = "1 to 8 dimensions, exactly 4 before 30",
+                     [SCALE] = "as InputTensor",
+                     [ZERO_POINT] = "as InputTensor"},
+    .input_count = INPUT_COUNT,
+    .output_name = "OutputTensor",
+    .output_shape = "as InputTensor",
+    .attributes = attributes,
+    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
+    .versions = versions,
+    .version_count = sizeof(versions) / sizeof(versions[0]),
+    .version_last = 64,
+    .numbers = feature_levels,
+    .number_count = sizeof(feature_levels) / sizeof(feature_levels[0]),
+    .code = &code,
+};

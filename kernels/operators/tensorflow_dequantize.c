@@ -1,0 +1,288 @@
+/* tensorflow.Dequantize: the range [min_range, max_range] back from integers, in three modes.
+ *
+ * The arithmetic is that of tensorflow/core/kernels/dequantize_op.cc and quantization_utils.h on
+ * x86, not that of the documentation: each written operation rounds once to FP32. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/dequantize/affine.h"
+#include "kernels/dispatch.h"
+#include "kernels/element/load.h"
+#include "kernels/operators/operator.h"
+#include "kernels/operators/rules.h"
+#include "kernels/operators/shape_text.h"
+
+enum { INPUT, MIN_RANGE, MAX_RANGE };
+enum { MODE, NARROW_RANGE, AXIS, DTYPE };
+enum mode { MIN_COMBINED, MIN_FIRST, SCALED };
+
+struct instance {
+    struct qk_instance base;
+    struct qk_affine affine;
+    struct qk_attribute axis;
+    struct qk_tensor range; /* the shape of min_range and max_range */
+};
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+static enum qk_status read_mode(const struct qk_call *call, enum mode *mode, struct qk_error *error)
+{
+    static const char *const names[] = {"MIN_COMBINED", "MIN_FIRST", "SCALED"};
+    const struct qk_attribute *given = &call->attributes[MODE];
+    const char *name = given->present ? given->string : names[MIN_COMBINED];
+    for (*mode = MIN_COMBINED; *mode <= SCALED; (*mode)++) {
+        if (strcmp(name, names[*mode]) == 0)
+            return QK_OK;
+    }
+    return qk_fail(error, QK_INVALID,
+                   "mode: expected MIN_COMBINED, MIN_FIRST or SCALED, got \"%.64s\"", name);
+}
+
+static enum qk_status read_dtype(const struct qk_call *call, enum mode mode, enum qk_type *type,
+                                 struct qk_error *error)
+{
+    const struct qk_attribute *given = &call->attributes[DTYPE];
+    const char *name = given->present ? given->string : "float32";
+    *type = QK_FP32;
+    if (strcmp(name, "float32") == 0 || strcmp(name, "FP32") == 0)
+        return QK_OK;
+    *type = QK_BF16;
+    if (strcmp(name, "bfloat16") != 0 && strcmp(name, "BF16") != 0)
+        return qk_fail(error, QK_INVALID, "dtype: expected float32 or bfloat16, got \"%.64s\"",
+                       name);
+    if (mode != MIN_COMBINED)
+        return qk_fail(error, QK_INVALID,
+                       "dtype: expected float32, since mode is not MIN_COMBINED, got \"%s\"", name);
+    return QK_OK;
+}
+
+static enum qk_status check_axis(const struct qk_call *call, enum mode mode, struct qk_error *error)
+{
+    const int64_t axis = qk_int_or(&call->attributes[AXIS], -1);
+    if (axis < -1)
+        return qk_fail(error, QK_INVALID, "axis: expected -1 (none) or more, got %lld",
+                       (long long)axis);
+    if (axis >= 0 && mode == MIN_FIRST && call->inputs[MIN_RANGE].count != 1)
+        return qk_fail(
+            error, QK_INVALID,
+            "axis: expected -1 or an axis of length 1, since mode is MIN_FIRST, got %lld",
+            (long long)axis);
+    return QK_OK;
+}
+
+/* One range, or one for each slice on the axis. */
+static enum qk_status check_range(const struct qk_call *call, size_t input, struct qk_error *error)
+{
+    const struct qk_tensor *range = &call->inputs[input];
+    const bool slices = qk_int_or(&call->attributes[AXIS], -1) >= 0;
+    struct qk_shape_text shape;
+    if (slices ? range->rank == 1 : qk_is_single(range))
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "%s: expected shape %s, got %s", call->op->input_names[input],
+                   slices ? "[length of the axis]" : "[] or [1], since there is no axis",
+                   qk_shape_text(range, &shape));
+}
+
+static enum qk_status check_ranges(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *inputs = call->inputs;
+    enum qk_status status = check_range(call, MIN_RANGE, error);
+    if (status == QK_OK)
+        status = check_range(call, MAX_RANGE, error);
+    if (status == QK_OK && inputs[MIN_RANGE].count != inputs[MAX_RANGE].count)
+        status =
+            qk_fail(error, QK_INVALID, "max_range: expected shape [%zu] as of min_range, got [%zu]",
+                    inputs[MIN_RANGE].count, inputs[MAX_RANGE].count);
+    return status;
+}
+
+/* ---- The three modes --------------------------------------------------------------------- */
+
+/* What a type's limits are as floats; 2147483647 becomes 2147483648. */
+struct limits {
+    float low;
+    float high;
+    float steps;      /* high - low */
+    double steps_all; /* 2^bits - 1, which a float may not hold */
+    float low_scaled; /* what SCALED divides min_range by; 0: unsigned, it does not */
+};
+
+static struct limits limits_of(enum qk_type type, bool narrow_range)
+{
+    const struct qk_type_info *info = qk_type_info(type);
+    const float low = (float)info->min;
+    const float high = (float)info->max;
+    return (struct limits){.low = low,
+                           .high = high,
+                           .steps = high - low,
+                           .steps_all = (double)(info->max - info->min),
+                           .low_scaled = info->min < 0 ? (float)(info->min + narrow_range) : 0.0F};
+}
+
+/* The larger one, as std::max has it: of 0 and -0, or where one is NaN, the first. */
+static float larger(float a, float b)
+{
+    return a < b ? b : a;
+}
+
+static float scale_of(enum mode mode, const struct limits *limits, float min, float max)
+{
+    const float span = max - min;
+    switch (mode) {
+    case MIN_COMBINED:
+        return span / limits->steps;
+    case MIN_FIRST:
+        return (float)((double)span / limits->steps_all);
+    default:
+        if (limits->low_scaled == 0.0F)
+            return max / limits->high;
+        return larger(min / limits->low_scaled, max / limits->high);
+    }
+}
+
+/* MIN_FIRST moves min_range to a multiple of the scale, half way away from zero. */
+static float base_of(const struct limits *limits, float min, float max, float scale)
+{
+    const float rounded = max == min ? min : roundf(min / scale) * scale;
+    return rounded - limits->low * scale;
+}
+
+static enum qk_status set_parameters(struct qk_affine *affine, enum mode mode,
+                                     const struct qk_call *call, struct qk_memory memory,
+                                     struct qk_error *error)
+{
+    const struct limits limits =
+        limits_of(affine->x_type, qk_int_or(&call->attributes[NARROW_RANGE], 0) != 0);
+    const size_t count = call->inputs[MIN_RANGE].count;
+    float *scales = qk_alloc_words(count, memory);
+    float *offsets = mode == SCALED ? NULL : qk_alloc_words(count, memory);
+    if (!scales || (mode != SCALED && !offsets))
+        return qk_fail(error, QK_NO_MEMORY, "min_range: out of memory for %zu ranges", count);
+    for (size_t i = 0; i < count; i++) {
+        const float min = qk_load_f32(call->inputs[MIN_RANGE].data, i);
+        const float max = qk_load_f32(call->inputs[MAX_RANGE].data, i);
+        scales[i] = scale_of(mode, &limits, min, max);
+        if (mode == MIN_COMBINED)
+            offsets[i] = min;
+        else if (mode == MIN_FIRST)
+            offsets[i] = base_of(&limits, min, max, scales[i]);
+    }
+    affine->shift = mode == MIN_COMBINED ? 0.0F - limits.low : 0.0F;
+    affine->scales = scales;
+    affine->offsets = offsets;
+    return QK_OK;
+}
+
+/* ---- Create and plan --------------------------------------------------------------------- */
+
+static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
+                             struct qk_memory memory, struct qk_instance **instance,
+                             struct qk_error *error)
+{
+    enum mode mode;
+    enum qk_type y_type;
+    (void)kernels;
+    enum qk_status status = read_mode(call, &mode, error);
+    if (status == QK_OK)
+        status = read_dtype(call, mode, &y_type, error);
+    if (status == QK_OK)
+        status = check_axis(call, mode, error);
+    if (status == QK_OK)
+        status = check_ranges(call, error);
+    if (status != QK_OK)
+        return status;
+
+    struct instance *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
+    *made = (struct instance){
+        .affine = {.form = QK_AFFINE_SHIFTED, .x_type = call->inputs[INPUT].type, .y_type = y_type},
+        .axis = call->attributes[AXIS],
+        .range = call->inputs[MIN_RANGE],
+    };
+    *instance = &made->base;
+    return set_parameters(&made->affine, mode, call, memory, error);
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    const struct instance *made = (const struct instance *)instance;
+    const struct qk_tensor *x = &call->inputs[INPUT];
+    const int64_t axis = qk_int_or(&made->axis, -1);
+    struct qk_shape_text shape;
+    struct qk_grid grid;
+    qk_grid_init(&grid, x);
+    if (axis >= 0) {
+        if (axis >= x->rank)
+            return qk_fail(error, QK_INVALID,
+                           "axis: expected -1 to %d for input of shape %s, got %lld",
+                           (int)x->rank - 1, qk_shape_text(x, &shape), (long long)axis);
+        if (x->dims[axis] != made->range.count)
+            return qk_fail(error, QK_INVALID,
+                           "min_range: expected shape [%zu], as long as axis %lld of input of "
+                           "shape %s, got [%zu]",
+                           x->dims[axis], (long long)axis, qk_shape_text(x, &shape),
+                           made->range.count);
+        qk_grid_slice(&grid, (uint32_t)axis);
+    }
+    return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
+                          error);
+}
+
+/* ---- The descriptor ---------------------------------------------------------------------- */
+
+/* quint8, qint8, quint16, qint16 and qint32. */
+#define X_TYPES \
+    (QK_BIT(QK_UINT8) | QK_BIT(QK_INT8) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT16) | QK_BIT(QK_INT32))
+
+static const struct qk_attribute_def attributes[] = {
+    [MODE] = {.name = "mode",
+              .kind = QK_ATTRIBUTE_STRING,
+              .since = 1,
+              .about = "MIN_COMBINED (default), MIN_FIRST or SCALED"},
+    [NARROW_RANGE] = {.name = "narrow_range",
+                      .kind = QK_ATTRIBUTE_BOOL,
+                      .since = 1,
+                      .about =
+                          "default false; for SCALED and signed datatypes: the lowest value is "
+                          "one more"},
+    [AXIS] = {.name = "axis",
+              .kind = QK_ATTRIBUTE_INT,
+              .since = 1,
+              .about = "the axis that min_range and max_range run along, below rank(input); "
+                       "default -1: there is one range; MIN_FIRST only if its length is 1"},
+    [DTYPE] = {.name = "dtype",
+               .kind = QK_ATTRIBUTE_STRING,
+               .since = 1,
+               .about = "of output: float32 (default), or with MIN_COMBINED bfloat16"},
+};
+
+static const struct qk_version versions[] = {
+    {.number = 1,
+     .inputs = {[INPUT] = {.types = X_TYPES},
+                [MIN_RANGE] = {.types = QK_BIT(QK_FP32)},
+                [MAX_RANGE] = {.types = QK_BIT(QK_FP32)}},
+     .output_types = QK_BIT(QK_FP32) | QK_BIT(QK_BF16)},
+};
+
+static const struct qk_operator_code code = {.create = create, .plan = plan};
+
+const struct qk_operator qk_tensorflow_dequantize = {
+    .name = "tensorflow.Dequantize",
+    .platform = "tensorflow_graphdef",
+    .about = "input back into the range from min_range to max_range, as one or slice by slice",
+    .input_names = {[INPUT] = "input", [MIN_RANGE] = "min_range", [MAX_RANGE] = "max_range"},
+    .input_shapes = {[INPUT] = "any",
+                     [MIN_RANGE] = "[] or [1], with an axis [length of the axis]",
+                     [MAX_RANGE] = "as min_range"},
+    .input_count = 3,
+    .output_name = "output",
+    .output_shape = "as input",
+    .attributes = attributes,
+    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
+    .versions = versions,
+    .version_count = sizeof(versions) / sizeof(versions[0]),
+    .version_last = 1,
+    .code = &code,
+};
