@@ -160,6 +160,8 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine,
                             .x_bytes = qk_type_info(affine->x_type)->bits / 8,
                             .count = x->count,
                             .grid = *grid};
+    for (uint32_t i = 0; i < grid->rank && !affine->zero_points; i++)
+        state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);
     state->kernel = pick_kernel(kernels, affine, &state->grid, x->count);
     const uint64_t unit_cost_ns = state->kernel ? UNIT_COST_NS : UNIT_COST_CHUNKS_NS;

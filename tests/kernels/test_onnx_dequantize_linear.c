@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tiers[] = {"scalar", "avx2"};
-
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* What to ask for. */
@@ -170,42 +168,14 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
                   (double)expected_element(sample, i));
 }
 
-/* The call on every tier, whole and in shuffled pieces. */
-static void check_sample(struct qk_kernels *const *kernels, const struct sample *sample,
+/* On every tier, whole and in pieces. */
+static void check_sample(const struct qk_test_tiers *tiers, const struct sample *sample,
                          uint64_t seed)
 {
-    struct qk_test_result first = {.output = NULL};
-    for (size_t tier = 0; tier < COUNT_OF(tiers); tier++) {
-        struct qk_test_result whole;
-        struct qk_test_result pieces;
-        if (!kernels[tier])
-            continue;
-        qk_test_run(kernels[tier], &sample->call, &whole);
-        check_result(sample, &whole);
-        qk_test_run_shuffled(kernels[tier], &sample->call, seed, &pieces);
-        check_result(sample, &pieces);
-        cr_assert_eq(memcmp(whole.output, pieces.output, whole.plan.output_bytes), 0);
-        if (first.output)
-            cr_assert_eq(memcmp(whole.output, first.output, whole.plan.output_bytes), 0);
-        qk_test_result_deinit(&pieces);
-        qk_test_result_deinit(&first);
-        first = whole;
-    }
-    qk_test_result_deinit(&first);
-}
-
-static void all_tiers(struct qk_kernels **kernels)
-{
-    for (size_t tier = 0; tier < COUNT_OF(tiers); tier++)
-        kernels[tier] = qk_test_kernels(tiers[tier]);
-}
-
-static void destroy_tiers(struct qk_kernels **kernels)
-{
-    for (size_t tier = 0; tier < COUNT_OF(tiers); tier++) {
-        if (kernels[tier])
-            qk_kernels_destroy(kernels[tier]);
-    }
+    struct qk_test_result result;
+    qk_test_run_tiers(tiers, &sample->call, seed, &result);
+    check_result(sample, &result);
+    qk_test_result_deinit(&result);
 }
 
 static const enum qk_type x_types[] = {
@@ -215,7 +185,7 @@ static const enum qk_type scale_types[] = {QK_FP32, QK_FP16, QK_BF16, QK_FP8E8M0
 static const enum qk_type y_types[] = {QK_NONE, QK_FP32, QK_FP16, QK_BF16};
 
 /* Any shape and granularity, for types that the caller chose. */
-static void check_random(struct qk_kernels *const *kernels, struct spec spec, uint64_t *random)
+static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
     size_t dims[6];
     struct sample sample;
@@ -230,25 +200,25 @@ static void check_random(struct qk_kernels *const *kernels, struct spec spec, ui
     if (spec.axis != WHOLE && qk_test_random_below(random, 2))
         spec.block = 1 + qk_test_random_below(random, dims[axis] + 2);
     sample_init(&sample, random, &spec);
-    check_sample(kernels, &sample, qk_test_random(random));
+    check_sample(tiers, &sample, qk_test_random(random));
     sample_deinit(&sample);
 }
 
 Test(onnx_dequantize_linear, every_type_in_random_shapes)
 {
-    struct qk_kernels *kernels[COUNT_OF(tiers)];
+    struct qk_test_tiers tiers;
     uint64_t random = 3;
-    all_tiers(kernels);
+    qk_test_tiers_init(&tiers);
     for (int round = 0; round < 12; round++) {
         for (size_t i = 0; i < COUNT_OF(x_types) * COUNT_OF(scale_types) * COUNT_OF(y_types); i++) {
             const struct spec spec = {.x_type = x_types[i / 16],
                                       .scale_type = scale_types[i / 4 % 4],
                                       .y_type = y_types[i % 4]};
             if (spec.scale_type != QK_FP8E8M0 || spec.y_type != QK_NONE)
-                check_random(kernels, spec, &random);
+                check_random(&tiers, spec, &random);
         }
     }
-    destroy_tiers(kernels);
+    qk_test_tiers_deinit(&tiers);
 }
 
 /* More than one unit, with units that begin in the middle of a row, of a block and of a byte of
@@ -265,9 +235,9 @@ Test(onnx_dequantize_linear, many_units)
         {{7, 9, 4099}, WHOLE, 0}, {{3, 33333, 1}, 1, 32}, {{3, 33333, 1}, 1, 7},
         {{3, 1000, 33}, 1, 31},   {{2, 3, 21001}, 0, 2},  {{100003, 1, 1}, 0, 100002},
     };
-    struct qk_kernels *kernels[COUNT_OF(tiers)];
+    struct qk_test_tiers tiers;
     uint64_t random = 4;
-    all_tiers(kernels);
+    qk_test_tiers_init(&tiers);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         for (size_t type = i % 2; type < COUNT_OF(x_types); type += 2) {
             struct sample sample;
@@ -278,11 +248,11 @@ Test(onnx_dequantize_linear, many_units)
                                        .dims = cases[i].dims,
                                        .axis = cases[i].axis,
                                        .block = cases[i].block});
-            check_sample(kernels, &sample, qk_test_random(&random));
+            check_sample(&tiers, &sample, qk_test_random(&random));
             sample_deinit(&sample);
         }
     }
-    destroy_tiers(kernels);
+    qk_test_tiers_deinit(&tiers);
 }
 
 /* Every code of each type of at most 8 bits, by every scale that rounds in its own way. */
@@ -334,16 +304,14 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
         {QK_UINT16, QK_FP32, WHOLE, 0, false}, {QK_FP8E5M2, QK_FP32, WHOLE, 0, false},
     };
     const size_t dims[] = {3, 40};
-    struct qk_kernels *kernels[COUNT_OF(tiers)];
+    struct qk_test_tiers tiers;
     uint64_t random = 7;
-    all_tiers(kernels);
-    for (size_t i = 0; i < COUNT_OF(cases) * COUNT_OF(tiers); i++) {
-        const size_t c = i / COUNT_OF(tiers);
-        struct qk_kernels *table = kernels[i % COUNT_OF(tiers)];
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < COUNT_OF(cases) * tiers.count; i++) {
+        const size_t c = i / tiers.count;
+        struct qk_kernels *table = tiers.kernels[i % tiers.count];
         struct sample sample;
         struct qk_test_result result;
-        if (!table)
-            continue;
         sample_init(&sample, &random,
                     &(struct spec){cases[c].x_type, QK_FP32, cases[c].y_type, 2, dims,
                                    cases[c].axis, cases[c].block});
@@ -354,7 +322,7 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
         qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }
-    destroy_tiers(kernels);
+    qk_test_tiers_deinit(&tiers);
 }
 
 /* Threads share the output: a unit, though it begins and ends inside a row, writes only its own. */
@@ -408,31 +376,6 @@ Test(onnx_dequantize_linear, plan_splits_into_units)
     qk_kernels_destroy(kernels);
 }
 
-/* Returns how many allocations there were before it went well. */
-static size_t fail_each_allocation(const struct qk_kernels *kernels, const struct qk_call *call)
-{
-    enum qk_status status = QK_NO_MEMORY;
-    size_t fail_at = 0;
-    for (; status != QK_OK; fail_at++) {
-        struct qk_test_memory memory;
-        struct qk_plan plan;
-        struct qk_error error = {0};
-        const struct qk_instance *instance;
-        qk_test_memory_init(&memory, fail_at);
-        struct qk_memory face = qk_test_memory_face(&memory);
-        status = qk_create(kernels, call, face, &instance, &error);
-        if (status == QK_OK)
-            status = qk_plan(instance, call, face, &plan, &error);
-        if (status != QK_OK) {
-            cr_assert_eq(status, QK_NO_MEMORY);
-            cr_assert_eq(error.status, QK_NO_MEMORY);
-            cr_assert(error.text[0]);
-        }
-        qk_test_memory_deinit(&memory);
-    }
-    return fail_at - 1;
-}
-
 Test(onnx_dequantize_linear, survives_every_failed_allocation)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
@@ -441,7 +384,7 @@ Test(onnx_dequantize_linear, survives_every_failed_allocation)
     for (size_t i = 0; i < COUNT_OF(x_types); i++) {
         struct sample sample;
         sample_init(&sample, &random, &(struct spec){x_types[i], QK_FP32, QK_NONE, 2, dims, 1, 3});
-        cr_assert_geq(fail_each_allocation(kernels, &sample.call), 3);
+        cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call), 3);
         sample_deinit(&sample);
     }
     qk_kernels_destroy(kernels);

@@ -209,6 +209,64 @@ struct qk_kernels *qk_test_kernels(const char *tier)
     return kernels;
 }
 
+void qk_test_tiers_init(struct qk_test_tiers *tiers)
+{
+    static const char *const names[] = {"scalar", "avx2"};
+    tiers->count = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct qk_kernels *kernels = qk_test_kernels(names[i]);
+        if (kernels)
+            tiers->kernels[tiers->count++] = kernels;
+    }
+}
+
+void qk_test_tiers_deinit(struct qk_test_tiers *tiers)
+{
+    for (size_t i = 0; i < tiers->count; i++)
+        qk_kernels_destroy(tiers->kernels[i]);
+}
+
+void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *call, uint64_t seed,
+                       struct qk_test_result *result)
+{
+    qk_test_run(tiers->kernels[0], call, result);
+    for (size_t i = 0; i < 2 * tiers->count && result->status == QK_OK; i++) {
+        struct qk_test_result other;
+        run_call(tiers->kernels[i / 2], call, i % 2 ? seed : 0, &other);
+        cr_assert_eq(other.status, QK_OK, "%s", other.error.text);
+        cr_assert_eq(other.plan.output_bytes, result->plan.output_bytes);
+        cr_assert_eq(memcmp(other.output, result->output, other.plan.output_bytes), 0,
+                     "%s, %s: other bytes than %s", other.plan.kernel, i % 2 ? "pieces" : "whole",
+                     result->plan.kernel);
+        qk_test_result_deinit(result);
+        *result = other;
+    }
+}
+
+size_t qk_test_fail_allocations(const struct qk_kernels *kernels, const struct qk_call *call)
+{
+    enum qk_status status = QK_NO_MEMORY;
+    size_t fail_at = 0;
+    for (; status != QK_OK; fail_at++) {
+        struct qk_test_memory memory;
+        struct qk_plan plan;
+        struct qk_error error = {0};
+        const struct qk_instance *instance;
+        qk_test_memory_init(&memory, fail_at);
+        struct qk_memory face = qk_test_memory_face(&memory);
+        status = qk_create(kernels, call, face, &instance, &error);
+        if (status == QK_OK)
+            status = qk_plan(instance, call, face, &plan, &error);
+        if (status != QK_OK) {
+            cr_assert_eq(status, QK_NO_MEMORY);
+            cr_assert_eq(error.status, QK_NO_MEMORY);
+            cr_assert(error.text[0]);
+        }
+        qk_test_memory_deinit(&memory);
+    }
+    return fail_at - 1;
+}
+
 void qk_test_expect_refusal(const struct qk_call *call, const char *field)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");

@@ -60,6 +60,24 @@ void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call
 
 void qk_test_result_deinit(struct qk_test_result *result);
 
+/* The kernels of every tier that this CPU has, scalar first. */
+struct qk_test_tiers {
+    struct qk_kernels *kernels[4];
+    size_t count;
+};
+
+void qk_test_tiers_init(struct qk_test_tiers *tiers);
+void qk_test_tiers_deinit(struct qk_test_tiers *tiers);
+
+/* Runs the call on each tier, whole and in shuffled pieces, all of which must give the same bytes.
+ * The result is that of the last run. */
+void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *call, uint64_t seed,
+                       struct qk_test_result *result);
+
+/* Creates and plans the call with the first allocation failing, then the second and so on, each of
+ * which must end in QK_NO_MEMORY, until all goes well. Returns how many there are. */
+size_t qk_test_fail_allocations(const struct qk_kernels *kernels, const struct qk_call *call);
+
 /* The kernels of a tier, or NULL (and a line on standard error that names the tier) where this
  * CPU lacks it. Any other failure fails the test. */
 struct qk_kernels *qk_test_kernels(const char *tier);
