@@ -5,9 +5,9 @@
 #ifndef KERNELS_ELEMENT_FLOAT_H
 #define KERNELS_ELEMENT_FLOAT_H
 
-#include "kernels/qk.h"
-
 #include <string.h>
+
+#include "kernels/qk.h"
 
 static inline uint32_t qk_bits_of_float(float value)
 {

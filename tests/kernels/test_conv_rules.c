@@ -276,6 +276,36 @@ Test(conv_rules, empty_auto_pad_is_notset)
     check(&test);
 }
 
+/* A kernel of 2 with dilation 3 spans 4: SAME needs 3 more than x has, the odd one behind it or
+ * before it. ONNX Runtime refuses this, ONNX defines it. */
+Test(conv_rules, same_pads_of_a_dilated_kernel)
+{
+    for (int lower = 0; lower < 2; lower++) {
+        struct conv_case test = plain_case();
+        struct qk_test_result same;
+        struct qk_test_result padded;
+        test.spatial_rank = 1;
+        for (int i = 0; i < 3; i++)
+            test.naive.in[i] = test.naive.kernel[i] = test.naive.stride[i] = 1;
+        test.naive.in[2] = 7;
+        test.naive.kernel[2] = 2;
+        test.naive.dilation[2] = 3;
+        test.naive.pad_begin[2] = 1 + lower;
+        test.naive.pad_end[2] = 2 - lower;
+        cr_assert(conv_case_make(&test));
+        run(&test.call, &padded);
+        test.call.attributes[qk_test_attribute_index(test.call.op, "pads")].present = false;
+        qk_test_call_string(&test.call, "auto_pad", lower ? "SAME_LOWER" : "SAME_UPPER");
+        run(&test.call, &same);
+        cr_assert_eq(same.plan.output.dims[2], 7);
+        cr_assert_eq(same.plan.output_bytes, padded.plan.output_bytes);
+        cr_assert_eq(memcmp(same.output, padded.output, same.plan.output_bytes), 0);
+        qk_test_result_deinit(&same);
+        qk_test_result_deinit(&padded);
+        conv_case_deinit(&test);
+    }
+}
+
 Test(conv_rules, nothing_in)
 {
     struct conv_case test = plain_case(); /* all windows in padding */

@@ -1,11 +1,11 @@
 /* directml.ElementWiseDequantizeLinear against plain index computation, and what it refuses. */
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/dequantize_oracle.h"
+#include "tests/support/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define MODEL "directml.ElementWiseDequantizeLinear"

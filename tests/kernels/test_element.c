@@ -1,11 +1,11 @@
 /* The element types: every code of the small floats, every rounding, and how elements are packed.
  * The CRCs come from other implementations, checked against ONNX Runtime on every code. */
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -1,8 +1,8 @@
 /* The granularity plan against plain index computation. */
+#include <criterion/criterion.h>
+
 #include "kernels/dequantize/grid.h"
 #include "tests/support/qk_test.h"
-
-#include <criterion/criterion.h>
 
 /* Where element i of y finds x, its scale and its zero point. */
 struct place {

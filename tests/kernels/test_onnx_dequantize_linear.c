@@ -1,12 +1,12 @@
 /* onnx.DequantizeLinear as a whole, on every tier, against plain index computation. */
-#include "kernels/dispatch.h"
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/dispatch.h"
+#include "tests/support/dequantize_oracle.h"
+#include "tests/support/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -1,11 +1,11 @@
 /* tensorflow.Dequantize, in doubles that round to floats where the kernel's source does. */
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/dequantize_oracle.h"
+#include "tests/support/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

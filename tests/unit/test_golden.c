@@ -2,14 +2,14 @@
  *
  * tests/data/golden_cases.jsonl holds one case a line, established by other implementations (its
  * `how` says by which). */
-#include "tests/support/qk_test.h"
-
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/qk_test.h"
 
 #define CASES "tests/data/golden_cases.jsonl"
 #define CASE_COUNT 87
