@@ -42,7 +42,7 @@ static enum qd_status expected(const struct cutter *cutter, const char *what)
     char got[24] = "the end of the JSON";
     if (cutter->at < cutter->end) {
         unsigned char byte = (unsigned char)*cutter->at;
-        snprintf(got, sizeof got, byte > 0x20 && byte < 0x7f ? "'%c'" : "byte 0x%02x", byte);
+        snprintf(got, sizeof(got), byte > 0x20 && byte < 0x7f ? "'%c'" : "byte 0x%02x", byte);
     }
     return qd_fail(cutter->error, QD_INVALID, "malformed JSON at byte %zu: expected %s, got %s",
                    offset, what, got);
@@ -61,9 +61,8 @@ static enum qd_status append(struct cutter *cutter, const char *bytes, size_t co
     if (needed > cutter->text_capacity) {
         size_t capacity = needed < TEXT_BYTES_MIN ? TEXT_BYTES_MIN : needed * 2;
         char *text = qd_arena_grow(cutter->arena, envelope->text, cutter->text_capacity, capacity);
-        if (text == NULL) {
+        if (text == NULL)
             return qd_refuse_memory(cutter->arena, "the request's JSON", cutter->error);
-        }
         envelope->text = text;
         cutter->text_capacity = capacity;
     }
@@ -79,12 +78,11 @@ static enum qd_status cut(struct cutter *cutter, const char *begin)
     struct qd_json_envelope *envelope = cutter->envelope;
     if (envelope->data_count == cutter->data_capacity) {
         size_t capacity = cutter->data_capacity == 0 ? SLICES_MIN : cutter->data_capacity * 2;
-        size_t bytes = sizeof *envelope->data;
+        size_t bytes = sizeof(*envelope->data);
         struct qd_json_slice *data = qd_arena_grow(cutter->arena, envelope->data,
                                                    cutter->data_capacity * bytes, capacity * bytes);
-        if (data == NULL) {
+        if (data == NULL)
             return qd_refuse_memory(cutter->arena, "the request's JSON", cutter->error);
-        }
         envelope->data = data;
         cutter->data_capacity = capacity;
     }
@@ -93,9 +91,8 @@ static enum qd_status cut(struct cutter *cutter, const char *begin)
     envelope->data[envelope->data_count++] =
         (struct qd_json_slice){begin, (size_t)(cutter->at - begin)};
     enum qd_status status = append(cutter, cutter->copied, (size_t)(begin - cutter->copied));
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = append(cutter, index, (size_t)(index_end - index));
-    }
     cutter->copied = cutter->at;
     return status;
 }
@@ -112,9 +109,8 @@ static bool is_structural(char byte)
 static bool block_is_plain(const char *block)
 {
     unsigned found = 0;
-    for (int i = 0; i < BLOCK_BYTES; i++) {
+    for (int i = 0; i < BLOCK_BYTES; i++)
         found |= is_structural(block[i]);
-    }
     return found == 0;
 }
 
@@ -142,25 +138,21 @@ static bool skip_brackets(struct cutter *cutter)
             cutter->at += BLOCK_BYTES;
             continue;
         }
-        while (cutter->at < cutter->end && !is_structural(*cutter->at)) {
+        while (cutter->at < cutter->end && !is_structural(*cutter->at))
             cutter->at++;
-        }
-        if (cutter->at == cutter->end) {
+        if (cutter->at == cutter->end)
             return false;
-        }
         char byte = *cutter->at;
         if (byte == '"') {
-            if (!skip_string(cutter)) {
+            if (!skip_string(cutter))
                 return false;
-            }
             continue;
         }
         cutter->at++;
-        if (byte == '[' || byte == '{') {
+        if (byte == '[' || byte == '{')
             depth++;
-        } else if (--depth == 0) {
+        else if (--depth == 0)
             return true;
-        }
     }
     return false;
 }
@@ -175,12 +167,10 @@ static enum qd_status skip_data(struct cutter *cutter)
     } else if (begin < cutter->end && *begin == '"') {
         closed = skip_string(cutter);
     } else {
-        while (cutter->at < cutter->end && strchr(",]} \t\r\n", *cutter->at) == NULL) {
+        while (cutter->at < cutter->end && strchr(",]} \t\r\n", *cutter->at) == NULL)
             cutter->at++;
-        }
-        if (cutter->at == begin) {
+        if (cutter->at == begin)
             return expected(cutter, "a value");
-        }
     }
     return closed ? cut(cutter, begin) : expected(cutter, "the end of the tensor's data");
 }
@@ -190,9 +180,8 @@ static enum qd_status skip_data(struct cutter *cutter)
 static void skip_space(struct cutter *cutter)
 {
     while (cutter->at < cutter->end && (*cutter->at == ' ' || *cutter->at == '\n' ||
-                                        *cutter->at == '\r' || *cutter->at == '\t')) {
+                                        *cutter->at == '\r' || *cutter->at == '\t'))
         cutter->at++;
-    }
 }
 
 static enum qd_status read_string(struct cutter *cutter)
@@ -210,14 +199,12 @@ static enum qd_status read_number(struct cutter *cutter)
         return expected(cutter, "a digit");
     }
     char copy[NUMBER_BYTES_MAX + 1];
-    if (number.bytes > NUMBER_BYTES_MAX) {
+    if (number.bytes > NUMBER_BYTES_MAX)
         return expected(cutter, "a number of at most 63 characters");
-    }
     memcpy(copy, number.text, number.bytes);
     copy[number.bytes] = '\0';
-    if (!isfinite(strtod(copy, NULL))) {
+    if (!isfinite(strtod(copy, NULL)))
         return expected(cutter, "a number within the range of double precision");
-    }
     cutter->at = end;
     return QD_OK;
 }
@@ -230,18 +217,15 @@ static enum qd_status read_key(struct cutter *cutter, enum next *next)
 {
     const char *key = cutter->at;
     enum qd_status status = read_string(cutter);
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     skip_space(cutter);
-    if (cutter->at == cutter->end || *cutter->at != ':') {
+    if (cutter->at == cutter->end || *cutter->at != ':')
         return expected(cutter, "':'");
-    }
     cutter->at++;
     *next = VALUE;
-    if (cutter->depth == 1) {
+    if (cutter->depth == 1)
         cutter->in_inputs = qd_json_string_spells(key, "inputs");
-    }
     bool in_item = cutter->depth == 3 && cutter->in_inputs && (cutter->objects & 2) == 0;
     if (in_item && qd_json_string_spells(key, "data")) {
         *next = AFTER_VALUE;
@@ -290,12 +274,10 @@ static enum qd_status read_value(struct cutter *cutter, enum next *next)
         *next = byte == '{' ? FIRST_KEY : FIRST_VALUE;
         return open_value(cutter);
     }
-    if (byte == '"') {
+    if (byte == '"')
         return read_string(cutter);
-    }
-    if (byte == '-' || (byte >= '0' && byte <= '9')) {
+    if (byte == '-' || (byte >= '0' && byte <= '9'))
         return read_number(cutter);
-    }
     return read_literal(cutter);
 }
 
@@ -319,15 +301,12 @@ static enum qd_status step(struct cutter *cutter, enum next *next)
 {
     char byte = cutter->at < cutter->end ? *cutter->at : '\0';
     bool closes = (*next == FIRST_VALUE && byte == ']') || (*next == FIRST_KEY && byte == '}');
-    if (*next == AFTER_VALUE || closes) {
+    if (*next == AFTER_VALUE || closes)
         return read_separator(cutter, next);
-    }
-    if (*next == VALUE || *next == FIRST_VALUE) {
+    if (*next == VALUE || *next == FIRST_VALUE)
         return read_value(cutter, next);
-    }
-    if (byte != '"') {
+    if (byte != '"')
         return expected(cutter, *next == KEY ? "a key" : "a key or '}'");
-    }
     return read_key(cutter, next);
 }
 
@@ -346,9 +325,8 @@ enum qd_status qd_json_envelope_cut(const char *json, size_t bytes, struct qd_ar
     do {
         skip_space(&cutter);
         enum qd_status status = step(&cutter, &next);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
     } while (cutter.depth > 0 || next != AFTER_VALUE);
     skip_space(&cutter);
     if (cutter.at != cutter.end) {

@@ -38,14 +38,12 @@ static const char *scan_digits(const char *at, const char *end, int step,
 static const char *scan_exponent(const char *at, const char *end, struct qd_json_number *number)
 {
     bool negative = at < end && *at == '-';
-    if (at < end && (*at == '-' || *at == '+')) {
+    if (at < end && (*at == '-' || *at == '+'))
         at++;
-    }
     const char *digits = at;
     int64_t exponent = 0;
-    for (; is_digit(at, end); at++) {
+    for (; is_digit(at, end); at++)
         exponent = exponent < EXPONENT_MAX ? exponent * 10 + (*at - '0') : EXPONENT_MAX;
-    }
     number->exponent += negative ? -exponent : exponent;
     number->bytes = (size_t)(at - number->text);
     return at == digits ? NULL : at;
@@ -59,18 +57,16 @@ const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_
         number->bytes = 1;
         at++;
     }
-    if (!is_digit(at, end)) {
+    if (!is_digit(at, end))
         return NULL;
-    }
     /* No digit may follow a leading zero. */
     at = scan_digits(at, *at == '0' ? at + 1 : end, 0, number);
     if (at < end && *at == '.') {
         number->whole = false;
         const char *fraction = at + 1;
         at = scan_digits(fraction, end, -1, number);
-        if (at == fraction) {
+        if (at == fraction)
             return NULL;
-        }
     }
     if (at < end && (*at == 'e' || *at == 'E')) {
         number->whole = false;
@@ -83,9 +79,8 @@ bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value
 {
     uint64_t limit = (uint64_t)INT64_MAX + number->negative;
     bool negative_zero = number->negative && number->mantissa == 0;
-    if (!number->whole || number->exponent != 0 || negative_zero || number->mantissa > limit) {
+    if (!number->whole || number->exponent != 0 || negative_zero || number->mantissa > limit)
         return false;
-    }
     *value = (int64_t)(number->negative ? 0 - number->mantissa : number->mantissa);
     return true;
 }
@@ -93,12 +88,10 @@ bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value
 bool qd_read_decimal(const char *text, uint64_t *value)
 {
     *value = 0;
-    for (const char *at = text; *at != '\0'; at++) {
+    for (const char *at = text; *at != '\0'; at++)
         if (*at < '0' || *at > '9' || __builtin_mul_overflow(*value, UINT64_C(10), value) ||
-            __builtin_add_overflow(*value, (uint64_t)(*at - '0'), value)) {
+            __builtin_add_overflow(*value, (uint64_t)(*at - '0'), value))
             return false;
-        }
-    }
     return *text != '\0';
 }
 
@@ -116,11 +109,10 @@ static float slow_float(const struct qd_json_number *number)
     const char *end = number->text + number->bytes;
     for (const char *at = number->text; at < end && *at != 'e' && *at != 'E'; at++) {
         bool significant = is_digit(at, end) && (kept > 0 || *at != '0');
-        if (significant && kept < DIGITS_KEPT) {
+        if (significant && kept < DIGITS_KEPT)
             copy[kept++] = *at;
-        } else if (significant && *at != '0') {
+        else if (significant && *at != '0')
             more = true;
-        }
     }
     int64_t exponent = number->exponent; /* of the digits in the mantissa */
     exponent -= kept > MANTISSA_DIGITS ? kept - MANTISSA_DIGITS : 0;
@@ -129,7 +121,7 @@ static float slow_float(const struct qd_json_number *number)
         exponent--;
     }
     exponent = exponent > 9999 ? 9999 : exponent < -9999 ? -9999 : exponent;
-    snprintf(copy + kept, sizeof copy - (size_t)kept, "e%d", (int)exponent);
+    snprintf(copy + kept, sizeof(copy) - (size_t)kept, "e%d", (int)exponent);
     float value = strtof(copy, NULL);
     return number->negative ? -value : value;
 }
@@ -145,32 +137,27 @@ static double approximate(uint64_t mantissa, int exponent)
                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     double value = (double)mantissa;
-    for (; exponent > POWER_MAX; exponent -= POWER_MAX) {
+    for (; exponent > POWER_MAX; exponent -= POWER_MAX)
         value *= powers[POWER_MAX];
-    }
-    for (; exponent < -POWER_MAX; exponent += POWER_MAX) {
+    for (; exponent < -POWER_MAX; exponent += POWER_MAX)
         value /= powers[POWER_MAX];
-    }
     return exponent < 0 ? value / powers[-exponent] : value * powers[exponent];
 }
 
 float qd_json_number_to_float(const struct qd_json_number *number)
 {
-    if (number->mantissa == 0) {
+    if (number->mantissa == 0)
         return number->negative ? -0.0f : 0.0f;
-    }
-    if (number->exponent < -SCALE_MAX || number->exponent > SCALE_MAX) {
+    if (number->exponent < -SCALE_MAX || number->exponent > SCALE_MAX)
         return slow_float(number);
-    }
     double value = approximate(number->mantissa, (int)number->exponent);
     uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     /* Rounding to float drops 29 bits. Unless they are near one half, a small error in `value`
      * changes nothing. Subnormal floats drop more, and beyond the range is strtof's to say. */
     uint64_t from_half = (bits & 0x1fffffff) - 0x10000000 + NEAR;
-    if (from_half <= 2 * NEAR || value < (double)FLT_MIN || value > (double)FLT_MAX) {
+    if (from_half <= 2 * NEAR || value < (double)FLT_MIN || value > (double)FLT_MAX)
         return slow_float(number);
-    }
     return (float)(number->negative ? -value : value);
 }
 
@@ -184,7 +171,7 @@ static const char digit_pairs[] = "000102030405060708091011121314151617181920212
 static char *print_uint64(char *out, uint64_t value)
 {
     char digits[20];
-    char *at = digits + sizeof digits;
+    char *at = digits + sizeof(digits);
     for (; value >= 100; value /= 100) {
         at -= 2;
         memcpy(at, digit_pairs + value % 100 * 2, 2);
@@ -195,7 +182,7 @@ static char *print_uint64(char *out, uint64_t value)
     } else {
         *--at = (char)('0' + value);
     }
-    size_t count = (size_t)(digits + sizeof digits - at);
+    size_t count = (size_t)(digits + sizeof(digits) - at);
     memcpy(out, at, count);
     return out + count;
 }
@@ -284,15 +271,13 @@ static struct decimal shortest(uint32_t c, int q, bool narrow)
         uint32_t tens = s / 10;
         bool below = lower <= 40 * tens;
         bool above = 40 * tens + 40 <= upper;
-        if (below != above) {
+        if (below != above)
             return (struct decimal){tens + above, k + 1};
-        }
     }
     bool below = lower <= 4 * s;
     bool above = 4 * s + 4 <= upper;
-    if (below != above) {
+    if (below != above)
         return (struct decimal){s + above, k};
-    }
     uint32_t middle = 4 * s + 2; /* both are inside: the closer one, ties to even */
     bool up = at > middle || (at == middle && s % 2 == 1);
     return (struct decimal){s + up, k};
@@ -300,14 +285,12 @@ static struct decimal shortest(uint32_t c, int q, bool narrow)
 
 static struct decimal float_to_decimal(uint32_t fraction, uint32_t biased)
 {
-    if (biased == 0) {
+    if (biased == 0)
         return shortest(fraction, 1 - 150, false);
-    }
     uint32_t c = fraction | 0x800000;
     int q = (int)biased - 150;
-    if (q <= 0 && q > -24 && (c & ((UINT32_C(1) << -q) - 1)) == 0) {
+    if (q <= 0 && q > -24 && (c & ((UINT32_C(1) << -q) - 1)) == 0)
         return (struct decimal){c >> -q, 0}; /* an integer below 2^24 */
-    }
     return shortest(c, q, fraction == 0 && biased > 1);
 }
 
@@ -344,10 +327,9 @@ static char *print_decimal(char *out, const char *digits, int count, int exponen
 char *qd_print_float(char *out, float value)
 {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if (bits >> 31 != 0) {
+    memcpy(&bits, &value, sizeof(bits));
+    if (bits >> 31 != 0)
         *out++ = '-';
-    }
     uint32_t fraction = bits & 0x7fffff;
     uint32_t biased = bits >> 23 & 0xff;
     if (fraction == 0 && biased == 0) {

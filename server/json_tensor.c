@@ -51,14 +51,12 @@ static int shown_bytes(const struct reader *reader, const char **more)
 {
     const char *end = reader->at;
     if (end < reader->end && *end == '"') {
-        for (end++; end < reader->end && *end != '"'; end++) {
+        for (end++; end < reader->end && *end != '"'; end++)
             end += *end == '\\' && end + 1 < reader->end;
-        }
         end += end < reader->end;
     } else {
-        while (!is_delimiter(end, reader->end)) {
+        while (!is_delimiter(end, reader->end))
             end++;
-        }
         end += end == reader->at && end < reader->end; /* a comma, a bracket */
     }
     *more = end - reader->at > SHOWN_BYTES ? "..." : "";
@@ -70,15 +68,15 @@ static enum qd_status refuse_element(const struct reader *reader)
     const struct qk_type_info *type = reader->type;
     char wanted[96];
     if (type->kind == QK_KIND_FLOAT) {
-        snprintf(wanted, sizeof wanted,
+        snprintf(wanted, sizeof(wanted),
                  "a number in the range of %s, \"NaN\", \"Infinity\" or \"-Infinity\"", type->name);
     } else {
-        snprintf(wanted, sizeof wanted, "an integer in [%lld, %lld] (%s)", (long long)type->min,
+        snprintf(wanted, sizeof(wanted), "an integer in [%lld, %lld] (%s)", (long long)type->min,
                  (long long)type->max, type->name);
     }
     if (reader->at < reader->end && *reader->at == '[') {
         char shape[SHAPE_BYTES];
-        print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof shape);
+        print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
         return qd_fail(reader->error, QD_INVALID,
                        "%s: element %zu: expected %s, got an array: nested deeper than shape %s",
                        reader->field, reader->index, wanted, shape);
@@ -94,9 +92,8 @@ static enum qd_status expected(const struct reader *reader, const char *what)
     const char *more;
     int shown = shown_bytes(reader, &more);
     char where[40] = "";
-    if (reader->index > 0) {
-        snprintf(where, sizeof where, " behind element %zu", reader->index - 1);
-    }
+    if (reader->index > 0)
+        snprintf(where, sizeof(where), " behind element %zu", reader->index - 1);
     return qd_fail(reader->error, QD_INVALID, "%s: expected %s%s, got %.*s%s", reader->field, what,
                    where, shown, reader->at, more);
 }
@@ -108,17 +105,16 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
                                    uint32_t axis, size_t wanted, size_t got)
 {
     char shape[SHAPE_BYTES];
-    print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof shape);
+    print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
     if (position == NULL) {
         return qd_fail(reader->error, QD_INVALID, "%s: expected %zu elements for shape %s, got %zu",
                        reader->field, wanted, shape, got);
     }
     char where[SHAPE_BYTES];
-    print_dims(position, axis, where, sizeof where);
+    print_dims(position, axis, where, sizeof(where));
     char got_text[24] = "more";
-    if (got != MORE) {
-        snprintf(got_text, sizeof got_text, "%zu", got);
-    }
+    if (got != MORE)
+        snprintf(got_text, sizeof(got_text), "%zu", got);
     return qd_fail(reader->error, QD_INVALID,
                    "%s: the array at index %s: expected %zu entries for shape %s, got %s",
                    reader->field, where, wanted, shape, got_text);
@@ -128,9 +124,8 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
 
 static void skip_space(struct reader *reader)
 {
-    while (reader->at < reader->end && is_space(*reader->at)) {
+    while (reader->at < reader->end && is_space(*reader->at))
         reader->at++;
-    }
 }
 
 /* The low bytes of a two's complement integer are the smaller integer; the machine is
@@ -161,17 +156,15 @@ static inline bool read_integer(struct reader *reader, uint64_t *bits)
     const char *digits = at;
     uint64_t magnitude = 0;
     for (; at < reader->end && (unsigned char)(*at - '0') < 10; at++) {
-        if (at - digits == INTEGER_DIGITS_MAX) {
+        if (at - digits == INTEGER_DIGITS_MAX)
             return false;
-        }
         magnitude = magnitude * 10 + (unsigned char)(*at - '0');
     }
     bool leading_zero = magnitude == 0 ? at - digits != 1 || negative : *digits == '0';
     int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
     if (leading_zero || value < reader->type->min || value > reader->type->max ||
-        !is_delimiter(at, reader->end)) {
+        !is_delimiter(at, reader->end))
         return false;
-    }
     reader->at = at;
     *bits = (uint64_t)value;
     return true;
@@ -190,7 +183,7 @@ static void read_short_integers(struct reader *reader)
     char *out = reader->out + index * element_bytes;
     while (index < reader->tensor->count && reader->end - at >= 16) {
         uint64_t word;
-        memcpy(&word, at, sizeof word);
+        memcpy(&word, at, sizeof(word));
         if ((word & 0xff) == ' ') {
             at++;
             continue;
@@ -201,18 +194,16 @@ static void read_short_integers(struct reader *reader)
         others &= ones * 0x80;
         int bits = others == 0 ? 64 : __builtin_ctzll(others) - 7; /* of the digits */
         const char *behind = at + negative + bits / 8;
-        if (bits == 0 || bits == 64 || *behind != ',') {
+        if (bits == 0 || bits == 64 || *behind != ',')
             break;
-        }
         word <<= 64 - bits; /* as if zeros stood in front: 2, then 4, then 8 digits in one sum */
         uint64_t sum = (word * 10 + (word >> 8)) & UINT64_C(0x00ff00ff00ff00ff);
         sum = (sum * 100 + (sum >> 16)) & UINT64_C(0x0000ffff0000ffff);
         sum = (sum * 10000 + (sum >> 32)) & UINT64_C(0xffffffff);
         int64_t value = negative ? -(int64_t)sum : (int64_t)sum;
         bool zero_first = at[negative] == '0' && (bits > 8 || negative);
-        if (zero_first || value < type->min || value > type->max) {
+        if (zero_first || value < type->min || value > type->max)
             break;
-        }
         store(out, (uint64_t)value, element_bytes);
         out += element_bytes;
         index++;
@@ -230,7 +221,7 @@ static bool read_word(struct reader *reader, float *value)
     } words[] = {{"\"NaN\"", NAN}, {"\"Infinity\"", INFINITY}, {"\"-Infinity\"", -INFINITY},
                  {"NaN", NAN},     {"Infinity", INFINITY},     {"-Infinity", -INFINITY}};
     size_t left = (size_t)(reader->end - reader->at);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         size_t count = strlen(words[i].text);
         if (left >= count && memcmp(reader->at, words[i].text, count) == 0) {
             reader->at += count;
@@ -248,15 +239,14 @@ static bool read_float(struct reader *reader, uint64_t *bits)
     float value;
     if (end != NULL && is_delimiter(end, reader->end)) {
         value = qd_json_number_to_float(&number);
-        if (isinf(value)) {
+        if (isinf(value))
             return false;
-        }
         reader->at = end;
     } else if (!read_word(reader, &value)) {
         return false;
     }
     uint32_t pattern;
-    memcpy(&pattern, &value, sizeof pattern);
+    memcpy(&pattern, &value, sizeof(pattern));
     *bits = pattern;
     return true;
 }
@@ -272,9 +262,8 @@ static inline enum qd_status read_element(struct reader *reader)
         reader->at = begin;
         return refuse_element(reader);
     }
-    if (reader->index < reader->tensor->count) {
+    if (reader->index < reader->tensor->count)
         store(reader->out + reader->index * reader->element_bytes, bits, reader->element_bytes);
-    }
     reader->index++;
     return QD_OK;
 }
@@ -297,19 +286,16 @@ static enum qd_status read_run(struct reader *reader, size_t *count)
             skip_space(reader);
         }
         enum qd_status status = read_element(reader);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
         skip_space(reader);
-        if (reader->at == reader->end || *reader->at != ',') {
+        if (reader->at == reader->end || *reader->at != ',')
             break;
-        }
         reader->at++;
         skip_space(reader);
     }
-    if (reader->at == reader->end || *reader->at != ']') {
+    if (reader->at == reader->end || *reader->at != ']')
         return expected(reader, "',' or ']'");
-    }
     reader->at++;
     *count = reader->index - begin;
     return QD_OK;
@@ -319,9 +305,8 @@ static enum qd_status read_flat(struct reader *reader)
 {
     size_t count;
     enum qd_status status = read_run(reader, &count);
-    if (status == QD_OK && count != reader->tensor->count) {
+    if (status == QD_OK && count != reader->tensor->count)
         return refuse_count(reader, NULL, 0, reader->tensor->count, count);
-    }
     return status;
 }
 
@@ -334,14 +319,12 @@ static enum qd_status next_entry(struct reader *reader, size_t *position, uint32
         size_t *at = &position[*axis - 1];
         skip_space(reader);
         char byte = reader->at < reader->end ? *reader->at : '\0';
-        if (byte != ',' && byte != ']') {
+        if (byte != ',' && byte != ']')
             return expected(reader, "',' or ']'");
-        }
         size_t got = *at + 1;
         size_t wanted = dims[*axis - 1];
-        if ((byte == ',') != (got < wanted)) {
+        if ((byte == ',') != (got < wanted))
             return refuse_count(reader, position, *axis - 1, wanted, byte == ',' ? MORE : got);
-        }
         reader->at++;
         if (byte == ',') {
             ++*at;
@@ -359,31 +342,26 @@ static enum qd_status read_nested(struct reader *reader)
     const struct qk_tensor *tensor = reader->tensor;
     size_t position[QK_RANK_MAX] = {0};
     uint32_t leaf = 0;
-    while (leaf + 1 < tensor->rank && tensor->dims[leaf] != 0) {
+    while (leaf + 1 < tensor->rank && tensor->dims[leaf] != 0)
         leaf++;
-    }
     for (uint32_t axis = 1; axis > 0;) {
         for (; axis <= leaf; axis++) {
             skip_space(reader);
-            if (reader->at == reader->end || *reader->at != '[') {
+            if (reader->at == reader->end || *reader->at != '[')
                 return expected(reader, "'['");
-            }
             reader->at++;
             position[axis] = 0;
         }
         size_t count;
         enum qd_status status = read_run(reader, &count);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
-        if (count != tensor->dims[leaf]) {
+        if (count != tensor->dims[leaf])
             return refuse_count(reader, position, leaf, tensor->dims[leaf], count);
-        }
         axis = leaf;
         status = next_entry(reader, position, &axis);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
     }
     return QD_OK;
 }
@@ -411,8 +389,7 @@ enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_te
         status = nested ? read_nested(&reader) : read_flat(&reader);
     }
     skip_space(&reader);
-    if (status == QD_OK && reader.at != reader.end) {
+    if (status == QD_OK && reader.at != reader.end)
         return expected(&reader, "nothing");
-    }
     return status;
 }

@@ -47,9 +47,8 @@ bool qd_json_whole(const struct cJSON *value, int64_t *number)
 {
     const double exact_end = 9007199254740992.0; /* 2^53: 2^53 + 1 would look the same */
     if (!cJSON_IsNumber(value) || fabs(value->valuedouble) >= exact_end ||
-        floor(value->valuedouble) < value->valuedouble) {
+        floor(value->valuedouble) < value->valuedouble)
         return false;
-    }
     *number = (int64_t)value->valuedouble;
     return true;
 }
@@ -74,12 +73,10 @@ enum qd_status qd_json_field(const struct cJSON *object, const char *path, const
 {
     const struct cJSON *found = NULL;
     for (const struct cJSON *member = object->child; member != NULL; member = member->next) {
-        if (strcmp(member->string, key) != 0) {
+        if (strcmp(member->string, key) != 0)
             continue;
-        }
-        if (found != NULL) {
+        if (found != NULL)
             return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice", path, key);
-        }
         found = member;
     }
     *value = found == NULL || cJSON_IsNull(found) ? NULL : found;
@@ -89,13 +86,13 @@ enum qd_status qd_json_field(const struct cJSON *object, const char *path, const
 struct qd_json_path qd_json_path(const char *array, size_t position, const char *tail)
 {
     struct qd_json_path path;
-    snprintf(path.text, sizeof path.text, "%s[%zu]%s", array, position, tail);
+    snprintf(path.text, sizeof(path.text), "%s[%zu]%s", array, position, tail);
     return path;
 }
 
 struct qd_shown qd_show_string(const char *string)
 {
-    enum { KEPT = sizeof(struct qd_shown) - sizeof "\"...\"" };
+    enum { KEPT = sizeof(struct qd_shown) - sizeof("\"...\"") };
     struct qd_shown shown;
     size_t count = strlen(string);
     size_t used = 0;
@@ -120,11 +117,10 @@ struct qd_shown qd_show_string(const char *string)
 struct qd_shown qd_json_show(const struct cJSON *value)
 {
     struct qd_shown shown;
-    if (cJSON_IsString(value)) {
+    if (cJSON_IsString(value))
         return qd_show_string(value->valuestring);
-    }
     if (cJSON_IsNumber(value)) {
-        snprintf(shown.text, sizeof shown.text, "%.17g", value->valuedouble);
+        snprintf(shown.text, sizeof(shown.text), "%.17g", value->valuedouble);
         return shown;
     }
     const char *what = cJSON_IsArray(value)    ? "an array"
@@ -132,6 +128,6 @@ struct qd_shown qd_json_show(const struct cJSON *value)
                        : cJSON_IsTrue(value)   ? "true"
                        : cJSON_IsFalse(value)  ? "false"
                                                : "null";
-    snprintf(shown.text, sizeof shown.text, "%s", what);
+    snprintf(shown.text, sizeof(shown.text), "%s", what);
     return shown;
 }

@@ -50,12 +50,11 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
                        (int)strlen(path.text) - 1, path.text, qd_json_show(parameters).text);
     }
     const struct cJSON *value;
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         enum qd_status status =
             qd_json_field(parameters, path.text, refused[i], &value, decoder->error);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
         if (value != NULL) {
             return qd_fail(decoder->error, QD_INVALID, "%s%s: not supported", path.text,
                            refused[i]);
@@ -82,12 +81,10 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder, const st
                        position, qd_json_show(output).text);
     }
     enum qd_status status = qd_json_field(output, path.text, "name", &name, decoder->error);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = qd_json_field(output, path.text, "parameters", &parameters, decoder->error);
-    }
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     const char *given = name == NULL ? NULL : qd_json_string(name);
     if (given == NULL || strcmp(given, known) != 0) {
         return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected \"%s\", got %s",
@@ -115,9 +112,8 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
          output = qd_json_next(output)) {
         decoder->infer->binary_output = false;
         enum qd_status status = read_output(decoder, output, position++);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
     }
     return QD_OK;
 }
@@ -131,14 +127,12 @@ static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct
         return qd_fail(decoder->error, QD_INVALID, "id: expected a string, got %s",
                        qd_json_show(id).text);
     }
-    if (text[0] == '\0') {
+    if (text[0] == '\0')
         return QD_OK;
-    }
     size_t bytes = strlen(text) + 1;
     char *copy = qd_arena_alloc(decoder->arena, bytes);
-    if (copy == NULL) {
+    if (copy == NULL)
         return qd_refuse_memory(decoder->arena, "the id", decoder->error);
-    }
     decoder->infer->id = memcpy(copy, text, bytes);
     return QD_OK;
 }
@@ -153,21 +147,16 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct 
                        qd_json_show(request).text);
     }
     enum qd_status status = QD_OK;
-    for (size_t i = 0; i < 4 && status == QD_OK; i++) {
+    for (size_t i = 0; i < 4 && status == QD_OK; i++)
         status = qd_json_field(request, "", keys[i], &values[i], decoder->error);
-    }
-    if (status == QD_OK && values[0] != NULL) {
+    if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
-    }
-    if (status == QD_OK && values[1] != NULL) {
+    if (status == QD_OK && values[1] != NULL)
         status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer, decoder->error);
-    }
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = qd_oip_read_inputs(decoder, values[2]);
-    }
-    if (status == QD_OK && values[3] != NULL) {
+    if (status == QD_OK && values[3] != NULL)
         status = read_outputs(decoder, values[3]);
-    }
     return status;
 }
 
@@ -179,21 +168,17 @@ enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_are
                                      .infer = infer,
                                      .error = error,
                                      .json_bytes_header = message->json_bytes_header};
-    if (message->body_bytes == 0) {
+    if (message->body_bytes == 0)
         return qd_fail(error, QD_INVALID, "the body is empty, expected a JSON object");
-    }
     size_t json_bytes = message->body_bytes;
     enum qd_status status = split_body(message, &decoder, &json_bytes);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = qd_json_envelope_cut(message->body, json_bytes, arena, &decoder.envelope, error);
-    }
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     struct cJSON *request = qd_json_parse(decoder.envelope.text, decoder.envelope.text_bytes);
-    if (request == NULL) {
+    if (request == NULL)
         return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
-    }
     status = read_request(&decoder, request);
     qd_json_free(request);
     return status;

@@ -17,9 +17,8 @@ static uint64_t microseconds(uint64_t ns)
 static void print_shape(struct qd_text *text, const struct qk_tensor *tensor)
 {
     qd_text_string(text, "[");
-    for (uint32_t i = 0; i < tensor->rank; i++) {
+    for (uint32_t i = 0; i < tensor->rank; i++)
         qd_text_format(text, i == 0 ? "%zu" : ",%zu", tensor->dims[i]);
-    }
     qd_text_string(text, "]");
 }
 
@@ -64,9 +63,8 @@ enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *ker
     qd_text_string(&text, "}]}");
     size_t json_bytes = text.bytes;
     qd_text_borrow(&text, output->data, blob_bytes);
-    if (text.failed) {
+    if (text.failed)
         return qd_refuse_memory(arena, "the answer", error);
-    }
     if (text.bytes > QD_ANSWER_BYTES_MAX) {
         return qd_fail(error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
                        text.bytes, QD_ANSWER_BYTES_MAX,
@@ -87,7 +85,7 @@ void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
                          struct qd_answer *answer)
 {
     static const char constant[] = "{\"error\":\"no memory to say what went wrong\"}";
-    static const struct qd_part part = {constant, sizeof constant - 1};
+    static const struct qd_part part = {constant, sizeof(constant) - 1};
     struct qd_text text;
     qd_text_init(&text, arena);
     qd_text_string(&text, "{\"error\":");

@@ -23,7 +23,7 @@ struct input {
 static struct qd_json_path label(const struct input *input, const char *field)
 {
     struct qd_json_path path;
-    snprintf(path.text, sizeof path.text, "inputs[%zu]%s (\"%s\")", input->position, field,
+    snprintf(path.text, sizeof(path.text), "inputs[%zu]%s (\"%s\")", input->position, field,
              input->name);
     return path;
 }
@@ -51,9 +51,8 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     struct qk_call *call = &decoder->infer->call;
     const struct cJSON *value;
     enum qd_status status = find_field(decoder, input, "name", &value);
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     const char *name = value == NULL ? NULL : qd_json_string(value);
     if (name == NULL) {
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
@@ -61,12 +60,11 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     }
     input->index = 0;
     while (input->index < call->op->input_count &&
-           strcmp(name, call->op->input_names[input->index]) != 0) {
+           strcmp(name, call->op->input_names[input->index]) != 0)
         input->index++;
-    }
     if (input->index == call->op->input_count) {
         char known[256];
-        list_inputs(call, known, sizeof known);
+        list_inputs(call, known, sizeof(known));
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: %s is unknown; %s takes %s",
                        input->position, qd_show_string(name).text, call->op->name, known);
     }
@@ -86,9 +84,8 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, const 
     uint32_t accepted = call->version->inputs[input->index].types;
     const struct cJSON *value;
     enum qd_status status = find_field(decoder, input, "datatype", &value);
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     const char *name = value == NULL ? NULL : qd_json_string(value);
     enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
     if (type != QK_NONE && (accepted & QK_BIT(type)) != 0) {
@@ -97,9 +94,9 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, const 
     }
     char types[160];
     size_t used = 0;
-    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT && used < sizeof types; i++) {
+    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT && used < sizeof(types); i++) {
         if ((accepted & QK_BIT(i)) != 0) {
-            used += (size_t)snprintf(types + used, sizeof types - used, "%s%s",
+            used += (size_t)snprintf(types + used, sizeof(types) - used, "%s%s",
                                      used == 0 ? "" : ", ", qk_type_info((enum qk_type)i)->name);
         }
     }
@@ -113,9 +110,8 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, const str
     struct qk_tensor *tensor = input->tensor;
     const struct cJSON *shape;
     enum qd_status status = find_field(decoder, input, "shape", &shape);
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
                        label(input, ".shape").text,
@@ -185,9 +181,8 @@ static enum qd_status read_numbers(const struct qd_oip_decoder *decoder, const s
     size_t bytes;
     qk_type_bytes(tensor->type, tensor->count < room ? tensor->count : room, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
-    if (out == NULL) {
+    if (out == NULL)
         return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
-    }
     tensor->data = out;
     return qd_json_tensor_read(slice, tensor, label(input, ".data").text, out, decoder->error);
 }
@@ -197,9 +192,8 @@ static bool find_slice(const struct qd_oip_decoder *decoder, const struct cJSON 
                        struct qd_json_slice *slice)
 {
     int64_t index;
-    if (data == NULL || !qd_json_whole(data, &index)) {
+    if (data == NULL || !qd_json_whole(data, &index))
         return false;
-    }
     assert((uint64_t)index < decoder->envelope.data_count); /* each such data was cut */
     *slice = decoder->envelope.data[index];
     return slice->count != 4 || memcmp(slice->bytes, "null", 4) != 0;
@@ -214,23 +208,20 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
     struct qd_json_slice slice;
     struct qd_json_path path = qd_json_path("inputs", input->position, ".parameters.");
     enum qd_status status = find_field(decoder, input, "parameters", &parameters);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = find_field(decoder, input, "data", &data);
-    }
     if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
-    if (status == QD_OK && parameters != NULL) {
+    if (status == QD_OK && parameters != NULL)
         status = qd_json_field(parameters, path.text, "binary_data_size", &blob, decoder->error);
-    }
     if (status == QD_OK && parameters != NULL) {
         status =
             qd_json_field(parameters, path.text, "shared_memory_region", &shared, decoder->error);
     }
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     if (shared != NULL) {
         return qd_fail(decoder->error, QD_INVALID, "%s: shared memory is not supported",
                        label(input, ".parameters.shared_memory_region").text);
@@ -251,12 +242,10 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
                        input->position, qd_json_show(input->json).text);
     }
     enum qd_status status = read_name(decoder, input);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = read_datatype(decoder, input);
-    }
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = read_shape(decoder, input);
-    }
     return status == QD_OK ? read_content(decoder, input) : status;
 }
 
@@ -268,7 +257,7 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
     for (size_t i = 0; i < call->op->input_count; i++) {
         if (call->inputs[i].type == QK_NONE && !call->version->inputs[i].optional) {
             char known[256];
-            list_inputs(call, known, sizeof known);
+            list_inputs(call, known, sizeof(known));
             return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",
                            call->op->input_names[i], call->op->name, known);
         }
@@ -290,9 +279,8 @@ enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder, const struct c
     struct input input = {.json = qd_json_first(inputs)};
     for (; input.json != NULL; input.json = qd_json_next(input.json)) {
         enum qd_status status = read_input(decoder, &input);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
         input.position++;
     }
     return check_complete(decoder);

@@ -19,9 +19,8 @@ static const char *first_type(uint32_t types)
 
 static void print_versions(struct qd_text *text, const struct qk_operator *op)
 {
-    for (size_t i = 0; i < op->version_count; i++) {
+    for (size_t i = 0; i < op->version_count; i++)
         qd_text_format(text, "%s\"%u\"", i == 0 ? "" : ",", op->versions[i].number);
-    }
 }
 
 static void print_types(struct qd_text *text, uint32_t types)
@@ -41,7 +40,7 @@ static void print_about(struct qd_text *text, const struct qk_attribute_def *def
                                         [QK_ATTRIBUTE_INTS] = "integers",
                                         [QK_ATTRIBUTE_STRING] = "string"};
     char about[256];
-    snprintf(about, sizeof about, "%s: %s", kinds[def->kind], def->about);
+    snprintf(about, sizeof(about), "%s: %s", kinds[def->kind], def->about);
     qd_text_json_string(text, about);
 }
 
@@ -94,11 +93,10 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator
 {
     const struct qk_version *shown = row == NULL ? newest(op) : row;
     qd_text_format(text, "{\"name\":\"%s\",\"versions\":[", op->name);
-    if (row == NULL) {
+    if (row == NULL)
         print_versions(text, op);
-    } else {
+    else
         qd_text_format(text, "\"%u\"", row->number);
-    }
     qd_text_format(text, "],\"platform\":\"%s\",\"inputs\":[", op->platform);
     for (size_t i = 0; i < op->input_count; i++) {
         qd_text_string(text, i == 0 ? "" : ",");

@@ -33,7 +33,7 @@ enum qd_status qd_oip_find_model(const char *model, const char *version,
     char known[LIST_BYTES];
     *op = qk_operator_by_name(model);
     if (*op == NULL) {
-        list_models(known, sizeof known);
+        list_models(known, sizeof(known));
         return qd_fail(error, QD_NOT_FOUND, "unknown model %s; the models are %s",
                        qd_show_string(model).text, known);
     }
@@ -44,7 +44,7 @@ enum qd_status qd_oip_find_model(const char *model, const char *version,
     uint64_t number;
     *row = qd_read_decimal(version, &number) ? qk_operator_version(*op, number) : NULL;
     if (*row == NULL) {
-        list_versions(*op, known, sizeof known);
+        list_versions(*op, known, sizeof(known));
         return qd_fail(error, QD_NOT_FOUND,
                        "unknown version %s of model %s; the versions are %s, and those up to %u "
                        "mean the newest one not above them",

@@ -58,9 +58,8 @@ static enum qd_status read_text_list(const struct reader *reader, const struct c
     *count = 0;
     while (*at != '\0') {
         at = scan_integer(at, &list[*count]);
-        if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0')) {
+        if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
             return expected(reader, value, "integers such as \"1,1,1,1\"");
-        }
         ++*count;
         at += *at == ',';
     }
@@ -86,21 +85,17 @@ static enum qd_status read_ints(const struct reader *reader, const struct cJSON 
                                 struct qk_attribute *attribute)
 {
     const char *text = qd_json_string(value);
-    if (text == NULL && !qd_json_is_array(value)) {
+    if (text == NULL && !qd_json_is_array(value))
         return expected(reader, value, "an array of integers, or a string such as \"1,1,1,1\"");
-    }
     size_t room = 1; /* one integer more than separators, at the most */
-    for (const char *at = text; at != NULL && *at != '\0'; at++) {
+    for (const char *at = text; at != NULL && *at != '\0'; at++)
         room += *at == ',';
-    }
     for (const struct cJSON *item = text == NULL ? qd_json_first(value) : NULL; item != NULL;
-         item = qd_json_next(item)) {
+         item = qd_json_next(item))
         room++;
-    }
-    int64_t *list = qd_arena_alloc(reader->arena, room * sizeof *list);
-    if (list == NULL) {
+    int64_t *list = qd_arena_alloc(reader->arena, room * sizeof(*list));
+    if (list == NULL)
         return qd_refuse_memory(reader->arena, "the parameters", reader->error);
-    }
     attribute->list = list;
     return text != NULL ? read_text_list(reader, value, list, &attribute->list_count)
                         : read_array(reader, value, list, &attribute->list_count);
@@ -110,14 +105,12 @@ static enum qd_status read_string(const struct reader *reader, const struct cJSO
                                   struct qk_attribute *attribute)
 {
     const char *text = qd_json_string(value);
-    if (text == NULL) {
+    if (text == NULL)
         return expected(reader, value, "a string");
-    }
     size_t bytes = strlen(text) + 1;
     char *copy = qd_arena_alloc(reader->arena, bytes);
-    if (copy == NULL) {
+    if (copy == NULL)
         return qd_refuse_memory(reader->arena, "the parameters", reader->error);
-    }
     attribute->string = memcpy(copy, text, bytes);
     return QD_OK;
 }
@@ -133,9 +126,8 @@ static enum qd_status read_attribute(const struct reader *reader, const struct c
                        "parameters.%s: %s has it since version %u, this is version %u", def->name,
                        call->op->name, def->since, call->version->number);
     }
-    if (attribute->present) {
+    if (attribute->present)
         return twice(reader, def->name);
-    }
     attribute->present = true;
     switch (def->kind) {
     case QK_ATTRIBUTE_INT:
@@ -160,9 +152,8 @@ static enum qd_status read_binary_output(const struct reader *reader, const stru
 static enum qd_status read_timeout(const struct reader *reader, const struct cJSON *value)
 {
     int64_t timeout;
-    if (!qd_json_whole(value, &timeout) || timeout < 0) {
+    if (!qd_json_whole(value, &timeout) || timeout < 0)
         return expected(reader, value, "microseconds, an integer >= 0");
-    }
     reader->infer->timeout_us = (uint64_t)timeout;
     return QD_OK;
 }
@@ -203,10 +194,10 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
     const struct qk_call *call = &reader->infer->call;
     char known[160] = "no parameters";
     size_t used = 0;
-    for (size_t i = 0; i < call->op->attribute_count && used < sizeof known; i++) {
+    for (size_t i = 0; i < call->op->attribute_count && used < sizeof(known); i++) {
         const struct qk_attribute_def *def = &call->op->attributes[i];
         if (def->since <= call->version->number) {
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
                                      used == 0 ? "" : ", ", def->name);
         }
     }
@@ -218,12 +209,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
 {
     const struct qk_operator *op = reader->infer->call.op;
     const char *key = qd_json_key(value);
-    for (size_t i = 0; i < op->attribute_count; i++) {
-        if (strcmp(key, op->attributes[i].name) == 0) {
+    for (size_t i = 0; i < op->attribute_count; i++)
+        if (strcmp(key, op->attributes[i].name) == 0)
             return read_attribute(reader, value, i);
-        }
-    }
-    for (size_t i = 0; i < sizeof own_keys / sizeof own_keys[0]; i++) {
+    for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++) {
         if (strcmp(key, own_keys[i].name) == 0) {
             bool again = (reader->seen >> i & 1) != 0;
             reader->seen |= 1u << i;
@@ -249,9 +238,8 @@ enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_
     for (const struct cJSON *value = qd_json_first(parameters); value != NULL;
          value = qd_json_next(value)) {
         enum qd_status status = qd_json_is_null(value) ? QD_OK : read_parameter(&reader, value);
-        if (status != QD_OK) {
+        if (status != QD_OK)
             return status;
-        }
     }
     return QD_OK;
 }

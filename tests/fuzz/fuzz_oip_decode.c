@@ -30,15 +30,12 @@ static void read_inputs(const struct qk_call *call)
         assert((call->version->inputs[i].types & QK_BIT(tensor->type)) != 0);
         assert(tensor->rank <= QK_RANK_MAX);
         assert(qk_type_bytes(tensor->type, tensor->count, &bytes));
-        for (size_t j = 0; j < bytes; j++) {
+        for (size_t j = 0; j < bytes; j++)
             sink = (unsigned char)(sink ^ ((const unsigned char *)tensor->data)[j]);
-        }
     }
-    for (size_t i = 0; i < call->op->attribute_count; i++) {
-        for (size_t j = 0; j < call->attributes[i].list_count; j++) {
+    for (size_t i = 0; i < call->op->attribute_count; i++)
+        for (size_t j = 0; j < call->attributes[i].list_count; j++)
             sink = (unsigned char)(sink ^ (unsigned char)call->attributes[i].list[j]);
-        }
-    }
 }
 
 static void read_answer(const struct qd_answer *answer)
@@ -46,9 +43,8 @@ static void read_answer(const struct qd_answer *answer)
     size_t bytes = 0;
     for (size_t i = 0; i < answer->part_count; i++) {
         bytes += answer->parts[i].count;
-        for (size_t j = 0; j < answer->parts[i].count; j++) {
+        for (size_t j = 0; j < answer->parts[i].count; j++)
             sink = (unsigned char)(sink ^ ((const unsigned char *)answer->parts[i].bytes)[j]);
-        }
     }
     assert(bytes == answer->bytes && answer->json_bytes <= bytes);
 }
@@ -69,15 +65,13 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_in
     struct qd_oip_stages stages = {1, 2, 3, 4};
     if (qk_create(kernels, &infer->call, memory, &instance, &refusal) != QK_OK ||
         qk_plan(instance, &infer->call, memory, &plan, &refusal) != QK_OK ||
-        plan.output_bytes > OUTPUT_BYTES_MAX) {
+        plan.output_bytes > OUTPUT_BYTES_MAX)
         return;
-    }
     void *output = qd_arena_calloc(arena, 1, plan.output_bytes);
     plan.output.data = output;
     if (output != NULL && qd_oip_encode_infer(infer, plan.kernel, &plan.output, &stages, arena,
-                                              answer, error) == QD_OK) {
+                                              answer, error) == QD_OK)
         read_answer(answer);
-    }
 }
 
 static struct qk_kernels *make_kernels(void)
@@ -95,22 +89,19 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
 {
     static struct qk_kernels *kernels;
     static struct qd_infer infer;
-    if (kernels == NULL) {
+    if (kernels == NULL)
         kernels = make_kernels();
-    }
-    if (bytes < 4) {
+    if (bytes < 4)
         return 0;
-    }
     size_t count;
     const struct qk_operator *const *ops = qk_operators(&count);
     const struct qk_operator *op = ops[data[0] % count];
     unsigned header = data[2] | (unsigned)data[3] << 8;
     char header_text[16];
-    snprintf(header_text, sizeof header_text, "%u", header);
+    snprintf(header_text, sizeof(header_text), "%u", header);
     char *body = malloc(bytes - 4 + (bytes == 4));
-    if (body == NULL) {
+    if (body == NULL)
         abort();
-    }
     memcpy(body, data + 4, bytes - 4);
     struct qd_oip_message message = {.op = op,
                                      .version = &op->versions[data[1] % op->version_count],

@@ -36,7 +36,7 @@ static cJSON *read_example(const char *path)
     FILE *file = fopen(path, "rb");
     cr_assert_not_null(file, "%s", path);
     static char text[1 << 16];
-    size_t bytes = fread(text, 1, sizeof text, file);
+    size_t bytes = fread(text, 1, sizeof(text), file);
     fclose(file);
     cJSON *example = cJSON_ParseWithLength(text, bytes);
     cr_assert_not_null(example, "%s is not JSON", path);
@@ -74,14 +74,12 @@ static struct message build_message(const cJSON *example)
     memcpy(message.body, text, strlen(text));
     message.body_bytes = strlen(text) + read_hex(hex, message.body + strlen(text));
     message.body = realloc(message.body, message.body_bytes + (message.body_bytes == 0));
-    if (binary != NULL) {
-        snprintf(message.header, sizeof message.header, "%zu", strlen(text));
-    }
+    if (binary != NULL)
+        snprintf(message.header, sizeof(message.header), "%zu", strlen(text));
     const cJSON *headers = cJSON_GetObjectItemCaseSensitive(example, "headers");
     const char *header = string_of(headers, "Inference-Header-Content-Length");
-    if (header != NULL) {
-        snprintf(message.header, sizeof message.header, "%s", header);
-    }
+    if (header != NULL)
+        snprintf(message.header, sizeof(message.header), "%s", header);
     cJSON_free(printed);
     return message;
 }
@@ -103,12 +101,10 @@ static enum qd_status answer_message(const cJSON *example, const struct message 
                                      message->header[0] == '\0' ? NULL : message->header};
     enum qd_status status = qd_oip_find_model(
         string_of(example, "model"), string_of(example, "version"), &oip.op, &oip.version, error);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         status = qd_oip_decode(&oip, arena, &infer, error);
-    }
-    if (status != QD_OK) {
+    if (status != QD_OK)
         return status;
-    }
     struct qk_memory memory = {take, arena};
     const struct qk_instance *instance;
     struct qk_plan plan;
@@ -130,9 +126,8 @@ static enum qd_status answer_message(const cJSON *example, const struct message 
 static double number_of(const cJSON *item)
 {
     const char *word = cJSON_GetStringValue(item);
-    if (word == NULL) {
+    if (word == NULL)
         return cJSON_GetNumberValue(item);
-    }
     return strcmp(word, "NaN") == 0         ? (double)NAN
            : strcmp(word, "Infinity") == 0  ? (double)INFINITY
            : strcmp(word, "-Infinity") == 0 ? (double)-INFINITY
@@ -148,7 +143,7 @@ static double load(const char *data, const char *datatype, size_t index)
 {
     float value;
     if (strcmp(datatype, "FP32") == 0) {
-        memcpy(&value, data + index * 4, sizeof value);
+        memcpy(&value, data + index * 4, sizeof(value));
         return (double)value;
     }
     return strcmp(datatype, "UINT8") == 0 ? (double)(unsigned char)data[index]
@@ -223,7 +218,7 @@ static void expect_refusal(const char *path, const cJSON *expect, const struct q
     const cJSON *part;
     double status = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(expect, "status"));
     cr_assert_eq((unsigned)status, qd_status_http(error->status), "%s: %s", path, error->text);
-    cr_assert_lt(strlen(error->text), sizeof error->text - 1, "%s: text was cut", path);
+    cr_assert_lt(strlen(error->text), sizeof(error->text) - 1, "%s: text was cut", path);
     cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(expect, "error_contains"))
     {
         cr_assert_not_null(strstr(error->text, part->valuestring), "%s: \"%s\" is not in: %s", path,
@@ -243,11 +238,10 @@ static void run_example(const char *path)
     enum qd_status status = answer_message(example, &message, &scratch.arena, &answer, &error);
     bool refused = cJSON_HasObjectItem(expect, "error_contains");
     cr_assert_eq(status != QD_OK, refused, "%s: %s", path, error.text);
-    if (refused) {
+    if (refused)
         expect_refusal(path, expect, &error);
-    } else {
+    else
         expect_answer(path, expect, &answer);
-    }
     free(message.body);
     cJSON_Delete(example);
     scratch_deinit(&scratch);
@@ -258,9 +252,8 @@ static void run_examples(const char *pattern, size_t count_min)
     glob_t found;
     cr_assert_eq(glob(pattern, 0, NULL, &found), 0, "no %s: run this at the top of the tree",
                  pattern);
-    for (size_t i = 0; i < found.gl_pathc; i++) {
+    for (size_t i = 0; i < found.gl_pathc; i++)
         run_example(found.gl_pathv[i]);
-    }
     cr_assert_geq(found.gl_pathc, count_min);
     globfree(&found);
 }

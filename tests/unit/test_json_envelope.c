@@ -96,7 +96,7 @@ Test(json_envelope, cuts_only_the_data_of_inputs)
         "{\"inputs\":[],\"outputs\":[{\"data\":[1]}]}",
         "{\"inputs\":[\"data\",{\"a\":\"data\"}]}",
     };
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
         expect_cut(whole[i], whole[i]);
         cr_assert_eq(envelope.data_count, 0);
     }
@@ -134,9 +134,8 @@ Test(json_envelope, many_inputs)
 {
     char *json = malloc(100 * 1000);
     char *at = json + sprintf(json, "{\"inputs\":[");
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 5000; i++)
         at += sprintf(at, "%s{\"data\":%d}", i == 0 ? "" : ",", i);
-    }
     sprintf(at, "]}");
     cr_assert_eq(cut(json), QD_OK, "%s", error.text);
     cr_assert_eq(envelope.data_count, 5000);
@@ -165,9 +164,8 @@ Test(json_envelope, takes_every_kind_of_json)
         "\"\x7f ж€😀\"",
         "1.7976931348623157e308",
     };
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         expect_cut(good[i], good[i]);
-    }
 }
 
 Test(json_envelope, names_the_byte_and_what_was_expected)
@@ -253,11 +251,11 @@ Test(json_envelope, nul_bytes_are_no_end)
 Test(json_envelope, data_must_end)
 {
     static const char *const unended[] = {"[1,2", "[\"a", "[\"a\\", "\"a", "[[1]", "{\"a\":1"};
-    for (size_t i = 0; i < sizeof unended / sizeof unended[0]; i++) {
+    for (size_t i = 0; i < sizeof(unended) / sizeof(unended[0]); i++) {
         char json[64];
         char text[128];
-        snprintf(json, sizeof json, "{\"inputs\":[{\"data\":%s", unended[i]);
-        snprintf(text, sizeof text,
+        snprintf(json, sizeof(json), "{\"inputs\":[{\"data\":%s", unended[i]);
+        snprintf(text, sizeof(text),
                  "malformed JSON at byte %zu: expected the end of the tensor's data, got the end "
                  "of the JSON",
                  strlen(json));
@@ -276,9 +274,8 @@ Test(json_envelope, no_prefix_is_json)
 {
     static const char json[] = " {\"id\":\"\\u0041ж\",\"inputs\":[{\"data\":[[1.5,\"NaN\"],[-2]],"
                                "\"shape\":[2,1e1]},null,true]}";
-    for (size_t bytes = 0; bytes < sizeof json - 1; bytes++) {
+    for (size_t bytes = 0; bytes < sizeof(json) - 1; bytes++)
         cr_assert_eq(cut_bytes(json, bytes), QD_INVALID, "%zu", bytes);
-    }
     cr_assert_eq(cut(json), QD_OK);
 }
 
@@ -328,9 +325,8 @@ Test(json_envelope, refuses_softly_without_memory)
     char *name = repeat("{\"inputs\":[{\"name\":\"", 'n', 100000, "\"");
     char json[101000];
     char *at = json + sprintf(json, "%s,\"data\":0}", name);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 50; i++)
         at += sprintf(at, ",{\"data\":%d}", i);
-    }
     sprintf(at, "]}");
     enum qd_status status = QD_UNAVAILABLE;
     for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {

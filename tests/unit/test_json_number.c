@@ -24,9 +24,8 @@ Test(json_number, takes_the_grammar_of_json)
 {
     static const char *const good[] = {"0",   "-0",   "7",      "-12",    "0.5",    "10.25",
                                        "1e5", "1E+5", "1.5e-7", "-0.0e0", "1e0005", "120"};
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         expect_whole_text(good[i]);
-    }
 }
 
 Test(json_number, refuses_what_is_none_and_says_where)
@@ -36,7 +35,7 @@ Test(json_number, refuses_what_is_none_and_says_where)
         size_t bytes; /* good ones */
     } bad[] = {{"", 0},   {"-", 1},   {"+1", 0},  {".5", 0},   {"1.", 2},  {"1.e5", 2},
                {"1e", 2}, {"1e+", 3}, {"-.5", 1}, {"1.5e", 4}, {"NaN", 0}, {"-Infinity", 1}};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         cr_assert_eq(scan(bad[i].text), 0, "%s", bad[i].text);
         cr_assert_eq(number.bytes, bad[i].bytes, "%s: %zu", bad[i].text, number.bytes);
     }
@@ -53,7 +52,7 @@ Test(json_number, stops_behind_the_number)
 Test(json_number, never_reads_beyond_the_end)
 {
     static const char *const texts[] = {"-", "1.", "1e", "1e-", "12", "0"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         size_t bytes = strlen(texts[i]);
         char *exact = malloc(bytes); /* the sanitizer watches its end */
         memcpy(exact, texts[i], bytes);
@@ -89,7 +88,7 @@ Test(json_number, integers_are_not_rounded_or_wrapped)
                                       "-9223372036854775809",
                                       "18446744073709551616",
                                       "99999999999999999999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int64_t value;
         cr_assert_not(to_int64(bad[i], &value), "%s", bad[i]);
     }
@@ -101,20 +100,19 @@ Test(json_number, decimal_text_is_digits_only)
     cr_assert(qd_read_decimal("0", &value) && value == 0);
     cr_assert(qd_read_decimal("18446744073709551615", &value) && value == UINT64_MAX);
     static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "1x", "18446744073709551616"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_not(qd_read_decimal(bad[i], &value), "%s", bad[i]);
-    }
 }
 
 Test(json_number, integers_print_as_printf_does)
 {
     static const int64_t values[] = {0,  1,   9,    10,        99,        100,       101,
                                      -1, -10, -128, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         char got[QD_PRINT_BYTES_MAX + 1];
         char wanted[QD_PRINT_BYTES_MAX + 1];
         *qd_print_int64(got, values[i]) = '\0';
-        snprintf(wanted, sizeof wanted, "%lld", (long long)values[i]);
+        snprintf(wanted, sizeof(wanted), "%lld", (long long)values[i]);
         cr_assert_str_eq(got, wanted);
     }
 }
@@ -124,14 +122,14 @@ Test(json_number, integers_print_as_printf_does)
 static uint32_t bits_of(float value)
 {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     return bits;
 }
 
 static float float_of(uint32_t bits)
 {
     float value;
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
@@ -171,9 +169,8 @@ Test(json_number, floats_round_as_strtof_does)
         "1.00000017881393421514957253748434595763683319091796875001",
         "1.00000017881393432617187499", "1.00000017881393432617187500",
         "1.000000178813934326171875", "1.00000017881393432617187501"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         expect_float(texts[i]);
-    }
 }
 
 /* The decimal halfway between two floats, written out, and its neighbours just below and above. */
@@ -181,18 +178,17 @@ Test(json_number, floats_are_exact_at_halfway_points)
 {
     for (int i = 0; i < 20000; i++) {
         uint32_t bits = (uint32_t)random_bits() & 0x7fffffff;
-        if (bits >= 0x7f7fffff) {
+        if (bits >= 0x7f7fffff)
             continue;
-        }
         double half = ((double)float_of(bits) + (double)float_of(bits + 1)) / 2;
         char text[256];
-        int bytes = snprintf(text, sizeof text, "%.125e", half);
+        int bytes = snprintf(text, sizeof(text), "%.125e", half);
         expect_float(text);
         char *exponent = strchr(text, 'e');
         exponent[-1] = '1'; /* all digits of a halfway point are in front of it */
         expect_float(text);
         char longer[512];
-        snprintf(longer, sizeof longer, "%.*s%0100d1%s", (int)(exponent - text - 1), text, 0,
+        snprintf(longer, sizeof(longer), "%.*s%0100d1%s", (int)(exponent - text - 1), text, 0,
                  exponent);
         expect_float(longer);
         cr_assert_lt(bytes, 200);
@@ -206,9 +202,9 @@ Test(json_number, floats_of_random_decimals_round_as_strtof_does)
         int digits = 1 + (int)(random_bits() % 19);
         uint64_t mantissa = random_bits();
         int exponent = (int)(random_bits() % 100) - 65;
-        snprintf(text, sizeof text, "%.*e", digits - 1, (double)mantissa);
+        snprintf(text, sizeof(text), "%.*e", digits - 1, (double)mantissa);
         char *tail = strchr(text, 'e');
-        snprintf(tail, sizeof text - (size_t)(tail - text), "e%d", exponent);
+        snprintf(tail, sizeof(text) - (size_t)(tail - text), "e%d", exponent);
         expect_float(text);
     }
 }
@@ -263,10 +259,9 @@ static size_t fewest_digits(float value)
 {
     for (int digits = 1;; digits++) {
         char text[32];
-        snprintf(text, sizeof text, "%.*e", digits - 1, (double)value);
-        if (strtof(text, NULL) == value) {
+        snprintf(text, sizeof(text), "%.*e", digits - 1, (double)value);
+        if (strtof(text, NULL) == value)
             return significant_digits(text);
-        }
     }
 }
 
@@ -299,9 +294,8 @@ Test(json_number, floats_print_shortest_for_random_bits)
 {
     for (int i = 0; i < 200000; i++) {
         uint32_t bits = (uint32_t)random_bits();
-        if (isfinite(float_of(bits)) && bits << 1 != 0) {
+        if (isfinite(float_of(bits)) && bits << 1 != 0)
             expect_shortest(bits);
-        }
     }
 }
 
@@ -310,14 +304,13 @@ Test(json_number, floats_print_the_closest_of_the_shortest)
 {
     for (int i = 0; i < 100000; i++) {
         uint32_t bits = (uint32_t)random_bits() & 0x7fffffff;
-        if (bits >= 0x7f800000 || bits == 0) {
+        if (bits >= 0x7f800000 || bits == 0)
             continue;
-        }
         float value = float_of(bits);
         char text[QD_PRINT_BYTES_MAX + 1];
         char rounded[32];
         *qd_print_float(text, value) = '\0';
-        snprintf(rounded, sizeof rounded, "%.*e", (int)fewest_digits(value) - 1, (double)value);
+        snprintf(rounded, sizeof(rounded), "%.*e", (int)fewest_digits(value) - 1, (double)value);
         cr_assert_eq(strtod(text, NULL), strtod(rounded, NULL), "%s, %s", text, rounded);
     }
 }
@@ -345,7 +338,7 @@ Test(json_number, floats_print_as_people_write_them)
                  {1e-45f, "1e-45"},
                  {1.17549435e-38f, "1.1754944e-38"},
                  {3.14159274f, "3.1415927"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[QD_PRINT_BYTES_MAX + 1];
         *qd_print_float(text, cases[i].value) = '\0';
         cr_assert_str_eq(text, cases[i].text);

@@ -14,9 +14,8 @@ static char *out; /* just as large as the contract asks, so that the sanitizer s
 static struct qk_tensor tensor_of(enum qk_type type, const size_t *dims)
 {
     struct qk_tensor tensor = {.type = type};
-    for (; dims[tensor.rank] != END; tensor.rank++) {
+    for (; dims[tensor.rank] != END; tensor.rank++)
         tensor.dims[tensor.rank] = dims[tensor.rank];
-    }
     cr_assert(qk_tensor_set_count(&tensor));
     return tensor;
 }
@@ -78,7 +77,7 @@ Test(json_tensor, words_for_non_finite_floats)
     cr_assert_eq(read_text("[\"NaN\",NaN,\"Infinity\",Infinity,\"-Infinity\",-Infinity]", &tensor),
                  QD_OK, "%s", error.text);
     float got[6];
-    memcpy(got, out, sizeof got);
+    memcpy(got, out, sizeof(got));
     cr_assert(isnan(got[0]) && isnan(got[1]));
     cr_assert(got[2] > 0 && isinf(got[2]) && got[3] > 0 && isinf(got[3]));
     cr_assert(got[4] < 0 && isinf(got[4]) && got[5] < 0 && isinf(got[5]));
@@ -141,9 +140,8 @@ Test(json_tensor, every_small_integer_at_every_place)
         strcpy(at, "]");
         expect_read(text, QK_UINT8, SHAPE(256), wanted, 256);
         at = text;
-        for (int i = 0; i < 256; i++) {
+        for (int i = 0; i < 256; i++)
             at += sprintf(at, "%s%d", i == 0 ? "[" : ",", (signed char)wanted[i]);
-        }
         strcpy(at, "]");
         expect_read(text, QK_INT8, SHAPE(256), wanted, 256);
         free(text);
@@ -162,7 +160,7 @@ Test(json_tensor, bad_integers_at_every_place)
                                       "1234567", "12345678", "123456789", "99999999999999999999",
                                       "1a",      "--1",      "{}",        "[1]",
                                       "\x80",    "1:",       "000",       "-00"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         for (size_t place = 0; place < 24; place++) {
             char text[160] = "[";
             for (size_t j = 0; j < 24; j++) {
@@ -173,7 +171,7 @@ Test(json_tensor, bad_integers_at_every_place)
             struct qk_tensor tensor = tensor_of(QK_UINT8, SHAPE(24));
             cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
             char where[32];
-            snprintf(where, sizeof where, "element %zu", place);
+            snprintf(where, sizeof(where), "element %zu", place);
             cr_assert_not_null(strstr(error.text, where), "%s: %s", text, error.text);
         }
     }
@@ -211,11 +209,11 @@ Test(json_tensor, refused_floats)
         "01",   "nan",     "Inf",   "\"inf\"",   "\"1\"",
         "+1",   "NaN1",    "-NaN",  "Infinityy", "null",
         "true", "{}",      "1e",    "\"NaN\"1",  "340282356779733661637539395458142568448"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char text[80];
         char wanted[256];
-        snprintf(text, sizeof text, "[0,%s]", bad[i]);
-        snprintf(wanted, sizeof wanted, "x: element 1: %s", FP32_WANTED);
+        snprintf(text, sizeof(text), "[0,%s]", bad[i]);
+        snprintf(wanted, sizeof(wanted), "x: element 1: %s", FP32_WANTED);
         struct qk_tensor tensor = tensor_of(QK_FP32, SHAPE(2));
         cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
         cr_assert_eq(strncmp(error.text, wanted, strlen(wanted)), 0, "%s", error.text);
@@ -301,9 +299,8 @@ Test(json_tensor, a_hundred_thousand_brackets)
 Test(json_tensor, the_longest_shape_in_an_error)
 {
     size_t dims[QK_RANK_MAX + 1];
-    for (size_t i = 0; i < QK_RANK_MAX; i++) {
+    for (size_t i = 0; i < QK_RANK_MAX; i++)
         dims[i] = i < 19 ? 10 : 1;
-    }
     dims[QK_RANK_MAX] = END;
     expect_error("[1]", QK_UINT8, dims,
                  "x: expected 10000000000000000000 elements for shape "
@@ -352,18 +349,17 @@ Test(json_tensor, prints_flat)
 Test(json_tensor, what_is_printed_reads_back)
 {
     enum { COUNT = 20000 };
-    float *values = malloc(COUNT * sizeof *values);
+    float *values = malloc(COUNT * sizeof(*values));
     uint32_t bits = 1;
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < COUNT; i++)
         do {
             bits = bits * 1664525 + 1013904223;
-            memcpy(&values[i], &bits, sizeof bits);
+            memcpy(&values[i], &bits, sizeof(bits));
         } while (!isfinite(values[i]));
-    }
     struct qk_tensor tensor = tensor_of(QK_FP32, SHAPE(COUNT));
     tensor.data = (const char *)values;
     char *printed = print(&tensor);
-    expect_read(printed, QK_FP32, SHAPE(100, 200), values, COUNT * sizeof *values);
+    expect_read(printed, QK_FP32, SHAPE(100, 200), values, COUNT * sizeof(*values));
     free(printed);
     free(values);
 }

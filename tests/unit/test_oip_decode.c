@@ -52,9 +52,8 @@ static void expect_error(const char *model, const char *body, const char *text)
 static size_t attribute_index(const char *name)
 {
     size_t i = 0;
-    while (strcmp(infer.call.op->attributes[i].name, name) != 0) {
+    while (strcmp(infer.call.op->attributes[i].name, name) != 0)
         i++;
-    }
     return i;
 }
 
@@ -92,7 +91,7 @@ Test(oip_decode, binary_tensors_are_views_on_the_body)
     size_t json_bytes = strlen(json);
     memcpy(body, json, json_bytes);
     memcpy(body + json_bytes, "abcz", 4);
-    snprintf(header, sizeof header, "%zu", json_bytes);
+    snprintf(header, sizeof(header), "%zu", json_bytes);
     cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, body, json_bytes + 4, header), QD_OK,
                  "%s", error.text);
     cr_assert_eq(infer.call.inputs[0].data, body + json_bytes);
@@ -116,7 +115,7 @@ Test(oip_decode, id_and_own_parameters)
 static void expect_axis(const char *json, int64_t axis)
 {
     char body[512];
-    snprintf(body, sizeof body, "{\"parameters\":{\"axis\":%s}," INPUTS "}", json);
+    snprintf(body, sizeof(body), "{\"parameters\":{\"axis\":%s}," INPUTS "}", json);
     cr_assert_eq(decode(DEQUANTIZE, body), QD_OK, "%s", error.text);
     const struct qk_attribute *attribute = &infer.call.attributes[attribute_index("axis")];
     cr_assert(attribute->present);
@@ -140,9 +139,9 @@ Test(oip_decode, integer_attributes_are_exact)
     static const char *const bad[] = {
         "9007199254740992",        "0.5", "true", "[1]", "\"\"", "\"x\"", "\"1.0\"", "\"1,2\"",
         "\"9223372036854775808\"", "{}"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char body[512];
-        snprintf(body, sizeof body, "{\"parameters\":{\"axis\":%s}," INPUTS "}", bad[i]);
+        snprintf(body, sizeof(body), "{\"parameters\":{\"axis\":%s}," INPUTS "}", bad[i]);
         cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID, "%s", bad[i]);
         cr_assert_eq(strncmp(error.text, "parameters.axis: expected an integer, got ", 42), 0, "%s",
                      error.text);
@@ -152,14 +151,14 @@ Test(oip_decode, integer_attributes_are_exact)
 static void decode_pads(const char *json)
 {
     char body[512];
-    snprintf(body, sizeof body, "{\"parameters\":{\"pads\":%s},\"inputs\":[]}", json);
+    snprintf(body, sizeof(body), "{\"parameters\":{\"pads\":%s},\"inputs\":[]}", json);
     cr_assert_eq(decode(CONV, body), QD_INVALID); /* parameters come first; then x is missing */
 }
 
 Test(oip_decode, lists_of_integers)
 {
     static const char *const forms[] = {"[1,-2,3,4]", "\"1,-2,3,4\"", "\" 1 , -2,3,4 \""};
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         decode_pads(forms[i]);
         cr_assert_eq(strncmp(error.text, "inputs: \"x\" is missing", 22), 0, "%s", error.text);
         const struct qk_attribute *pads = &infer.call.attributes[attribute_index("pads")];
@@ -178,7 +177,7 @@ Test(oip_decode, lists_of_something_else)
     static const char *const bad[] = {"1",        "true",    "{}",      "\"1,\"",  "\",1\"",
                                       "\"1,,2\"", "\"1 2\"", "\"1;2\"", "\"1,x\"", "[1,\"2\"]",
                                       "[[1]]",    "[1.5]",   "[null]",  "\"1, \"", "\",\""};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         decode_pads(bad[i]);
         cr_assert_eq(strncmp(error.text, "parameters.pads", 15), 0, "%s: %s", bad[i], error.text);
     }
@@ -220,7 +219,7 @@ Test(oip_decode, errors_never_fill_their_buffer)
         "{\"parameters\":{\"axis\":\"%s\"}}",
         "{" INPUTS ",\"outputs\":[{\"name\":\"%s\"}]}",
     };
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         snprintf(body, bytes + 200, forms[i], name);
         cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID);
         cr_assert_lt(strlen(error.text), 300, "%s", error.text);
@@ -235,7 +234,7 @@ Test(oip_decode, header_is_digits_within_the_body)
                                       "-1",  "0x10", "1e1",        "12abc",
                                       "1,1", "20",   "4294967296", "18446744073709551617",
                                       "٣"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, "{\"inputs\":[]}   ", 16, bad[i]),
                      QD_INVALID);
         cr_assert_eq(strncmp(error.text, "Inference-Header-Content-Length: expected ", 42), 0,
@@ -254,7 +253,7 @@ Test(oip_decode, sums_of_blobs_do_not_overflow)
         "{\"name\":\"x_scale\",\"datatype\":\"FP32\",\"shape\":[2251799813685247],\"parameters\":"
         "{\"binary_data_size\":9007199254740988}}]}";
     char header[16];
-    snprintf(header, sizeof header, "%zu", strlen(json));
+    snprintf(header, sizeof(header), "%zu", strlen(json));
     cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, json, strlen(json), header),
                  QD_INVALID);
     cr_assert_str_eq(error.text,
@@ -269,20 +268,19 @@ Test(oip_decode, spoiled_requests)
         "{\"id\":\"7\",\"parameters\":{\"axis\":\"0\"},\"inputs\":[" X "," SCALE
         "],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"binary_data\":"
         "false}}]}";
-    char body[sizeof good];
+    char body[sizeof(good)];
     cr_assert_eq(decode(DEQUANTIZE, good), QD_OK, "%s", error.text);
-    for (size_t bytes = 0; bytes < sizeof good - 1; bytes++) {
+    for (size_t bytes = 0; bytes < sizeof(good) - 1; bytes++)
         cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, good, bytes, NULL), QD_INVALID);
-    }
     static const char others[] = "\"{}[],:0-\\x\x01\xff";
-    for (size_t i = 0; i < sizeof good - 1; i++) {
-        for (size_t j = 0; j < sizeof others; j++) {
+    for (size_t i = 0; i < sizeof(good) - 1; i++) {
+        for (size_t j = 0; j < sizeof(others); j++) {
             struct scratch own;
             scratch_init(&own, 1u << 20);
-            memcpy(body, good, sizeof good);
+            memcpy(body, good, sizeof(good));
             body[i] = others[j];
             enum qd_status status =
-                decode_in(&own.arena, DEQUANTIZE, NULL, body, sizeof good - 1, NULL);
+                decode_in(&own.arena, DEQUANTIZE, NULL, body, sizeof(good) - 1, NULL);
             cr_assert(status == QD_OK || status == QD_INVALID);
             scratch_deinit(&own);
         }
@@ -373,7 +371,7 @@ Test(oip_decode, versions_resolve_downwards)
     cr_assert_eq(version_of("13"), 13);
     static const char *const bad[] = {"",   "0",    "9",   "1000", "x",
                                       "-1", "10.0", "1e1", "10 ",  "18446744073709551626"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         cr_assert_eq(version_of(bad[i]), 0, "%s", bad[i]);
         cr_assert_eq(error.status, QD_NOT_FOUND);
     }

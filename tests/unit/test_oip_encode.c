@@ -92,7 +92,7 @@ Test(oip_encode, binary_answer_borrows_the_tensor)
         "{" HEAD "\"shape\":[2,1],\"parameters\":{\"binary_data_size\":8}}]}";
     struct qd_infer infer = infer_of(NULL, true);
     cr_assert_eq(encode(&infer, &output), QD_OK);
-    expect_body(json, "application/octet-stream", strlen(json), values, sizeof values);
+    expect_body(json, "application/octet-stream", strlen(json), values, sizeof(values));
     cr_assert_eq(answer.parts[answer.part_count - 1].bytes, values);
 }
 
@@ -121,7 +121,7 @@ Test(oip_encode, refuses_softly_without_memory)
 {
     enum { COUNT = 100000 };
     struct qd_infer infer = infer_of("id", false);
-    float *many = calloc(COUNT, sizeof *many);
+    float *many = calloc(COUNT, sizeof(*many));
     struct qk_tensor tensor = {
         .type = QK_FP32, .rank = 1, .dims = {COUNT}, .count = COUNT, .data = many};
     struct qd_oip_stages stages = {0};
@@ -244,7 +244,7 @@ static void expect_metadata(const struct qk_operator *op, const struct qk_versio
     const cJSON *version = versions->child;
     for (size_t i = 0; version != NULL; i++, version = version->next) {
         char number[16];
-        snprintf(number, sizeof number, "%u", row == NULL ? op->versions[i].number : row->number);
+        snprintf(number, sizeof(number), "%u", row == NULL ? op->versions[i].number : row->number);
         cr_assert_str_eq(version->valuestring, number);
     }
     expect_tensors(at(json, "inputs"), op->input_names, op->input_count);
@@ -257,7 +257,7 @@ static void expect_metadata(const struct qk_operator *op, const struct qk_versio
     unsigned number = row == NULL ? op->versions[op->version_count - 1].number : row->number;
     for (size_t i = 0; i < op->attribute_count; i++) {
         char key[64];
-        snprintf(key, sizeof key, "parameters.%s", op->attributes[i].name);
+        snprintf(key, sizeof(key), "parameters.%s", op->attributes[i].name);
         cr_assert_eq(cJSON_HasObjectItem(at(json, "properties"), key),
                      op->attributes[i].since <= number, "%s", key);
     }
