@@ -47,8 +47,8 @@ KERNELS := \
 SERVER := \
     server/status.c server/arena.c server/text.c server/refusal.c server/log.c server/config.c \
     server/metrics.c \
-    server/json_number.c server/json_string.c server/json_envelope.c \
-    server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
+    server/json_number.c server/json_number_print.c server/json_string.c server/json_envelope.c \
+    server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
     server/oip_decode.c server/oip_encode.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \

@@ -13,6 +13,7 @@ struct qd_json_number {
     size_t bytes;
     uint64_t mantissa; /* the first 19 significant digits */
     int64_t exponent;
+    bool more; /* a digit other than 0 did not fit */
     bool negative;
     bool whole; /* written without fraction and exponent */
 };
@@ -29,6 +30,16 @@ bool qd_read_decimal(const char *text, uint64_t *value);
 
 /* The nearest float, ties to even; +-infinity beyond the range. */
 float qd_json_number_to_float(const struct qd_json_number *number);
+
+/* The number itself; false: no float is equal to it. Finds each float of at most 19 significant
+ * digits that is 0 or has a magnitude in [1e-9, 1e18]; beyond these it may say false, too. */
+bool qd_json_number_exact(const struct qd_json_number *number, float *value);
+
+/* Rounded to odd: the number itself if it is a float, otherwise that of the two floats around it
+ * whose lowest bit is set (or an infinity). Rounding that again to a type with at least two
+ * significant bits less, at all magnitudes, such as FP16 and BF16, is one rounding of the number.
+ */
+float qd_json_number_to_odd(const struct qd_json_number *number);
 
 /* Enough for what one of the print functions writes. */
 #define QD_PRINT_BYTES_MAX 24

@@ -1,18 +1,16 @@
 #include "server/json_tensor.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json_number.h"
+#include "server/json_element.h"
 
 struct reader {
     const char *at;
     const char *end;
     const struct qk_tensor *tensor;
     const struct qk_type_info *type;
-    size_t element_bytes;
     const char *field;
     char *out;
     size_t index; /* elements read so far */
@@ -26,12 +24,6 @@ enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
 static bool is_space(char byte)
 {
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
-
-/* May `at` end a number or a word? */
-static bool is_delimiter(const char *at, const char *end)
-{
-    return at == end || *at == ',' || *at == ']' || is_space(*at);
 }
 
 /* "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most 84 bytes: a digit more
@@ -55,7 +47,7 @@ static int shown_bytes(const struct reader *reader, const char **more)
             end += *end == '\\' && end + 1 < reader->end;
         end += end < reader->end;
     } else {
-        while (!is_delimiter(end, reader->end))
+        while (!qd_json_element_ends(end, reader->end))
             end++;
         end += end == reader->at && end < reader->end; /* a comma, a bracket */
     }
@@ -66,14 +58,13 @@ static int shown_bytes(const struct reader *reader, const char **more)
 static enum qd_status refuse_element(const struct reader *reader)
 {
     const struct qk_type_info *type = reader->type;
-    char wanted[96];
-    if (type->kind == QK_KIND_FLOAT) {
-        snprintf(wanted, sizeof(wanted),
-                 "a number in the range of %s, \"NaN\", \"Infinity\" or \"-Infinity\"", type->name);
-    } else {
+    char wanted[120];
+    if (type->kind == QK_KIND_FLOAT)
+        qd_json_float_expected(reader->tensor->type, reader->at, reader->end, wanted,
+                               sizeof(wanted));
+    else
         snprintf(wanted, sizeof(wanted), "an integer in [%lld, %lld] (%s)", (long long)type->min,
                  (long long)type->max, type->name);
-    }
     if (reader->at < reader->end && *reader->at == '[') {
         char shape[SHAPE_BYTES];
         print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
@@ -128,27 +119,39 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-/* The low bytes of a two's complement integer are the smaller integer; the machine is
- * little-endian, as the wire is. */
-static void store(char *out, uint64_t value, size_t bytes)
+/* Elements are stored in order: the first one in a byte of several sets all of it, so that the
+ * bits behind the last one are 0. */
+static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
 {
-    switch (bytes) {
-    case 1:
-        *out = (char)value;
+    size_t place = index * bits % 8;
+    uint32_t part = (value & ((UINT32_C(1) << bits) - 1)) << place;
+    char *byte = out + index / (8 / bits);
+    *byte = (char)(place == 0 ? part : part | (unsigned char)*byte);
+}
+
+/* The low bits of a two's complement integer are the smaller integer; the machine is
+ * little-endian, as the wire is. */
+static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
+{
+    switch (bits) {
+    case 8:
+        out[index] = (char)value;
         break;
-    case 2:
-        memcpy(out, &value, 2);
+    case 16:
+        memcpy(out + index * 2, &value, 2);
+        break;
+    case 32:
+        memcpy(out + index * 4, &value, 4);
         break;
     default:
-        memcpy(out, &value, 4);
-        break;
+        store_part(out, index, value, bits);
     }
 }
 
 /* No integer type here has more than 10 digits. */
 enum { INTEGER_DIGITS_MAX = 10 };
 
-static inline bool read_integer(struct reader *reader, uint64_t *bits)
+static inline bool read_integer(struct reader *reader, uint32_t *bits)
 {
     const char *at = reader->at;
     bool negative = at < reader->end && *at == '-';
@@ -163,10 +166,10 @@ static inline bool read_integer(struct reader *reader, uint64_t *bits)
     bool leading_zero = magnitude == 0 ? at - digits != 1 || negative : *digits == '0';
     int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
     if (leading_zero || value < reader->type->min || value > reader->type->max ||
-        !is_delimiter(at, reader->end))
+        !qd_json_element_ends(at, reader->end))
         return false;
     reader->at = at;
-    *bits = (uint64_t)value;
+    *bits = (uint32_t)value;
     return true;
 }
 
@@ -177,10 +180,8 @@ static void read_short_integers(struct reader *reader)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
     const struct qk_type_info *type = reader->type;
-    const size_t element_bytes = reader->element_bytes;
     const char *at = reader->at;
     size_t index = reader->index;
-    char *out = reader->out + index * element_bytes;
     while (index < reader->tensor->count && reader->end - at >= 16) {
         uint64_t word;
         memcpy(&word, at, sizeof(word));
@@ -204,66 +205,32 @@ static void read_short_integers(struct reader *reader)
         bool zero_first = at[negative] == '0' && (bits > 8 || negative);
         if (zero_first || value < type->min || value > type->max)
             break;
-        store(out, (uint64_t)value, element_bytes);
-        out += element_bytes;
-        index++;
+        store(reader->out, index++, (uint32_t)value, type->bits);
         at = behind + 1;
     }
     reader->at = at;
     reader->index = index;
 }
 
-static bool read_word(struct reader *reader, float *value)
+static inline bool read_float(struct reader *reader, uint32_t *bits)
 {
-    static const struct {
-        const char *text;
-        float value;
-    } words[] = {{"\"NaN\"", NAN}, {"\"Infinity\"", INFINITY}, {"\"-Infinity\"", -INFINITY},
-                 {"NaN", NAN},     {"Infinity", INFINITY},     {"-Infinity", -INFINITY}};
-    size_t left = (size_t)(reader->end - reader->at);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        size_t count = strlen(words[i].text);
-        if (left >= count && memcmp(reader->at, words[i].text, count) == 0) {
-            reader->at += count;
-            *value = words[i].value;
-            return is_delimiter(reader->at, reader->end);
-        }
-    }
-    return false;
-}
-
-static bool read_float(struct reader *reader, uint64_t *bits)
-{
-    struct qd_json_number number;
-    const char *end = qd_json_number_scan(reader->at, reader->end, &number);
-    float value;
-    if (end != NULL && is_delimiter(end, reader->end)) {
-        value = qd_json_number_to_float(&number);
-        if (isinf(value))
-            return false;
-        reader->at = end;
-    } else if (!read_word(reader, &value)) {
+    const char *end = qd_json_float_read(reader->tensor->type, reader->at, reader->end, bits);
+    if (end == NULL)
         return false;
-    }
-    uint32_t pattern;
-    memcpy(&pattern, &value, sizeof(pattern));
-    *bits = pattern;
+    reader->at = end;
     return true;
 }
 
 /* One element, kept unless it is beyond the tensor's end. */
 static inline enum qd_status read_element(struct reader *reader)
 {
-    const char *begin = reader->at;
-    uint64_t bits;
+    uint32_t bits;
     bool read = reader->type->kind == QK_KIND_FLOAT ? read_float(reader, &bits)
                                                     : read_integer(reader, &bits);
-    if (!read) {
-        reader->at = begin;
+    if (!read)
         return refuse_element(reader);
-    }
     if (reader->index < reader->tensor->count)
-        store(reader->out + reader->index * reader->element_bytes, bits, reader->element_bytes);
+        store(reader->out, reader->index, bits, reader->type->bits);
     reader->index++;
     return QD_OK;
 }
@@ -374,7 +341,6 @@ enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_te
                             .end = data.bytes + data.count,
                             .tensor = tensor,
                             .type = type,
-                            .element_bytes = type->bits / 8,
                             .field = field,
                             .out = out,
                             .error = error};

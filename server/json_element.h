@@ -1,0 +1,39 @@
+/* One element of a float type, between JSON text and bits. Pure.
+ *
+ *   FP32, FP16, BF16   the decimal rounded once, to nearest even; refused where that is infinite
+ *   FP4*, FP8*         only what the type has exactly; "-0" is refused where it has no -0
+ *   FP8E8M0            as FP8*, of the number's FP32: a power of two has up to 89 digits, and
+ *                      clients write only as many as a float or a double needs
+ *   all                "NaN", "Infinity", "-Infinity" (protobuf's JSON mapping) where the type has
+ *                      them, with quotes or, on input, without
+ */
+#ifndef SERVER_JSON_ELEMENT_H
+#define SERVER_JSON_ELEMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/qk.h"
+
+/* May `at` end a number or a word? */
+static inline bool qd_json_element_ends(const char *at, const char *end)
+{
+    return at == end || *at == ',' || *at == ']' || *at == ' ' || *at == '\n' || *at == '\r' ||
+           *at == '\t';
+}
+
+/* Reads a number or a word that begins at `at`. Returns its end; NULL: there is none, or the type
+ * does not have it. */
+const char *qd_json_float_read(enum qk_type type, const char *at, const char *end, uint32_t *bits);
+
+/* What would have been taken instead of the value at `at`, for an error: "a value of FP4E2M1, such
+ * as 3 or 4". */
+void qd_json_float_expected(enum qk_type type, const char *at, const char *end, char *text,
+                            size_t size);
+
+/* Prints the element as the FP32 value that it is, or as a word in quotes; returns the end. It
+ * takes at most QD_PRINT_BYTES_MAX. */
+char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out);
+
+#endif
