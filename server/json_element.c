@@ -13,6 +13,12 @@ static bool is_small(enum qk_type type)
     return qk_type_info(type)->bits <= 8;
 }
 
+/* Takes no number but its own values, all of which have at most 12 digits. */
+static bool is_exact(enum qk_type type)
+{
+    return is_small(type) && type != QK_FP8E8M0;
+}
+
 /* The bit of the sign; 0: the type has none. */
 static uint32_t sign_bit(enum qk_type type)
 {
@@ -176,6 +182,8 @@ void qd_json_float_expected(enum qk_type type, const char *at, const char *end, 
 char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out)
 {
     float value = qk_float_decode(type, bits);
+    if (isfinite(value) && value != 0 && is_exact(type))
+        return out + snprintf(out, QD_PRINT_BYTES_MAX, "%.17g", (double)value);
     if (isfinite(value))
         return qd_print_float(out, value);
     const char *word = words[isnan(value) ? 0 : value > 0 ? 1 : 2].text;

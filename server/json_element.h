@@ -32,8 +32,9 @@ const char *qd_json_float_read(enum qk_type type, const char *at, const char *en
 void qd_json_float_expected(enum qk_type type, const char *at, const char *end, char *text,
                             size_t size);
 
-/* Prints the element as the FP32 value that it is, or as a word in quotes; returns the end. It
- * takes at most QD_PRINT_BYTES_MAX. */
+/* Prints the element as the shortest decimal of the FP32 value that it is (FP4* and FP8*: with all
+ * its digits, for it to be read again), or as a word in quotes; returns the end. It takes at most
+ * QD_PRINT_BYTES_MAX. */
 char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out);
 
 #endif

@@ -152,7 +152,8 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct 
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
-        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer, decoder->error);
+        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer,
+                                        decoder->carriers, decoder->error);
     if (status == QD_OK)
         status = qd_oip_read_inputs(decoder, values[2]);
     if (status == QD_OK && values[3] != NULL)

@@ -29,6 +29,11 @@ enum qd_status qd_oip_find_model(const char *model, const char *version,
                                  const struct qk_operator **op, const struct qk_version **row,
                                  struct qd_error *error);
 
+/* Refuses the datatype that `field` gives for an input: the version takes others, which it names.
+ */
+enum qd_status qd_oip_refuse_type(const struct qk_call *call, size_t input, const char *field,
+                                  const char *got, struct qd_error *error);
+
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_infer *infer, struct qd_error *error);
 

@@ -17,6 +17,9 @@ struct input {
     size_t index;     /* in the operator's */
     const char *name; /* the operator's */
     struct qk_tensor *tensor;
+    const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
+    const struct qk_attribute *strides;   /* NULL: none */
+    struct qk_tensor wire; /* what its data is written as: other than `tensor` for these two */
 };
 
 /* "inputs[1].shape (\"x_scale\")" */
@@ -46,6 +49,16 @@ static void list_inputs(const struct qk_call *call, char *text, size_t size)
     }
 }
 
+static const struct qk_attribute *find_strides(const struct qk_call *call, size_t index)
+{
+    for (size_t i = 0; i < call->op->attribute_count; i++) {
+        const struct qk_attribute_def *def = &call->op->attributes[i];
+        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
+            return &call->attributes[i];
+    }
+    return NULL;
+}
+
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_call *call = &decoder->infer->call;
@@ -70,6 +83,11 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     }
     input->name = call->op->input_names[input->index];
     input->tensor = &call->inputs[input->index];
+    input->carrier = &decoder->carriers[input->index];
+    if (input->carrier->tensor.type == QK_NONE)
+        input->carrier = NULL;
+    input->strides = find_strides(call, input->index);
+    input->wire = (struct qk_tensor){.type = QK_NONE};
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
@@ -78,36 +96,31 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     return QD_OK;
 }
 
-static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, const struct input *input)
+static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qk_call *call = &decoder->infer->call;
-    uint32_t accepted = call->version->inputs[input->index].types;
     const struct cJSON *value;
     enum qd_status status = find_field(decoder, input, "datatype", &value);
     if (status != QD_OK)
         return status;
     const char *name = value == NULL ? NULL : qd_json_string(value);
-    enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if (type != QK_NONE && (accepted & QK_BIT(type)) != 0) {
-        input->tensor->type = type;
-        return QD_OK;
-    }
-    char types[160];
-    size_t used = 0;
-    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT && used < sizeof(types); i++) {
-        if ((accepted & QK_BIT(i)) != 0) {
-            used += (size_t)snprintf(types + used, sizeof(types) - used, "%s%s",
-                                     used == 0 ? "" : ", ", qk_type_info((enum qk_type)i)->name);
-        }
-    }
-    return qd_fail(decoder->error, QD_INVALID, "%s: version %u of %s takes %s, got %s",
-                   label(input, ".datatype").text, call->version->number, call->op->name, types,
-                   value == NULL ? "none" : qd_json_show(value).text);
+    struct qd_shown shown = value == NULL ? (struct qd_shown){"none"} : qd_json_show(value);
+    input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if (input->carrier != NULL && input->wire.type != QK_UINT8)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
+                       label(input, ".datatype").text, input->name, shown.text);
+    if (input->carrier == NULL &&
+        (input->wire.type == QK_NONE ||
+         (call->version->inputs[input->index].types & QK_BIT(input->wire.type)) == 0))
+        return qd_oip_refuse_type(call, input->index, label(input, ".datatype").text, shown.text,
+                                  decoder->error);
+    return QD_OK;
 }
 
-static enum qd_status read_shape(const struct qd_oip_decoder *decoder, const struct input *input)
+static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    struct qk_tensor *tensor = input->tensor;
+    struct qk_tensor *tensor = &input->wire;
     const struct cJSON *shape;
     enum qd_status status = find_field(decoder, input, "shape", &shape);
     if (status != QD_OK)
@@ -139,52 +152,110 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, const str
     return QD_OK;
 }
 
+/* The tensor's strides say how many elements its data has: these come as a flat list. */
+static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->tensor;
+    size_t bytes;
+    if (!qk_tensor_set_strides(tensor, input->strides->list, input->strides->list_count) ||
+        !qk_type_bytes(tensor->type, tensor->stored, &bytes))
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
+                       "that reach less than 2^64 bytes",
+                       input->name, tensor->rank);
+    if (input->carrier == NULL)
+        input->wire = (struct qk_tensor){.type = tensor->type,
+                                         .rank = 1,
+                                         .dims = {tensor->stored},
+                                         .count = tensor->stored,
+                                         .stored = tensor->stored};
+    return QD_OK;
+}
+
+/* From what the data is written as to what it means. */
+static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->tensor;
+    *tensor = input->carrier == NULL ? input->wire : input->carrier->tensor;
+    if (input->strides != NULL) {
+        enum qd_status status = apply_strides(decoder, input);
+        if (status != QD_OK)
+            return status;
+    }
+    size_t bytes;
+    qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
+    if (input->carrier != NULL && input->wire.count != bytes)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
+                       "%zu",
+                       label(input, ".shape").text, bytes, tensor->stored,
+                       qk_type_info(tensor->type)->name, input->name, input->wire.count);
+    return QD_OK;
+}
+
+/* The bytes of a blob as its size parameter has them. DirectML's buffers end at a multiple of
+ * four bytes, so one with strides may. */
+static enum qd_status read_blob_bytes(const struct qd_oip_decoder *decoder,
+                                      const struct input *input, const struct cJSON *size,
+                                      size_t *bytes)
+{
+    const struct qk_tensor *wire = &input->wire;
+    struct qd_json_path where = label(input, ".parameters.binary_data_size");
+    int64_t given;
+    size_t wanted;
+    char rounded[40] = "";
+    if (!qd_json_whole(size, &given) || given < 0)
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
+                       where.text, qd_json_show(size).text);
+    qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
+    *bytes = (size_t)given;
+    size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
+    if (*bytes == wanted || (*bytes > wanted && *bytes - wanted == padding))
+        return QD_OK;
+    if (padding > 0)
+        snprintf(rounded, sizeof(rounded), " or %zu", wanted + padding);
+    return qd_fail(decoder->error, QD_INVALID,
+                   "%s: expected %zu%s bytes for %zu elements of %s, got %zu", where.text, wanted,
+                   rounded, wire->count, qk_type_info(wire->type)->name, *bytes);
+}
+
 /* The next blob becomes the tensor's data, where it lies. */
 static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct input *input,
                                 const struct cJSON *size)
 {
-    struct qk_tensor *tensor = input->tensor;
     struct qd_json_path where = label(input, ".parameters.binary_data_size");
-    int64_t given;
-    size_t wanted;
-    if (!qd_json_whole(size, &given) || given < 0) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
-                       where.text, qd_json_show(size).text);
-    }
-    qk_type_bytes(tensor->type, tensor->count, &wanted); /* read_shape saw that it fits */
-    if ((uint64_t)given != wanted) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected %zu bytes for %zu elements of %s, got %lld", where.text,
-                       wanted, tensor->count, qk_type_info(tensor->type)->name, (long long)given);
-    }
-    if (decoder->json_bytes_header == NULL && wanted > 0) {
+    size_t bytes = 0;
+    enum qd_status status = read_blob_bytes(decoder, input, size, &bytes);
+    if (status != QD_OK)
+        return status;
+    if (decoder->json_bytes_header == NULL && bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: binary tensor data needs the header " QD_OIP_JSON_BYTES_HEADER,
                        where.text);
-    }
-    if (wanted > decoder->blobs_bytes) {
+    if (bytes > decoder->blobs_bytes)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected %zu bytes of binary data, the body has only %zu left",
-                       where.text, wanted, decoder->blobs_bytes);
-    }
-    tensor->data = decoder->blobs;
-    decoder->blobs += wanted;
-    decoder->blobs_bytes -= wanted;
+                       where.text, bytes, decoder->blobs_bytes);
+    input->tensor->data = decoder->blobs;
+    decoder->blobs += bytes;
+    decoder->blobs_bytes -= bytes;
     return QD_OK;
 }
 
 static enum qd_status read_numbers(const struct qd_oip_decoder *decoder, const struct input *input,
                                    struct qd_json_slice slice)
 {
-    struct qk_tensor *tensor = input->tensor;
+    const struct qk_tensor *wire = &input->wire;
+    struct qd_json_path where =
+        label(input, input->strides == NULL ? ".data" : ".data, as far as its strides reach");
     size_t room = QD_JSON_ELEMENTS_MAX(slice.count);
     size_t bytes;
-    qk_type_bytes(tensor->type, tensor->count < room ? tensor->count : room, &bytes);
+    qk_type_bytes(wire->type, wire->count < room ? wire->count : room, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
     if (out == NULL)
-        return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
-    tensor->data = out;
-    return qd_json_tensor_read(slice, tensor, label(input, ".data").text, out, decoder->error);
+        return qd_refuse_memory(decoder->arena, where.text, decoder->error);
+    input->tensor->data = out;
+    return qd_json_tensor_read(slice, wire, where.text, out, decoder->error);
 }
 
 /* The cut data of an input, or false: it has none, or null. */
@@ -246,27 +317,46 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
         status = read_datatype(decoder, input);
     if (status == QD_OK)
         status = read_shape(decoder, input);
+    if (status == QD_OK)
+        status = make_tensor(decoder, input);
     return status == QD_OK ? read_content(decoder, input) : status;
 }
 
 /* ---- All inputs -------------------------------------------------------------------------- */
 
+/* What else would describe an input that did not come. */
+static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
+{
+    const struct qk_call *call = &decoder->infer->call;
+    const char *name = call->op->input_names[index];
+    bool carried = decoder->carriers[index].shaped;
+    if (!carried && find_strides(call, index) == NULL)
+        return QD_OK;
+    return qd_fail(decoder->error, QD_INVALID,
+                   "parameters.%s.%s: expected together with the input \"%s\", got none", name,
+                   carried ? "datatype" : "strides", name);
+}
+
 static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
 {
     const struct qk_call *call = &decoder->infer->call;
     for (size_t i = 0; i < call->op->input_count; i++) {
-        if (call->inputs[i].type == QK_NONE && !call->version->inputs[i].optional) {
+        if (call->inputs[i].type != QK_NONE)
+            continue;
+        if (!call->version->inputs[i].optional) {
             char known[256];
             list_inputs(call, known, sizeof(known));
             return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",
                            call->op->input_names[i], call->op->name, known);
         }
+        enum qd_status status = refuse_absent(decoder, i);
+        if (status != QD_OK)
+            return status;
     }
-    if (decoder->blobs_bytes > 0) {
+    if (decoder->blobs_bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "the body has %zu bytes after the last binary tensor, expected none",
                        decoder->blobs_bytes);
-    }
     return QD_OK;
 }
 

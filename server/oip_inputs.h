@@ -5,6 +5,7 @@
 #include "server/arena.h"
 #include "server/json_envelope.h"
 #include "server/oip_decode.h"
+#include "server/oip_parameters.h"
 #include "server/status.h"
 
 #define QD_OIP_JSON_BYTES_HEADER "Inference-Header-Content-Length"
@@ -17,6 +18,7 @@ struct qd_oip_decoder {
     struct qd_infer *infer; /* call has operator and version */
     struct qd_error *error;
     const char *json_bytes_header; /* NULL: absent, so there are no binary tensors */
+    struct qd_oip_carrier carriers[QK_INPUT_COUNT_MAX];
     struct qd_json_envelope envelope;
     const char *blobs; /* the binary tensors not taken yet, in the order of the inputs */
     size_t blobs_bytes;

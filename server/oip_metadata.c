@@ -1,8 +1,6 @@
 /* What the server says about itself and its operators, all of it from the registry. */
 #include <stdio.h>
 
-#include <stdio.h>
-
 #include "server/oip_encode.h"
 #include "server/version.h"
 
@@ -11,10 +9,12 @@ static const struct qk_version *newest(const struct qk_operator *op)
     return &op->versions[op->version_count - 1];
 }
 
-/* OIP has one datatype for a tensor: the first of those accepted. All are in the properties. */
-static const char *first_type(uint32_t types)
+/* OIP has one datatype for a tensor: FP32 or the first of those accepted, which is one of OIP's, as
+ * clients know no others. All are in the properties. */
+static const char *shown_type(uint32_t types)
 {
-    return qk_type_info((enum qk_type)__builtin_ctz(types))->name;
+    enum qk_type first = (enum qk_type)__builtin_ctz(types);
+    return qk_type_info((types & QK_BIT(QK_FP32)) != 0 ? QK_FP32 : first)->name;
 }
 
 static void print_versions(struct qd_text *text, const struct qk_operator *op)
@@ -38,8 +38,11 @@ static void print_about(struct qd_text *text, const struct qk_attribute_def *def
 {
     static const char *const kinds[] = {[QK_ATTRIBUTE_INT] = "integer",
                                         [QK_ATTRIBUTE_INTS] = "integers",
-                                        [QK_ATTRIBUTE_STRING] = "string"};
-    char about[256];
+                                        [QK_ATTRIBUTE_STRING] = "string",
+                                        [QK_ATTRIBUTE_BOOL] = "true or false",
+                                        [QK_ATTRIBUTE_TYPE] = "datatype, by name or ONNX number",
+                                        [QK_ATTRIBUTE_STRIDES] = "integers"};
+    char about[512];
     snprintf(about, sizeof(about), "%s: %s", kinds[def->kind], def->about);
     qd_text_json_string(text, about);
 }
@@ -57,7 +60,7 @@ void qd_oip_encode_server_metadata(struct qd_text *text)
 static void print_tensor(struct qd_text *text, const char *name, uint32_t types)
 {
     qd_text_format(text, "{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[-1]}", name,
-                   first_type(types));
+                   shown_type(types));
 }
 
 static void print_properties(struct qd_text *text, const struct qk_operator *op,
@@ -117,7 +120,7 @@ static void print_config_input(struct qd_text *text, const char *name, const str
                    "{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"format\":\"FORMAT_NONE\","
                    "\"dims\":[-1],\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
                    "\"optional\":%s}",
-                   name, first_type(slot->types), slot->optional ? "true" : "false");
+                   name, shown_type(slot->types), slot->optional ? "true" : "false");
 }
 
 static void print_config_parameters(struct qd_text *text, const struct qk_operator *op,
@@ -154,7 +157,7 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qk_operator *
                    "\"label_filename\":\"\",\"is_shape_tensor\":false}],\"instance_group\":["
                    "{\"name\":\"%s\",\"kind\":\"KIND_CPU\",\"count\":1,\"gpus\":[]}],"
                    "\"parameters\":{",
-                   op->output_name, first_type(shown->output_types), op->name);
+                   op->output_name, shown_type(shown->output_types), op->name);
     print_config_parameters(text, op, shown);
     qd_text_string(text, "}}");
 }

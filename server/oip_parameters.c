@@ -9,6 +9,7 @@
 struct reader {
     struct qd_arena *arena;
     struct qd_infer *infer;
+    struct qd_oip_carrier *carriers;
     struct qd_error *error;
     unsigned seen; /* OIP's own keys, one bit each */
 };
@@ -41,14 +42,19 @@ static const char *scan_integer(const char *at, int64_t *number)
     return at != NULL && qd_json_number_to_int64(&scanned, number) ? skip_spaces(at) : NULL;
 }
 
+static bool parse_int(const struct cJSON *value, int64_t *number)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL)
+        return qd_json_whole(value, number);
+    const char *end = scan_integer(text, number);
+    return end != NULL && *end == '\0';
+}
+
 static enum qd_status read_int(const struct reader *reader, const struct cJSON *value,
                                struct qk_attribute *attribute)
 {
-    const char *text = qd_json_string(value);
-    const char *end = text == NULL ? NULL : scan_integer(text, &attribute->number);
-    bool read =
-        text == NULL ? qd_json_whole(value, &attribute->number) : end != NULL && *end == '\0';
-    return read ? QD_OK : expected(reader, value, "an integer");
+    return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, "an integer");
 }
 
 static enum qd_status read_text_list(const struct reader *reader, const struct cJSON *value,
@@ -101,6 +107,29 @@ static enum qd_status read_ints(const struct reader *reader, const struct cJSON 
                         : read_array(reader, value, list, &attribute->list_count);
 }
 
+static enum qd_status read_bool(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    bool flag;
+    if (!qd_json_bool(value, &flag))
+        return expected(reader, value, "true or false");
+    attribute->number = flag;
+    return QD_OK;
+}
+
+static enum qd_status read_type(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    const char *name = qd_json_string(value);
+    enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if (type == QK_NONE && !parse_int(value, &attribute->number))
+        return expected(reader, value,
+                        "a datatype such as \"FP16\", or its number in ONNX's TensorProto");
+    if (type != QK_NONE)
+        attribute->number = qk_type_info(type)->onnx;
+    return QD_OK;
+}
+
 static enum qd_status read_string(const struct reader *reader, const struct cJSON *value,
                                   struct qk_attribute *attribute)
 {
@@ -133,11 +162,98 @@ static enum qd_status read_attribute(const struct reader *reader, const struct c
     case QK_ATTRIBUTE_INT:
         return read_int(reader, value, attribute);
     case QK_ATTRIBUTE_INTS:
+    case QK_ATTRIBUTE_STRIDES:
         return read_ints(reader, value, attribute);
+    case QK_ATTRIBUTE_BOOL:
+        return read_bool(reader, value, attribute);
+    case QK_ATTRIBUTE_TYPE:
+        return read_type(reader, value, attribute);
     case QK_ATTRIBUTE_STRING:
         break;
     }
     return read_string(reader, value, attribute);
+}
+
+/* ---- The carrier form -------------------------------------------------------------------- */
+
+static enum qd_status read_carried_type(const struct reader *reader, const struct cJSON *value,
+                                        size_t input)
+{
+    const struct qk_call *call = &reader->infer->call;
+    struct qk_tensor *tensor = &reader->carriers[input].tensor;
+    const char *key = qd_json_key(value);
+    const char *name = qd_json_string(value);
+    if (tensor->type != QK_NONE)
+        return twice(reader, key);
+    tensor->type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if ((call->version->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
+        return QD_OK;
+    char field[96];
+    snprintf(field, sizeof(field), "parameters.%s", key);
+    return qd_oip_refuse_type(call, input, field, qd_json_show(value).text, reader->error);
+}
+
+static enum qd_status read_carried_shape(const struct reader *reader, const struct cJSON *value,
+                                         size_t input)
+{
+    struct qd_oip_carrier *carrier = &reader->carriers[input];
+    struct qk_tensor *tensor = &carrier->tensor;
+    struct qk_attribute shape;
+    if (carrier->shaped)
+        return twice(reader, qd_json_key(value));
+    carrier->shaped = true;
+    enum qd_status status = read_ints(reader, value, &shape);
+    if (status != QD_OK)
+        return status;
+    bool valid = shape.list_count <= QK_RANK_MAX;
+    for (size_t i = 0; i < shape.list_count && valid; i++) {
+        valid = shape.list[i] >= 0;
+        tensor->dims[tensor->rank++] = (size_t)shape.list[i];
+    }
+    if (!valid || !qk_tensor_set_count(tensor))
+        return expected(reader, value,
+                        "up to 32 integers >= 0 whose product fits 64 bits, such as \"2,3\"");
+    return QD_OK;
+}
+
+/* Reads "<input>.datatype" and "<input>.shape" of an input that the operator has; *known: it is
+ * one of these. */
+static enum qd_status read_carrier(const struct reader *reader, const struct cJSON *value,
+                                   bool *known)
+{
+    const struct qk_operator *op = reader->infer->call.op;
+    const char *key = qd_json_key(value);
+    *known = true;
+    for (size_t i = 0; i < op->input_count; i++) {
+        size_t length = strlen(op->input_names[i]);
+        if (strncmp(key, op->input_names[i], length) != 0)
+            continue;
+        if (strcmp(key + length, ".datatype") == 0)
+            return read_carried_type(reader, value, i);
+        if (strcmp(key + length, ".shape") == 0)
+            return read_carried_shape(reader, value, i);
+    }
+    *known = false;
+    return QD_OK;
+}
+
+static enum qd_status check_carriers(const struct reader *reader)
+{
+    const struct qk_operator *op = reader->infer->call.op;
+    for (size_t i = 0; i < op->input_count; i++) {
+        const struct qd_oip_carrier *carrier = &reader->carriers[i];
+        size_t bytes;
+        if (carrier->shaped != (carrier->tensor.type != QK_NONE))
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s.%s: expected together with %s.%s, got none",
+                           op->input_names[i], carrier->shaped ? "datatype" : "shape",
+                           op->input_names[i], carrier->shaped ? "shape" : "datatype");
+        if (carrier->shaped && !qk_type_bytes(carrier->tensor.type, carrier->tensor.count, &bytes))
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s.shape: expected less than 2^64 bytes of %s",
+                           op->input_names[i], qk_type_info(carrier->tensor.type)->name);
+    }
+    return QD_OK;
 }
 
 /* ---- OIP's own keys ---------------------------------------------------------------------- */
@@ -219,6 +335,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
             return again ? twice(reader, key) : own_keys[i].read(reader, value);
         }
     }
+    bool known;
+    enum qd_status status = read_carrier(reader, value, &known);
+    if (known)
+        return status;
     if (strncmp(key, "triton_", 7) == 0) {
         return qd_fail(reader->error, QD_INVALID,
                        "parameters: %s is reserved: expected no key that begins with triton_",
@@ -228,9 +348,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
 }
 
 enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
-                                      struct qd_infer *infer, struct qd_error *error)
+                                      struct qd_infer *infer, struct qd_oip_carrier *carriers,
+                                      struct qd_error *error)
 {
-    struct reader reader = {.arena = arena, .infer = infer, .error = error};
+    struct reader reader = {.arena = arena, .infer = infer, .carriers = carriers, .error = error};
     if (!qd_json_is_object(parameters)) {
         return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);
@@ -241,5 +362,5 @@ enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_
         if (status != QD_OK)
             return status;
     }
-    return QD_OK;
+    return check_carriers(&reader);
 }

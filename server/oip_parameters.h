@@ -8,9 +8,18 @@
 #include "server/oip_decode.h"
 #include "server/status.h"
 
+/* The carrier form, for clients that cannot name a datatype beyond OIP's: what the UINT8 elements
+ * of an input are the bytes of, by the parameters "<input>.datatype" and "<input>.shape". */
+struct qd_oip_carrier {
+    bool shaped;
+    struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
+};
+
 /* Fills infer's attributes, binary_output and timeout_us; infer->call has operator and version.
- * Lists and strings are copied into the arena. Pure. */
+ * carriers[i], zeroed, goes with the operator's input i; one that comes has both type and shape,
+ * and the version accepts the type. Lists and strings are copied into the arena. Pure. */
 enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
-                                      struct qd_infer *infer, struct qd_error *error);
+                                      struct qd_infer *infer, struct qd_oip_carrier *carriers,
+                                      struct qd_error *error);
 
 #endif
