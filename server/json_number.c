@@ -21,8 +21,8 @@ static bool is_digit(const char *at, const char *end)
 }
 
 /* Takes digits into the mantissa. `step`: 0 before the point, -1 behind it. */
-static const char *scan_digits(const char *at, const char *end, int step,
-                               struct qd_json_number *number)
+static inline const char *scan_digits(const char *at, const char *end, int step,
+                                      struct qd_json_number *number)
 {
     for (; is_digit(at, end); at++) {
         if (number->mantissa < MANTISSA_ROOM) {

@@ -1,10 +1,12 @@
 #include "server/json_tensor.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/json_element.h"
+#include "server/json_number.h"
 
 struct reader {
     const char *at;
@@ -214,7 +216,19 @@ static void read_short_integers(struct reader *reader)
 
 static inline bool read_float(struct reader *reader, uint32_t *bits)
 {
-    const char *end = qd_json_float_read(reader->tensor->type, reader->at, reader->end, bits);
+    const enum qk_type type = reader->tensor->type;
+    struct qd_json_number number;
+    const char *end;
+    if (type == QK_FP32) { /* most are numbers of this type: the short way */
+        end = qd_json_number_scan(reader->at, reader->end, &number);
+        float value = end == NULL ? INFINITY : qd_json_number_to_float(&number);
+        if (!isinf(value) && qd_json_element_ends(end, reader->end)) {
+            memcpy(bits, &value, sizeof(value));
+            reader->at = end;
+            return true;
+        }
+    }
+    end = qd_json_float_read(type, reader->at, reader->end, bits);
     if (end == NULL)
         return false;
     reader->at = end;
