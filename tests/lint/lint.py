@@ -26,9 +26,9 @@ FILE_LINES_MAX = 600
 LAYERS = (
     ("base", {"answer", "arena", "clock", "config", "limits", "log", "metrics", "refusal", "status",
               "text", "version"}),
-    ("data", {"json_envelope", "json_number", "json_string", "json_tensor", "json_tensor_print",
-              "json_tree", "oip_decode", "oip_encode", "oip_inputs", "oip_metadata", "oip_model",
-              "oip_parameters"}),
+    ("data", {"json_element", "json_envelope", "json_number", "json_number_print", "json_string",
+              "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
+              "oip_inputs", "oip_metadata", "oip_model", "oip_parameters"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
     ("edge", {"connection", "head", "listener", "route", "socket"}),
     ("main", {"main"}),

@@ -85,7 +85,7 @@ Test(route, every_path)
         {"GET", "/v2/health/ready", 200, "{\"ready\":true,\"live\":true}"},
         {"GET", "/v2", 200, "\"extensions\":["},
         {"GET", "/v2/", 200, "\"extensions\":["},
-        {"GET", D, 200, "\"versions\":[\"10\",\"13\"]"},
+        {"GET", D, 200, "\"versions\":[\"10\",\"13\",\"19\","},
         {"GET", D "/versions/10", 200, "\"versions\":[\"10\"]"},
         {"GET", D "/versions/11", 200, "\"versions\":[\"10\"]"},
         {"GET", D "/ready", 200, "{\"name\":\"onnx.DequantizeLinear\",\"ready\":true}"},
