@@ -144,6 +144,10 @@ enum qk_status qk_affine_plan(const struct qk_affine *affine,
                               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_tensor *x = &call->inputs[0];
+    if (x->type != affine->x_type)
+        return qk_fail(error, QK_INVALID, "%s: expected datatype %s as for create, got %s",
+                       call->op->input_names[0], qk_type_info(affine->x_type)->name,
+                       qk_type_info(x->type)->name);
     plan->output = *x;
     plan->output.type = affine->y_type;
     plan->output.stored = x->count;

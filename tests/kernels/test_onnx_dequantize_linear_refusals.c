@@ -260,6 +260,32 @@ Test(onnx_dequantize_linear_refusals, what_has_no_output_size)
     qk_test_expect_refusal(&call, "x");
 }
 
+/* An instance may meet many an x, but only of the type, and in the layout, that it was made for. */
+Test(onnx_dequantize_linear_refusals, another_x_to_plan)
+{
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_plan plan;
+    struct qk_error error;
+    struct qk_call call;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+    qk_test_call_init(&call, "onnx.DequantizeLinear", 13);
+    qk_test_call_input(&call, "x", QK_INT8, "", 0, NULL);
+    qk_test_call_input(&call, "x_scale", QK_FP32, "\0\0\0", 0, NULL);
+    cr_assert_eq(qk_create(kernels, &call, face, &instance, &error), QK_OK);
+    call.inputs[0].type = QK_INT32;
+    cr_assert_eq(qk_plan(instance, &call, face, &plan, &error), QK_INVALID);
+    cr_assert_str_eq(error.text, "x: expected datatype INT8 as for create, got INT32");
+    call.inputs[0].type = QK_INT8;
+    call.inputs[0].count = 2;
+    cr_assert_eq(qk_plan(instance, &call, face, &plan, &error), QK_INVALID);
+    cr_assert_str_eq(error.text, "x: its count does not match its shape");
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+}
+
 Test(onnx_dequantize_linear_refusals, texts_name_what_came)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");
