@@ -351,6 +351,17 @@ static enum qd_status refuse_shared_memory(struct qd_router *router, const struc
         "shared memory is not supported: send tensors in the request, as JSON or binary");
 }
 
+/* There are never any regions. perf_analyzer unregisters all of them before and after each run. */
+static enum qd_status answer_no_regions(struct qd_router *router, const struct path *path,
+                                        const struct qd_head *head, struct qd_request *request)
+{
+    static const struct qd_part none = CONSTANT("[]");
+    (void)router;
+    (void)path;
+    (void)head;
+    return answer_constant(request, QD_OK, &none);
+}
+
 /* ---- Inference ---------------------------------------------------------------------------- */
 
 static bool is_encoded(const struct qd_head *head)
@@ -432,6 +443,12 @@ static const struct route routes[] = {
     {"POST", "/v2/repository/models/{m}/unload", refuse_load},
     {"POST", "/v2/systemsharedmemory/region/{m}/register", refuse_shared_memory},
     {"POST", "/v2/cudasharedmemory/region/{m}/register", refuse_shared_memory},
+    {"GET", "/v2/systemsharedmemory/status", answer_no_regions},
+    {"GET", "/v2/cudasharedmemory/status", answer_no_regions},
+    {"POST", "/v2/systemsharedmemory/unregister", answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/unregister", answer_no_regions},
+    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/region/{m}/unregister", answer_no_regions},
     {"GET", "/metrics", answer_metrics},
 };
 
