@@ -7,7 +7,8 @@ cd "$(dirname "$0")/../.."
 build=${B:-build}
 out=$build/demo
 mkdir -p "$out"
-rm -f "$out"/* # what an earlier run said must not be taken for an answer
+rm -f "$out"/*
+: >"$out/listening" # what an earlier run said must not be taken for an answer
 
 bold='' dim='' reset=''
 if test -t 1 && test -z "${NO_COLOR-}" && test "${TERM:-dumb}" != dumb; then
