@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -115,6 +116,11 @@ static bool start_kernels(struct process *process)
     qd_log(QD_LOG_INFO, "quantd starts", "version=%s cpu=%s openblas_core=%s threads=%llu",
            QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
            (unsigned long long)process->config.threads);
+    const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
+    if (asked != NULL && strcasecmp(asked, qk_kernels_blas_core(process->kernels)) != 0) {
+        qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",
+               "asked=%s runs=%s", asked, qk_kernels_blas_core(process->kernels));
+    }
     return true;
 }
 
