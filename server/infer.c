@@ -138,6 +138,7 @@ static bool start(struct qd_job *job)
         uint64_t chunk = QD_CHUNK_NS / (made->unit_cost_ns + 1);
         job->units = made->unit_count;
         job->chunk_units = chunk > 0 ? (size_t)chunk : 1;
+        job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
         qd_request_advance(request, QD_QUEUED);
         return make_slots(request, slots) != QD_OK;
     }
@@ -165,7 +166,14 @@ static void on_running(struct qd_job *job, bool running)
 
 static void finish(struct qd_job *job)
 {
-    encode(request_of(job));
+    struct qd_request *request = request_of(job);
+    if (atomic_load(&job->expired)) {
+        qd_fail(&request->error, QD_UNAVAILABLE,
+                "the computation: expected to end within %llu ms (--compute-timeout); it did not",
+                (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
+        return;
+    }
+    encode(request);
 }
 
 static void cancel(struct qd_job *job)

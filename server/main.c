@@ -155,6 +155,7 @@ static bool start_listening(struct process *process)
         .metrics = process->metrics,
         .scheduler = process->scheduler,
         .thread_count = (unsigned)process->config.threads,
+        .compute_timeout_ns = process->config.compute_timeout_ns,
     };
     struct qd_handler handler = qd_router_handler(&process->router);
     char complaint[QD_LISTENER_COMPLAINT_BYTES];

@@ -407,6 +407,7 @@ static enum qd_status begin_infer(struct qd_router *router, const struct path *p
     request->message.version = row;
     request->kernels = router->kernels;
     request->thread_count = router->thread_count;
+    request->compute_timeout_ns = router->compute_timeout_ns;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     if (is_encoded(head)) {

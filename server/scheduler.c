@@ -157,6 +157,11 @@ static void slice_work(struct qd_work *work)
     }
     uint64_t until_ns = qd_clock_ns() + QD_QUANTUM_NS;
     do {
+        if (qd_clock_ns() >= job->deadline_ns) {
+            atomic_store(&job->expired, true);
+            atomic_store(&job->next_unit, job->units);
+            break;
+        }
         size_t begin = atomic_fetch_add(&job->next_unit, job->chunk_units);
         if (begin >= job->units) {
             break;
@@ -259,6 +264,7 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
     }
     *job = (struct qd_job){.code = code, .scheduler = scheduler};
     atomic_init(&job->next_unit, 0);
+    atomic_init(&job->expired, false);
     job->first.work.work = start_work;
     job->first.work.done = start_done;
     job->first.job = job;
