@@ -87,12 +87,14 @@ INSTALL = tests/support/install-packages.sh
 
 demo:
 	@$(INSTALL) build demo
-	@$(SUBMAKE) $(B)/quantd
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
 	@B=$(B) tests/demo/demo.sh
 
 test test-unit test-e2e:
 	@$(INSTALL) build test
-	@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
+	@echo "Building $(B)/quantd and $(B)/unit-tests"
+	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
 lint:

@@ -26,6 +26,7 @@ fail()
 "$build/quantd" --listen 127.0.0.1:0 >"$out/listening" 2>"$out/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || :' EXIT
+trap 'exit 1' HUP INT PIPE TERM
 tries=0
 until grep -q '^quantd listening on ' "$out/listening"; do
     kill -0 "$server" 2>/dev/null || fail "the server did not start: $(cat "$out/log")"
