@@ -143,7 +143,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     if (response == NULL) {
         return MHD_NO; /* malloc failed: all that is left is to close */
     }
-    qd_connection_on_body_end(connection); /* where it is refused before its body */
+    qd_connection_on_answer(connection, answer->bytes);
     add_headers(response, answer, answer->close || connection->all->draining);
     enum MHD_Result result = MHD_queue_response(connection->http, answer->http_status, response);
     MHD_destroy_response(response);
