@@ -140,7 +140,8 @@ static bool start_services(struct process *process)
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->trim_timer == NULL || process->drain_timer == NULL) {
+        process->trim_timer == NULL || process->drain_timer == NULL ||
+        !qd_pool_start(process->loop)) {
         return complain("out of memory or file descriptors");
     }
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);

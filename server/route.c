@@ -195,7 +195,10 @@ static enum qd_status check_index_body(struct qd_request *request)
     struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
     const struct cJSON *ready = NULL;
     bool flag;
-    if (tree == NULL || !qd_json_is_object(tree)) {
+    if (tree == NULL) {
+        qd_fail(&request->error, QD_UNAVAILABLE,
+                "no memory for the request's JSON; try again later");
+    } else if (!qd_json_is_object(tree)) {
         qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
     } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
                ready != NULL && !qd_json_bool(ready, &flag)) {
