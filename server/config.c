@@ -60,7 +60,7 @@ static const struct flag flags[] = {
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "And"},
-    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels for auto, scalar or avx2"},
+    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "auto, scalar or avx2 kernels"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
