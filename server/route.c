@@ -477,7 +477,9 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
                        "method of \"%.100s\": expected %s; got \"%.32s\"", head->path,
                        request->answer.allow, head->method);
     }
-    return qd_fail(&request->error, QD_NOT_FOUND, "no such path: \"%.100s\"", head->path);
+    return qd_fail(&request->error, QD_NOT_FOUND,
+                   "no such path: \"%.100s\"; POST /v2/repository/index lists the models",
+                   head->path);
 }
 
 static bool end(void *context, struct qd_request *request)

@@ -110,7 +110,7 @@ Test(route, every_path)
         {"GET", "/v2/models/nope", 404, "nope"},
         {"GET", "/v2/models/nope/stats", 404, "nope"},
         {"GET", D "/versions/x", 404, "x"},
-        {"GET", "/", 404, "no such path"},
+        {"GET", "/", 404, "no such path: \\\"/\\\"; POST /v2/repository/index lists the models"},
         {"GET", "", 404, "no such path"},
         {"GET", "*", 404, "no such path"},
         {"GET", "/v2/health", 404, "no such path"},
