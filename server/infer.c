@@ -43,7 +43,8 @@ static enum qd_status decode(struct qd_request *request)
     return status;
 }
 
-/* From a decoded call to a plan and room for its output. In RUNNING when it is over. */
+/* From a decoded call to a plan and room for its output. What qk_create packs is computing, not
+ * decoding: RUNNING counts its time. */
 static enum qd_status plan(struct qd_request *request)
 {
     struct qk_error error = {.status = QK_OK};
