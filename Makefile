@@ -6,6 +6,7 @@
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make lint            formatting, include rules, warnings of gcc and clang
+#   make clean           remove build/
 #   make help            this list
 #
 # demo, test and lint first install what is missing, through apt.
@@ -61,8 +62,9 @@ objects = $(patsubst %.c,$(B)/%.o,$(1))
 all: $(B)/quantd
 
 # A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them. Other
-# machines have no such flags, and compile these files to nothing.
-ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
+# machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
+# install one, and read this again.)
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
 endif
 
@@ -90,12 +92,14 @@ INSTALL = tests/support/install-packages.sh
 
 demo:
 	@$(INSTALL) build demo
-	@$(SUBMAKE) $(B)/quantd
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
 	@B=$(B) tests/demo/demo.sh
 
 test test-unit test-e2e:
 	@$(INSTALL) build test
-	@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
+	@echo "Building $(B)/quantd and $(B)/unit-tests"
+	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
 lint:

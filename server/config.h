@@ -23,6 +23,7 @@ struct qd_config {
     uint64_t max_inflight_bytes;
     uint64_t receive_timeout_ns;
     uint64_t idle_timeout_ns;
+    uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;
     const char *cpu; /* for qk_kernels_create */
     enum qd_log_level log_level;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "server/clock.h"
+#include "server/limits.h"
 
 /* How long a kept connection may stay silent while we drain: its next request may be on its way. */
 #define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
@@ -66,6 +67,13 @@ void qd_connection_on_body_end(struct qd_connection *connection)
     connection->deadline_ns = 0;
 }
 
+void qd_connection_on_answer(struct qd_connection *connection, size_t bytes)
+{
+    uint64_t seconds = bytes / QD_ANSWER_BYTES_PER_S;
+    connection->deadline_ns =
+        qd_clock_ns() + connection->all->config->receive_timeout_ns + seconds * QD_NS_PER_S;
+}
+
 void qd_connection_on_request_end(struct qd_connection *connection)
 {
     connection->kept = true;
@@ -90,6 +98,12 @@ static bool has_left(const struct qd_connection *connection)
     return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
+/* Then it may have shut its sending side. */
+static bool takes_answer(const struct qd_connection *connection)
+{
+    return connection->request != NULL && connection->request->state == QD_REPLYING;
+}
+
 static bool has_to_go(const struct qd_connection *connection, uint64_t now_ns)
 {
     const struct qd_connections *all = connection->all;
@@ -100,7 +114,8 @@ static bool has_to_go(const struct qd_connection *connection, uint64_t now_ns)
         return true;
     }
     bool its_turn = connection->deadline_ns != 0;
-    return its_turn && (now_ns >= connection->deadline_ns || has_left(connection));
+    return its_turn && (now_ns >= connection->deadline_ns ||
+                        (!takes_answer(connection) && has_left(connection)));
 }
 
 void qd_connections_sweep(struct qd_connections *all)

@@ -44,6 +44,8 @@ void qd_connection_on_request_line(struct qd_connection *connection);
 void qd_connection_on_head(struct qd_connection *connection);
 /* From here it is our turn. */
 void qd_connection_on_body_end(struct qd_connection *connection);
+/* The client takes the answer, of so many bytes. */
+void qd_connection_on_answer(struct qd_connection *connection, size_t bytes);
 /* The answer is sent: the next request has --idle-timeout. */
 void qd_connection_on_request_end(struct qd_connection *connection);
 

@@ -43,7 +43,8 @@ static enum qd_status decode(struct qd_request *request)
     return status;
 }
 
-/* From a decoded call to a plan and room for its output. In RUNNING when it is over. */
+/* From a decoded call to a plan and room for its output. What qk_create packs is computing, not
+ * decoding: RUNNING counts its time. */
 static enum qd_status plan(struct qd_request *request)
 {
     struct qk_error error = {.status = QK_OK};
@@ -138,6 +139,7 @@ static bool start(struct qd_job *job)
         uint64_t chunk = QD_CHUNK_NS / (made->unit_cost_ns + 1);
         job->units = made->unit_count;
         job->chunk_units = chunk > 0 ? (size_t)chunk : 1;
+        job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
         qd_request_advance(request, QD_QUEUED);
         return make_slots(request, slots) != QD_OK;
     }
@@ -165,7 +167,14 @@ static void on_running(struct qd_job *job, bool running)
 
 static void finish(struct qd_job *job)
 {
-    encode(request_of(job));
+    struct qd_request *request = request_of(job);
+    if (atomic_load(&job->expired)) {
+        qd_fail(&request->error, QD_UNAVAILABLE,
+                "the computation: expected to end within %llu ms (--compute-timeout); it did not",
+                (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
+        return;
+    }
+    encode(request);
 }
 
 static void cancel(struct qd_job *job)

@@ -16,6 +16,10 @@
  * everything before it reads sees the refusal and not a reset. */
 #define QD_DRAIN_BYTES_MAX (64u << 20)
 
+/* Beyond a first --receive-timeout a client takes its answer at least so fast. Whoever reads a
+ * little now and then is never silent, and would hold the answer's memory for ever. */
+#define QD_ANSWER_BYTES_PER_S (64u << 10)
+
 /* Flattened metrics and metadata fit many times over. */
 #define QD_MODEL_NAME_BYTES_MAX 128
 

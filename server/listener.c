@@ -100,37 +100,37 @@ static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
                   offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
               "an answer's parts are libmicrohttpd's as they lie");
 
-static void add_header(struct MHD_Response *response, const char *name, const char *value)
+static bool add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    if (MHD_add_response_header(response, name, value) != MHD_YES) {
-        qd_log(QD_LOG_ERROR, "no memory for a header", "name=%s", name);
-    }
+    return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-static void add_headers(struct MHD_Response *response, const struct qd_answer *answer, bool close)
+/* False: malloc failed. An answer that lacks one of them would be misread. */
+static bool add_headers(struct MHD_Response *response, const struct qd_answer *answer, bool close)
 {
     char number[24];
-    add_header(response, "Content-Type", answer->content_type);
+    bool added = add_header(response, "Content-Type", answer->content_type);
     if (answer->json_bytes > 0) {
         snprintf(number, sizeof number, "%zu", answer->json_bytes);
-        add_header(response, "Inference-Header-Content-Length", number);
+        added = add_header(response, "Inference-Header-Content-Length", number) && added;
     }
     if (answer->allow != NULL) {
-        add_header(response, "Allow", answer->allow);
+        added = add_header(response, "Allow", answer->allow) && added;
     }
     if (answer->retry_after_s > 0) {
         snprintf(number, sizeof number, "%u", answer->retry_after_s);
-        add_header(response, "Retry-After", number);
+        added = add_header(response, "Retry-After", number) && added;
     }
     if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
-        add_header(response, "Accept-Encoding", "identity");
+        added = add_header(response, "Accept-Encoding", "identity") && added;
     }
     if (answer->server_timing[0] != '\0') {
-        add_header(response, "Server-Timing", answer->server_timing);
+        added = add_header(response, "Server-Timing", answer->server_timing) && added;
     }
     if (close) {
-        add_header(response, "Connection", "close");
+        added = add_header(response, "Connection", "close") && added;
     }
+    return added;
 }
 
 /* The parts stay in the request's arena until on_completed: no copy. */
@@ -143,9 +143,11 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     if (response == NULL) {
         return MHD_NO; /* malloc failed: all that is left is to close */
     }
-    qd_connection_on_body_end(connection); /* where it is refused before its body */
-    add_headers(response, answer, answer->close || connection->all->draining);
-    enum MHD_Result result = MHD_queue_response(connection->http, answer->http_status, response);
+    qd_connection_on_answer(connection, answer->bytes);
+    enum MHD_Result result = MHD_NO;
+    if (add_headers(response, answer, answer->close || connection->all->draining)) {
+        result = MHD_queue_response(connection->http, answer->http_status, response);
+    }
     MHD_destroy_response(response);
     return result;
 }

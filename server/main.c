@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -115,6 +116,11 @@ static bool start_kernels(struct process *process)
     qd_log(QD_LOG_INFO, "quantd starts", "version=%s cpu=%s openblas_core=%s threads=%llu",
            QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
            (unsigned long long)process->config.threads);
+    const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
+    if (asked != NULL && strcasecmp(asked, qk_kernels_blas_core(process->kernels)) != 0) {
+        qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",
+               "asked=%s runs=%s", asked, qk_kernels_blas_core(process->kernels));
+    }
     return true;
 }
 
@@ -134,7 +140,8 @@ static bool start_services(struct process *process)
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->trim_timer == NULL || process->drain_timer == NULL) {
+        process->trim_timer == NULL || process->drain_timer == NULL ||
+        !qd_pool_start(process->loop)) {
         return complain("out of memory or file descriptors");
     }
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
@@ -149,6 +156,7 @@ static bool start_listening(struct process *process)
         .metrics = process->metrics,
         .scheduler = process->scheduler,
         .thread_count = (unsigned)process->config.threads,
+        .compute_timeout_ns = process->config.compute_timeout_ns,
     };
     struct qd_handler handler = qd_router_handler(&process->router);
     char complaint[QD_LISTENER_COMPLAINT_BYTES];

@@ -42,6 +42,27 @@ void qd_pool_submit(struct qd_loop *loop, struct qd_work *work)
     (void)result;
 }
 
+static void do_nothing(struct qd_work *work)
+{
+    (void)work;
+}
+
+static void free_work(struct qd_work *work)
+{
+    free(work);
+}
+
+bool qd_pool_start(struct qd_loop *loop)
+{
+    struct qd_work *work = calloc(1, sizeof *work);
+    if (work != NULL) {
+        work->work = do_nothing;
+        work->done = free_work;
+        qd_pool_submit(loop, work);
+    }
+    return work != NULL;
+}
+
 bool qd_pool_cancel(struct qd_work *work)
 {
     return uv_cancel((uv_req_t *)(void *)work->uv) == 0;

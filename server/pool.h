@@ -17,8 +17,12 @@ struct qd_work {
     alignas(16) unsigned char uv[QD_WORK_UV_BYTES];
 };
 
-/* How many threads the pool will have, from 1 to 1024: before the first qd_pool_submit. */
+/* How many threads the pool will have, from 1 to 1024: before qd_pool_start. */
 void qd_pool_set_threads(unsigned thread_count);
+
+/* Starts the threads, which the first item would do. libuv aborts where it gets none: at the start
+ * a supervisor sees it, later a client's request would do it. False: malloc failed. */
+bool qd_pool_start(struct qd_loop *loop);
 
 void qd_pool_submit(struct qd_loop *loop, struct qd_work *work);
 

@@ -51,6 +51,7 @@ struct qd_request {
     void *output;
     const struct qk_kernels *kernels;
     unsigned thread_count; /* that may compute it */
+    uint64_t compute_timeout_ns;
     struct qd_job job;
     void (*on_answered)(struct qd_request *request); /* on the loop's thread */
 

@@ -195,7 +195,10 @@ static enum qd_status check_index_body(struct qd_request *request)
     struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
     const struct cJSON *ready = NULL;
     bool flag;
-    if (tree == NULL || !qd_json_is_object(tree)) {
+    if (tree == NULL) {
+        qd_fail(&request->error, QD_UNAVAILABLE,
+                "no memory for the request's JSON; try again later");
+    } else if (!qd_json_is_object(tree)) {
         qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
     } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
                ready != NULL && !qd_json_bool(ready, &flag)) {
@@ -351,6 +354,17 @@ static enum qd_status refuse_shared_memory(struct qd_router *router, const struc
         "shared memory is not supported: send tensors in the request, as JSON or binary");
 }
 
+/* There are never any regions. perf_analyzer unregisters all of them before and after each run. */
+static enum qd_status answer_no_regions(struct qd_router *router, const struct path *path,
+                                        const struct qd_head *head, struct qd_request *request)
+{
+    static const struct qd_part none = CONSTANT("[]");
+    (void)router;
+    (void)path;
+    (void)head;
+    return answer_constant(request, QD_OK, &none);
+}
+
 /* ---- Inference ---------------------------------------------------------------------------- */
 
 static bool is_encoded(const struct qd_head *head)
@@ -396,6 +410,7 @@ static enum qd_status begin_infer(struct qd_router *router, const struct path *p
     request->message.version = row;
     request->kernels = router->kernels;
     request->thread_count = router->thread_count;
+    request->compute_timeout_ns = router->compute_timeout_ns;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     if (is_encoded(head)) {
@@ -432,6 +447,12 @@ static const struct route routes[] = {
     {"POST", "/v2/repository/models/{m}/unload", refuse_load},
     {"POST", "/v2/systemsharedmemory/region/{m}/register", refuse_shared_memory},
     {"POST", "/v2/cudasharedmemory/region/{m}/register", refuse_shared_memory},
+    {"GET", "/v2/systemsharedmemory/status", answer_no_regions},
+    {"GET", "/v2/cudasharedmemory/status", answer_no_regions},
+    {"POST", "/v2/systemsharedmemory/unregister", answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/unregister", answer_no_regions},
+    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/region/{m}/unregister", answer_no_regions},
     {"GET", "/metrics", answer_metrics},
 };
 
@@ -456,7 +477,9 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
                        "method of \"%.100s\": expected %s; got \"%.32s\"", head->path,
                        request->answer.allow, head->method);
     }
-    return qd_fail(&request->error, QD_NOT_FOUND, "no such path: \"%.100s\"", head->path);
+    return qd_fail(&request->error, QD_NOT_FOUND,
+                   "no such path: \"%.100s\"; POST /v2/repository/index lists the models",
+                   head->path);
 }
 
 static bool end(void *context, struct qd_request *request)

@@ -18,6 +18,7 @@ struct qd_router {
     struct qd_scheduler *scheduler;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;
+    uint64_t compute_timeout_ns;
     bool draining; /* then it is not ready any more */
 };
 

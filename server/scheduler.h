@@ -36,13 +36,13 @@ struct qd_slot {
 
 /* What a kind of job does. */
 struct qd_job_code {
-    /* On a worker. True: it is done. False: it has set units, chunk_units, slots and slot_count. */
+    /* On a worker. True: it is done. False: it has set what is to be set by start. */
     bool (*start)(struct qd_job *job);
     /* On several workers at once, with disjoint [begin, end). */
     void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end);
     /* On a worker, under the scheduler's lock: its first slot begins, or its last one gives way. */
     void (*on_running)(struct qd_job *job, bool running);
-    /* On a worker, once, after the last unit. */
+    /* On a worker, once, after the last unit; or without the rest, if the job has expired. */
     void (*finish)(struct qd_job *job);
     /* On the loop, instead of all the rest: the process ends. `done` follows. */
     void (*cancel)(struct qd_job *job);
@@ -58,11 +58,13 @@ struct qd_job {
     size_t chunk_units; /* at least 1 */
     struct qd_slot *slots;
     size_t slot_count;
+    uint64_t deadline_ns; /* no unit starts later: the job then finishes `expired` */
 
     /* The scheduler's own. */
     struct qd_scheduler *scheduler;
     struct qd_slot first; /* runs start */
     atomic_size_t next_unit;
+    atomic_bool expired;
     size_t slots_in_pool;
     size_t slots_running; /* under the lock */
     bool finished;        /* under the lock */

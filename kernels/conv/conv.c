@@ -200,9 +200,12 @@ static void choose_tiles(struct state *state)
     state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
 }
 
-/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. */
+/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. Without output
+ * channels there are no units, and a depth that nothing in memory bounds. */
 static uint64_t guess_unit_ns(const struct state *state)
 {
+    if (state->rows == 0)
+        return 0;
     double depth = (double)state->conv->depth;
     double columns = (double)state->tile_columns;
     double rows = (double)state->tile_rows;

@@ -43,13 +43,14 @@ static void fill(float value, size_t count, float *to)
         to[i] = value;
 }
 
-/* The line of x that positions (o0, o1, *) look at; NULL: it is padding. */
+/* The line of x that positions (o0, o1, *) look at; NULL: it is padding, as all is around an x with
+ * empty lines, whose other axes may multiply beyond 63 bits. */
 static const uint8_t *find_line(const struct qk_conv_axis *axis, const struct row *row, int64_t o0,
                                 int64_t o1)
 {
     int64_t i0 = row->first[0] + o0 * axis[0].stride;
     int64_t i1 = row->first[1] + o1 * axis[1].stride;
-    if (i0 < 0 || i0 >= axis[0].in || i1 < 0 || i1 >= axis[1].in)
+    if (i0 < 0 || i0 >= axis[0].in || i1 < 0 || i1 >= axis[1].in || axis[2].in == 0)
         return NULL;
     return row->channel + (i0 * axis[1].in + i1) * axis[2].in;
 }

@@ -22,13 +22,15 @@ static int32_t w_zero_point(const struct qk_conv_constants *constants, size_t ch
     return (int32_t)qk_load_integer(tensor->type, tensor->data, channel_index(tensor, channel));
 }
 
-/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the blocks. */
-static size_t choose_block(const struct qk_conv_constants *constants, size_t channels, size_t depth)
+/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the blocks. Looks
+ * at the zero points that there are: channels without weights are not in memory, and their number
+ * is whatever a shape says. */
+static size_t choose_block(const struct qk_conv_constants *constants, size_t depth)
 {
     const struct qk_type_info *info = qk_type_info(constants->w->type);
     int64_t largest = 128;
-    for (size_t m = 0; m < channels; m++) {
-        int64_t zero_point = w_zero_point(constants, m);
+    for (size_t i = 0; i < constants->w_zero_point->count; i++) {
+        int64_t zero_point = w_zero_point(constants, i);
         int64_t above = info->max - zero_point;
         int64_t below = zero_point - info->min;
         largest = above > largest ? above : largest;
@@ -116,7 +118,7 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
         .x_centre = centre_of(constants->x_type),
         .x_fill = constants->x_zero_point - centre_of(constants->x_type),
         .depth = depth,
-        .block = choose_block(constants, desc->out_channels, depth),
+        .block = choose_block(constants, depth),
     };
     float *weights = alloc_words(memory, constants->w->count);
     int32_t *bias = alloc_words(memory, desc->out_channels);

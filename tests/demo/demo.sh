@@ -7,6 +7,8 @@ cd "$(dirname "$0")/../.."
 build=${B:-build}
 out=$build/demo
 mkdir -p "$out"
+rm -f "$out"/*
+: >"$out/listening" # what an earlier run said must not be taken for an answer
 
 bold='' dim='' reset=''
 if test -t 1 && test -z "${NO_COLOR-}" && test "${TERM:-dumb}" != dumb; then
@@ -24,6 +26,7 @@ fail()
 "$build/quantd" --listen 127.0.0.1:0 >"$out/listening" 2>"$out/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || :' EXIT
+trap 'exit 1' HUP INT PIPE TERM
 tries=0
 until grep -q '^quantd listening on ' "$out/listening"; do
     kill -0 "$server" 2>/dev/null || fail "the server did not start: $(cat "$out/log")"
@@ -104,9 +107,11 @@ printf '\n%s1  Dequantize six numbers, in JSON%s   y = (x - zero point) * scale,
 cat >"$out/dequantize.json" <<'JSON'
 {"parameters": {"axis": 0},
  "inputs": [
-   {"name": "x", "datatype": "UINT8", "shape": [2, 3], "data": [[0, 128, 255], [0, 128, 255]]},
+   {"name": "x", "datatype": "UINT8", "shape": [2, 3],
+    "data": [[0, 128, 255], [0, 128, 255]]},
    {"name": "x_scale", "datatype": "FP32", "shape": [2], "data": [0.5, 0.1]},
-   {"name": "x_zero_point", "datatype": "UINT8", "shape": [2], "data": [128, 0]}]}
+   {"name": "x_zero_point", "datatype": "UINT8", "shape": [2],
+    "data": [128, 0]}]}
 JSON
 echo "${dim}POST /v2/models/onnx.DequantizeLinear/infer${reset}"
 cat "$out/dequantize.json"
@@ -130,8 +135,7 @@ grep -qF '"shape":[2,3],"data":[-64,0,63.5,0,12.8,25.5]' "$out/answer" ||
 photo=tests/data/cat.ppm
 photo_header_bytes=15
 pixel_bytes=$((256 * 256 * 3))
-printf '\n%s2  Filter a photograph with onnx.QLinearConv, in binary%s   %s, 256 x 256\n' \
-    "$bold" "$reset" "$photo"
+printf '\n%s2  Filter a photograph, in binary%s   %s, 256 x 256\n' "$bold" "$reset" "$photo"
 cat >"$out/convolve.json" <<JSON
 {"parameters": {"dilations": "1,3", "pads": "1,3,1,3", "binary_data_output": true},
  "inputs": [
@@ -152,8 +156,8 @@ sed -n '/"w"/,/\]\]\]\]/p' "$out/convolve.json" # the kernels: sharpen, emboss, 
 tail -c +$((photo_header_bytes + 1)) "$photo" >"$out/pixels"
 cat "$out/convolve.json" "$out/pixels" >"$out/convolve.bin"
 json_bytes=$(wc -c <"$out/convolve.json")
-echo "${dim}POST /v2/models/onnx.QLinearConv/infer   $json_bytes bytes of JSON," \
-    "then $pixel_bytes bytes of pixels${reset}"
+echo "${dim}POST /v2/models/onnx.QLinearConv/infer"
+echo "$json_bytes bytes of JSON, then $pixel_bytes bytes of pixels${reset}"
 status=$(post onnx.QLinearConv "$out/convolve.bin" -H 'Content-Type: application/octet-stream' \
     -H "Inference-Header-Content-Length: $json_bytes")
 echo "${dim}HTTP $status${reset}"
@@ -172,7 +176,8 @@ test "$(sha256sum <"$out/filtered" | cut -d ' ' -f 1)" = "$expected" ||
 } >"$out/cat.ppm"
 test -z "$bold" || show_eyes
 show_stages
-echo "    $out/cat.ppm: the photograph, sharpened, embossed, its edges (same bytes as ONNX Runtime)"
+echo "    $out/cat.ppm: the photograph, sharpened, embossed, its edges"
+echo "    The bytes are those of ONNX Runtime."
 
 # ---- 3. A mistake -------------------------------------------------------------------------------
 
@@ -196,4 +201,4 @@ grep -q '^{"error":".*300.*"}$' "$out/answer" || fail "expected an error that na
 kill -TERM "$server"
 trap - EXIT
 wait "$server" || fail "the server ended with status $?: $(cat "$out/log")"
-printf '\nSIGTERM: the server ended with status 0. All answers were bit for bit as expected.\n'
+printf '\nSIGTERM: the server ended with status 0. All answers were right, bit for bit.\n'

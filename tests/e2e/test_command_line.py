@@ -43,6 +43,15 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, r"^quantd \d+\.\d+\S*\n$")
 
+    def test_threads_run_before_the_first_request(self):
+        # libuv aborts where it cannot start one: that must not wait for a client.
+        counts = []
+        for threads in ("1", "4"):
+            server = Server("--threads", threads)
+            counts.append(len(os.listdir("/proc/%d/task" % server.pid)))
+            server.stop()
+        self.assertEqual(counts[1] - counts[0], 3)
+
     def test_unknown_flag(self):
         self.assert_complaint(run("--lisen", "127.0.0.1:0"), "--lisen", "--help")
         self.assert_complaint(run("extra"), "extra")

@@ -112,6 +112,21 @@ class Endpoints(ServerTest):
         for body in (b'{"ready": 1}', b"[", b"[]", b'"x"'):
             self.assert_error(self.server.request("POST", "/v2/repository/index", body), 400)
 
+    def test_shared_memory_is_not_there(self):
+        # perf_analyzer unregisters all regions of both kinds, whatever it was asked to do.
+        for kind in ("systemsharedmemory", "cudasharedmemory"):
+            for path in ("/v2/%s/unregister", "/v2/%s/region/r/unregister"):
+                self.assertEqual(self.server.request("POST", path % kind).status, 200)
+            self.assertEqual(self.get_json("/v2/%s/status" % kind), [])
+            answer = self.server.request("POST", "/v2/%s/region/r/register" % kind,
+                                         b'{"key": "/k", "byte_size": 4}')
+            self.assert_error(answer, 501)
+
+    def test_loading_is_not_there(self):
+        for action in ("load", "unload"):
+            answer = self.server.request("POST", "/v2/repository/models/%s/%s" % (CONV, action))
+            self.assert_error(answer, 501)
+
     def test_unknown_model(self):
         for path in ("", "/ready", "/config", "/versions/10", "/versions/10/ready",
                      "/versions/10/config"):

@@ -328,6 +328,19 @@ class Smuggling(HttpTest):
                                 b"Content-Length : %d\r\n\r\n" % len(self.HIDDEN) + self.HIDDEN,
                                 (400,))
 
+    def test_length_in_a_second_line(self):
+        for framing in (b"Content-Length:\r\n %d" % len(self.HIDDEN),
+                        b"Content-Length: %d\r\n " % len(self.HIDDEN),
+                        b"Transfer-Encoding:\r\n chunked", b"Transfer-Encoding: chun\r\n ked"):
+            got = self.talk(b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\n%s\r\n"
+                            b"Connection: close\r\n\r\n" % framing + self.HIDDEN)
+            self.assertNotIn(b'{"live":true}', got)
+        got = self.talk(b"GET /v2 HTTP/1.1\r\nHost: q\r\nContent-Length:\r\n %d\r\n\r\n"
+                        % len(self.HIDDEN) + self.HIDDEN + b"GET /v2 HTTP/1.1\r\nHost: q\r\n"
+                        b"Connection: close\r\n\r\n")
+        self.assertNotIn(b'{"live":true}', got)
+        self.assert_alive()
+
     def test_bad_chunk_sizes(self):
         for chunk in (b"x\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"5\r\nabc"):
             got = self.talk(b"POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n"

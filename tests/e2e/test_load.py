@@ -163,6 +163,23 @@ class FullQueue(unittest.TestCase):
             server.stop()
 
 
+class ComputeTimeout(unittest.TestCase):
+    def test_a_computation_that_would_take_hours_ends(self):
+        """A small request may ask for a lot: 2000 x 2000 taps at 4000 x 4000 positions."""
+        tensors = conv_tensors([1], [1, 1, 1, 1], [1] * 4000000, [1, 1, 2000, 2000])
+        body, headers = binary_request(tensors, parameters={"pads": "2999,2999,2999,2999"})
+        server = Server("--compute-timeout", "0.5")
+        try:
+            started = time.monotonic()
+            answer = server.infer(CONV, body, headers=headers)
+            self.assertLess(time.monotonic() - started, 10 * SLOW)
+            self.assertEqual(answer.status, 503)
+            self.assertIn("--compute-timeout", answer.json()["error"])
+            self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
+        finally:
+            server.stop()
+
+
 class InflightBytes(unittest.TestCase):
     def test_bounded_and_refused_with_503(self):
         # 24 MiB for all requests: one of 2 MiB in and 8 MiB out fits, eight at once do not.

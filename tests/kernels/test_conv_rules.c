@@ -383,6 +383,60 @@ Test(conv_rules, huge_pads_and_dilations)
     conv_case_deinit(&test);
 }
 
+/* An allocator with a small budget, as the server's. */
+static void *allocate_little(void *context, size_t bytes)
+{
+    struct qk_memory face = qk_test_memory_face(context);
+    return bytes > (1 << 20) ? NULL : face.alloc(face.context, bytes);
+}
+
+/* w of shape [2^50, 0, 1, 1] holds nothing: no loop may count its channels before memory was asked
+ * for them. A time limit of its own, for it would run for weeks. */
+Test(conv_rules, channels_without_weights, .timeout = 10)
+{
+    struct conv_case test = plain_case();
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_memory memory;
+    const struct qk_instance *instance;
+    struct qk_error error;
+    const size_t w_dims[] = {(size_t)1 << 50, 0, 1, 1};
+    test.naive.group = 1;
+    test.with_bias = false;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_input(&test.call, "w", QK_UINT8, NULL, 4, w_dims);
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = {allocate_little, &memory};
+    cr_expect_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_NO_MEMORY);
+    qk_test_memory_deinit(&memory);
+    qk_kernels_destroy(kernels);
+    conv_case_deinit(&test);
+}
+
+/* The axes of an empty x multiply beyond 63 bits, and the second window begins there: an overflow
+ * that UBSan sees. */
+Test(conv_rules, empty_lines_far_apart)
+{
+    struct conv_case test = plain_case();
+    const size_t x_dims[] = {1, 1, ((size_t)1 << 33) + 1, (size_t)1 << 30, 0};
+    const int64_t strides[] = {INT64_C(1) << 33, INT64_C(1) << 30, 1};
+    const int64_t pads[] = {0, 0, 1, 0, 0, 0};
+    struct qk_test_result result;
+    test.spatial_rank = 3;
+    test.naive.channels = test.naive.group = test.naive.kernel[1] = test.naive.kernel[2] = 1;
+    cr_assert(conv_case_make(&test));
+    qk_test_call_input(&test.call, "x", QK_UINT8, NULL, 5, x_dims);
+    qk_test_call_ints(&test.call, "strides", strides, 3);
+    qk_test_call_ints(&test.call, "pads", pads, 6);
+    run(&test.call, &result);
+    cr_assert_eq(result.plan.output_bytes, 12);
+    for (size_t i = 0; i < 12; i++) { /* two windows, all of them padding: y is the bias */
+        int32_t bias = test.bias[i / 2];
+        cr_expect_eq(((uint8_t *)result.output)[i], bias < 0 ? 0 : bias > 255 ? 255 : bias);
+    }
+    qk_test_result_deinit(&result);
+    conv_case_deinit(&test);
+}
+
 /* An output of 2^60 elements is planned without a thought for its size: the caller refuses it. */
 Test(conv_rules, huge_outputs_are_planned)
 {

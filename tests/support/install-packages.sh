@@ -48,7 +48,8 @@ fi
 
 missing=
 for group; do
-    for package in $(packages_of "$group"); do
+    packages=$(packages_of "$group") || exit 2
+    for package in $packages; do
         "$check" "$package" || missing="$missing $package"
     done
 done

@@ -43,6 +43,10 @@ def run_unit(pattern):
         if pattern:
             command += ["--filter", pattern]
         status = subprocess.call(command, stdin=subprocess.DEVNULL)
+        if not report.exists():
+            print("unit-tests exited with %d before it ran any test" % status)
+            count.failed += 1
+            return count
         # strict: Criterion does not escape control characters in messages.
         summary = json.loads(report.read_text(errors="replace"), strict=False)
     for suite in summary["test_suites"]:
@@ -130,6 +134,8 @@ def run_e2e(pattern):
     sys.path.insert(0, str(E2E))
     loader = unittest.TestLoader()
     if pattern:
+        if not (E2E / (pattern.split(".")[0] + ".py")).exists():
+            return Count()
         suite = loader.loadTestsFromName(pattern)
     else:
         suite = loader.discover(str(E2E))
@@ -166,7 +172,8 @@ def main():
     for name, reason in total.skipped:
         print("skipped: %s: %s" % (name, reason))
     if total.passed + total.failed == 0:
-        print("no test is called '%s'" % options.pattern)
+        print("no test is called '%s': a Criterion pattern has a slash or a star, as in 'conv/*', "
+              "and a Python test is module.Class.test" % options.pattern)
         total.failed += 1
     print("%d passed, %d failed" % (total.passed, total.failed))
     return 1 if total.failed else 0

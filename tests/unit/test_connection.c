@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "server/clock.h"
+#include "server/limits.h"
 
 /* A connection, and the client's end of it. */
 struct desk {
@@ -77,6 +78,23 @@ Test(connection, our_turn_takes_what_it_takes)
     cr_assert_not(is_cut(&desk));
     shutdown(desk.client, SHUT_WR); /* it still reads */
     cr_assert_not(is_cut(&desk));
+    desk_deinit(&desk);
+}
+
+Test(connection, an_answer_is_taken_in_time)
+{
+    struct desk desk;
+    struct qd_request request = {.state = QD_REPLYING};
+    desk_init(&desk);
+    desk.connection->request = &request;
+    qd_connection_on_answer(desk.connection, (size_t)10 * QD_ANSWER_BYTES_PER_S);
+    uint64_t least_ns = qd_clock_ns() + desk.config.receive_timeout_ns + 9 * QD_NS_PER_S;
+    cr_assert_geq(desk.connection->deadline_ns, least_ns);
+    cr_assert_leq(desk.connection->deadline_ns, least_ns + QD_NS_PER_S);
+    shutdown(desk.client, SHUT_WR); /* it still reads */
+    cr_assert_not(is_cut(&desk));
+    let_time_pass(&desk);
+    cr_assert(is_cut(&desk), "it reads a byte now and then");
     desk_deinit(&desk);
 }
 

@@ -19,6 +19,7 @@ struct toy {
     size_t units;      /* 0: start does it all */
     uint64_t unit_ns;
     size_t slot_count;
+    uint64_t deadline_ns; /* 0: none */
     struct qd_slot slots[SLOT_COUNT_MAX];
     atomic_uchar *ran; /* how often each unit ran */
     atomic_uint running;
@@ -56,6 +57,7 @@ static bool start(struct qd_job *job)
     job->chunk_units = 3;
     job->slots = toy->slots;
     job->slot_count = toy->units == 0 ? 0 : toy->slot_count;
+    job->deadline_ns = toy->deadline_ns == 0 ? UINT64_MAX : toy->deadline_ns;
     return toy->units == 0;
 }
 
@@ -232,6 +234,21 @@ static void on_timer(void *context)
     struct desk *desk = context;
     qd_scheduler_abandon(desk->scheduler);
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
+}
+
+Test(scheduler, a_job_past_its_deadline_ends)
+{
+    struct desk *desk = desk_create(2, 100);
+    desk->toys[0].deadline_ns = qd_clock_ns() + 5 * QD_NS_PER_MS;
+    cr_assert(submit(desk, 0, 1000000, 100000));
+    cr_assert(submit(desk, 1, 10, 1000));
+    qd_loop_run(desk->loop);
+    cr_assert(atomic_load(&desk->toys[0].job.expired));
+    cr_assert_eq(atomic_load(&desk->toys[0].finished), 1);
+    cr_assert_eq(atomic_load(&desk->toys[0].ran[999999]), 0);
+    cr_assert_not(atomic_load(&desk->toys[1].job.expired));
+    assert_whole(&desk->toys[1]);
+    desk_destroy(desk);
 }
 
 Test(scheduler, abandoned_jobs_end)
