@@ -25,9 +25,8 @@ struct sample {
 static void random_strides(uint64_t *random, uint32_t rank, const size_t *dims, int64_t *strides)
 {
     int64_t stride = 1;
-    const bool broadcast = qk_test_random_below(random, 3) == 0;
     for (uint32_t i = rank; i-- > 0;) {
-        const size_t kind = broadcast ? 0 : qk_test_random_below(random, 8);
+        const size_t kind = qk_test_random_below(random, 8);
         strides[i] = kind == 0   ? 0
                      : kind == 1 ? (int64_t)qk_test_random_below(random, 5)
                                  : stride + (kind == 2);
@@ -35,15 +34,18 @@ static void random_strides(uint64_t *random, uint32_t rank, const size_t *dims, 
     }
 }
 
+enum layout { PACKED, REPEATED, STRIDED };
+
 /* Fills the input `index`, whose physical buffer ends where the farthest element does. */
-static void sample_input(struct sample *sample, uint64_t *random, size_t index, enum qk_type type,
-                         uint32_t rank, const size_t *dims)
+static void sample_input(struct sample *sample, uint64_t *random, size_t index, enum layout layout,
+                         enum qk_type type, uint32_t rank, const size_t *dims)
 {
     struct qk_tensor *tensor = &sample->call.inputs[index];
     qk_test_call_input(&sample->call, names[index], type, NULL, rank, dims);
-    sample->has_strides[index] = qk_test_random_below(random, 2);
+    sample->has_strides[index] = layout != PACKED;
     if (sample->has_strides[index]) {
-        random_strides(random, rank, dims, sample->strides[index]);
+        if (layout == STRIDED) /* REPEATED: all are 0 */
+            random_strides(random, rank, dims, sample->strides[index]);
         qk_test_call_strides(&sample->call, names[index], sample->strides[index], rank);
     }
     sample->data[index] = malloc(dequantize_bytes(type, tensor->stored) + 1);
@@ -61,10 +63,15 @@ static void sample_init(struct sample *sample, uint64_t *random, enum qk_type ty
 {
     memset(sample, 0, sizeof(*sample));
     qk_test_call_init(&sample->call, MODEL, 62);
-    sample_input(sample, random, 0, type, rank, dims);
-    sample_input(sample, random, 1, scale_type, rank, dims);
+    enum layout layout = (enum layout)qk_test_random_below(random, 3);
+    const bool as_scale = qk_test_random_below(random, 2);
+    sample_input(sample, random, 0, qk_test_random_below(random, 2) ? PACKED : STRIDED, type, rank,
+                 dims);
+    sample_input(sample, random, 1, layout, scale_type, rank, dims);
+    if (!as_scale)
+        layout = (enum layout)qk_test_random_below(random, 3);
     if (qk_test_random_below(random, 4))
-        sample_input(sample, random, 2, type, rank, dims);
+        sample_input(sample, random, 2, layout, type, rank, dims);
 }
 
 static void sample_deinit(struct sample *sample)
@@ -181,29 +188,27 @@ Test(directml_dequantize, differences_do_not_wrap)
     qk_kernels_destroy(kernels);
 }
 
+/* But for INT32, whose kernels wrap. */
 Test(directml_dequantize, repeats_one_scale_by_the_tiers_kernel)
 {
     static const int64_t zeros[] = {0, 0};
-    static const uint8_t x[48];
+    static const int32_t x[48];
     static const size_t dims[] = {3, 16};
-    struct qk_kernels *kernels = qk_test_kernels("auto");
-    struct qk_test_result result;
-    struct qk_test_result chunks;
-    struct qk_call call;
-    qk_test_call_init(&call, MODEL, 62);
-    qk_test_call_input(&call, names[0], QK_INT8, x, 2, dims);
-    qk_test_call_input(&call, names[1], QK_FP32, x, 2, dims);
-    qk_test_call_strides(&call, names[1], zeros, 2);
-    qk_test_run(kernels, &call, &result);
-    call.inputs[0].type = QK_INT32; /* its differences may need 33 bits */
-    call.inputs[0].data = "\0\0\0";
-    qk_test_call_strides(&call, names[0], zeros, 2);
-    qk_test_run(kernels, &call, &chunks);
-    cr_assert_eq(strncmp(result.plan.kernel, "dequantize_", 11), 0);
-    cr_assert_str_neq(result.plan.kernel, "dequantize_scalar_chunks");
-    cr_assert_str_eq(chunks.plan.kernel, "dequantize_scalar_chunks");
-    qk_test_result_deinit(&result);
-    qk_test_result_deinit(&chunks);
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    for (size_t i = 0; i < COUNT_OF(types); i++) {
+        const bool by_kernel = types[i] == QK_INT8 || types[i] == QK_UINT8;
+        struct qk_test_result result;
+        struct qk_call call;
+        qk_test_call_init(&call, MODEL, 62);
+        qk_test_call_input(&call, names[0], types[i], x, 2, dims);
+        qk_test_call_input(&call, names[1], QK_FP32, x, 2, dims);
+        qk_test_call_strides(&call, names[1], zeros, 2);
+        qk_test_run(kernels, &call, &result);
+        cr_expect_str_eq(result.plan.kernel,
+                         by_kernel ? "dequantize_scalar" : "dequantize_scalar_chunks", "%s",
+                         qk_type_info(types[i])->name);
+        qk_test_result_deinit(&result);
+    }
     qk_kernels_destroy(kernels);
 }
 
