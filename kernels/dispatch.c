@@ -1,9 +1,9 @@
 #include "kernels/dispatch.h"
 
-#include "kernels/cpu.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/cpu.h"
 
 #define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
 

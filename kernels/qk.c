@@ -1,10 +1,10 @@
 #include "kernels/qk.h"
 
-#include "kernels/operators/operator.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/operators/operator.h"
 
 enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char *format, ...)
 {
@@ -25,12 +25,11 @@ bool qk_tensor_set_count(struct qk_tensor *tensor)
 {
     size_t count = 1;
     bool empty = false;
-    for (uint32_t i = 0; i < tensor->rank; i++) {
+    for (uint32_t i = 0; i < tensor->rank; i++)
         if (tensor->dims[i] == 0)
             empty = true;
         else if (!qk_mul_size(count, tensor->dims[i], &count))
             return false;
-    }
     tensor->count = empty ? 0 : count;
     tensor->stored = tensor->count;
     return true;

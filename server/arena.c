@@ -50,9 +50,8 @@ static bool class_of(size_t bytes, unsigned *class_index, size_t *class_bytes)
                 return true;
             }
         }
-        if (quarter > SIZE_MAX / 16) {
+        if (quarter > SIZE_MAX / 16)
             return false;
-        }
         quarter *= 2;
     }
     return false;
@@ -60,7 +59,7 @@ static bool class_of(size_t bytes, unsigned *class_index, size_t *class_bytes)
 
 struct qd_memory *qd_memory_create(size_t bytes_max)
 {
-    struct qd_memory *memory = calloc(1, sizeof *memory);
+    struct qd_memory *memory = calloc(1, sizeof(*memory));
     if (memory != NULL) {
         pthread_mutex_init(&memory->lock, NULL);
         memory->bytes_max = bytes_max;
@@ -74,9 +73,8 @@ static struct qd_block *unkeep(struct qd_memory *memory, struct block_class *cla
     struct qd_block *block = class->kept;
     class->kept = block->next;
     class->kept_count--;
-    if (class->kept_count < class->kept_count_min) {
+    if (class->kept_count < class->kept_count_min)
         class->kept_count_min = class->kept_count;
-    }
     memory->bytes_kept -= block->bytes;
     return block;
 }
@@ -110,12 +108,10 @@ static struct qd_block *fresh_block(size_t bytes)
 {
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : ALIGNMENT;
     void *block = NULL;
-    if (posix_memalign(&block, alignment, bytes) != 0) {
+    if (posix_memalign(&block, alignment, bytes) != 0)
         return NULL;
-    }
-    if (bytes >= HUGE_PAGE_BYTES) {
+    if (bytes >= HUGE_PAGE_BYTES)
         madvise(block, bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE); /* a hint */
-    }
     return block;
 }
 
@@ -127,17 +123,15 @@ static struct qd_block *take_block(struct qd_memory *memory, unsigned class_inde
     pthread_mutex_lock(&memory->lock);
     bool fits = bytes <= memory->bytes_max - memory->bytes_used;
     if (fits) {
-        if (memory->classes[class_index].kept != NULL) {
+        if (memory->classes[class_index].kept != NULL)
             block = unkeep(memory, &memory->classes[class_index]);
-        } else {
+        else
             idle = make_room(memory, bytes);
-        }
         memory->bytes_used += bytes;
     }
     pthread_mutex_unlock(&memory->lock);
-    if (!fits || block != NULL) {
+    if (!fits || block != NULL)
         return block;
-    }
     free_blocks(idle);
     block = fresh_block(bytes);
     if (block == NULL) {
@@ -182,9 +176,8 @@ void qd_memory_trim(struct qd_memory *memory)
 
 void qd_memory_destroy(struct qd_memory *memory)
 {
-    if (memory == NULL) {
+    if (memory == NULL)
         return;
-    }
     assert(memory->bytes_used == 0);
     qd_memory_trim(memory);
     qd_memory_trim(memory);
@@ -265,9 +258,8 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         return result;
     }
     struct qd_block *block = add_block(arena, rounded < LARGE_BYTES ? 1 : rounded);
-    if (block == NULL) {
+    if (block == NULL)
         return NULL;
-    }
     if (rounded < LARGE_BYTES) {
         arena->next = payload(block) + rounded;
         arena->room = block->bytes - ALIGNMENT - rounded;
@@ -289,21 +281,17 @@ void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes)
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes)
 {
     struct qd_block **link = &arena->blocks;
-    while (*link != NULL && payload(*link) != old) {
+    while (*link != NULL && payload(*link) != old)
         link = &(*link)->next;
-    }
     struct qd_block *own = *link; /* NULL: `old` is in a shared small block */
     bool whole = own != NULL && old_bytes >= LARGE_BYTES;
-    if (whole && new_bytes <= own->bytes - ALIGNMENT) {
+    if (whole && new_bytes <= own->bytes - ALIGNMENT)
         return old;
-    }
     void *result = qd_arena_alloc(arena, new_bytes);
-    if (result == NULL) {
+    if (result == NULL)
         return NULL;
-    }
-    if (old_bytes > 0) {
+    if (old_bytes > 0)
         memcpy(result, old, old_bytes);
-    }
     if (whole) {
         for (link = &arena->blocks; *link != own; link = &(*link)->next) {
         }

@@ -66,7 +66,7 @@ static const struct flag flags[] = {
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
 };
 
-enum { FLAG_COUNT = sizeof flags / sizeof *flags, ENVIRONMENT_NAME_BYTES = 64 };
+enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 };
 
 static bool takes_value(const struct flag *flag)
 {
@@ -78,12 +78,10 @@ static bool parse_digits(const char **text, uint64_t *number)
 {
     const char *at = *text;
     *number = 0;
-    for (; isdigit((unsigned char)*at); at++) {
+    for (; isdigit((unsigned char)*at); at++)
         if (__builtin_mul_overflow(*number, 10, number) ||
-            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number)) {
+            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
             return false;
-        }
-    }
     bool any = at != *text;
     *text = at;
     return any;
@@ -93,7 +91,7 @@ static bool parse_count(const struct flag *flag, const char *text, uint64_t *num
 {
     if (strcmp(text, "auto") == 0 && strcmp(flag->initial, "auto") == 0) {
         cpu_set_t cpus;
-        bool known = sched_getaffinity(0, sizeof cpus, &cpus) == 0;
+        bool known = sched_getaffinity(0, sizeof(cpus), &cpus) == 0;
         *number = known ? (uint64_t)CPU_COUNT(&cpus) : 1;
         return true;
     }
@@ -103,16 +101,14 @@ static bool parse_count(const struct flag *flag, const char *text, uint64_t *num
 
 static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *number)
 {
-    if (!parse_digits(&text, number)) {
+    if (!parse_digits(&text, number))
         return false;
-    }
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text);
     if (unit != NULL) {
         uint64_t scale = UINT64_C(1) << (10 * (unit - units + 1));
-        if (__builtin_mul_overflow(*number, scale, number)) {
+        if (__builtin_mul_overflow(*number, scale, number))
             return false;
-        }
         text += strcmp(text + 1, "iB") == 0 ? 3 : 1;
     }
     return *text == '\0' && *number >= flag->min && *number <= flag->max;
@@ -121,26 +117,22 @@ static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *num
 static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *ns)
 {
     uint64_t seconds;
-    if (!parse_digits(&text, &seconds) || seconds > flag->max) {
+    if (!parse_digits(&text, &seconds) || seconds > flag->max)
         return false;
-    }
     *ns = seconds * QD_NS_PER_S;
     if (*text == '.') {
         text++;
-        for (uint64_t digit = QD_NS_PER_S / 10; isdigit((unsigned char)*text); digit /= 10) {
+        for (uint64_t digit = QD_NS_PER_S / 10; isdigit((unsigned char)*text); digit /= 10)
             *ns += (uint64_t)(*text++ - '0') * digit;
-        }
     }
     return *text == '\0' && *ns > 0;
 }
 
 static bool parse_choice(const char *const *choices, const char *text, unsigned *index)
 {
-    for (*index = 0; choices[*index] != NULL; (*index)++) {
-        if (strcmp(choices[*index], text) == 0) {
+    for (*index = 0; choices[*index] != NULL; (*index)++)
+        if (strcmp(choices[*index], text) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -150,18 +142,15 @@ static bool parse_listen(struct qd_config *config, const char *text)
     for (;;) {
         size_t count = strcspn(text, ",");
         if (count == 0 || count >= QD_LISTEN_BYTES_MAX ||
-            config->listen_count == QD_LISTEN_COUNT_MAX) {
+            config->listen_count == QD_LISTEN_COUNT_MAX)
             return false;
-        }
         char *listen = config->listen[config->listen_count++];
         memcpy(listen, text, count);
         listen[count] = '\0';
-        if (strchr(listen, ':') == NULL) {
+        if (strchr(listen, ':') == NULL)
             return false;
-        }
-        if (text[count] == '\0') {
+        if (text[count] == '\0')
             return true;
-        }
         text += count + 1;
     }
 }
@@ -182,15 +171,13 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_SECONDS:
         return parse_seconds(flag, text, field);
     case KIND_CPU:
-        if (!parse_choice(cpus, text, &choice)) {
+        if (!parse_choice(cpus, text, &choice))
             return false;
-        }
         config->cpu = cpus[choice];
         return true;
     case KIND_LEVEL:
-        if (!parse_choice(levels, text, &choice)) {
+        if (!parse_choice(levels, text, &choice))
             return false;
-        }
         config->log_level = (enum qd_log_level)choice;
         return true;
     case KIND_HELP:
@@ -229,20 +216,18 @@ static void environment_name(const struct flag *flag, char name[ENVIRONMENT_NAME
 {
     int count = snprintf(name, ENVIRONMENT_NAME_BYTES, "QUANTD_%s", flag->name);
     assert(count < ENVIRONMENT_NAME_BYTES);
-    for (; *name != '\0'; name++) {
+    for (; *name != '\0'; name++)
         *name = *name == '-' ? '_' : (char)toupper((unsigned char)*name);
-    }
 }
 
 /* `source` is the flag or the variable, as the user wrote it. */
 static enum qd_config_result take(const struct flag *flag, const char *source, const char *text,
                                   struct qd_config *config, char *complaint)
 {
-    if (parse_value(flag, text, config)) {
+    if (parse_value(flag, text, config))
         return QD_CONFIG_RUN;
-    }
     char expected[128];
-    print_expected(flag, expected, sizeof expected);
+    print_expected(flag, expected, sizeof(expected));
     snprintf(complaint, QD_COMPLAINT_BYTES, "%s: expected %s; got \"%.100s\"", source, expected,
              text);
     return QD_CONFIG_BAD;
@@ -250,12 +235,10 @@ static enum qd_config_result take(const struct flag *flag, const char *source, c
 
 static const struct flag *find_flag(const char *name, size_t count)
 {
-    for (size_t i = 0; i < FLAG_COUNT; i++) {
+    for (size_t i = 0; i < FLAG_COUNT; i++)
         if (flags[i].name != NULL && strlen(flags[i].name) == count &&
-            memcmp(flags[i].name, name, count) == 0) {
+            memcmp(flags[i].name, name, count) == 0)
             return &flags[i];
-        }
-    }
     return NULL;
 }
 
@@ -280,20 +263,18 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
         return flag->kind == KIND_HELP ? QD_CONFIG_HELP : QD_CONFIG_VERSION;
     }
     const char *text = name[count] == '=' ? name + count + 1 : NULL;
-    if (text == NULL && *index + 1 < argc) {
+    if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
-    }
     if (text == NULL) {
         snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: expected %s after it; got nothing",
                  flag->name, flag->value);
         return QD_CONFIG_BAD;
     }
-    if (flag->kind == KIND_LISTEN && !given[flag - flags]) {
+    if (flag->kind == KIND_LISTEN && !given[flag - flags])
         config->listen_count = 0;
-    }
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
-    snprintf(source, sizeof source, "--%s", flag->name);
+    snprintf(source, sizeof(source), "--%s", flag->name);
     return take(flag, source, text, config, complaint);
 }
 
@@ -301,18 +282,16 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
 static enum qd_config_result take_environment(struct qd_config *config, char *complaint)
 {
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
-        if (flag->name == NULL || !takes_value(flag)) {
+        if (flag->name == NULL || !takes_value(flag))
             continue;
-        }
         char name[ENVIRONMENT_NAME_BYTES];
         environment_name(flag, name);
         const char *text = getenv(name);
         bool given = text != NULL && *text != '\0'; /* empty is how a manifest says unset */
         enum qd_config_result result =
             take(flag, name, given ? text : flag->initial, config, complaint);
-        if (result != QD_CONFIG_RUN) {
+        if (result != QD_CONFIG_RUN)
             return result;
-        }
     }
     return QD_CONFIG_RUN;
 }
@@ -323,9 +302,8 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     *config = (struct qd_config){.listen_count = 0};
     bool given[FLAG_COUNT] = {false};
     enum qd_config_result result = take_environment(config, complaint);
-    for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++) {
+    for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
         result = take_argument(config, argc, argv, &i, given, complaint);
-    }
     return result;
 }
 
@@ -338,7 +316,7 @@ void qd_config_print_help(FILE *file)
             continue;
         }
         char left[64];
-        snprintf(left, sizeof left, "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
+        snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
         fprintf(file, "  %-28s %s", left, flag->about);
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }

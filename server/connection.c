@@ -13,19 +13,17 @@
 
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, void *http)
 {
-    struct qd_connection *connection = calloc(1, sizeof *connection);
-    if (connection == NULL) {
+    struct qd_connection *connection = calloc(1, sizeof(*connection));
+    if (connection == NULL)
         return NULL;
-    }
     connection->all = all;
     connection->fd = fd;
     connection->http = http;
     connection->since_ns = qd_clock_ns();
     connection->deadline_ns = connection->since_ns + all->config->receive_timeout_ns;
     connection->next = all->first;
-    if (all->first != NULL) {
+    if (all->first != NULL)
         all->first->previous = connection;
-    }
     all->first = connection;
     all->count++;
     return connection;
@@ -33,17 +31,14 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, voi
 
 void qd_connection_close(struct qd_connection *connection)
 {
-    if (connection == NULL) {
+    if (connection == NULL)
         return;
-    }
-    if (connection->previous != NULL) {
+    if (connection->previous != NULL)
         connection->previous->next = connection->next;
-    } else {
+    else
         connection->all->first = connection->next;
-    }
-    if (connection->next != NULL) {
+    if (connection->next != NULL)
         connection->next->previous = connection->previous;
-    }
     connection->all->count--;
     free(connection);
 }
@@ -107,12 +102,10 @@ static bool takes_answer(const struct qd_connection *connection)
 static bool has_to_go(const struct qd_connection *connection, uint64_t now_ns)
 {
     const struct qd_connections *all = connection->all;
-    if (connection->suspended) {
+    if (connection->suspended)
         return false;
-    }
-    if (all->cutting || (all->draining && is_idle(connection, now_ns))) {
+    if (all->cutting || (all->draining && is_idle(connection, now_ns)))
         return true;
-    }
     bool its_turn = connection->deadline_ns != 0;
     return its_turn && (now_ns >= connection->deadline_ns ||
                         (!takes_answer(connection) && has_left(connection)));

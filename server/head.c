@@ -19,9 +19,8 @@ static bool is_name(const char *name, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)name[i];
-        if (c <= ' ' || c >= 0x7f || strchr("\"(),/:;<=>?@[\\]{}", c) != NULL) {
+        if (c <= ' ' || c >= 0x7f || strchr("\"(),/:;<=>?@[\\]{}", c) != NULL)
             return false;
-        }
     }
     return bytes > 0;
 }
@@ -30,9 +29,8 @@ static bool is_value(const char *value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)value[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f) {
+        if ((c < ' ' && c != '\t') || c == 0x7f)
             return false;
-        }
     }
     return true;
 }
@@ -42,11 +40,10 @@ static bool is_value(const char *value, size_t bytes)
 static bool is_folded_length(const char *name)
 {
     static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
-    for (size_t i = 0; i < sizeof framing / sizeof *framing; i++) {
+    for (size_t i = 0; i < sizeof(framing) / sizeof(*framing); i++) {
         size_t bytes = strlen(framing[i]);
-        if (strncasecmp(name, framing[i], bytes) == 0 && name[bytes] != '\0') {
+        if (strncasecmp(name, framing[i], bytes) == 0 && name[bytes] != '\0')
             return true;
-        }
     }
     return false;
 }
@@ -78,12 +75,10 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
 static bool parse_length(const char *text, uint64_t *bytes)
 {
     *bytes = 0;
-    for (const char *at = text; *at != '\0'; at++) {
+    for (const char *at = text; *at != '\0'; at++)
         if (*at < '0' || *at > '9' || __builtin_mul_overflow(*bytes, 10, bytes) ||
-            __builtin_add_overflow(*bytes, (uint64_t)(*at - '0'), bytes)) {
+            __builtin_add_overflow(*bytes, (uint64_t)(*at - '0'), bytes))
             return false;
-        }
-    }
     return *text != '\0';
 }
 

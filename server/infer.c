@@ -54,21 +54,18 @@ static enum qd_status plan(struct qd_request *request)
     enum qk_status status =
         qk_create(request->kernels, &request->infer.call, memory, &instance, &error);
     qd_request_advance(request, QD_DECODING);
-    if (status == QK_OK) {
+    if (status == QK_OK)
         status = qk_plan(instance, &request->infer.call, memory, &request->plan, &error);
-    }
-    if (status != QK_OK) {
+    if (status != QK_OK)
         return fail_kernel(request, &error);
-    }
     if (request->plan.output_bytes > QD_ANSWER_BYTES_MAX) {
         return qd_fail(&request->error, QD_TOO_LARGE,
                        "the output: expected at most %u bytes, which clients can read; got %zu",
                        QD_ANSWER_BYTES_MAX, request->plan.output_bytes);
     }
     request->output = qd_arena_alloc(&request->arena, request->plan.output_bytes);
-    if (request->output == NULL) {
+    if (request->output == NULL)
         return refuse_memory(request, "the output");
-    }
     return QD_OK;
 }
 
@@ -76,18 +73,16 @@ static enum qd_status plan(struct qd_request *request)
 static enum qd_status make_slots(struct qd_request *request, size_t count)
 {
     struct qd_job *job = &request->job;
-    struct qd_slot *slots = qd_arena_calloc(&request->arena, count, sizeof *slots);
+    struct qd_slot *slots = qd_arena_calloc(&request->arena, count, sizeof(*slots));
     size_t made = 0;
     while (slots != NULL && made < count) {
         slots[made].workspace = qd_arena_alloc(&request->arena, request->plan.workspace_bytes);
-        if (slots[made].workspace == NULL) {
+        if (slots[made].workspace == NULL)
             break;
-        }
         made++;
     }
-    if (made == 0) {
+    if (made == 0)
         return refuse_memory(request, "the workspace");
-    }
     job->slots = slots;
     job->slot_count = made;
     return QD_OK;
@@ -115,9 +110,8 @@ static void encode(struct qd_request *request)
     enum qd_status status =
         qd_oip_encode_infer(&request->infer, request->plan.kernel, &output, &stages,
                             &request->arena, &request->answer, &request->error);
-    if (status == QD_OK) {
+    if (status == QD_OK)
         qd_request_reply(request);
-    }
 }
 
 static struct qd_request *request_of(struct qd_job *job)
@@ -129,9 +123,8 @@ static bool start(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
     qd_request_advance(request, QD_DECODING);
-    if (decode(request) != QD_OK || plan(request) != QD_OK) {
+    if (decode(request) != QD_OK || plan(request) != QD_OK)
         return true;
-    }
     const struct qk_plan *made = &request->plan;
     if (!is_small(made)) {
         size_t slots =
@@ -185,9 +178,8 @@ static void cancel(struct qd_job *job)
 static void done(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    if (request->error.status != QD_OK) {
+    if (request->error.status != QD_OK)
         qd_request_refuse(request);
-    }
     request->on_answered(request);
 }
 
@@ -205,9 +197,8 @@ bool qd_infer_try_room(const struct qd_scheduler *scheduler, struct qd_request *
 bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
 {
     static const struct qd_job_code code = {start, run, on_running, finish, cancel, done};
-    if (!qd_infer_try_room(scheduler, request)) {
+    if (!qd_infer_try_room(scheduler, request))
         return false;
-    }
     request->message.body = request->body;
     request->message.body_bytes = (size_t)request->body_bytes;
     qd_request_advance(request, QD_QUEUED);

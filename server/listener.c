@@ -75,22 +75,19 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
     }
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     *slot = qd_connection_open(&listener->connections, fd, mhd);
-    if (listener->connections.count == 1 && !listener->connections.draining) {
+    if (listener->connections.count == 1 && !listener->connections.draining)
         qd_timer_start(listener->sweep_timer, SWEEP_MS, SWEEP_MS);
-    }
 }
 
 static void on_sweep(void *context)
 {
     struct qd_listener *listener = context;
     qd_connections_sweep(&listener->connections);
-    if (listener->connections.count > 0) {
+    if (listener->connections.count > 0)
         return;
-    }
     qd_timer_stop(listener->sweep_timer);
-    if (listener->connections.draining) {
+    if (listener->connections.draining)
         listener->on_drained(listener->on_drained_context);
-    }
 }
 
 /* ---- The answer --------------------------------------------------------------------------- */
@@ -111,25 +108,21 @@ static bool add_headers(struct MHD_Response *response, const struct qd_answer *a
     char number[24];
     bool added = add_header(response, "Content-Type", answer->content_type);
     if (answer->json_bytes > 0) {
-        snprintf(number, sizeof number, "%zu", answer->json_bytes);
+        snprintf(number, sizeof(number), "%zu", answer->json_bytes);
         added = add_header(response, "Inference-Header-Content-Length", number) && added;
     }
-    if (answer->allow != NULL) {
+    if (answer->allow != NULL)
         added = add_header(response, "Allow", answer->allow) && added;
-    }
     if (answer->retry_after_s > 0) {
-        snprintf(number, sizeof number, "%u", answer->retry_after_s);
+        snprintf(number, sizeof(number), "%u", answer->retry_after_s);
         added = add_header(response, "Retry-After", number) && added;
     }
-    if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE) {
+    if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)
         added = add_header(response, "Accept-Encoding", "identity") && added;
-    }
-    if (answer->server_timing[0] != '\0') {
+    if (answer->server_timing[0] != '\0')
         added = add_header(response, "Server-Timing", answer->server_timing) && added;
-    }
-    if (close) {
+    if (close)
         added = add_header(response, "Connection", "close") && added;
-    }
     return added;
 }
 
@@ -140,14 +133,12 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     struct MHD_Response *response =
         MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
                                        (unsigned)answer->part_count, NULL, NULL);
-    if (response == NULL) {
+    if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
-    }
     qd_connection_on_answer(connection, answer->bytes);
     enum MHD_Result result = MHD_NO;
-    if (add_headers(response, answer, answer->close || connection->all->draining)) {
+    if (add_headers(response, answer, answer->close || connection->all->draining))
         result = MHD_queue_response(connection->http, answer->http_status, response);
-    }
     MHD_destroy_response(response);
     return result;
 }
@@ -177,9 +168,8 @@ static void *on_request_line(void *context, const char *uri, struct MHD_Connecti
     (void)context;
     (void)uri;
     struct qd_connection *connection = connection_of(mhd);
-    if (connection != NULL) {
+    if (connection != NULL)
         qd_connection_on_request_line(connection);
-    }
     return NULL;
 }
 
@@ -205,26 +195,22 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
 {
     struct qd_listener *listener = listener_of(connection);
     struct qd_request *request = qd_request_create(listener->memory, connection->first_byte_ns);
-    if (request == NULL) {
+    if (request == NULL)
         return MHD_NO;
-    }
     request->connection = connection;
     connection->request = request;
     qd_connection_on_head(connection);
     struct qd_head head;
     qd_head_init(&head, method, target, version);
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
-    if (qd_head_check(&head, &request->error) != QD_OK) {
+    if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection);
-    }
     check_size(connection, &head);
-    if (request->error.status == QD_OK) {
+    if (request->error.status == QD_OK)
         listener->handler.begin(listener->handler.context, &head, request);
-    }
     bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;
-    if (request->error.status != QD_OK && rests) {
+    if (request->error.status != QD_OK && rests)
         return refuse(connection); /* before the client sends it all in vain */
-    }
     return MHD_YES;
 }
 
@@ -263,21 +249,18 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *mhd, cons
     (void)context;
     (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL) {
+    if (connection == NULL)
         return MHD_NO; /* malloc failed in open_connection */
-    }
-    if (connection->request == NULL) {
+    if (connection->request == NULL)
         return on_head(connection, target, method, version);
-    }
     if (*count > 0) {
         qd_request_take_body(connection->request, bytes, *count,
                              connection->all->config->max_body_bytes);
         *count = 0;
         return MHD_YES;
     }
-    if (connection->request->state == QD_REPLYING) {
+    if (connection->request->state == QD_REPLYING)
         return send_answer(connection);
-    }
     return on_body_complete(connection);
 }
 
@@ -287,9 +270,8 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **reque
     (void)request_slot;
     struct qd_listener *listener = context;
     struct qd_connection *connection = connection_of(mhd);
-    if (connection == NULL) {
+    if (connection == NULL)
         return;
-    }
     if (connection->request != NULL) {
         bool replied = connection->request->state == QD_REPLYING;
         qd_request_advance(connection->request, QD_DONE);
@@ -316,9 +298,8 @@ static uint64_t run_daemon(struct MHD_Daemon *mhd)
     MHD_UNSIGNED_LONG_LONG ms = 0;
     for (unsigned i = 0; i < PUMP_RUNS_MAX && ms == 0; i++) {
         MHD_run(mhd);
-        if (MHD_get_timeout(mhd, &ms) != MHD_YES) {
+        if (MHD_get_timeout(mhd, &ms) != MHD_YES)
             return UINT64_MAX;
-        }
     }
     return ms;
 }
@@ -327,23 +308,20 @@ static uint64_t run_daemon(struct MHD_Daemon *mhd)
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;
-    if (!listener->pump_needed) {
+    if (!listener->pump_needed)
         return;
-    }
     listener->pump_needed = false;
     uint64_t wait_ms = UINT64_MAX;
     for (size_t i = 0; i < listener->endpoint_count; i++) {
         uint64_t ms = run_daemon(listener->endpoints[i].mhd);
         wait_ms = ms < wait_ms ? ms : wait_ms;
     }
-    if (listener->pump_needed) {
+    if (listener->pump_needed)
         wait_ms = 0;
-    }
-    if (wait_ms != UINT64_MAX) {
+    if (wait_ms != UINT64_MAX)
         qd_timer_start(listener->pump_timer, wait_ms, 0);
-    } else {
+    else
         qd_timer_stop(listener->pump_timer);
-    }
 }
 
 /* The query is cut off already; what is left is decoded in route.c, part by part. */
@@ -361,7 +339,7 @@ static void on_log(void *context, const char *format, va_list arguments)
 {
     (void)context;
     char text[256];
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     text[strcspn(text, "\n")] = '\0';
     qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
 }
@@ -386,9 +364,8 @@ static bool open_endpoint(struct qd_listener *listener, struct qd_loop *loop, co
                           char *complaint)
 {
     struct endpoint *endpoint = &listener->endpoints[listener->endpoint_count];
-    if (!qd_socket_listen(&endpoint->socket, address, BACKLOG, complaint)) {
+    if (!qd_socket_listen(&endpoint->socket, address, BACKLOG, complaint))
         return false;
-    }
     endpoint->mhd = start_daemon(listener, endpoint->socket.fd);
     if (endpoint->mhd == NULL) {
         snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES,
@@ -420,11 +397,10 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
                                        const struct qd_handler *handler,
                                        char complaint[QD_LISTENER_COMPLAINT_BYTES])
 {
-    struct qd_listener *listener = calloc(1, sizeof *listener);
+    struct qd_listener *listener = calloc(1, sizeof(*listener));
     snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES, "out of memory");
-    if (listener == NULL) {
+    if (listener == NULL)
         return NULL;
-    }
     listener->memory = memory;
     listener->config = config;
     listener->connections.config = config;
@@ -435,9 +411,8 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
     bool open = listener->before_sleep != NULL && listener->pump_timer != NULL &&
                 listener->sweep_timer != NULL;
-    for (size_t i = 0; open && i < config->listen_count; i++) {
+    for (size_t i = 0; open && i < config->listen_count; i++)
         open = open_endpoint(listener, loop, config->listen[i], complaint);
-    }
     if (!open) {
         qd_listener_destroy(listener);
         return NULL;
@@ -447,9 +422,8 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
 
 void qd_listener_destroy(struct qd_listener *listener)
 {
-    if (listener == NULL) {
+    if (listener == NULL)
         return;
-    }
     for (size_t i = 0; i < listener->endpoint_count; i++) {
         qd_handle_destroy(listener->endpoints[i].watch);
         qd_socket_unlink(&listener->endpoints[i].socket);
@@ -476,9 +450,8 @@ size_t qd_listener_connection_count(const struct qd_listener *listener)
 static void accept_backlog(const struct endpoint *endpoint)
 {
     struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
-    for (unsigned i = 0; i < BACKLOG && poll(&waiting, 1, 0) > 0; i++) {
+    for (unsigned i = 0; i < BACKLOG && poll(&waiting, 1, 0) > 0; i++)
         MHD_run(endpoint->mhd);
-    }
 }
 
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context)
@@ -490,9 +463,8 @@ void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, vo
         qd_socket_unlink(&listener->endpoints[i].socket);
         accept_backlog(&listener->endpoints[i]);
         int fd = MHD_quiesce_daemon(listener->endpoints[i].mhd);
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-        }
     }
     listener->pump_needed = true;
     qd_timer_start(listener->sweep_timer, 0, DRAIN_SWEEP_MS);

@@ -28,26 +28,21 @@ static size_t print_head(char *line, enum qd_log_level level, const char *event)
 
 void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
 {
-    if (level < level_min) {
+    if (level < level_min)
         return;
-    }
     char line[LINE_BYTES_MAX];
     size_t count = print_head(line, level, event);
-    int more = vsnprintf(line + count, sizeof line - count, format, arguments);
+    int more = vsnprintf(line + count, sizeof(line) - count, format, arguments);
     count += more > 0 ? (size_t)more : 0;
-    count = count < sizeof line - 1 ? count : sizeof line - 1;
-    for (size_t i = 0; i < count; i++) {
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) {
+    count = count < sizeof(line) - 1 ? count : sizeof(line) - 1;
+    for (size_t i = 0; i < count; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
-        }
-    }
-    if (line[count - 1] == ' ') {
+    if (line[count - 1] == ' ')
         count--;
-    }
     line[count++] = '\n';
-    if (write(STDERR_FILENO, line, count) < 0) {
+    if (write(STDERR_FILENO, line, count) < 0)
         return; /* nobody is left to tell */
-    }
 }
 
 void qd_log(enum qd_log_level level, const char *event, const char *format, ...)

@@ -23,7 +23,7 @@ struct qd_handle {
 
 struct qd_loop *qd_loop_create(void)
 {
-    struct qd_loop *loop = calloc(1, sizeof *loop);
+    struct qd_loop *loop = calloc(1, sizeof(*loop));
     if (loop != NULL && uv_loop_init(&loop->uv) != 0) {
         free(loop);
         return NULL;
@@ -33,9 +33,8 @@ struct qd_loop *qd_loop_create(void)
 
 void qd_loop_destroy(struct qd_loop *loop)
 {
-    if (loop == NULL) {
+    if (loop == NULL)
         return;
-    }
     uv_run(&loop->uv, UV_RUN_DEFAULT); /* the handles' closing ends here */
     int result = uv_loop_close(&loop->uv);
     assert(result == 0);
@@ -60,7 +59,7 @@ void *qd_loop_uv(struct qd_loop *loop)
 
 static struct qd_handle *handle_create(qd_callback *callback, void *context)
 {
-    struct qd_handle *handle = calloc(1, sizeof *handle);
+    struct qd_handle *handle = calloc(1, sizeof(*handle));
     if (handle != NULL) {
         handle->callback = callback;
         handle->context = context;
@@ -85,9 +84,8 @@ static struct qd_handle *started(struct qd_handle *handle, int result)
 
 void qd_handle_destroy(struct qd_handle *handle)
 {
-    if (handle != NULL) {
+    if (handle != NULL)
         uv_close(&handle->uv.any, on_closed);
-    }
 }
 
 static void call(void *uv)
@@ -143,9 +141,8 @@ struct qd_handle *qd_loop_signal(struct qd_loop *loop, int signal, qd_callback *
 struct qd_handle *qd_loop_before_sleep(struct qd_loop *loop, qd_callback *callback, void *context)
 {
     struct qd_handle *handle = handle_create(callback, context);
-    if (handle == NULL) {
+    if (handle == NULL)
         return NULL;
-    }
     uv_prepare_init(&loop->uv, &handle->uv.prepare); /* cannot fail, nor can its start */
     return started(handle, uv_prepare_start(&handle->uv.prepare, on_prepare));
 }
@@ -153,9 +150,8 @@ struct qd_handle *qd_loop_before_sleep(struct qd_loop *loop, qd_callback *callba
 struct qd_handle *qd_loop_timer(struct qd_loop *loop, qd_callback *callback, void *context)
 {
     struct qd_handle *handle = handle_create(callback, context);
-    if (handle != NULL) {
+    if (handle != NULL)
         uv_timer_init(&loop->uv, &handle->uv.timer); /* cannot fail */
-    }
     return handle;
 }
 

@@ -94,9 +94,8 @@ static void raise_file_limit(const struct qd_config *config)
 {
     rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX;
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return;
-    }
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
         qd_log(QD_LOG_WARN, "fewer file descriptors than --max-connections",
@@ -109,9 +108,8 @@ static void raise_file_limit(const struct qd_config *config)
 static bool start_kernels(struct process *process)
 {
     struct qk_error error;
-    if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK) {
+    if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK)
         return complain(error.text);
-    }
     qd_pool_set_threads((unsigned)process->config.threads);
     qd_log(QD_LOG_INFO, "quantd starts", "version=%s cpu=%s openblas_core=%s threads=%llu",
            QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
@@ -130,9 +128,8 @@ static bool start_services(struct process *process)
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->metrics = qd_metrics_create();
-    if (process->loop == NULL || process->memory == NULL || process->metrics == NULL) {
+    if (process->loop == NULL || process->memory == NULL || process->metrics == NULL)
         return complain("out of memory or file descriptors");
-    }
     process->scheduler =
         qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
@@ -141,9 +138,8 @@ static bool start_services(struct process *process)
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
         process->trim_timer == NULL || process->drain_timer == NULL ||
-        !qd_pool_start(process->loop)) {
+        !qd_pool_start(process->loop))
         return complain("out of memory or file descriptors");
-    }
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     return true;
 }
@@ -162,14 +158,12 @@ static bool start_listening(struct process *process)
     char complaint[QD_LISTENER_COMPLAINT_BYTES];
     process->listener =
         qd_listener_create(process->loop, process->memory, &process->config, &handler, complaint);
-    if (process->listener == NULL) {
+    if (process->listener == NULL)
         return complain(complaint);
-    }
     process->router.listener = process->listener;
     const char *name;
-    for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++) {
+    for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++)
         printf("quantd listening on %s\n", name);
-    }
     fflush(stdout);
     return true;
 }

@@ -28,7 +28,7 @@ static const struct {
 };
 
 enum {
-    BUCKET_COUNT = sizeof buckets / sizeof *buckets,
+    BUCKET_COUNT = sizeof(buckets) / sizeof(*buckets),
     HTTP_STATUS_MIN = 200,
     HTTP_STATUS_MAX = 599,
 };
@@ -78,13 +78,11 @@ struct qd_metrics *qd_metrics_create(void)
     size_t op_count;
     const struct qk_operator *const *ops = qk_operators(&op_count);
     size_t row_count = 0;
-    for (size_t i = 0; i < op_count; i++) {
+    for (size_t i = 0; i < op_count; i++)
         row_count += ops[i]->version_count;
-    }
-    struct qd_metrics *metrics = calloc(1, sizeof *metrics + row_count * sizeof *metrics->rows);
-    if (metrics == NULL) {
+    struct qd_metrics *metrics = calloc(1, sizeof(*metrics) + row_count * sizeof(*metrics->rows));
+    if (metrics == NULL)
         return NULL;
-    }
     metrics->started_s = (uint64_t)wall_clock().tv_sec;
     for (size_t i = 0; i < op_count; i++) {
         for (size_t k = 0; k < ops[i]->version_count; k++) {
@@ -124,9 +122,8 @@ static void count_success(struct row *row, const uint64_t stage_ns[QD_STAGE_COUN
     row->success_count++;
     for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
         size_t bucket = 0;
-        while (bucket < BUCKET_COUNT && stage_ns[stage] > buckets[bucket].ns) {
+        while (bucket < BUCKET_COUNT && stage_ns[stage] > buckets[bucket].ns)
             bucket++;
-        }
         row->success_ns[stage] += stage_ns[stage];
         row->histogram[stage][bucket]++;
     }
@@ -190,10 +187,9 @@ static void print_counters(const struct qd_metrics *metrics, struct qd_text *tex
     const struct row *const end = metrics->rows + metrics->row_count;
 #define X(metric, value, about)                                                       \
     print_type(text, metric, "counter", about);                                       \
-    for (const struct row *row = metrics->rows; row < end; row++) {                   \
+    for (const struct row *row = metrics->rows; row < end; row++)                     \
         qd_text_format(text, "%s{model=\"%s\",version=\"%u\"} %" PRIu64 "\n", metric, \
-                       row->op->name, row->version->number, value);                   \
-    }
+                       row->op->name, row->version->number, value);
     COUNTER_LIST(X)
 #undef X
 }
@@ -221,7 +217,7 @@ static void print_histogram(const struct row *row, enum qd_stage stage, struct q
 {
     const char *name = "quantd_stage_duration_seconds";
     char labels[256];
-    snprintf(labels, sizeof labels, "model=\"%s\",version=\"%u\",stage=\"%s\"", row->op->name,
+    snprintf(labels, sizeof(labels), "model=\"%s\",version=\"%u\",stage=\"%s\"", row->op->name,
              row->version->number, qd_stage_names[stage]);
     uint64_t count = 0;
     for (size_t i = 0; i < BUCKET_COUNT; i++) {
@@ -242,18 +238,16 @@ static void print_histograms(const struct qd_metrics *metrics, struct qd_text *t
 {
     print_type(text, "quantd_stage_duration_seconds", "histogram",
                "Stages of the inferences answered with 200.");
-    for (size_t i = 0; i < metrics->row_count; i++) {
+    for (size_t i = 0; i < metrics->row_count; i++)
         for (unsigned stage = 0; stage < QD_STAGE_COUNT && metrics->rows[i].success_count > 0;
-             stage++) {
+             stage++)
             print_histogram(&metrics->rows[i], stage, text);
-        }
-    }
 }
 
 static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
 {
     print_type(text, "quantd_answers_total", "counter", "Answers of any kind, by HTTP status.");
-    for (unsigned i = 0; i < sizeof metrics->answers / sizeof *metrics->answers; i++) {
+    for (unsigned i = 0; i < sizeof(metrics->answers) / sizeof(*metrics->answers); i++) {
         if (metrics->answers[i] > 0) {
             qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
                            HTTP_STATUS_MIN + i, metrics->answers[i]);
@@ -302,9 +296,8 @@ static void print_row_stats(struct qd_text *text, const struct row *row)
 {
     uint64_t count = row->success_count;
     uint64_t failures = 0;
-    for (unsigned reason = 0; reason < FAILURE_COUNT; reason++) {
+    for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
         failures += row->failure_count[reason];
-    }
     qd_text_format(text,
                    "{\"name\":\"%s\",\"version\":\"%u\",\"last_inference\":%" PRIu64
                    ",\"inference_count\":%" PRIu64 ",\"execution_count\":%" PRIu64

@@ -13,7 +13,7 @@ static_assert(alignof(uv_work_t) <= 16, "and aligned for it");
 void qd_pool_set_threads(unsigned thread_count)
 {
     char text[16];
-    snprintf(text, sizeof text, "%u", thread_count);
+    snprintf(text, sizeof(text), "%u", thread_count);
     setenv("UV_THREADPOOL_SIZE", text, 1);
 }
 
@@ -54,7 +54,7 @@ static void free_work(struct qd_work *work)
 
 bool qd_pool_start(struct qd_loop *loop)
 {
-    struct qd_work *work = calloc(1, sizeof *work);
+    struct qd_work *work = calloc(1, sizeof(*work));
     if (work != NULL) {
         work->work = do_nothing;
         work->done = free_work;

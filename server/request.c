@@ -13,7 +13,7 @@ enum { GROWING_BODY_BYTES_MIN = 64 << 10 };
 
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns)
 {
-    struct qd_request *request = calloc(1, sizeof *request);
+    struct qd_request *request = calloc(1, sizeof(*request));
     if (request != NULL) {
         request->state = QD_READING;
         request->since_ns = first_byte_ns;
@@ -56,9 +56,8 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 {
     request->keeps_body = true;
     request->body = qd_arena_alloc(&request->arena, bytes);
-    if (request->body == NULL) {
+    if (request->body == NULL)
         return qd_refuse_memory(&request->arena, "the body", &request->error);
-    }
     request->body_capacity = bytes;
     return QD_OK;
 }
@@ -87,9 +86,8 @@ static void drop_body(struct qd_request *request)
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max)
 {
-    if (request->error.status != QD_OK) {
+    if (request->error.status != QD_OK)
         return;
-    }
     if (count > bytes_max - request->body_bytes) {
         qd_fail(&request->error, QD_TOO_LARGE,
                 "the body: expected at most %llu bytes (--max-body-bytes); got more",
@@ -99,9 +97,8 @@ void qd_request_take_body(struct qd_request *request, const char *bytes, size_t 
     }
     size_t old = (size_t)request->body_bytes;
     request->body_bytes += count;
-    if (!request->keeps_body) {
+    if (!request->keeps_body)
         return;
-    }
     if (old + count > request->body_capacity && !grow_body(request, old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         drop_body(request);
@@ -133,9 +130,8 @@ static void print_timing(const struct qd_request *request, char *text, size_t by
     qd_request_stages(request, stage_ns);
     size_t used = 0;
     for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
-        if (stage_ns[stage] == 0 && stage != QD_STAGE_TOTAL) {
+        if (stage_ns[stage] == 0 && stage != QD_STAGE_TOTAL)
             continue;
-        }
         unsigned long long us = (stage_ns[stage] + 500) / QD_NS_PER_US;
         int count = snprintf(text + used, bytes - used, "%s%s;dur=%llu.%03llu",
                              used == 0 ? "" : ", ", qd_stage_names[stage], us / 1000, us % 1000);
@@ -147,7 +143,7 @@ static void print_timing(const struct qd_request *request, char *text, size_t by
 void qd_request_reply(struct qd_request *request)
 {
     qd_request_advance(request, QD_REPLYING);
-    print_timing(request, request->answer.server_timing, sizeof request->answer.server_timing);
+    print_timing(request, request->answer.server_timing, sizeof(request->answer.server_timing));
 }
 
 void qd_request_refuse(struct qd_request *request)

@@ -53,15 +53,13 @@ static char decode_escape(const char *at)
 static enum qd_status split_path(const char *text, struct path *path, struct qd_error *error)
 {
     *path = (struct path){.count = 0};
-    if (text[0] != '/' || strlen(text) >= PATH_BYTES_MAX) {
+    if (text[0] != '/' || strlen(text) >= PATH_BYTES_MAX)
         return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-    }
     char *to = path->bytes;
     for (const char *at = text; *at != '\0'; at++) {
         if (*at == '/') {
-            if (path->count == SEGMENT_COUNT_MAX) {
+            if (path->count == SEGMENT_COUNT_MAX)
                 return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-            }
             *to++ = '\0';
             path->segments[path->count++] = to;
             continue;
@@ -90,17 +88,15 @@ static bool matches(const char *pattern, struct path *path)
     for (; *pattern == '/'; i++) {
         pattern++;
         size_t bytes = strcspn(pattern, "/");
-        if (i == path->count) {
+        if (i == path->count)
             return false;
-        }
         const char *segment = path->segments[i];
-        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0') {
+        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0')
             path->model = segment;
-        } else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0') {
+        else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0')
             path->version = segment;
-        } else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0) {
+        else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0)
             return false;
-        }
         pattern += bytes;
     }
     return i == path->count;
@@ -129,9 +125,8 @@ static enum qd_status answer_constant(struct qd_request *request, enum qd_status
 
 static enum qd_status answer_text(struct qd_request *request, const struct qd_text *text)
 {
-    if (text->failed) {
+    if (text->failed)
         return qd_refuse_memory(&request->arena, "the answer", &request->error);
-    }
     return answer_bytes(request, QD_OK, text->parts, text->part_count, text->bytes);
 }
 
@@ -182,16 +177,13 @@ static enum qd_status check_index_body(struct qd_request *request)
 {
     struct qd_json_envelope envelope;
     size_t bytes = (size_t)request->body_bytes;
-    while (bytes > 0 && strchr(" \t\r\n", request->body[bytes - 1]) != NULL) {
+    while (bytes > 0 && strchr(" \t\r\n", request->body[bytes - 1]) != NULL)
         bytes--;
-    }
-    if (bytes == 0) {
+    if (bytes == 0)
         return QD_OK;
-    }
     if (qd_json_envelope_cut(request->body, bytes, &request->arena, &envelope, &request->error) !=
-        QD_OK) {
+        QD_OK)
         return request->error.status;
-    }
     struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
     const struct cJSON *ready = NULL;
     bool flag;
@@ -218,11 +210,10 @@ static bool end_index(void *context, struct qd_request *request)
         qd_oip_encode_repository_index(&text);
         answer_text(request, &text);
     }
-    if (request->error.status != QD_OK) {
+    if (request->error.status != QD_OK)
         qd_request_refuse(request);
-    } else {
+    else
         qd_request_advance(request, QD_REPLYING);
-    }
     return true;
 }
 
@@ -240,9 +231,8 @@ static enum qd_status find_model(const struct path *path, const struct qk_operat
                                  const struct qk_version **row, struct qd_request *request)
 {
     enum qd_status status = qd_oip_find_model(path->model, path->version, op, row, &request->error);
-    if (path->version == NULL) {
+    if (path->version == NULL)
         *row = NULL;
-    }
     return status;
 }
 
@@ -254,9 +244,8 @@ static enum qd_status answer_model(struct qd_router *router, const struct path *
     struct qd_text text;
     (void)router;
     (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK) {
+    if (find_model(path, &op, &row, request) != QD_OK)
         return request->error.status;
-    }
     qd_text_init(&text, &request->arena);
     qd_oip_encode_model_metadata(&text, op, row);
     return answer_text(request, &text);
@@ -270,9 +259,8 @@ static enum qd_status answer_config(struct qd_router *router, const struct path 
     struct qd_text text;
     (void)router;
     (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK) {
+    if (find_model(path, &op, &row, request) != QD_OK)
         return request->error.status;
-    }
     qd_text_init(&text, &request->arena);
     qd_oip_encode_model_config(&text, op, row);
     return answer_text(request, &text);
@@ -285,12 +273,10 @@ static enum qd_status answer_model_ready(struct qd_router *router, const struct 
     const struct qk_version *row;
     struct qd_text text;
     (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK) {
+    if (find_model(path, &op, &row, request) != QD_OK)
         return request->error.status;
-    }
-    if (router->draining) {
+    if (router->draining)
         return answer_constant(request, QD_UNAVAILABLE, &not_ready);
-    }
     qd_text_init(&text, &request->arena);
     qd_text_format(&text, "{\"name\":\"%s\",\"ready\":true}", op->name);
     return answer_text(request, &text);
@@ -303,9 +289,8 @@ static enum qd_status answer_stats(struct qd_router *router, const struct path *
     const struct qk_version *row = NULL;
     struct qd_text text;
     (void)head;
-    if (path->model != NULL && find_model(path, &op, &row, request) != QD_OK) {
+    if (path->model != NULL && find_model(path, &op, &row, request) != QD_OK)
         return request->error.status;
-    }
     qd_text_init(&text, &request->arena);
     qd_metrics_print_stats(router->metrics, op, row, &text);
     return answer_text(request, &text);
@@ -379,9 +364,8 @@ static enum qd_status reserve(const struct qd_head *head, struct qd_request *req
     if (head->json_bytes != NULL) {
         size_t bytes = strlen(head->json_bytes) + 1;
         char *copy = qd_arena_alloc(&request->arena, bytes);
-        if (copy == NULL) {
+        if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);
-        }
         request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
     }
     return qd_request_reserve_body(request, head->content_bytes);
@@ -390,9 +374,8 @@ static enum qd_status reserve(const struct qd_head *head, struct qd_request *req
 static bool end_infer(void *context, struct qd_request *request)
 {
     struct qd_router *router = context;
-    if (qd_infer_submit(router->scheduler, request)) {
+    if (qd_infer_submit(router->scheduler, request))
         return false;
-    }
     qd_request_refuse(request);
     return true;
 }
@@ -403,9 +386,8 @@ static enum qd_status begin_infer(struct qd_router *router, const struct path *p
 {
     const struct qk_operator *op;
     const struct qk_version *row;
-    if (qd_oip_find_model(path->model, path->version, &op, &row, &request->error) != QD_OK) {
+    if (qd_oip_find_model(path->model, path->version, &op, &row, &request->error) != QD_OK)
         return request->error.status;
-    }
     request->message.op = op;
     request->message.version = row;
     request->kernels = router->kernels;
@@ -418,9 +400,8 @@ static enum qd_status begin_infer(struct qd_router *router, const struct path *p
                        "header Content-Encoding: expected identity; got \"%.64s\"",
                        head->content_encoding);
     }
-    if (!qd_infer_try_room(router->scheduler, request)) {
+    if (!qd_infer_try_room(router->scheduler, request))
         return request->error.status;
-    }
     return reserve(head, request);
 }
 
@@ -459,19 +440,16 @@ static const struct route routes[] = {
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
 {
     struct path path;
-    if (split_path(head->path, &path, &request->error) != QD_OK) {
+    if (split_path(head->path, &path, &request->error) != QD_OK)
         return request->error.status;
-    }
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
         const struct route *route = &routes[i];
-        if (!matches(route->pattern, &path)) {
+        if (!matches(route->pattern, &path))
             continue;
-        }
         bool is_get = strcmp(route->method, "GET") == 0;
         if (strcmp(head->method, route->method) == 0 ||
-            (is_get && strcmp(head->method, "HEAD") == 0)) {
+            (is_get && strcmp(head->method, "HEAD") == 0))
             return route->answer(context, &path, head, request);
-        }
         request->answer.allow = is_get ? "GET, HEAD" : "POST";
         return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
                        "method of \"%.100s\": expected %s; got \"%.32s\"", head->path,
@@ -484,9 +462,8 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
 
 static bool end(void *context, struct qd_request *request)
 {
-    if (request->end != NULL) {
+    if (request->end != NULL)
         return request->end(context, request);
-    }
     qd_request_advance(request, QD_REPLYING);
     return true;
 }
@@ -495,9 +472,8 @@ static void closed(void *context, const struct qd_request *request, bool deliver
 {
     struct qd_router *router = context;
     unsigned http_status = delivered ? request->answer.http_status : 0;
-    if (delivered) {
+    if (delivered)
         qd_metrics_count_answer(router->metrics, http_status);
-    }
     if (request->message.op != NULL) {
         uint64_t stage_ns[QD_STAGE_COUNT];
         qd_request_stages(request, stage_ns);

@@ -28,7 +28,7 @@ struct qd_scheduler {
 struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
                                          size_t queue_max)
 {
-    struct qd_scheduler *scheduler = calloc(1, sizeof *scheduler);
+    struct qd_scheduler *scheduler = calloc(1, sizeof(*scheduler));
     if (scheduler != NULL) {
         scheduler->loop = loop;
         scheduler->in_pool_max = IN_POOL_PER_THREAD * (size_t)thread_count;
@@ -42,9 +42,8 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_c
 
 void qd_scheduler_destroy(struct qd_scheduler *scheduler)
 {
-    if (scheduler == NULL) {
+    if (scheduler == NULL)
         return;
-    }
     assert(scheduler->head == NULL && scheduler->in_pool == 0);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);
@@ -68,11 +67,10 @@ static void enqueue(struct qd_scheduler *scheduler, struct qd_slot *slot)
     slot->place = QD_SLOT_WAITS;
     slot->next = NULL;
     slot->previous = scheduler->tail;
-    if (scheduler->tail != NULL) {
+    if (scheduler->tail != NULL)
         scheduler->tail->next = slot;
-    } else {
+    else
         scheduler->head = slot;
-    }
     scheduler->tail = slot;
     atomic_fetch_add(&scheduler->waiting, 1);
 }
@@ -80,19 +78,16 @@ static void enqueue(struct qd_scheduler *scheduler, struct qd_slot *slot)
 /* Out of the queue; who calls it says where to, and counts `waiting`. */
 static void unlink_slot(struct qd_scheduler *scheduler, struct qd_slot *slot)
 {
-    if (slot->previous != NULL) {
+    if (slot->previous != NULL)
         slot->previous->next = slot->next;
-    } else {
+    else
         scheduler->head = slot->next;
-    }
-    if (slot->next != NULL) {
+    if (slot->next != NULL)
         slot->next->previous = slot->previous;
-    } else {
+    else
         scheduler->tail = slot->previous;
-    }
-    if (slot == &slot->job->first) {
+    if (slot == &slot->job->first)
         scheduler->jobs_queued--;
-    }
 }
 
 static void dispatch(struct qd_scheduler *scheduler)
@@ -121,9 +116,8 @@ static bool begin_slice(struct qd_job *job)
 {
     pthread_mutex_lock(&job->scheduler->lock);
     bool finished = job->finished;
-    if (!finished && job->slots_running++ == 0) {
+    if (!finished && job->slots_running++ == 0)
         job->code->on_running(job, true);
-    }
     pthread_mutex_unlock(&job->scheduler->lock);
     return !finished;
 }
@@ -135,9 +129,8 @@ static bool end_slice(struct qd_job *job)
     bool last = --job->slots_running == 0;
     job->finished = last && atomic_load(&job->next_unit) >= job->units;
     bool finished = job->finished;
-    if (last && !finished) {
+    if (last && !finished)
         job->code->on_running(job, false);
-    }
     pthread_mutex_unlock(&job->scheduler->lock);
     return finished;
 }
@@ -153,9 +146,8 @@ static void slice_work(struct qd_work *work)
     struct qd_slot *slot = (struct qd_slot *)work; /* its first field */
     struct qd_job *job = slot->job;
     atomic_fetch_sub(&job->scheduler->waiting, 1);
-    if (!begin_slice(job)) {
+    if (!begin_slice(job))
         return;
-    }
     uint64_t until_ns = qd_clock_ns() + QD_QUANTUM_NS;
     do {
         if (qd_clock_ns() >= job->deadline_ns) {
@@ -164,16 +156,14 @@ static void slice_work(struct qd_work *work)
             break;
         }
         size_t begin = atomic_fetch_add(&job->next_unit, job->chunk_units);
-        if (begin >= job->units) {
+        if (begin >= job->units)
             break;
-        }
         size_t left = job->units - begin;
         job->code->run(job, slot->workspace, begin,
                        begin + (left < job->chunk_units ? left : job->chunk_units));
     } while (!gives_way(job->scheduler, until_ns));
-    if (end_slice(job)) {
+    if (end_slice(job))
         job->code->finish(job);
-    }
 }
 
 static bool is_finished(struct qd_job *job)
@@ -206,9 +196,8 @@ static void wind_up(struct qd_job *job, bool finished)
 {
     withdraw(job);
     if (job->slots_in_pool == 0) {
-        if (!finished) {
+        if (!finished)
             job->code->cancel(job);
-        }
         job->code->done(job);
     }
 }
@@ -260,9 +249,8 @@ static void start_done(struct qd_work *work)
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code)
 {
-    if (!qd_scheduler_has_room(scheduler)) {
+    if (!qd_scheduler_has_room(scheduler))
         return false;
-    }
     *job = (struct qd_job){.code = code, .scheduler = scheduler};
     atomic_init(&job->next_unit, 0);
     atomic_init(&job->expired, false);
@@ -283,8 +271,7 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
         unlink_slot(scheduler, slot);
         slot->place = QD_SLOT_IDLE;
         atomic_fetch_sub(&scheduler->waiting, 1);
-        if (slot->job->slots_in_pool == 0) {
+        if (slot->job->slots_in_pool == 0)
             wind_up(slot->job, false);
-        }
     }
 }

@@ -44,31 +44,27 @@ static bool close_and_complain(struct qd_socket *listener, const char *address, 
 static bool is_stale(const struct sockaddr_un *name)
 {
     struct stat file;
-    if (lstat(name->sun_path, &file) != 0 || !S_ISSOCK(file.st_mode)) {
+    if (lstat(name->sun_path, &file) != 0 || !S_ISSOCK(file.st_mode))
         return false;
-    }
     int fd = open_socket(AF_UNIX);
-    bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)name, sizeof *name) != 0 &&
+    bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0 &&
                    errno == ECONNREFUSED;
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     return refused;
 }
 
 static bool bind_unix(int fd, const struct sockaddr_un *name)
 {
-    if (bind(fd, (const struct sockaddr *)name, sizeof *name) == 0) {
+    if (bind(fd, (const struct sockaddr *)name, sizeof(*name)) == 0)
         return true;
-    }
-    if (errno != EADDRINUSE) {
+    if (errno != EADDRINUSE)
         return false;
-    }
     if (!is_stale(name) || unlink(name->sun_path) != 0) {
         errno = EADDRINUSE;
         return false;
     }
-    return bind(fd, (const struct sockaddr *)name, sizeof *name) == 0;
+    return bind(fd, (const struct sockaddr *)name, sizeof(*name)) == 0;
 }
 
 static bool listen_unix(struct qd_socket *listener, const char *address, int backlog,
@@ -77,19 +73,17 @@ static bool listen_unix(struct qd_socket *listener, const char *address, int bac
     const char *path = address + strlen("unix:");
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     size_t bytes = strlen(path);
-    if (bytes == 0 || bytes >= sizeof name.sun_path) {
+    if (bytes == 0 || bytes >= sizeof(name.sun_path)) {
         return complain(complaint,
                         "cannot listen on %s: expected a path of 1 to %zu bytes; got %zu", address,
-                        sizeof name.sun_path - 1, bytes);
+                        sizeof(name.sun_path) - 1, bytes);
     }
     memcpy(name.sun_path, path, bytes + 1);
     listener->fd = open_socket(AF_UNIX);
-    if (listener->fd < 0) {
+    if (listener->fd < 0)
         return complain(complaint, "cannot listen on %s: %s", address, strerror(errno));
-    }
-    if (!bind_unix(listener->fd, &name)) {
+    if (!bind_unix(listener->fd, &name))
         return close_and_complain(listener, address, "listen on", complaint);
-    }
     struct stat file;
     memcpy(listener->unix_path, path, bytes + 1);
     /* Its mode first: nobody can connect before listen. */
@@ -101,7 +95,7 @@ static bool listen_unix(struct qd_socket *listener, const char *address, int bac
     listener->unix_device = file.st_dev;
     listener->unix_inode = file.st_ino;
     listener->unix_made = file.st_mtim;
-    snprintf(listener->name, sizeof listener->name, "%s", address);
+    snprintf(listener->name, sizeof(listener->name), "%s", address);
     return true;
 }
 
@@ -111,9 +105,8 @@ void qd_socket_unlink(const struct qd_socket *listener)
     if (listener->unix_path[0] != '\0' && lstat(listener->unix_path, &file) == 0 &&
         file.st_dev == listener->unix_device && file.st_ino == listener->unix_inode &&
         file.st_mtim.tv_sec == listener->unix_made.tv_sec &&
-        file.st_mtim.tv_nsec == listener->unix_made.tv_nsec) {
+        file.st_mtim.tv_nsec == listener->unix_made.tv_nsec)
         unlink(listener->unix_path);
-    }
 }
 
 /* ---- TCP ---------------------------------------------------------------------------------- */
@@ -122,9 +115,8 @@ void qd_socket_unlink(const struct qd_socket *listener)
 static bool split_address(const char *address, char host[256], const char **port)
 {
     const char *colon = strrchr(address, ':');
-    if (colon == NULL || colon == address || colon[1] == '\0') {
+    if (colon == NULL || colon == address || colon[1] == '\0')
         return false;
-    }
     const char *begin = address;
     const char *end = colon;
     if (*begin == '[' && end[-1] == ']') {
@@ -134,9 +126,8 @@ static bool split_address(const char *address, char host[256], const char **port
         return false; /* IPv6 without brackets: which colon is which? */
     }
     size_t bytes = (size_t)(end - begin);
-    if (bytes == 0 || bytes >= 256) {
+    if (bytes == 0 || bytes >= 256)
         return false;
-    }
     memcpy(host, begin, bytes);
     host[bytes] = '\0';
     *port = colon + 1;
@@ -147,13 +138,13 @@ static bool split_address(const char *address, char host[256], const char **port
 static void name_tcp(struct qd_socket *listener)
 {
     struct sockaddr_storage name;
-    socklen_t name_bytes = sizeof name;
+    socklen_t name_bytes = sizeof(name);
     char host[64] = "?";
     char port[8] = "?";
     getsockname(listener->fd, (struct sockaddr *)&name, &name_bytes);
-    getnameinfo((struct sockaddr *)&name, name_bytes, host, sizeof host, port, sizeof port,
+    getnameinfo((struct sockaddr *)&name, name_bytes, host, sizeof(host), port, sizeof(port),
                 NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(listener->name, sizeof listener->name,
+    snprintf(listener->name, sizeof(listener->name),
              name.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s", host, port);
 }
 
@@ -170,21 +161,19 @@ static bool listen_tcp(struct qd_socket *listener, const char *address, int back
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
     int result = getaddrinfo(host, port, &hints, &found);
-    if (result != 0) {
+    if (result != 0)
         return complain(complaint, "cannot listen on %s: %s", address, gai_strerror(result));
-    }
     listener->fd = open_socket(found->ai_family);
     int on = 1;
     bool bound = listener->fd >= 0 &&
-                 setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                 setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
                  (found->ai_family != AF_INET6 ||
-                  setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+                  setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
                  bind(listener->fd, found->ai_addr, found->ai_addrlen) == 0 &&
                  listen(listener->fd, backlog) == 0;
     freeaddrinfo(found);
-    if (!bound) {
+    if (!bound)
         return close_and_complain(listener, address, "listen on", complaint);
-    }
     name_tcp(listener);
     return true;
 }

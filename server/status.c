@@ -17,7 +17,7 @@ enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error->text, sizeof error->text, format, arguments);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
     error->status = status;
     return status;

@@ -1,10 +1,10 @@
 #include "kernels/conv/conv.h"
 
+#include <string.h>
+
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/im2col.h"
 #include "kernels/conv/requantize.h"
-
-#include <string.h>
 
 /* Rows and columns of floats begin on cache lines. */
 #define LINE_FLOATS 16

@@ -69,12 +69,11 @@ static void write_line(const struct qk_im2col *job, const struct row *row, const
     const int64_t stride = job->geometry->axis[2].stride;
     const uint8_t *from = line + (row->first[2] + (int64_t)inside_begin * stride);
     to += inside_begin - begin;
-    if (stride == 1) {
+    if (stride == 1)
         qk_widen_row(job->widen, from, inside_end - inside_begin, to);
-    } else {
+    else
         for (size_t i = 0; i < inside_end - inside_begin; i++)
             to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
-    }
 }
 
 static void write_row(const struct qk_im2col *job, const struct row *row, const int64_t start[3],

@@ -106,10 +106,9 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
                               struct qk_conv *conv, struct qk_error *error)
 {
     size_t depth = desc->group_channels;
-    for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++) {
+    for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++)
         if (!qk_mul_size(depth, (size_t)desc->kernel[i], &depth))
             return qk_fail(error, QK_INVALID, "w: its shape does not fit in 64 bits");
-    }
     *conv = (struct qk_conv){
         .desc = *desc,
         .requantize = qk_requantize_for(constants->y_type, constants->y_zero_point),

@@ -42,10 +42,9 @@ requantize_span(struct qk_requantize requantize, const struct qk_requantize_row 
 
     for (size_t i = 0; i < count; i++)
         sums[i] = add_wrapping((int32_t)from[i], bias);
-    if (row->carried) {
+    if (row->carried)
         for (size_t i = 0; i < count; i++)
             sums[i] = add_wrapping(sums[i], row->carried[begin + i]);
-    }
     for (size_t i = 0; i < count; i++)
         y[i] = requantize_one(requantize, sums[i], multiplier);
 }
@@ -61,10 +60,9 @@ void qk_requantize_row(const struct qk_requantize *requantize, const struct qk_r
 void qk_requantize_carry(const float *restrict sums, size_t count, int32_t *restrict carried)
 {
     size_t i = 0;
-    for (; count - i >= CHUNK; i += CHUNK) {
+    for (; count - i >= CHUNK; i += CHUNK)
         for (size_t j = 0; j < CHUNK; j++)
             carried[i + j] = add_wrapping(carried[i + j], (int32_t)sums[i + j]);
-    }
     for (; i < count; i++)
         carried[i] = add_wrapping(carried[i], (int32_t)sums[i]);
 }

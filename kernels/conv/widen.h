@@ -30,10 +30,9 @@ static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict f
                                 float *restrict to)
 {
     size_t i = 0;
-    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK) {
+    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK)
         for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)
             to[i + j] = (float)qk_widen_one(widen, from[i + j]);
-    }
     for (; i < count; i++)
         to[i] = (float)qk_widen_one(widen, from[i]);
 }
@@ -44,10 +43,9 @@ static inline uint32_t qk_widen_sum(struct qk_widen widen, const uint8_t *from, 
     uint32_t lanes[QK_WIDEN_CHUNK] = {0};
     uint32_t sum = 0;
     size_t i = 0;
-    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK) {
+    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK)
         for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)
             lanes[j] += (uint32_t)qk_widen_one(widen, from[i + j]);
-    }
     for (; i < count; i++)
         sum += (uint32_t)qk_widen_one(widen, from[i]);
     for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)

@@ -1,8 +1,8 @@
 #include "kernels/dequantize/dequantize.h"
 
-#include "kernels/element/load.h"
-
 #include <float.h>
+
+#include "kernels/element/load.h"
 
 _Static_assert(FLT_EVAL_METHOD == 0, "float operations round to float, each of them");
 

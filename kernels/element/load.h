@@ -2,9 +2,9 @@
 #ifndef KERNELS_ELEMENT_LOAD_H
 #define KERNELS_ELEMENT_LOAD_H
 
-#include "kernels/qk.h"
-
 #include <string.h>
+
+#include "kernels/qk.h"
 
 static inline float qk_load_f32(const void *data, size_t index)
 {

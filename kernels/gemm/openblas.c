@@ -1,13 +1,13 @@
 #include "kernels/gemm/gemm.h"
 
-#include "kernels/cpu.h"
-
 #include <cblas.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "kernels/cpu.h"
 
 #define LIBRARY "libopenblas.so.0"
 
@@ -37,10 +37,9 @@ static const struct core cores[] = {
 /* OpenBLAS itself does not care for case. */
 static const struct core *find_core(const char *name)
 {
-    for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
+    for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++)
         if (strcasecmp(cores[i].name, name) == 0)
             return &cores[i];
-    }
     return NULL;
 }
 

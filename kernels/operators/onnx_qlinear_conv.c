@@ -1,15 +1,15 @@
 /* onnx.QLinearConv: the descriptor, and the rules of ONNX (onnx/defs/nn/defs.cc) that ONNX Runtime
  * enforces. Sums wrap modulo 2^32; w_zero_point may differ for each output channel; int8 and uint8
  * mix freely. */
+#include <inttypes.h>
+#include <string.h>
+
 #include "kernels/conv/conv.h"
 #include "kernels/dispatch.h"
 #include "kernels/element/load.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
-
-#include <inttypes.h>
-#include <string.h>
 
 enum { X, X_SCALE, X_ZERO_POINT, W, W_SCALE, W_ZERO_POINT, Y_SCALE, Y_ZERO_POINT, B };
 enum { AUTO_PAD, DILATIONS, GROUP, KERNEL_SHAPE, PADS, STRIDES };

@@ -17,10 +17,9 @@ const struct qk_operator *const *qk_operators(size_t *count)
 
 const struct qk_operator *qk_operator_by_name(const char *name)
 {
-    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
+    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++)
         if (strcmp(operators[i]->name, name) == 0)
             return operators[i];
-    }
     return NULL;
 }
 
@@ -28,10 +27,9 @@ static bool number_exists(const struct qk_operator *op, uint64_t number)
 {
     if (number > op->version_last)
         return false;
-    for (size_t i = 0; i < op->number_count; i++) {
+    for (size_t i = 0; i < op->number_count; i++)
         if (op->numbers[i] == number)
             return true;
-    }
     return !op->numbers;
 }
 
@@ -39,9 +37,8 @@ const struct qk_version *qk_operator_version(const struct qk_operator *op, uint6
 {
     if (!number_exists(op, number))
         return NULL;
-    for (size_t i = op->version_count; i-- > 0;) {
+    for (size_t i = op->version_count; i-- > 0;)
         if (op->versions[i].number <= number)
             return &op->versions[i];
-    }
     return NULL;
 }

@@ -14,10 +14,9 @@ bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b)
 {
     if (a->rank != b->rank)
         return false;
-    for (uint32_t i = 0; i < a->rank; i++) {
+    for (uint32_t i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i])
             return false;
-    }
     return true;
 }
 

@@ -30,10 +30,9 @@ static enum qk_status read_mode(const struct qk_call *call, enum mode *mode, str
     static const char *const names[] = {"MIN_COMBINED", "MIN_FIRST", "SCALED"};
     const struct qk_attribute *given = &call->attributes[MODE];
     const char *name = given->present ? given->string : names[MIN_COMBINED];
-    for (*mode = MIN_COMBINED; *mode <= SCALED; (*mode)++) {
+    for (*mode = MIN_COMBINED; *mode <= SCALED; (*mode)++)
         if (strcmp(name, names[*mode]) == 0)
             return QK_OK;
-    }
     return qk_fail(error, QK_INVALID,
                    "mode: expected MIN_COMBINED, MIN_FIRST or SCALED, got \"%.64s\"", name);
 }

@@ -22,9 +22,8 @@ __attribute__((constructor)) static void find_switch(void)
 
 static bool fails(void)
 {
-    if (switch_path == NULL || access(switch_path, F_OK) != 0) {
+    if (switch_path == NULL || access(switch_path, F_OK) != 0)
         return false;
-    }
     /* Scattered, so that every kind of request meets a failure in each of its places. */
     return (atomic_fetch_add(&calls, 1) * UINT32_C(2654435761) >> 8) % 50 == 0;
 }

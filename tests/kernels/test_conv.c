@@ -1,12 +1,12 @@
 /* onnx.QLinearConv against the naive convolution, byte for byte: random geometries, and units. */
-#include "kernels/conv/conv.h"
-#include "tests/support/conv_run.h"
-
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/conv/conv.h"
+#include "tests/support/conv_run.h"
 
 static struct qk_kernels *kernels;
 

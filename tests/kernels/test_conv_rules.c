@@ -1,9 +1,9 @@
 /* What onnx.QLinearConv refuses, what it accepts at the edge, and what it does without memory. */
-#include "tests/support/conv_case.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <string.h>
+
+#include "tests/support/conv_case.h"
+#include "tests/support/qk_test.h"
 
 /* A plain 2-D call that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests bend it. */
 static struct conv_case plain_case(void)

@@ -1,11 +1,11 @@
 /* The dequantize kernels of each tier, against scalar and against the oracle. */
-#include "kernels/dispatch.h"
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/dispatch.h"
+#include "tests/support/dequantize_oracle.h"
+#include "tests/support/qk_test.h"
 
 static const enum qk_type types[] = {QK_UINT8, QK_INT8, QK_INT32};
 
@@ -69,10 +69,9 @@ static void check_tier(const char *tier)
     snprintf(name, sizeof(name), "dequantize_%s", tier);
     cr_assert_str_eq(kernels->dequantize.name, name);
     for (size_t count = 0; count <= 1024; count += count < 70 ? 1 : 159) {
-        for (size_t type = 0; type < COUNT_OF(types); type++) {
+        for (size_t type = 0; type < COUNT_OF(types); type++)
             for (int round = 0; round < 40; round++)
                 check_kernel(kernels, types[type], count, &random);
-        }
     }
     qk_kernels_destroy(kernels);
 }

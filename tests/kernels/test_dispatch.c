@@ -1,10 +1,10 @@
 /* The CPU's flags and the table of kernels. */
+#include <criterion/criterion.h>
+#include <string.h>
+
 #include "kernels/cpu.h"
 #include "kernels/dispatch.h"
 #include "tests/support/qk_test.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
 
 Test(dispatch, cpu_flags_build_on_each_other)
 {

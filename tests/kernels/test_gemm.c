@@ -1,13 +1,13 @@
 /* The choice of OpenBLAS' core, and its sgemm. */
-#include "kernels/cpu.h"
-#include "kernels/gemm/gemm.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "kernels/cpu.h"
+#include "kernels/gemm/gemm.h"
+#include "tests/support/qk_test.h"
 
 #define SSE42 QK_CPU_SSE42
 #define AVX (SSE42 | QK_CPU_AVX)

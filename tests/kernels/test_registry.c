@@ -1,11 +1,11 @@
 /* The registry, the checks that it makes for every operator, and what every operator leans on. */
-#include "kernels/operators/operator.h"
-#include "kernels/operators/shape_text.h"
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "kernels/operators/operator.h"
+#include "kernels/operators/shape_text.h"
+#include "tests/support/qk_test.h"
 
 /* ---- Operators and versions -------------------------------------------------------------- */
 

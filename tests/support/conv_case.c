@@ -1,11 +1,11 @@
 #include "tests/support/conv_case.h"
 
-#include "tests/support/qk_test.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/support/qk_test.h"
 
 /* ---- Random cases ------------------------------------------------------------------------ */
 

@@ -1,10 +1,10 @@
 #include "tests/support/conv_run.h"
 
-#include "kernels/conv/conv.h"
-
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/conv/conv.h"
 
 #define GUARD_BYTES 64
 #define GUARD 0x5a

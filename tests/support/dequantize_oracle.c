@@ -1,9 +1,9 @@
 #include "tests/support/dequantize_oracle.h"
 
-#include "tests/support/qk_test.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "tests/support/qk_test.h"
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 

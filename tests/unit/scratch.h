@@ -16,9 +16,8 @@ struct scratch {
 static inline void scratch_init(struct scratch *scratch, size_t bytes_max)
 {
     scratch->memory = qd_memory_create(bytes_max);
-    if (scratch->memory == NULL) {
+    if (scratch->memory == NULL)
         abort();
-    }
     qd_arena_init(&scratch->arena, scratch->memory);
 }
 
@@ -32,13 +31,11 @@ static inline void scratch_deinit(struct scratch *scratch)
 static inline char *join_parts(const struct qd_part *parts, size_t part_count)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < part_count; i++) {
+    for (size_t i = 0; i < part_count; i++)
         bytes += parts[i].count;
-    }
     char *all = malloc(bytes + 1);
-    if (all == NULL) {
+    if (all == NULL)
         abort();
-    }
     char *at = all;
     for (size_t i = 0; i < part_count; i++) {
         memcpy(at, parts[i].bytes, parts[i].count);

@@ -14,7 +14,7 @@ Test(arena, allocations_are_aligned_and_apart)
     struct scratch scratch;
     scratch_init(&scratch, 4 * MIB);
     static const size_t sizes[] = {1, 63, 64, 65, 4000, 8191, 8192, 40000, 0, 100};
-    enum { COUNT = sizeof sizes / sizeof *sizes };
+    enum { COUNT = sizeof(sizes) / sizeof(*sizes) };
     unsigned char *made[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
         made[i] = qd_arena_alloc(&scratch.arena, sizes[i]);
@@ -22,11 +22,9 @@ Test(arena, allocations_are_aligned_and_apart)
         cr_assert_eq((uintptr_t)made[i] % 64, 0);
         memset(made[i], (int)i + 1, sizes[i]);
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        for (size_t k = 0; k < sizes[i]; k++) {
+    for (size_t i = 0; i < COUNT; i++)
+        for (size_t k = 0; k < sizes[i]; k++)
             cr_assert_eq(made[i][k], i + 1, "allocation %zu, byte %zu", i, k);
-        }
-    }
     scratch_deinit(&scratch);
 }
 
@@ -71,9 +69,8 @@ Test(arena, absurd_sizes_are_refused)
     scratch_init(&scratch, SIZE_MAX);
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 64, SIZE_MAX - 128,
                                    SIZE_MAX / 2};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         cr_assert_null(qd_arena_alloc(&scratch.arena, sizes[i]), "size %zx", sizes[i]);
-    }
     cr_assert_null(qd_arena_calloc(&scratch.arena, SIZE_MAX / 2, 3));
     cr_assert_eq(qd_memory_used(scratch.memory), 0);
     scratch_deinit(&scratch);
@@ -87,9 +84,8 @@ Test(arena, calloc_zeroes_a_used_block)
     qd_arena_deinit(&scratch.arena);
     unsigned char *bytes = qd_arena_calloc(&scratch.arena, 100, KIB);
     cr_assert_not_null(bytes);
-    for (size_t i = 0; i < 100 * KIB; i++) {
+    for (size_t i = 0; i < 100 * KIB; i++)
         cr_assert_eq(bytes[i], 0);
-    }
     scratch_deinit(&scratch);
 }
 
@@ -102,14 +98,12 @@ Test(arena, grow_keeps_the_bytes_and_returns_the_old_block)
     for (size_t next = 100; next < 16 * MIB; next = next * 3 / 2) {
         bytes = qd_arena_grow(&scratch.arena, bytes, count, next);
         cr_assert_not_null(bytes);
-        for (size_t i = count; i < next; i++) {
+        for (size_t i = count; i < next; i++)
             bytes[i] = (unsigned char)(i * 31 >> 3);
-        }
         count = next;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         cr_assert_eq(bytes[i], (unsigned char)(i * 31 >> 3));
-    }
     cr_assert_lt(qd_memory_used(scratch.memory), 2 * count, "the old blocks are still held");
     cr_assert_eq(qd_memory_used(scratch.memory), scratch.arena.bytes);
     scratch_deinit(&scratch);
@@ -134,9 +128,8 @@ Test(arena, kept_blocks_never_stand_in_the_way)
     for (int i = 0; i < 3; i++) { /* each time another size class, all of the bound */
         static const size_t sizes[] = {900 * KIB, 400 * KIB, 30 * KIB};
         size_t made = 0;
-        while (qd_arena_alloc(&scratch.arena, sizes[i]) != NULL) {
+        while (qd_arena_alloc(&scratch.arena, sizes[i]) != NULL)
             made += sizes[i];
-        }
         cr_assert_geq(made, 800 * KIB, "size %zu", sizes[i]);
         qd_arena_deinit(&scratch.arena);
     }
@@ -162,15 +155,12 @@ static void *churn(void *context)
     for (size_t i = 0; i < 2000; i++) {
         size_t bytes = (i * 7919) % (200 * KIB);
         char *made = qd_arena_alloc(&arena, bytes);
-        if (made != NULL) {
+        if (made != NULL)
             memset(made, (int)i, bytes);
-        }
-        if (i % 3 == 0) {
+        if (i % 3 == 0)
             qd_arena_deinit(&arena);
-        }
-        if (i % 500 == 0) {
+        if (i % 500 == 0)
             qd_memory_trim(memory);
-        }
     }
     qd_arena_deinit(&arena);
     return NULL;
@@ -180,12 +170,10 @@ Test(arena, threads_share_the_memory)
 {
     struct qd_memory *memory = qd_memory_create(MIB);
     pthread_t threads[4];
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, churn, memory), 0);
-    }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    }
     cr_assert_eq(qd_memory_used(memory), 0);
     qd_memory_destroy(memory);
 }

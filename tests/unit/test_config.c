@@ -57,7 +57,7 @@ Test(config, bytes_have_units)
     } good[] = {{"1", 1},         {"65536", 65536},   {"64K", 65536},
                 {"64KiB", 65536}, {"3M", 3u << 20},   {"3MiB", 3u << 20},
                 {"1G", 1u << 30}, {"1GiB", 1u << 30}, {"1T", UINT64_C(1) << 40}};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         struct qd_config config;
         cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)good[i].text), QD_CONFIG_RUN, "%s",
                      complaint);
@@ -65,7 +65,7 @@ Test(config, bytes_have_units)
     }
     static const char *const bad[] = {"",    "0",   "-1",  "1.5M", "M",    "1KB",
                                       "1 K", "1Ki", "1Kx", "2T",   "0x10", "18446744073709551617"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_config config;
         cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)bad[i]), QD_CONFIG_BAD, "%s",
                      bad[i]);
@@ -81,7 +81,7 @@ Test(config, seconds_may_have_decimals)
     cr_assert_eq(config.receive_timeout_ns, QD_NS_PER_S / 4);
     cr_assert_eq(config.idle_timeout_ns, 2 * QD_NS_PER_S);
     static const char *const bad[] = {"", "0", "0.0", "-1", "1s", "1.5.2", "86401", ".5", "inf"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         cr_assert_eq(PARSE(&config, "--receive-timeout", (char *)bad[i]), QD_CONFIG_BAD, "%s",
                      bad[i]);
         cr_assert(strstr(complaint, "seconds") != NULL, "%s", complaint);
@@ -149,7 +149,7 @@ Test(config, mistakes_name_the_flag)
                {"--max-inflight-bytes", "1K"},
                {"--", "x"},
                {"--max-connections", ""}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_config config;
         cr_assert_eq(PARSE(&config, (char *)bad[i].flag, (char *)bad[i].value), QD_CONFIG_BAD,
                      "%s %s", bad[i].flag, bad[i].value);

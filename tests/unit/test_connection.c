@@ -46,16 +46,15 @@ static bool is_cut(struct desk *desk)
 /* As if its time had gone by. */
 static void let_time_pass(struct desk *desk)
 {
-    if (desk->connection->deadline_ns != 0) {
+    if (desk->connection->deadline_ns != 0)
         desk->connection->deadline_ns = qd_clock_ns();
-    }
 }
 
 Test(connection, each_part_has_its_time)
 {
     static void (*const parts[])(struct qd_connection *) = {
         qd_connection_on_request_line, qd_connection_on_head, qd_connection_on_request_end};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         struct desk desk;
         desk_init(&desk);
         cr_assert_not(is_cut(&desk));
@@ -163,9 +162,8 @@ Test(connection, any_of_many_can_go)
     struct desk desk;
     desk_init(&desk);
     struct qd_connection *others[3];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         others[i] = qd_connection_open(&desk.all, -1, NULL);
-    }
     cr_assert_eq(desk.all.count, 4);
     qd_connection_close(others[1]);
     qd_connection_close(others[2]);

@@ -70,7 +70,7 @@ Test(head, lengths_in_two_lines)
 {
     static const char *const headers[] = {"Content-Length5:", "content-length30:1",
                                           "Transfer-Encodingked:chun"};
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+    for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
         struct qd_error error;
         struct qd_head head = post();
         cr_assert_eq(CHECK(&head, &error, "Host:q", headers[i]), QD_INVALID, "%s", headers[i]);
@@ -82,7 +82,7 @@ Test(head, transfer_encodings_other_than_chunked)
     static const char *const codings[] = {"Transfer-Encoding:gzip",
                                           "Transfer-Encoding:", "Transfer-Encoding:gzip, chunked",
                                           "Transfer-Encoding:chunked, chunked"};
-    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+    for (size_t i = 0; i < sizeof(codings) / sizeof(*codings); i++) {
         struct qd_error error;
         struct qd_head head = post();
         cr_assert_eq(CHECK(&head, &error, "Host:q", codings[i]), QD_NOT_IMPLEMENTED, "%s",
@@ -118,7 +118,7 @@ Test(head, names_and_values)
                                       "X:\x7f",
                                       "\xc3\xa4:x",
                                       "X:\x01"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_error error;
         struct qd_head head = post();
         cr_assert_eq(CHECK(&head, &error, "Host:q", bad[i]), QD_INVALID, "%s", bad[i]);
@@ -136,7 +136,7 @@ Test(head, lengths_that_are_no_numbers)
                                       "Content-Length:-1",  "Content-Length:5, 5",
                                       "Content-Length:0x5", "Content-Length:18446744073709551616",
                                       "Content-Length: 5"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_error error;
         struct qd_head head = post();
         cr_assert_eq(CHECK(&head, &error, "Host:q", bad[i]), QD_INVALID, "%s", bad[i]);
@@ -152,7 +152,7 @@ Test(head, targets)
                    {"HTTP://q/", "/"}, {"http://q", "/"},
                    {"*", "*"},         {"v2", "v2"},
                    {"", ""},           {"/http://q/v2", "/http://q/v2"}};
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
         struct qd_head head;
         qd_head_init(&head, "GET", targets[i].target, "HTTP/1.1");
         cr_assert_str_eq(head.path, targets[i].path);

@@ -36,7 +36,7 @@ Test(request, stages_are_differences_of_transitions)
                                                 QD_ENCODING, QD_REPLYING, QD_DONE};
     struct desk desk = desk_create(MIB);
     uint64_t begin_ns = desk.request->since_ns;
-    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+    for (size_t i = 0; i < sizeof(way) / sizeof(*way); i++) {
         qd_request_advance(desk.request, way[i]);
         cr_assert_eq(desk.request->state, way[i]);
     }
@@ -61,7 +61,7 @@ ParameterizedTestParameters(request, wrong_steps)
         {QD_ENCODING, QD_RUNNING}, {QD_REPLYING, QD_QUEUED},  {QD_REPLYING, QD_REPLYING},
         {QD_DONE, QD_READING},     {QD_DONE, QD_REPLYING},    {QD_RUNNING, QD_DONE},
     };
-    return cr_make_param_array(enum qd_request_state[2], steps, sizeof steps / sizeof *steps);
+    return cr_make_param_array(enum qd_request_state[2], steps, sizeof(steps) / sizeof(*steps));
 }
 
 ParameterizedTest(enum qd_request_state (*step)[2], request, wrong_steps, .signal = SIGABRT)
@@ -79,8 +79,8 @@ Test(request, a_body_of_known_length_is_one_piece)
     char *body = desk.request->body;
     static char piece[MIB];
     for (int i = 0; i < 3; i++) {
-        memset(piece, 'a' + i, sizeof piece);
-        qd_request_take_body(desk.request, piece, sizeof piece, 3 * MIB);
+        memset(piece, 'a' + i, sizeof(piece));
+        qd_request_take_body(desk.request, piece, sizeof(piece), 3 * MIB);
     }
     cr_assert_eq(desk.request->error.status, QD_OK);
     cr_assert_eq(desk.request->body, body);
@@ -96,13 +96,12 @@ Test(request, a_body_of_unknown_length_grows)
     cr_assert_eq(qd_request_reserve_body(desk.request, 0), QD_OK);
     char piece[777];
     for (size_t i = 0; i < 2000; i++) {
-        memset(piece, (int)i, sizeof piece);
-        qd_request_take_body(desk.request, piece, sizeof piece, 2000 * 777);
+        memset(piece, (int)i, sizeof(piece));
+        qd_request_take_body(desk.request, piece, sizeof(piece), 2000 * 777);
     }
     cr_assert_eq(desk.request->error.status, QD_OK);
-    for (size_t i = 0; i < 2000 * 777; i++) {
+    for (size_t i = 0; i < 2000 * 777; i++)
         cr_assert_eq(desk.request->body[i], (char)(i / 777));
-    }
     qd_request_take_body(desk.request, piece, 1, 2000 * 777);
     cr_assert_eq(desk.request->error.status, QD_TOO_LARGE);
     cr_assert(strstr(desk.request->error.text, "--max-body-bytes") != NULL);
@@ -115,12 +114,11 @@ Test(request, an_unwanted_body_is_only_counted)
 {
     struct desk desk = desk_create(MIB);
     static char piece[100000];
-    for (int i = 0; i < 100; i++) {
-        qd_request_take_body(desk.request, piece, sizeof piece, 100 * sizeof piece);
-    }
+    for (int i = 0; i < 100; i++)
+        qd_request_take_body(desk.request, piece, sizeof(piece), 100 * sizeof(piece));
     cr_assert_eq(desk.request->error.status, QD_OK);
     cr_assert_eq(qd_memory_used(desk.memory), 0);
-    qd_request_take_body(desk.request, piece, 1, 100 * sizeof piece);
+    qd_request_take_body(desk.request, piece, 1, 100 * sizeof(piece));
     cr_assert_eq(desk.request->error.status, QD_TOO_LARGE);
     desk_destroy(&desk);
 }

@@ -57,14 +57,12 @@ static unsigned ask(struct desk *desk, const char *method, const char *path)
     desk->request = qd_request_create(desk->router.memory, qd_clock_ns());
     struct qd_request *request = desk->request;
     handler.begin(handler.context, &head, request);
-    if (request->error.status == QD_OK && request->message.op != NULL) {
+    if (request->error.status == QD_OK && request->message.op != NULL)
         return 0;
-    }
-    if (request->error.status != QD_OK) {
+    if (request->error.status != QD_OK)
         qd_request_refuse(request);
-    } else {
+    else
         cr_assert(handler.end(handler.context, request));
-    }
     desk->body = join_parts(request->answer.parts, request->answer.part_count);
     cr_assert_eq(strlen(desk->body), request->answer.bytes);
     return request->answer.http_status;
@@ -131,7 +129,7 @@ Test(route, every_path)
         {"GET", "/v2/models/%1g", 400, "%1g"},
     };
     struct desk desk = desk_create();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         cr_assert_eq(ask(&desk, cases[i].method, cases[i].path), cases[i].http_status, "%s %s: %s",
                      cases[i].method, cases[i].path, desk.body);
         if (cases[i].part != NULL) {
@@ -163,7 +161,7 @@ Test(route, methods)
         {"", "/v2", "GET, HEAD"},
     };
     struct desk desk = desk_create();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         cr_assert_eq(ask(&desk, cases[i].method, cases[i].path), 405);
         cr_assert_str_eq(desk.request->answer.allow, cases[i].allow);
     }
@@ -174,7 +172,7 @@ Test(route, a_path_longer_than_any)
 {
     static char path[5000];
     struct desk desk = desk_create();
-    memset(path, 'a', sizeof path - 1);
+    memset(path, 'a', sizeof(path) - 1);
     path[0] = '/';
     cr_assert_eq(ask(&desk, "GET", path), 404);
     for (size_t bytes = 1020; bytes < 1030; bytes++) { /* around the buffer's end */

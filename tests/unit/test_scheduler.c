@@ -100,16 +100,15 @@ static void done(struct qd_job *job)
     struct toy *toy = (struct toy *)job;
     cr_assert_eq(toy->done_at, 0, "done twice");
     toy->done_at = ++toy->desk->dones;
-    if (--toy->desk->left == 0) {
+    if (--toy->desk->left == 0)
         qd_loop_stop(toy->desk->loop);
-    }
 }
 
 static const struct qd_job_code code = {start, run, on_running, finish, cancel, done};
 
 static struct desk *desk_create(unsigned thread_count, size_t queue_max)
 {
-    struct desk *desk = calloc(1, sizeof *desk);
+    struct desk *desk = calloc(1, sizeof(*desk));
     qd_pool_set_threads(thread_count);
     desk->loop = qd_loop_create();
     desk->scheduler = qd_scheduler_create(desk->loop, thread_count, queue_max);
@@ -120,9 +119,8 @@ static void desk_destroy(struct desk *desk)
 {
     qd_scheduler_destroy(desk->scheduler);
     qd_loop_destroy(desk->loop);
-    for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
+    for (size_t i = 0; i < JOB_COUNT_MAX; i++)
         free(desk->toys[i].ran);
-    }
     free(desk);
 }
 
@@ -133,10 +131,9 @@ static bool submit(struct desk *desk, size_t index, size_t units, uint64_t unit_
     toy->units = units;
     toy->unit_ns = unit_ns;
     toy->slot_count = toy->slot_count == 0 ? 2 : toy->slot_count;
-    toy->ran = calloc(units + 1, sizeof *toy->ran);
-    for (size_t i = 0; i < SLOT_COUNT_MAX; i++) {
+    toy->ran = calloc(units + 1, sizeof(*toy->ran));
+    for (size_t i = 0; i < SLOT_COUNT_MAX; i++)
         toy->slots[i].workspace = toy;
-    }
     bool taken = qd_scheduler_submit(desk->scheduler, &toy->job, &code);
     desk->left += taken;
     return taken;
@@ -146,18 +143,16 @@ static void assert_whole(const struct toy *toy)
 {
     cr_assert_gt(toy->done_at, 0);
     cr_assert_not(toy->cancelled);
-    for (size_t i = 0; i < toy->units; i++) {
+    for (size_t i = 0; i < toy->units; i++)
         cr_assert_eq(atomic_load(&toy->ran[i]), 1, "unit %zu ran %d times", i, toy->ran[i]);
-    }
     cr_assert_eq(atomic_load(&toy->finished), toy->units > 0);
 }
 
 Test(scheduler, small_jobs_start_in_order)
 {
     struct desk *desk = desk_create(1, 100);
-    for (size_t i = 0; i < 50; i++) {
+    for (size_t i = 0; i < 50; i++)
         cr_assert(submit(desk, i, 0, 0));
-    }
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 50; i++) {
         assert_whole(&desk->toys[i]);
@@ -176,9 +171,8 @@ Test(scheduler, every_unit_of_large_jobs_runs_once)
         cr_assert(submit(desk, i, units[i % 8], i % 3 * 1000));
     }
     qd_loop_run(desk->loop);
-    for (size_t i = 0; i < 40; i++) {
+    for (size_t i = 0; i < 40; i++)
         assert_whole(&desk->toys[i]);
-    }
     desk_destroy(desk);
 }
 
@@ -186,9 +180,8 @@ Test(scheduler, the_queue_has_a_bound)
 {
     struct desk *desk = desk_create(1, 3);
     size_t taken = 0;
-    while (taken < JOB_COUNT_MAX && submit(desk, taken, 0, 0)) {
+    while (taken < JOB_COUNT_MAX && submit(desk, taken, 0, 0))
         taken++;
-    }
     cr_assert_eq(taken, 4 + 3, "four lie in the pool, three wait");
     cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 3);
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
@@ -203,16 +196,13 @@ Test(scheduler, a_large_job_gives_way)
     struct desk *desk = desk_create(1, 100);
     cr_assert(submit(desk, 0, 600, 100000)); /* 60 ms */
     cr_assert(submit(desk, 1, 600, 100000));
-    for (size_t i = 2; i < 10; i++) {
+    for (size_t i = 2; i < 10; i++)
         cr_assert(submit(desk, i, 0, 0));
-    }
     qd_loop_run(desk->loop);
-    for (size_t i = 0; i < 10; i++) {
+    for (size_t i = 0; i < 10; i++)
         assert_whole(&desk->toys[i]);
-    }
-    for (size_t i = 2; i < 10; i++) {
+    for (size_t i = 2; i < 10; i++)
         cr_assert_lt(desk->toys[i].done_at, desk->toys[0].done_at);
-    }
     cr_assert_gt(desk->toys[0].switches, 10, "the two large ones take turns");
     cr_assert_gt(desk->toys[1].switches, 10);
     desk_destroy(desk);
@@ -254,9 +244,8 @@ Test(scheduler, a_job_past_its_deadline_ends)
 Test(scheduler, abandoned_jobs_end)
 {
     struct desk *desk = desk_create(2, 100);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         cr_assert(submit(desk, i, 100000, 100000)); /* 10 s each */
-    }
     for (size_t i = 4; i < 20; i++) {
         desk->toys[i].start_ns = 20 * QD_NS_PER_MS;
         cr_assert(submit(desk, i, 0, 0));

@@ -35,7 +35,7 @@ Test(socket, port_0_is_named_for_what_it_became)
     cr_assert_gt(port, 0);
     struct qd_socket second;
     char address[64];
-    snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    snprintf(address, sizeof(address), "127.0.0.1:%u", port);
     cr_assert_not(qd_socket_listen(&second, address, 8, complaint));
     cr_assert(strstr(complaint, address) != NULL, "%s", complaint);
     close_listener(&listener);
@@ -55,7 +55,7 @@ Test(socket, addresses_that_are_none)
                                       "[]:80",
                                       "unix:",
                                       "no.such.host.invalid:1"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
         cr_assert_not(qd_socket_listen(&listener, bad[i], 8, complaint), "%s", bad[i]);
         cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
@@ -69,7 +69,7 @@ Test(socket, addresses_that_are_none)
 Test(socket, a_unix_socket_and_its_file)
 {
     char folder[64], address[80];
-    temporary(folder, sizeof folder, address, sizeof address);
+    temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket listener;
     cr_assert(qd_socket_listen(&listener, address, 8, complaint), "%s", complaint);
     cr_assert_str_eq(listener.name, address);
@@ -86,7 +86,7 @@ Test(socket, a_unix_socket_and_its_file)
 Test(socket, a_file_that_was_left_behind_is_replaced)
 {
     char folder[64], address[80];
-    temporary(folder, sizeof folder, address, sizeof address);
+    temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket dead, listener;
     cr_assert(qd_socket_listen(&dead, address, 8, complaint));
     close(dead.fd); /* as after a crash */
@@ -100,7 +100,7 @@ Test(socket, a_file_that_was_left_behind_is_replaced)
 Test(socket, a_file_of_another_kind_stays)
 {
     char folder[64], address[80];
-    temporary(folder, sizeof folder, address, sizeof address);
+    temporary(folder, sizeof(folder), address, sizeof(address));
     FILE *file = fopen(address + 5, "w");
     cr_assert_not_null(file);
     fclose(file);

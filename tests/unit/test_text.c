@@ -67,12 +67,11 @@ Test(text, borrows_without_a_copy_and_goes_on_behind)
 Test(text, holds_megabytes_in_few_parts)
 {
     static char line[5000];
-    memset(line, 'z', sizeof line);
-    for (int i = 0; i < 1000; i++) {
-        qd_text_append(&text, line, sizeof line);
-    }
+    memset(line, 'z', sizeof(line));
+    for (int i = 0; i < 1000; i++)
+        qd_text_append(&text, line, sizeof(line));
     cr_assert_not(text.failed);
-    cr_assert_eq(text.bytes, 1000 * sizeof line);
+    cr_assert_eq(text.bytes, 1000 * sizeof(line));
     cr_assert_lt(text.part_count, 40);
     size_t bytes = 0;
     for (size_t i = 0; i < text.part_count; i++) {
@@ -86,9 +85,8 @@ Test(text, parts_never_move)
 {
     qd_text_string(&text, "first");
     const void *first = text.parts[0].bytes;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 3000; i++)
         qd_text_string(&text, "some more text to fill several chunks of it");
-    }
     cr_assert_eq(text.parts[0].bytes, first);
     cr_assert_eq(memcmp(first, "firstsome", 9), 0);
 }
@@ -128,7 +126,7 @@ Test(text, utf8_length)
 Test(text, fails_softly_without_memory)
 {
     static char piece[1000];
-    memset(piece, 'p', sizeof piece);
+    memset(piece, 'p', sizeof(piece));
     bool succeeded = false;
     for (size_t bytes_max = 0; !succeeded; bytes_max += 16 << 10) {
         struct scratch tight;
@@ -136,10 +134,10 @@ Test(text, fails_softly_without_memory)
         struct qd_text tried;
         qd_text_init(&tried, &tight.arena);
         for (int i = 0; i < 100; i++) {
-            qd_text_append(&tried, piece, sizeof piece);
+            qd_text_append(&tried, piece, sizeof(piece));
             qd_text_json_string(&tried, "\n");
             qd_text_format(&tried, "%d", i);
-            qd_text_borrow(&tried, piece, sizeof piece);
+            qd_text_borrow(&tried, piece, sizeof(piece));
         }
         succeeded = !tried.failed;
         if (tried.failed) {
