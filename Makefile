@@ -5,11 +5,13 @@
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
+#   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test and lint first install what is missing, through apt.
+# demo, test, lint and conformance first install what is missing, through apt; conformance also
+# Python packages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -102,6 +104,13 @@ test test-unit test-e2e:
 	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
+conformance:
+	@$(INSTALL) build conformance
+	@$(SUBMAKE) $(B)/quantd
+	@tests/conformance/setup
+	@python=build/conformance/venv/bin/python; test -x $$python || python=python3; \
+	    B=$(B) $$python tests/conformance/run.py $(A)
+
 lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
@@ -121,6 +130,6 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all headers demo test test-unit test-e2e lint help clean
+.PHONY: all headers demo test test-unit test-e2e conformance lint help clean
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

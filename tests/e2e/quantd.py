@@ -5,17 +5,17 @@ command line, its two output streams and its sockets.
 """
 import http.client
 import json
-import math
 import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 import threading
 import unittest
 from pathlib import Path
+
+from elements import count_of, to_numbers, to_raw
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
@@ -140,10 +140,15 @@ class Answer:
         json_bytes = int(self.headers["Inference-Header-Content-Length"])
         return Answer(self.status, self.headers, self.body[:json_bytes]).json()
 
+    def tree(self):
+        """The JSON, with or without binary tensors behind it."""
+        return self.header_part() if "Inference-Header-Content-Length" in self.headers else (
+            self.json())
+
     def outputs(self):
         """Name -> (datatype, shape, raw bytes), whatever encoding each output has."""
         length = self.headers.get("Inference-Header-Content-Length")
-        tree = self.json() if length is None else self.header_part()
+        tree = self.tree()
         rest = b"" if length is None else self.body[int(length):]
         result = {}
         for output in tree["outputs"]:
@@ -228,55 +233,6 @@ class Reader:
 
 # ---- Tensors ---------------------------------------------------------------------------------
 
-FORMATS = {"UINT8": "B", "INT8": "b", "UINT16": "H", "INT16": "h", "UINT32": "I", "INT32": "i",
-           "FP32": "f"}
-
-
-def count_of(shape):
-    return math.prod(shape)
-
-
-def to_raw(datatype, numbers):
-    """JSON data, flat or nested, as little-endian bytes."""
-    flat = []
-
-    def walk(value):
-        if isinstance(value, list):
-            for item in value:
-                walk(item)
-        else:
-            flat.append(float(value) if isinstance(value, str) else value)
-
-    walk(numbers)
-    return struct.pack("<%d%s" % (len(flat), FORMATS[datatype]), *flat)
-
-
-def to_numbers(datatype, raw):
-    code = FORMATS[datatype]
-    numbers = struct.unpack("<%d%s" % (len(raw) // struct.calcsize(code), code), raw)
-    if datatype != "FP32":
-        return list(numbers)
-    return [number if math.isfinite(number) else non_finite(number) for number in numbers]
-
-
-def non_finite(number):
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def same_bits(datatype, got, want):
-    """Byte for byte, except that any NaN is as good as another (facts: numerics)."""
-    if got == want:
-        return True
-    if datatype != "FP32" or len(got) != len(want):
-        return False
-    pairs = zip(struct.iter_unpack("<I", got), struct.iter_unpack("<I", want))
-    return all(a == b or (is_nan_bits(a[0]) and is_nan_bits(b[0])) for a, b in pairs)
-
-
-def is_nan_bits(bits):
-    return bits & 0x7fffffff > 0x7f800000
-
-
 class Tensor:
     def __init__(self, name, datatype, shape, raw):
         self.name, self.datatype, self.shape, self.raw = name, datatype, list(shape), raw
@@ -287,7 +243,7 @@ class Tensor:
 
     def as_json(self):
         return {"name": self.name, "datatype": self.datatype, "shape": self.shape,
-                "data": to_numbers(self.datatype, self.raw)}
+                "data": to_numbers(self.datatype, self.raw, count_of(self.shape))}
 
     def as_binary(self):
         return {"name": self.name, "datatype": self.datatype, "shape": self.shape,

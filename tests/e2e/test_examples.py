@@ -2,8 +2,8 @@
 import json
 import unittest
 
-from quantd import (ROOT, ServerTest, Tensor, binary_request, exchange, infer_path, same_bits,
-                    to_raw)
+from elements import same_bits, to_raw
+from quantd import ROOT, ServerTest, Tensor, binary_request, exchange, infer_path
 
 EXAMPLES = ROOT / "api_schema" / "examples"
 HEADER = "Inference-Header-Content-Length"

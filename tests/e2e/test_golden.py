@@ -2,8 +2,8 @@
 import json
 import unittest
 
-from quantd import (ROOT, ServerTest, Tensor, binary_request, exchange, infer_path, json_request,
-                    same_bits)
+from elements import same_bits
+from quantd import ROOT, ServerTest, Tensor, binary_request, exchange, infer_path, json_request
 
 GOLDEN = ROOT / "tests" / "data" / "golden_cases.jsonl"
 

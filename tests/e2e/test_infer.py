@@ -3,7 +3,8 @@ import json
 import struct
 import unittest
 
-from quantd import (ServerTest, Tensor, binary_request, infer_path, json_request, to_raw)
+from elements import to_raw
+from quantd import ServerTest, Tensor, binary_request, infer_path, json_request
 from samples import (CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json,
                      dequantize_tensors, spoiled)
 

@@ -5,8 +5,8 @@ import struct
 import unittest
 
 import oracle
-from quantd import (ServerTest, Tensor, binary_request, count_of, exchange, infer_path,
-                    json_request, to_raw)
+from elements import count_of, to_raw
+from quantd import ServerTest, Tensor, binary_request, exchange, infer_path, json_request
 from samples import CONV, DEQUANTIZE
 
 INTEGERS = {"UINT8": (0, 255), "INT8": (-128, 127), "INT32": (-2147483648, 2147483647)}

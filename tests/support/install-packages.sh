@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a task needs: install-packages.sh GROUP...   (build, demo, test, lint)
+# Installs what a task needs: install-packages.sh GROUP...   (build, demo, test, lint, conformance)
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -14,8 +14,9 @@ packages_of()
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
     lint) echo clang clang-format shellcheck git ;;
+    conformance) echo python3 python3-venv curl ;;
     *)
-        echo "install-packages.sh: no group '$1' (build, demo, test, lint)" >&2
+        echo "install-packages.sh: no group '$1' (build, demo, test, lint, conformance)" >&2
         exit 2
         ;;
     esac
@@ -37,6 +38,7 @@ found()
     libuv1-dev) pkg-config --exists libuv ;;
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
+    python3-venv) python3 -c 'import ensurepip' ;;
     *) command -v "$1" >/dev/null ;;
     esac 2>/dev/null
 }

@@ -1,0 +1,139 @@
+"""Four ways to send one call: JSON, binary, the carrier form, and Triton's own Python client."""
+import http.client
+import json
+import shlex
+import urllib.parse
+
+from elements import BITS
+from quantd import Tensor, binary_request, exchange, infer_path, json_request
+
+# What OIP, and so Triton's client, has names for.
+PLAIN = ("UINT8", "INT8", "UINT16", "INT16", "UINT32", "INT32", "FP16", "BF16", "FP32")
+LENGTH = "Inference-Header-Content-Length"
+
+
+class Refused(Exception):
+    """The server's answer was an error: (status, text)."""
+
+
+def as_text(attributes):
+    """Lists as strings: clients whose parameters are scalars need that."""
+    return {name: ",".join(map(str, value)) if isinstance(value, list) else value
+            for name, value in attributes.items()}
+
+
+def carried(case, which):
+    """The tensors that `which` picks as plain bytes, and the parameters that say what they are."""
+    tensors, parameters = [], as_text(case.attributes)
+    for tensor in case.tensors:
+        if which(tensor):
+            parameters[tensor.name + ".datatype"] = tensor.datatype
+            parameters[tensor.name + ".shape"] = ",".join(map(str, tensor.shape))
+            tensor = Tensor(tensor.name, "UINT8", [len(tensor.raw)], tensor.raw)
+        tensors.append(tensor)
+    return tensors, parameters
+
+
+class Plain:
+    """HTTP as the standard library speaks it, over one connection."""
+
+    def __init__(self, url, way):
+        parts = urllib.parse.urlsplit(url)
+        self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
+        self.prefix = parts.path.rstrip("/")
+        self.way = way
+
+    def request(self, case):
+        """(path, body, headers)"""
+        path = self.prefix + infer_path(case.model, case.version)
+        if self.way == "json":
+            body = json.dumps(json_request(case.tensors, case.attributes)).encode()
+            return path, body, {"Content-Type": "application/json"}
+        if self.way == "carrier":
+            tensors, parameters = carried(case, lambda tensor: True)
+            return (path,) + binary_request(tensors, parameters)
+        return (path,) + binary_request(case.tensors, as_text(case.attributes))
+
+    def infer(self, case):
+        """Name -> (datatype, shape, raw)."""
+        path, body, headers = self.request(case)
+        try:
+            answer = exchange(self.connection, "POST", path, body, headers)
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            raise
+        if answer.status != 200:
+            raise Refused(answer.status, answer.json()["error"])
+        assert answer.tree()["model_version"] == case.version
+        return answer.outputs()
+
+
+class Triton:
+    """tritonclient[http], as it is. Types that OIP has no name for go in the carrier form."""
+
+    way = "triton"
+
+    def __init__(self, url):
+        import ml_dtypes
+        import numpy
+        import tritonclient.http
+        from tritonclient.utils import InferenceServerException
+        self.library, self.error = tritonclient.http, InferenceServerException
+        self.numpy, self.bfloat16 = numpy, ml_dtypes.bfloat16
+        parts = urllib.parse.urlsplit(url)
+        self.client = tritonclient.http.InferenceServerClient(
+            (parts.netloc + parts.path).rstrip("/"), network_timeout=60, connection_timeout=60)
+
+    def array(self, tensor):
+        if tensor.datatype == "BF16":
+            kind = self.bfloat16
+        else:
+            kind = {"U": "u", "I": "i", "F": "f"}[tensor.datatype[0]] + str(
+                BITS[tensor.datatype] // 8)
+        return self.numpy.frombuffer(tensor.raw, kind).reshape(tensor.shape)
+
+    def arguments(self, case):
+        tensors, parameters = carried(case, lambda tensor: tensor.datatype not in PLAIN or (
+            tensor.name + ".strides" in case.attributes))
+        inputs = []
+        for tensor in tensors:
+            entry = self.library.InferInput(tensor.name, tensor.shape, tensor.datatype)
+            # Its JSON form has no 16-bit floats, and no words for what is not finite.
+            binary = len(tensor.raw) % 2 == 0 or tensor.datatype.startswith("F")
+            entry.set_data_from_numpy(self.array(tensor),
+                                      binary_data=binary or tensor.datatype == "BF16")
+            inputs.append(entry)
+        return {"inputs": inputs, "parameters": parameters or None}
+
+    def request(self, case):
+        body, length = self.library.InferenceServerClient.generate_request_body(
+            **self.arguments(case))
+        headers = {} if length is None else {LENGTH: str(length)}
+        return infer_path(case.model, case.version), body, headers
+
+    def infer(self, case):
+        try:
+            result = self.client.infer(case.model, model_version=case.version,
+                                       **self.arguments(case))
+        except self.error as error:
+            raise Refused(int(error.status()), error.message()) from None
+        answer = {}
+        for output in result.get_response()["outputs"]:
+            array = result.as_numpy(output["name"])
+            raw = array.tobytes()
+            if output["datatype"] == "BF16" and array.dtype.itemsize == 4:
+                raw = (array.view("u4") >> 16).astype("u2").tobytes()  # older clients
+            answer[output["name"]] = (output["datatype"], list(output["shape"]), raw)
+        return answer
+
+
+def curl(client, case, url, folder):
+    """Writes the request to a file; the command that sends it again."""
+    path, body, headers = client.request(case)
+    file = folder / ("%s.%s.bin" % (case.name.replace("/", "-"), client.way))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(body)
+    words = ["curl", "-s", "--data-binary", "@%s" % file, "-o", "answer"]
+    for name, value in headers.items():
+        words += ["-H", "%s: %s" % (name, value)]
+    return shlex.join(words + [url.rstrip("/") + path])

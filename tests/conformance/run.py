@@ -1,0 +1,263 @@
+"""Runs the conformance suites against a server: run.py [--url URL] [--seed N] [--only CASE] ...
+
+    --url URL      a server that runs already; without it, build/quantd on a port of its own
+    --seed N       other random cases (default 1)
+    --cases N      at least so many random cases for each operator (default 2000)
+    --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME;
+                   or all that begin so: golden/
+    --ways LIST    of json,binary,carrier,triton; without it, all
+
+The table goes to build/conformance/RESULTS.md, and to tests/conformance/RESULTS.md when all suites
+ran as they do by default. Exit status 1: a case failed, or CI=true and an expected package is
+missing. The last line is "N passed, N failed", counted in cases.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+
+import cases  # noqa: E402
+import client  # noqa: E402
+from elements import same_bits  # noqa: E402
+from quantd import ROOT, Server  # noqa: E402
+from table import Table  # noqa: E402
+
+HOME = ROOT / "build" / "conformance"
+FAILURES = HOME / "failures"
+SAY_SECONDS = 5
+SHOWN_MAX = 10
+
+# Suite -> the modules without which it cannot run.
+NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
+         "dequantize": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "conv": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
+         "directml": ("numpy",),
+         "tensorflow": ("numpy", "tensorflow"),
+         "golden": (),
+         "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
+NAMES = {"node": "onnx node tests", "golden": "golden cases", "triton": "Triton's Python client"}
+
+NOTES = """\
+DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that differs \
+from the scale's type; onnx's reference evaluator judges those.
+DequantizeLinear of INT32 with a zero point: quantd subtracts modulo 2^32, as ONNX Runtime does. The \
+reference subtracts in floating point; where only it has the types, the written rule judges: wrap, \
+round to float32, multiply in float32, round to the output type.
+DequantizeLinear: all oracles multiply in float32 and round once to the output type, whatever "the \
+output type also determines the precision of the multiplication" may mean. So does quantd.
+DequantizeLinear: a one-dimensional x with one block is accepted, as by the reference; ONNX Runtime \
+refuses it.
+QLinearConv: ONNX Runtime has kernels for three of the eight combinations of types. The others reach \
+it as UINT8, with 128 added to a tensor and to its zero point, which changes no result.
+QLinearConv: SAME padding reaches ONNX Runtime as explicit pads, computed by the operator's \
+definition: it refuses dilations with SAME, and skips elements where the stride exceeds the kernel.
+DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen, subtract \
+exactly, round to float32, multiply, round to the output type.
+TensorFlow runs with TF_ENABLE_ONEDNN_OPTS=0: its own kernels. oneDNN's have other arithmetic for \
+quint8 and qint8, and none for the other types.""".split("\n")
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def load_oracles():
+    """The oracles import their packages; those of a missing one are never asked for."""
+    import oracles
+    return oracles
+
+
+class Run:
+    """One run: the server, the ways to it, the counts."""
+
+    def __init__(self, url, options):
+        self.url, self.options = url, options
+        self.clients = [client.Plain(url, way) for way in ("json", "binary", "carrier")
+                        if way in options.ways]
+        self.table = Table()
+        self.passed = self.failed = self.unjudged = self.requests = 0
+
+    def wanted(self, name):
+        only = self.options.only
+        return only is None or name == only or (only.endswith("/") and name.startswith(only))
+
+    def differences(self, case, want):
+        """(client, what is wrong) for each way in which the case fails."""
+        for way in self.clients:
+            self.requests += 1
+            try:
+                answer = way.infer(case)
+            except client.Refused as refusal:
+                status, text = refusal.args
+                if want is not None or status != 400 or not text:
+                    yield way, "refused with %d: %s" % (status, text)
+                continue
+            except Exception as error:  # a broken connection, an answer that is no OIP
+                yield way, "%s: %s" % (type(error).__name__, error)
+                continue
+            if want is None:
+                yield way, "accepted, but must be refused"
+                continue
+            name, datatype, shape, raw = want
+            if list(answer) != [name]:
+                yield way, "outputs %s, expected %s" % (list(answer), name)
+            elif answer[name][:2] != (datatype, shape):
+                yield way, "got %s %s, expected %s %s" % (*answer[name][:2], datatype, shape)
+            elif not same_bits(datatype, answer[name][2], raw):
+                yield way, "got      %s\n    expected %s" % (answer[name][2].hex(), raw.hex())
+
+    def check(self, suite, key, case, want, oracle):
+        found = list(self.differences(case, want))
+        self.table.add(suite, key, not found, oracle)
+        if not found:
+            self.passed += 1
+            return
+        self.failed += 1
+        if self.failed > SHOWN_MAX:
+            return
+        seed = " (seed %s)" % self.options.seed if suite == "random cases" else ""
+        for way, what in found:
+            say("FAILED %s%s, as %s: %s version %s, %s %s\n    %s"
+                % (case.name, seed, way.way, case.model, case.version, case.kind,
+                   case.granularity, what[:2000]))
+            say("    attributes %s, inputs %s" % (case.attributes, ", ".join(
+                "%s %s%s" % (t.name, t.datatype, t.shape) for t in case.tensors)))
+            say("    " + client.curl(way, case, self.options.url or "http://127.0.0.1:8000",
+                                     FAILURES))
+        if self.failed == SHOWN_MAX:
+            say("Further failures are only counted.")
+
+    # ---- Suites ------------------------------------------------------------------------------
+
+    def node(self):
+        import onnx
+        for case, want in load_oracles().node_cases():
+            if isinstance(case, str):
+                self.table.notes.append("Node test %s is left out: quantd has no %s." % (case, want))
+            elif self.wanted(case.name):
+                test = "%s, %s" % (case.name.partition("/")[2], case.granularity)
+                self.check(NAMES["node"], (case.model, case.version, case.kind, test), case, want,
+                           "onnx " + onnx.__version__)
+
+    def golden(self):
+        for case, want in cases.golden_cases():
+            if self.wanted(case.name):
+                kind = case.kind if want is not None else "refusals"
+                self.check(NAMES["golden"], (case.model, case.version, kind), case, want,
+                           "tests/data/golden_cases.jsonl")
+
+    def random(self, family, oracle):
+        _, rows, _ = cases.FAMILIES[family]
+        count = -(-self.options.cases // len(rows)) * len(rows)
+        numbers = range(count)
+        if self.options.only and not self.options.only.endswith("/"):
+            numbers = [int(self.options.only.partition("/")[2])]
+        # Row by row, so that the table has them in order.
+        said = time.monotonic()
+        for done, number in enumerate(sorted(numbers, key=lambda n: (n % len(rows), n))):
+            case = cases.random_case(self.options.seed, family, number)
+            try:
+                name, *output = oracle.run(case)
+            except load_oracles().Unsupported as error:
+                self.unjudged += 1
+                say("NO ORACLE %s: %s" % (case.name, error))
+                continue
+            want = ({"directml": "OutputTensor", "tensorflow": "output"}.get(family, "y"), *output)
+            self.check("random cases", (case.model, case.version, case.kind, case.granularity),
+                       case, want, name)
+            if time.monotonic() - said > SAY_SECONDS:
+                said = time.monotonic()
+                say("%s: %d of %d, %d failed so far" % (family, done, len(numbers), self.failed))
+
+    def suite(self, name):
+        before = self.passed, self.failed
+        start = time.monotonic()
+        if name in cases.FAMILIES:
+            oracle = getattr(load_oracles(), {"dequantize": "Dequantize", "conv": "Conv",
+                                              "directml": "DirectML",
+                                              "tensorflow": "TensorFlow"}[name])()
+            self.random(name, oracle)
+            if name == "conv":
+                self.table.notes.append(
+                    "QLinearConv: onnx's reference evaluator, as a second opinion where it can "
+                    "compute the case, gives another value for %d of %d outputs: it adds the zero "
+                    "point before it rounds, and in float64." % (oracle.differ, oracle.compared))
+        else:
+            getattr(self, name)()
+        say("%s: %d passed, %d failed, in %.0f s" % (NAMES.get(name, "random " + name),
+                                                     self.passed - before[0],
+                                                     self.failed - before[1],
+                                                     time.monotonic() - start))
+
+
+def missing_modules():
+    """Module -> what setup says of it."""
+    modules = json.loads((HOME / "setup.json").read_text())["modules"]
+    return {module: state for module, state in modules.items() if "missing" in state}
+
+
+def skipped_suites(missing):
+    """Suite -> why."""
+    result = {}
+    for suite, modules in NEEDS.items():
+        lacking = [module for module in modules if module in missing]
+        if lacking:
+            result[suite] = ", ".join("no %s: %s" % (module, missing[module]["missing"])
+                                      for module in lacking)
+    return result
+
+
+def run_suites(run, skipped):
+    if "triton" not in skipped and "triton" in run.options.ways:
+        run.clients.append(client.Triton(run.url))
+    only = run.options.only
+    for suite in NEEDS:
+        if suite == "triton" or suite in skipped or (only and not only.startswith(suite + "/")):
+            continue
+        run.suite(suite)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--url")
+    parser.add_argument("--seed", default=1)
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--only")
+    parser.add_argument("--ways", default="json,binary,carrier,triton")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    missing = missing_modules()
+    skipped = skipped_suites(missing)
+    server = None if options.url else Server("--log-level", "warn")
+    run = Run(options.url or server.addresses[0], options)
+    try:
+        run_suites(run, skipped)
+    finally:
+        if server is not None:
+            server.stop()
+    run.table.notes += NOTES
+    ways = [way.way for way in run.clients]
+    run.table.write(HOME / "RESULTS.md", ways, options.seed)
+    if not skipped and not run.unjudged and not sys.argv[1:]:
+        run.table.write(HERE / "RESULTS.md", ways, options.seed)
+    for suite, why in skipped.items():
+        say("SKIPPED %s: %s" % (NAMES.get(suite, "random " + suite), why))
+    expected = any(state["expected"] for state in missing.values())
+    if expected and os.environ.get("CI") == "true":
+        say("CI=true, and packages are missing that this machine should have.")
+        run.failed += 1
+    say("%d requests, %d cases without an oracle" % (run.requests, run.unjudged))
+    say("%d passed, %d failed" % (run.passed, run.failed))
+    return 1 if run.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

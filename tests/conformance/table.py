@@ -1,0 +1,69 @@
+"""tests/conformance/RESULTS.md: what ran, what passed, and who says what is right.
+
+The same seed, packages and server give the same file: no dates, no times, a fixed order.
+"""
+from collections import Counter
+
+HEAD = """\
+# Conformance results
+
+Written by `make conformance`; do not edit. Every case goes to a running quantd over HTTP in each of
+these ways: %s. It passes if each answer has the right type and shape, and all bits are the oracle's;
+one NaN is as good as another. %s
+"""
+
+
+class Row:
+    def __init__(self):
+        self.run = self.passed = 0
+        self.oracles = Counter()
+
+    def add(self, passed, oracle):
+        self.run += 1
+        self.passed += passed
+        self.oracles[oracle] += 1
+
+    def cells(self):
+        oracles = ", ".join(name if len(self.oracles) == 1 else "%s (%d)" % (name, count)
+                            for name, count in sorted(self.oracles.items()))
+        return "%d | %d | %s" % (self.run, self.passed, oracles)
+
+
+class Table:
+    """Rows in the order in which they first come."""
+
+    def __init__(self):
+        self.suites = {}  # suite -> key -> Row; a key is the row's first cells
+        self.notes = []
+
+    def add(self, suite, key, passed, oracle):
+        self.suites.setdefault(suite, {}).setdefault(key, Row()).add(passed, oracle)
+
+    def totals(self, suite):
+        """Model -> (run, passed)"""
+        result = {}
+        for key, row in self.suites.get(suite, {}).items():
+            run, passed = result.get(key[0], (0, 0))
+            result[key[0]] = run + row.run, passed + row.passed
+        return result
+
+    def write(self, path, ways, seed):
+        seeded = "The random cases are those of seed %s." % seed
+        lines = [HEAD % (", ".join(ways), seeded)]
+        lines += ["| suite | operator | cases | passed |", "|---|---|---:|---:|"]
+        for suite in self.suites:
+            for model, (run, passed) in self.totals(suite).items():
+                lines.append("| %s | %s | %d | %d |" % (suite, model, run, passed))
+        for suite, columns in (("onnx node tests", ("operator", "version", "type", "test, opset")),
+                               ("golden cases", ("operator", "version", "type", "")),
+                               ("random cases", ("operator", "version", "type", "granularity"))):
+            if suite in self.suites:
+                lines += ["", "## %s" % suite.capitalize(), ""]
+                used = [i for i, column in enumerate(columns) if column]
+                lines.append("| %s | cases | passed | oracle |"
+                             % " | ".join(columns[i] for i in used))
+                lines.append("|" + "---|" * len(used) + "---:|---:|---|")
+                for key, row in self.suites[suite].items():
+                    lines.append("| %s | %s |" % (" | ".join(key[i] for i in used), row.cells()))
+        lines += ["", "## Notes", ""] + ["- " + note for note in self.notes]
+        path.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,165 @@
+"""Element types as they go over the wire: packed bytes, and the numbers of JSON.
+
+Python's standard library only, and no code of kernels/ or server/: the formats are written down here
+once more, from ONNX's and IEEE's definitions, to check the server against.
+"""
+import functools
+import math
+import struct
+
+INTEGERS = {"UINT2": 2, "INT2": 2, "UINT4": 4, "INT4": 4, "UINT8": 8, "INT8": 8, "UINT16": 16,
+            "INT16": 16, "UINT32": 32, "INT32": 32}
+FLOATS = {"FP4E2M1": 4, "FP8E4M3FN": 8, "FP8E4M3FNUZ": 8, "FP8E5M2": 8, "FP8E5M2FNUZ": 8,
+          "FP8E8M0": 8, "FP16": 16, "BF16": 16, "FP32": 32}
+BITS = dict(INTEGERS, **FLOATS)
+# Exponent bits, mantissa bits, bias.
+SMALL_FLOATS = {"FP4E2M1": (2, 1, 1), "FP8E4M3FN": (4, 3, 7), "FP8E4M3FNUZ": (4, 3, 8),
+                "FP8E5M2": (5, 2, 15), "FP8E5M2FNUZ": (5, 2, 16)}
+CODES = {2: "B", 4: "B", 8: "B", 16: "H", 32: "I"}
+
+
+def count_of(shape):
+    return math.prod(shape)
+
+
+def bytes_of(datatype, count):
+    return (count * BITS[datatype] + 7) // 8
+
+
+def limits(datatype):
+    """The range of an integer type."""
+    bits = INTEGERS[datatype]
+    if datatype.startswith("U"):
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+# ---- Bytes and bits --------------------------------------------------------------------------
+
+
+def pack(datatype, elements):
+    """Elements as their bits, into bytes: little-endian, sub-byte types from the lowest bits up."""
+    bits = BITS[datatype]
+    if bits >= 8:
+        return struct.pack("<%d%s" % (len(elements), CODES[bits]), *elements)
+    result = bytearray(bytes_of(datatype, len(elements)))
+    for index, element in enumerate(elements):
+        result[index * bits // 8] |= element << index * bits % 8
+    return bytes(result)
+
+
+def unpack(datatype, raw, count=None):
+    """The reverse. Without a count: all that the bytes hold, for types of a byte and more."""
+    bits = BITS[datatype]
+    if bits >= 8:
+        return list(struct.unpack("<%d%s" % (len(raw) * 8 // bits, CODES[bits]), raw))
+    return [raw[index * bits // 8] >> index * bits % 8 & ((1 << bits) - 1)
+            for index in range(count)]
+
+
+# ---- Bits and numbers ------------------------------------------------------------------------
+
+
+def decode(datatype, bits):
+    """The number that an element's bits mean: an int, or a float that holds it exactly."""
+    if datatype in INTEGERS:
+        low, _ = limits(datatype)
+        return bits if bits < 1 << (BITS[datatype] - 1) or low == 0 else bits + 2 * low
+    if datatype == "FP32":
+        return struct.unpack("<f", struct.pack("<I", bits))[0]
+    if datatype == "BF16":
+        return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+    if datatype == "FP16":
+        return struct.unpack("<e", struct.pack("<H", bits))[0]
+    if datatype == "FP8E8M0":
+        return math.nan if bits == 255 else 2.0 ** (bits - 127)
+    return decode_small(datatype, bits)
+
+
+def decode_small(datatype, bits):
+    exponent_bits, mantissa_bits, bias = SMALL_FLOATS[datatype]
+    sign = -1.0 if bits >> (exponent_bits + mantissa_bits) else 1.0
+    exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1)
+    mantissa = bits & ((1 << mantissa_bits) - 1)
+    if datatype.endswith("FNUZ") and bits == 0x80:
+        return math.nan
+    if datatype == "FP8E4M3FN" and bits & 0x7f == 0x7f:
+        return math.nan
+    if datatype == "FP8E5M2" and exponent == 31:
+        return math.nan if mantissa else sign * math.inf
+    if exponent == 0:
+        return sign * math.ldexp(mantissa, 1 - bias - mantissa_bits)
+    return sign * math.ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits)
+
+
+@functools.lru_cache(maxsize=None)
+def encodings(datatype):
+    """Number -> bits for the small float types, by what repr says of it; 0.0 and -0.0 differ."""
+    return {repr(decode(datatype, bits)): bits for bits in reversed(range(1 << BITS[datatype]))}
+
+
+def encode(datatype, number):
+    """The bits of a number; FP16, BF16 and FP32 round to nearest even."""
+    if datatype in INTEGERS:
+        low, high = limits(datatype)
+        if not low <= number <= high:
+            raise ValueError("%s is not in the range of %s" % (number, datatype))
+        return number & ((1 << BITS[datatype]) - 1)
+    number = float(number)
+    if datatype == "FP32":
+        return struct.unpack("<I", struct.pack("<f", number))[0]
+    if datatype == "FP16":
+        return struct.unpack("<H", struct.pack("<e", number))[0]
+    if datatype == "BF16":
+        if math.isnan(number):
+            return 0x7fc0
+        bits = encode("FP32", number)
+        return bits + 0x7fff + (bits >> 16 & 1) >> 16
+    return encodings(datatype)[repr(number)]
+
+
+def from_json(value):
+    """A JSON number, or one of the strings that stand for what is not finite."""
+    return float(value.replace("Infinity", "inf")) if isinstance(value, str) else value
+
+
+def to_json(number):
+    if isinstance(number, int) or math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+# ---- Whole tensors ---------------------------------------------------------------------------
+
+
+def flatten(value):
+    if isinstance(value, list):
+        for item in value:
+            yield from flatten(item)
+    else:
+        yield value
+
+
+def to_raw(datatype, numbers):
+    """JSON data, flat or nested, as little-endian bytes."""
+    return pack(datatype, [encode(datatype, from_json(value)) for value in flatten(numbers)])
+
+
+def to_numbers(datatype, raw, count=None):
+    """Bytes as flat JSON data."""
+    return [to_json(decode(datatype, bits)) for bits in unpack(datatype, raw, count)]
+
+
+def same_bits(datatype, got, want):
+    """Byte for byte, except that any NaN is as good as another."""
+    if got == want:
+        return True
+    if datatype not in ("FP16", "BF16", "FP32") or len(got) != len(want):
+        return False
+    return all(a == b or (is_nan(datatype, a) and is_nan(datatype, b))
+               for a, b in zip(unpack(datatype, got), unpack(datatype, want)))
+
+
+def is_nan(datatype, bits):
+    infinity = {"FP16": 0x7c00, "BF16": 0x7f80, "FP32": 0x7f800000}[datatype]
+    return bits & ~(1 << (BITS[datatype] - 1)) > infinity
