@@ -109,7 +109,7 @@ class Run:
             elif answer[name][:2] != (datatype, shape):
                 yield way, "got %s %s, expected %s %s" % (*answer[name][:2], datatype, shape)
             elif not same_bits(datatype, answer[name][2], raw):
-                yield way, "got      %s\n    expected %s" % (answer[name][2].hex(), raw.hex())
+                yield way, "\n    got      %s\n    expected %s" % (answer[name][2].hex(), raw.hex())
 
     def check(self, suite, key, case, want, oracle):
         found = list(self.differences(case, want))
@@ -120,17 +120,22 @@ class Run:
         self.failed += 1
         if self.failed > SHOWN_MAX:
             return
-        seed = " (seed %s)" % self.options.seed if suite == "random cases" else ""
-        for way, what in found:
-            say("FAILED %s%s, as %s: %s version %s, %s %s\n    %s"
-                % (case.name, seed, way.way, case.model, case.version, case.kind,
-                   case.granularity, what[:2000]))
-            say("    attributes %s, inputs %s" % (case.attributes, ", ".join(
-                "%s %s%s" % (t.name, t.datatype, t.shape) for t in case.tensors)))
-            say("    " + client.curl(way, case, self.options.url or "http://127.0.0.1:8000",
-                                     FAILURES))
+        self.show(case, found, suite)
         if self.failed == SHOWN_MAX:
             say("Further failures are only counted.")
+
+    def show(self, case, found, suite):
+        """What fails, once for all ways that fail alike, and how to see it again."""
+        seed = ", seed %s" % self.options.seed if suite == "random cases" else ""
+        say("FAILED %s%s: %s version %s, %s %s" % (case.name, seed, case.model, case.version,
+                                                   case.kind, case.granularity))
+        say("    attributes %s, inputs %s" % (case.attributes, ", ".join(
+            "%s %s%s" % (tensor.name, tensor.datatype, tensor.shape) for tensor in case.tensors)))
+        for what in dict.fromkeys(what for _, what in found):
+            ways = [way for way, its in found if its == what]
+            say("    as %s: %s" % (", ".join(way.way for way in ways), what[:2000]))
+            say("    " + client.curl(ways[0], case, self.options.url or "http://127.0.0.1:8000",
+                                     FAILURES))
 
     # ---- Suites ------------------------------------------------------------------------------
 

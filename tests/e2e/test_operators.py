@@ -1,0 +1,180 @@
+"""A few calls of each operator with results that can be worked out by hand, in each form that a
+tensor can have. tests/conformance has the thousands against the references."""
+import json
+import unittest
+
+from elements import to_raw
+from quantd import ServerTest, Tensor, binary_request, json_request
+from samples import DEQUANTIZE
+
+DIRECTML = "directml.ElementWiseDequantizeLinear"
+TENSORFLOW = "tensorflow.Dequantize"
+
+
+class OperatorTest(ServerTest):
+    def check(self, model, version, tensors, parameters, want):
+        """want: (datatype, shape, numbers). As JSON, as bytes, and as bytes that UINT8 carries."""
+        carried = [Tensor(t.name, "UINT8", [len(t.raw)], t.raw) for t in tensors]
+        meaning = dict(parameters)
+        for tensor in tensors:
+            meaning[tensor.name + ".datatype"] = tensor.datatype
+            meaning[tensor.name + ".shape"] = tensor.shape
+        datatype, shape, numbers = want
+        for body, headers in ((json.dumps(json_request(tensors, parameters)), {}),
+                              binary_request(tensors, parameters),
+                              binary_request(carried, meaning),
+                              (json.dumps(json_request(carried, meaning)), {})):
+            with self.subTest(body=body[:300]):
+                answer = self.server.infer(model, body, version, headers)
+                self.assertEqual(answer.status, 200, answer.body[:500])
+                self.assertEqual(answer.tree()["model_version"], version)
+                (output,) = answer.outputs().values()
+                self.assertEqual(output, (datatype, shape, to_raw(datatype, numbers)))
+
+    def refused(self, model, version, tensors, parameters, *words):
+        answer = self.server.infer(model, json_request(tensors, parameters), version)
+        self.assert_error(answer, 400, *words)
+
+
+class DequantizeLinear(OperatorTest):
+    def dequantize(self, version, x, scale, want, zero=None, **parameters):
+        tensors = [Tensor.of("x", *x), Tensor.of("x_scale", *scale)]
+        if zero is not None:
+            tensors.append(Tensor.of("x_zero_point", *zero))
+        self.check(DEQUANTIZE, version, tensors, parameters, want)
+
+    def test_small_integers(self):
+        for version, datatype, numbers in (("21", "INT4", [-8, -1, 0, 7, 3]),
+                                           ("21", "UINT4", [15, 1, 0, 7, 8]),
+                                           ("25", "INT2", [-2, -1, 0, 1, -2]),
+                                           ("25", "UINT2", [3, 2, 1, 0, 3])):
+            want = [0.5 * (number - 1) for number in numbers]
+            self.dequantize(version, (datatype, [5], numbers), ("FP32", [], [0.5]),
+                            ("FP32", [5], want), (datatype, [], [1]))
+
+    def test_small_floats(self):
+        for version, datatype, numbers in (("19", "FP8E4M3FN", [448, -0.0, 2.0 ** -9]),
+                                           ("19", "FP8E4M3FNUZ", [240, 0, 2.0 ** -10]),
+                                           ("19", "FP8E5M2", [57344, -0.0, "-Infinity"]),
+                                           ("19", "FP8E5M2FNUZ", [57344, 0, 2.0 ** -17]),
+                                           ("23", "FP4E2M1", [6, -0.0, 0.5])):
+            want = [2 * float(number) if isinstance(number, (int, float)) else number
+                    for number in numbers]
+            self.dequantize(version, (datatype, [3], numbers), ("FP32", [], [2]),
+                            ("FP32", [3], want))
+
+    def test_wide_integers(self):
+        # The difference needs 17 bits.
+        self.dequantize("21", ("INT16", [2], [-32768, 32767]), ("FP32", [1], [1]),
+                        ("FP32", [2], [-65535, 0]), ("INT16", [1], [32767]))
+        self.dequantize("21", ("UINT16", [2], [0, 65535]), ("FP32", [1], [1]),
+                        ("FP32", [2], [-65535, 0]), ("UINT16", [1], [65535]))
+
+    def test_scales_decide_the_output(self):
+        for datatype in ("FP16", "BF16"):
+            self.dequantize("19", ("INT8", [2], [-3, 5]), (datatype, [], [0.5]),
+                            (datatype, [2], [-1.5, 2.5]))
+
+    def test_output_dtype(self):
+        for given in (10, "FP16"):
+            self.dequantize("24", ("INT8", [3], [-3, 5, 127]), ("FP8E8M0", [], [2.0 ** 10]),
+                            ("FP16", [3], [-3072, 5120, "Infinity"]), output_dtype=given)
+
+    def test_blocks(self):
+        # Blocks of three along an axis of five: the last one is short.
+        self.dequantize("21", ("INT4", [2, 5], list(range(-5, 5))),
+                        ("FP32", [2, 2], [1, 10, 100, 1000]),
+                        ("FP32", [2, 5], [-5, -4, -3, -20, -10, 0, 100, 200, 3000, 4000]),
+                        block_size=3)
+        self.dequantize("21", ("INT4", [3, 2], [1, 2, 3, 4, 5, 6]),
+                        ("FP32", [2, 2], [1, 10, 100, 1000]),
+                        ("FP32", [3, 2], [1, 20, 3, 40, 500, 6000]), axis=-2, block_size=2)
+
+    def test_refusals(self):
+        tensors = [Tensor.of("x", "INT4", [2], [1, 2]), Tensor.of("x_scale", "FP32", [], [1])]
+        self.refused(DEQUANTIZE, "19", tensors, {}, "x", "INT4")
+        self.refused(DEQUANTIZE, "21", tensors, {"output_dtype": 1}, "output_dtype")
+        self.refused(DEQUANTIZE, "21", tensors, {"block_size": -1}, "block_size")
+        tensors[1] = Tensor.of("x_scale", "FP8E8M0", [], [1])
+        self.refused(DEQUANTIZE, "24", tensors, {}, "output_dtype")
+
+    def test_bytes_of_packed_types_must_be_exact(self):
+        for raw in (b"\x21", b"\x21\x03\x00"):
+            tensors = [Tensor("x", "INT4", [3], raw), Tensor.of("x_scale", "FP32", [], [1])]
+            body, headers = binary_request(tensors)
+            answer = self.server.infer(DEQUANTIZE, body, "21", headers)
+            self.assert_error(answer, 400, "binary_data_size")
+
+    def test_bits_behind_the_last_element_mean_nothing(self):
+        tensors = [Tensor("x", "INT4", [3], b"\x21\xf3"), Tensor.of("x_scale", "FP32", [], [1])]
+        body, headers = binary_request(tensors)
+        answer = self.server.infer(DEQUANTIZE, body, "21", headers)
+        self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", [1, 2, 3]))
+
+
+class DirectML(OperatorTest):
+    def test_packed(self):
+        shape = [1, 1, 2, 2]
+        tensors = [Tensor.of("InputTensor", "UINT32", shape, [0, 1, 2, 4294967295]),
+                   Tensor.of("ScaleTensor", "FP32", shape, [1, 2, 0.5, 1]),
+                   Tensor.of("ZeroPointTensor", "UINT32", shape, [1, 0, 0, 4294967294])]
+        self.check(DIRECTML, "21", tensors, {}, ("FP32", shape, [-1, 2, 1, 1]))
+
+    def test_strides(self):
+        # The input by columns, the scale once for each row, one zero point for all.
+        tensors = [Tensor("InputTensor", "INT8", [2, 3], to_raw("INT8", [1, 4, 2, 5, 3, 6])),
+                   Tensor("ScaleTensor", "FP16", [2, 3], to_raw("FP16", [1, 10])),
+                   Tensor("ZeroPointTensor", "INT8", [2, 3], to_raw("INT8", [1]))]
+        strides = {"InputTensor.strides": [1, 2], "ScaleTensor.strides": "1,0",
+                   "ZeroPointTensor.strides": [0, 0]}
+        self.check(DIRECTML, "62", tensors, strides, ("FP16", [2, 3], [0, 1, 2, 30, 40, 50]))
+        self.check(DIRECTML, "62", tensors[:2],
+                   {"InputTensor.strides": [1, 2], "ScaleTensor.strides": [1, 0]},
+                   ("FP16", [2, 3], [1, 2, 3, 40, 50, 60]))
+
+    def test_refusals(self):
+        tensors = [Tensor.of("InputTensor", "UINT8", [1, 2], [1, 2]),
+                   Tensor.of("ScaleTensor", "FP32", [1, 2], [1, 2])]
+        self.refused(DIRECTML, "60", tensors, {}, "ZeroPointTensor")
+        zero = [Tensor.of("ZeroPointTensor", "UINT8", [1, 2], [1, 2])]
+        self.refused(DIRECTML, "21", tensors + zero, {}, "InputTensor", "[1,2]")
+        self.refused(DIRECTML, "30", tensors + zero, {"InputTensor.strides": [1]},
+                     "InputTensor.strides")
+
+
+class TensorFlow(OperatorTest):
+    def dequantize(self, x, low, high, want, **parameters):
+        self.check(TENSORFLOW, "1", [Tensor.of("input", *x), Tensor.of("min_range", "FP32", *low),
+                                     Tensor.of("max_range", "FP32", *high)], parameters, want)
+
+    def test_min_combined(self):
+        self.dequantize(("INT8", [3], [-128, 0, 127]), ([], [0]), ([], [255]),
+                        ("FP32", [3], [0, 128, 255]))
+        self.dequantize(("UINT8", [2], [0, 255]), ([1], [-1]), ([1], [2]), ("BF16", [2], [-1, 2]),
+                        dtype="bfloat16")
+
+    def test_min_first(self):
+        # The scale is 1, and min_range goes to a multiple of it: -1.
+        self.dequantize(("UINT8", [2], [0, 255]), ([], [-0.75]), ([], [254.25]),
+                        ("FP32", [2], [-1, 254]), mode="MIN_FIRST")
+
+    def test_scaled(self):
+        self.dequantize(("INT8", [2], [-128, 64]), ([], [-2]), ([], [1]), ("FP32", [2], [-2, 1]),
+                        mode="SCALED")
+        self.dequantize(("INT8", [2], [-127, 127]), ([], [-127]), ([], [1]),
+                        ("FP32", [2], [-127, 127]), mode="SCALED", narrow_range=True)
+
+    def test_axis(self):
+        self.dequantize(("UINT8", [2, 2], [0, 1, 0, 1]), ([2], [0, 10]), ([2], [255, 265]),
+                        ("FP32", [2, 2], [0, 1, 10, 11]), axis=0)
+
+    def test_refusals(self):
+        tensors = [Tensor.of("input", "UINT8", [2], [1, 2]),
+                   Tensor.of("min_range", "FP32", [], [0]), Tensor.of("max_range", "FP32", [], [1])]
+        self.refused(TENSORFLOW, "1", tensors, {"mode": "MIN"}, "mode")
+        self.refused(TENSORFLOW, "1", tensors, {"axis": -2}, "axis")
+        self.refused(TENSORFLOW, "1", tensors, {"mode": "SCALED", "dtype": "bfloat16"}, "dtype")
+
+
+if __name__ == "__main__":
+    unittest.main()
