@@ -137,7 +137,7 @@ class DirectML(OperatorTest):
                    Tensor.of("ScaleTensor", "FP32", [1, 2], [1, 2])]
         self.refused(DIRECTML, "60", tensors, {}, "ZeroPointTensor")
         zero = [Tensor.of("ZeroPointTensor", "UINT8", [1, 2], [1, 2])]
-        self.refused(DIRECTML, "21", tensors + zero, {}, "InputTensor", "[1,2]")
+        self.refused(DIRECTML, "21", tensors + zero, {}, "4 dimensions", "[1,2]")
         self.refused(DIRECTML, "30", tensors + zero, {"InputTensor.strides": [1]},
                      "InputTensor.strides")
 
