@@ -1,4 +1,4 @@
-/* What every dequantizer lowers to: y = fl(v * scale + offset), v made of x in one of four ways,
+/* What every dequantizer lowers to: y = fl(v * scale + offset), v made of x in one of five ways,
  * each written operation rounded once, never fused, and one more rounding to the type of y.
  *
  * An operator's create fills a qk_affine, its plan says by a qk_grid which parameters go where. */
@@ -12,7 +12,8 @@ enum qk_affine_form {
     QK_AFFINE_WRAPPED, /* v = fl32(x - zero_point), the difference modulo 2^32 as an int32 (ONNX) */
     QK_AFFINE_EXACT,   /* v = fl32(x - zero_point), the difference exact (DirectML) */
     QK_AFFINE_DECODED, /* v = x, a float8 or float4; nothing is subtracted (ONNX) */
-    QK_AFFINE_SHIFTED  /* v = fl32(fl32(x) + shift) (TensorFlow) */
+    QK_AFFINE_SHIFTED, /* v = fl32(fl32(x) + shift) (TensorFlow) */
+    QK_AFFINE_RECAST   /* v = fl32(int32(fl32(x))), where 2^31 overflows to -2^31 (TensorFlow) */
 };
 
 /* All that is constant; the arrays are borrowed and live as long as this. */

@@ -56,12 +56,23 @@ static void shift(struct qk_chunk *chunk, float by)
         chunk->values[i] = (float)chunk->words[i] + by;
 }
 
+/* Only 2147483584 and more round to 2^31. */
+static void recast(struct qk_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        const float value = (float)chunk->words[i];
+        chunk->values[i] = value == 0x1p31F ? -0x1p31F : value;
+    }
+}
+
 void qk_chunk_compute(struct qk_chunk *chunk, const struct qk_affine *affine)
 {
     if (affine->form == QK_AFFINE_DECODED)
         decode(chunk, affine->codes);
     else if (affine->form == QK_AFFINE_SHIFTED)
         shift(chunk, affine->shift);
+    else if (affine->form == QK_AFFINE_RECAST)
+        recast(chunk);
     else if (affine->form == QK_AFFINE_EXACT && affine->x_type == QK_UINT32)
         subtract_uint32(chunk);
     else if (affine->form == QK_AFFINE_EXACT && affine->x_type == QK_INT32)

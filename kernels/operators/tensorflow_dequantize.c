@@ -166,6 +166,10 @@ static enum qk_status set_parameters(struct qk_affine *affine, enum mode mode,
         else if (mode == MIN_FIRST)
             offsets[i] = base_of(&limits, min, max, scales[i]);
     }
+    /* With one range, the kernel's cast of a qint32 goes through float back to int, as run in
+     * TensorFlow 2.21 on x86; with a range for each slice it does not. */
+    if (mode == SCALED && affine->x_type == QK_INT32 && count == 1)
+        affine->form = QK_AFFINE_RECAST;
     affine->shift = mode == MIN_COMBINED ? 0.0F - limits.low : 0.0F;
     affine->scales = scales;
     affine->offsets = offsets;

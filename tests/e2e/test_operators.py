@@ -164,6 +164,16 @@ class TensorFlow(OperatorTest):
         self.dequantize(("INT8", [2], [-127, 127]), ([], [-127]), ([], [1]),
                         ("FP32", [2], [-127, 127]), mode="SCALED", narrow_range=True)
 
+    def test_scaled_int32(self):
+        # Run in TensorFlow: with one range, what rounds to 2^31 overflows on its way.
+        x = [2147483647, 2147483584, 2147483583]
+        self.dequantize(("INT32", [1, 3], x), ([], [-1]), ([], [1]),
+                        ("FP32", [1, 3], [-1, -1, 1 - 2.0 ** -24]), mode="SCALED")
+        self.dequantize(("INT32", [1, 3], x), ([1], [-1]), ([1], [1]),
+                        ("FP32", [1, 3], [-1, -1, 1 - 2.0 ** -24]), mode="SCALED", axis=0)
+        self.dequantize(("INT32", [3], x), ([3], [-1, -1, -1]), ([3], [1, 1, 1]),
+                        ("FP32", [3], [1, 1, 1 - 2.0 ** -24]), mode="SCALED", axis=0)
+
     def test_axis(self):
         self.dequantize(("UINT8", [2, 2], [0, 1, 0, 1]), ([2], [0, 10]), ([2], [255, 265]),
                         ("FP32", [2, 2], [0, 1, 10, 11]), axis=0)
