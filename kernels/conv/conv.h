@@ -17,7 +17,8 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
 
-#define QK_CONV_SPATIAL_MAX 3
+/* More than anybody convolves; some bound keeps the loops and the structs plain. */
+#define QK_CONV_SPATIAL_MAX 6
 
 enum qk_conv_padding {
     QK_CONV_PAD_EXPLICIT,
@@ -26,10 +27,10 @@ enum qk_conv_padding {
     QK_CONV_PAD_SAME_LOWER  /* the odd one before */
 };
 
-/* What is known without x: attributes and the shape of the weights. 1-D and 2-D are kept as 3-D
- * with leading axes of kernel 1, stride 1 and no pads, so that one loop nest serves all. */
+/* What is known without x: attributes and the shape of the weights. Fewer axes than the most are
+ * kept behind leading ones of kernel 1, stride 1 and no pads, so that one loop serves all. */
 struct qk_conv_desc {
-    uint32_t spatial_rank;                  /* 1, 2 or 3, as the caller sees it */
+    uint32_t spatial_rank;                  /* at least 1, as the caller sees it */
     size_t out_channels;                    /* M, a multiple of group */
     size_t group_channels;                  /* C / group */
     size_t group;                           /* > 0 */

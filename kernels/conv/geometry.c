@@ -82,6 +82,7 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
     }
     if (!fits)
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
+    geometry->lead = (int)lead;
     geometry->images = x->dims[0];
     geometry->channel_size = x->count == 0 ? 0 : channel_size;
     geometry->positions = positions;

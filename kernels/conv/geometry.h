@@ -14,6 +14,7 @@ struct qk_conv_axis {
 
 struct qk_conv_geometry {
     struct qk_conv_axis axis[QK_CONV_SPATIAL_MAX];
+    int lead;            /* axes before it are there for the form only: one element, kernel 1 */
     size_t images;       /* N */
     size_t channel_size; /* elements of one channel of x; 0 when x is empty */
     size_t positions;    /* output elements of one channel */

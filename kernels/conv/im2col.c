@@ -1,5 +1,9 @@
 #include "kernels/conv/im2col.h"
 
+#include <string.h>
+
+enum { LAST = QK_CONV_SPATIAL_MAX - 1 }; /* the axis whose elements are neighbours */
+
 /* One row of the block: a channel and a tap of the kernel, the same for all its positions. */
 struct row {
     const uint8_t *channel;
@@ -25,15 +29,14 @@ static struct row locate_row(const struct qk_im2col *job, size_t k)
 {
     const struct qk_conv_axis *axis = job->geometry->axis;
     struct row row;
-    for (int i = QK_CONV_SPATIAL_MAX - 1; i >= 0; i--) {
+    for (int i = LAST; i >= job->geometry->lead; i--) {
         int64_t tap = (int64_t)(k % (size_t)axis[i].kernel);
         k /= (size_t)axis[i].kernel;
         row.first[i] = tap * axis[i].dilation - axis[i].pad;
     }
     row.channel = job->x + k * job->geometry->channel_size;
-    const struct qk_conv_axis *last = &axis[QK_CONV_SPATIAL_MAX - 1];
-    row.inside_begin = first_reaching(last, row.first[2], 0);
-    row.inside_end = first_reaching(last, row.first[2], last->in);
+    row.inside_begin = first_reaching(&axis[LAST], row.first[LAST], 0);
+    row.inside_end = first_reaching(&axis[LAST], row.first[LAST], axis[LAST].in);
     return row;
 }
 
@@ -43,16 +46,30 @@ static void fill(float value, size_t count, float *to)
         to[i] = value;
 }
 
-/* The line of x that positions (o0, o1, *) look at; NULL: it is padding, as all is around an x with
- * empty lines, whose other axes may multiply beyond 63 bits. */
-static const uint8_t *find_line(const struct qk_conv_axis *axis, const struct row *row, int64_t o0,
-                                int64_t o1)
+/* The line of x that the positions with these outer coordinates look at; NULL: it is padding, as
+ * all is around an empty x, some of whose axes may multiply beyond 63 bits. */
+static const uint8_t *find_line(const struct qk_conv_geometry *geometry, const struct row *row,
+                                const int64_t position[QK_CONV_SPATIAL_MAX])
 {
-    int64_t i0 = row->first[0] + o0 * axis[0].stride;
-    int64_t i1 = row->first[1] + o1 * axis[1].stride;
-    if (i0 < 0 || i0 >= axis[0].in || i1 < 0 || i1 >= axis[1].in || axis[2].in == 0)
+    if (geometry->channel_size == 0)
         return NULL;
-    return row->channel + (i0 * axis[1].in + i1) * axis[2].in;
+    int64_t line = 0;
+    for (int i = geometry->lead; i < LAST; i++) {
+        const struct qk_conv_axis *axis = &geometry->axis[i];
+        int64_t in = row->first[i] + position[i] * axis->stride;
+        if (in < 0 || in >= axis->in)
+            return NULL;
+        line = line * axis->in + in;
+    }
+    return row->channel + line * geometry->axis[LAST].in;
+}
+
+/* To the first position of the next line. */
+static void advance(const struct qk_conv_geometry *geometry, int64_t position[QK_CONV_SPATIAL_MAX])
+{
+    position[LAST] = 0;
+    for (int i = LAST - 1; i >= geometry->lead && ++position[i] == geometry->axis[i].out; i--)
+        position[i] = 0;
 }
 
 /* Positions [begin, end) of one line: padding, inside, padding. */
@@ -66,8 +83,8 @@ static void write_line(const struct qk_im2col *job, const struct row *row, const
     fill(job->fill, end - inside_end, to + (inside_end - begin));
     if (inside_begin == inside_end)
         return;
-    const int64_t stride = job->geometry->axis[2].stride;
-    const uint8_t *from = line + (row->first[2] + (int64_t)inside_begin * stride);
+    const int64_t stride = job->geometry->axis[LAST].stride;
+    const uint8_t *from = line + (row->first[LAST] + (int64_t)inside_begin * stride);
     to += inside_begin - begin;
     if (stride == 1)
         qk_widen_row(job->widen, from, inside_end - inside_begin, to);
@@ -76,38 +93,34 @@ static void write_line(const struct qk_im2col *job, const struct row *row, const
             to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
 }
 
-static void write_row(const struct qk_im2col *job, const struct row *row, const int64_t start[3],
-                      float *to)
+static void write_row(const struct qk_im2col *job, const struct row *row,
+                      const int64_t start[QK_CONV_SPATIAL_MAX], float *to)
 {
-    const struct qk_conv_axis *axis = job->geometry->axis;
-    const size_t line_size = (size_t)axis[2].out;
-    int64_t o0 = start[0];
-    int64_t o1 = start[1];
-    size_t o2 = (size_t)start[2];
+    const struct qk_conv_geometry *geometry = job->geometry;
+    const size_t line_size = (size_t)geometry->axis[LAST].out;
+    int64_t position[QK_CONV_SPATIAL_MAX];
+    memcpy(position, start, sizeof(position));
     size_t left = job->position_count;
     while (left > 0) {
-        size_t count = size_min(line_size - o2, left);
-        const uint8_t *line = find_line(axis, row, o0, o1);
+        size_t at = (size_t)position[LAST];
+        size_t count = size_min(line_size - at, left);
+        const uint8_t *line = find_line(geometry, row, position);
         if (line)
-            write_line(job, row, line, o2, o2 + count, to);
+            write_line(job, row, line, at, at + count, to);
         else
             fill(job->fill, count, to);
         to += count;
         left -= count;
-        o2 = 0;
-        if (++o1 == axis[1].out) {
-            o1 = 0;
-            o0++;
-        }
+        advance(geometry, position);
     }
 }
 
 void qk_im2col_block(const struct qk_im2col *job)
 {
     const struct qk_conv_axis *axis = job->geometry->axis;
-    int64_t start[QK_CONV_SPATIAL_MAX];
+    int64_t start[QK_CONV_SPATIAL_MAX] = {0};
     size_t position = job->position_begin;
-    for (int i = QK_CONV_SPATIAL_MAX - 1; i >= 0; i--) {
+    for (int i = LAST; i >= job->geometry->lead; i--) {
         start[i] = (int64_t)(position % (size_t)axis[i].out);
         position /= (size_t)axis[i].out;
     }

@@ -42,24 +42,33 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
 NAMES = {"node": "onnx node tests", "golden": "golden cases", "triton": "Triton's Python client"}
 
-NOTES = """\
-DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that differs \
-from the scale's type; onnx's reference evaluator judges those.
-DequantizeLinear of INT32 with a zero point: quantd subtracts modulo 2^32, as ONNX Runtime does. The \
-reference subtracts in floating point; where only it has the types, the written rule judges: wrap, \
-round to float32, multiply in float32, round to the output type.
-DequantizeLinear: all oracles multiply in float32 and round once to the output type, whatever "the \
+NOTES = [" ".join(note.split()) for note in """
+DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that
+differs from the scale's type; onnx's reference evaluator judges those.
+
+DequantizeLinear of INT32 with a zero point: quantd subtracts modulo 2^32, as ONNX Runtime does.
+The reference subtracts in floating point; where only it has the types, the written rule judges:
+wrap, round to float32, multiply in float32, round to the output type.
+
+DequantizeLinear: all oracles multiply in float32 and round once to the output type, whatever "the
 output type also determines the precision of the multiplication" may mean. So does quantd.
-DequantizeLinear: a one-dimensional x with one block is accepted, as by the reference; ONNX Runtime \
-refuses it.
-QLinearConv: ONNX Runtime has kernels for three of the eight combinations of types. The others reach \
-it as UINT8, with 128 added to a tensor and to its zero point, which changes no result.
-QLinearConv: SAME padding reaches ONNX Runtime as explicit pads, computed by the operator's \
-definition: it refuses dilations with SAME, and skips elements where the stride exceeds the kernel.
-DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen, subtract \
-exactly, round to float32, multiply, round to the output type.
-TensorFlow runs with TF_ENABLE_ONEDNN_OPTS=0: its own kernels. oneDNN's have other arithmetic for \
-quint8 and qint8, and none for the other types.""".split("\n")
+
+DequantizeLinear: a one-dimensional x with one block is accepted, as by the reference; ONNX
+Runtime refuses it.
+
+QLinearConv: ONNX Runtime has kernels for three of the eight combinations of types. The others
+reach it as UINT8, with 128 added to a tensor and to its zero point, which changes no result.
+
+QLinearConv: SAME padding reaches ONNX Runtime as explicit pads, computed by the operator's
+definition: it refuses dilations with SAME, and skips elements where the stride exceeds the
+kernel.
+
+DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
+subtract exactly, round to float32, multiply, round to the output type.
+
+TensorFlow runs with TF_ENABLE_ONEDNN_OPTS=0: its own kernels. oneDNN's have other arithmetic for
+quint8 and qint8, and none for the other types.
+""".split("\n\n")]
 
 
 def say(text):
@@ -143,7 +152,8 @@ class Run:
         import onnx
         for case, want in load_oracles().node_cases():
             if isinstance(case, str):
-                self.table.notes.append("Node test %s is left out: quantd has no %s." % (case, want))
+                self.table.notes.append("Node test %s is left out: quantd has no %s."
+                                        % (case, want))
             elif self.wanted(case.name):
                 test = "%s, %s" % (case.name.partition("/")[2], case.granularity)
                 self.check(NAMES["node"], (case.model, case.version, case.kind, test), case, want,

@@ -1,7 +1,7 @@
 """Element types as they go over the wire: packed bytes, and the numbers of JSON.
 
-Python's standard library only, and no code of kernels/ or server/: the formats are written down here
-once more, from ONNX's and IEEE's definitions, to check the server against.
+Python's standard library only, and no code of kernels/ or server/: the formats are written down
+here once more, from ONNX's and IEEE's definitions, to check the server against.
 """
 import functools
 import math

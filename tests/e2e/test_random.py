@@ -47,11 +47,11 @@ def dequantize_case(rng):
 
 def conv_case(rng):
     """None when the random kernel does not fit its input."""
-    spatial = rng.choice((1, 2, 2, 2, 3))
+    spatial = rng.choice((1, 2, 2, 2, 3, 4))
     group = rng.choice((1, 1, 2, 3))
     inner, per_group = rng.randint(1, 3), rng.randint(1, 3)
     filters = group * per_group
-    limit = {1: 12, 2: 7, 3: 4}[spatial]
+    limit = {1: 12, 2: 7, 3: 4, 4: 3}[spatial]
     x_type, w_type, y_type = (rng.choice(("UINT8", "INT8")) for _ in range(3))
     x_shape = [rng.randint(1, 2), group * inner] + [rng.randint(1, limit) for _ in range(spatial)]
     w_shape = [filters, inner] + [rng.randint(1, 3) for _ in range(spatial)]
