@@ -46,8 +46,8 @@ def onnx_model(case):
         is_name = name == "output_dtype" and isinstance(value, str)
         attributes[name] = ONNX_NUMBERS[value] if is_name else value
     given = {tensor.name for tensor in case.tensors}
-    node = helper.make_node(case.model.split(".")[1],
-                            [slot for slot in SLOTS[case.model] if slot in given], ["y"], **attributes)
+    names = [slot for slot in SLOTS[case.model] if slot in given]
+    node = helper.make_node(case.model.split(".")[1], names, ["y"], **attributes)
     constants = [helper.make_tensor(tensor.name, ONNX_NUMBERS[tensor.datatype], tensor.shape,
                                     tensor.raw, raw=True) for tensor in case.tensors]
     result = helper.make_tensor_value_info("y", output_number(case), None)

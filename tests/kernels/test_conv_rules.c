@@ -208,7 +208,7 @@ Test(conv_rules, shapes_of_x_and_w)
     refuse_shape("x", 4, (size_t[]){1, 4, 5, 0}, "x");
     refuse_shape("w", 0, NULL, "w");
     refuse_shape("w", 2, (size_t[]){6, 2}, "w");
-    refuse_shape("w", 6, (size_t[]){6, 2, 1, 1, 1, 1}, "w");
+    refuse_shape("w", 9, (size_t[]){6, 2, 1, 1, 1, 1, 1, 1, 1}, "w");
     refuse_shape("w", 4, (size_t[]){6, 2, 0, 3}, "w");
     refuse_shape("w", 3, (size_t[]){6, 2, 3}, "x");
     refuse_shape("w", 4, (size_t[]){6, 1, 3, 3}, "x");

@@ -29,14 +29,16 @@ static double min_combined(enum qk_type type, double x, double min, double max)
     return f32(f32(f32(f32(x) + half) * scale) + min);
 }
 
-static double scaled(enum qk_type type, double x, double min, double max, bool narrow)
+/* `whole`: there is one range; then a qint32 goes through float to int, where 2^31 overflows. */
+static double scaled(enum qk_type type, double x, double min, double max, bool narrow, bool whole)
 {
     const int bits = qk_type_info(type)->bits;
     if (qk_type_info(type)->kind == QK_KIND_UNSIGNED)
         return f32(x * f32(max / (ldexp(1, bits) - 1)));
     const double from_min = f32(min / f32(-ldexp(1, bits - 1) + narrow));
     const double from_max = f32(max / f32(ldexp(1, bits - 1) - 1));
-    return f32(f32(x) * (from_min < from_max ? from_max : from_min));
+    const double cast = whole && f32(x) == ldexp(1, 31) ? -ldexp(1, 31) : f32(x);
+    return f32(cast * (from_min < from_max ? from_max : from_min));
 }
 
 static double min_first(enum qk_type type, double x, double min, double max)
@@ -50,12 +52,13 @@ static double min_first(enum qk_type type, double x, double min, double max)
     return f32(f32(snapped - f32(low * scale)) + f32(f32(x) * scale));
 }
 
-static float expected(enum qk_type type, size_t mode, bool narrow, int64_t x, float min, float max)
+static float expected(enum qk_type type, size_t mode, bool narrow, bool whole, int64_t x, float min,
+                      float max)
 {
     const double v = (double)x;
     return (float)(mode == 0   ? min_combined(type, v, (double)min, (double)max)
                    : mode == 1 ? min_first(type, v, (double)min, (double)max)
-                               : scaled(type, v, (double)min, (double)max, narrow));
+                               : scaled(type, v, (double)min, (double)max, narrow, whole));
 }
 
 /* ---- Random calls ------------------------------------------------------------------------ */
@@ -145,13 +148,14 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
     cr_assert_eq(y->type, sample->bfloat16 ? QK_BF16 : QK_FP32);
     cr_assert_eq(y->rank, x->rank);
     cr_assert_eq(memcmp(y->dims, x->dims, x->rank * sizeof(x->dims[0])), 0);
+    const bool whole = sample->axis == WHOLE || x->dims[sample->axis] == 1;
     for (size_t i = 0; i < x->count; i++) {
         size_t slice = i; /* the index on the axis */
         for (uint32_t k = x->rank; k-- > sample->axis + 1 && sample->axis != WHOLE;)
             slice /= x->dims[k];
         slice = sample->axis == WHOLE ? 0 : slice % x->dims[sample->axis];
         const int64_t value = dequantize_element(x->type, sample->x + 1, i);
-        const float wanted = expected(sample->type, sample->mode, sample->narrow, value,
+        const float wanted = expected(sample->type, sample->mode, sample->narrow, whole, value,
                                       sample->min[slice], sample->max[slice]);
         cr_assert(dequantize_is(y->type, result.output, i, wanted),
                   "%s %s %lld in [%a, %a], narrow %d: expected %a", qk_type_info(x->type)->name,
