@@ -344,3 +344,60 @@ Test(json_number, floats_print_as_people_write_them)
         cr_assert_str_eq(text, cases[i].text);
     }
 }
+
+/* ---- Exactly, and to odd ----------------------------------------------------------------- */
+
+static void expect_exact(const char *text, bool exact, float wanted)
+{
+    float value;
+    cr_assert_eq(scan(text), strlen(text));
+    cr_assert_eq(qd_json_number_exact(&number, &value), exact, "%s", text);
+    cr_assert(!exact || bits_of(value) == bits_of(wanted), "%s", text);
+}
+
+Test(json_number, exact_floats)
+{
+    expect_exact("0", true, 0.0f);
+    expect_exact("-0.000e99999999999999999999", true, -0.0f);
+    expect_exact("0.5", true, 0.5f);
+    expect_exact("-1.5e3", true, -1500.0f);
+    expect_exact("16777216", true, 16777216.0f);
+    expect_exact("16777217", false, 0);
+    expect_exact("0.1", false, 0);
+    expect_exact("5.9604644775390625e-8", true, 0x1p-24f);
+    expect_exact("1e10", true, 1e10f);
+    expect_exact("1e18", false, 0);
+    expect_exact("0.50000000000000000000000000000000000", true, 0.5f);
+    expect_exact("0.50000000000000000000000000000000001", false, 0);
+    expect_exact("1e99999", false, 0);
+    expect_exact("1e-99999", false, 0);
+}
+
+/* Between two floats the odd one, on a float itself, above the last infinity. */
+Test(json_number, to_odd)
+{
+    static const struct {
+        const char *text;
+        float wanted;
+    } cases[] = {
+        {"1", 1.0f},
+        {"1.00000000000000000000000000000000001", 0x1.000002p0f},
+        {"0.99999999999999999999999999999999999", 0x1.fffffep-1f},
+        {"1.00000012", 0x1.000002p0f},
+        {"0.1", 0x1.99999ap-4f},
+        {"1e-60", 0x1p-149f},
+        {"-1e-400", -0x1p-149f},
+        {"1e-45", 0x1p-149f},
+        {"2e-45", 0x1p-149f},
+        {"3e-45", 0x3p-149f},
+        {"3.4028235e38", 0x1.fffffep127f},
+        {"1e39", INFINITY},
+        {"-1e400", -INFINITY},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cr_assert_eq(scan(cases[i].text), strlen(cases[i].text));
+        float got = qd_json_number_to_odd(&number);
+        cr_assert_eq(bits_of(got), bits_of(cases[i].wanted), "%s: %a, expected %a", cases[i].text,
+                     (double)got, (double)cases[i].wanted);
+    }
+}

@@ -65,6 +65,49 @@ Test(json_tensor, integers)
                 ((int32_t[]){INT32_MIN, INT32_MAX, -1, 0}), 16);
 }
 
+Test(json_tensor, integers_of_other_widths)
+{
+    expect_read("[0,65535]", QK_UINT16, SHAPE(2), ((uint16_t[]){0, UINT16_MAX}), 4);
+    expect_read("[-32768,32767]", QK_INT16, SHAPE(2), ((int16_t[]){INT16_MIN, INT16_MAX}), 4);
+    expect_read("[0,4294967295]", QK_UINT32, SHAPE(2), ((uint32_t[]){0, UINT32_MAX}), 8);
+}
+
+/* The low bits first, no alignment of rows, and 0 behind the last. */
+Test(json_tensor, packed_elements)
+{
+    expect_read("[-8,7,0,-1,3]", QK_INT4, SHAPE(5), "\x78\xf0\x03", 3);
+    expect_read("[[1,2,3],[15,0,9]]", QK_UINT4, SHAPE(2, 3), "\x21\xf3\x90", 3);
+    expect_read("[-2,-1,0,1,-2]", QK_INT2, SHAPE(5), "\x4e\x02", 2);
+    expect_read("[0,1,2,3,3,2]", QK_UINT2, SHAPE(2, 3), "\xe4\x0b", 2);
+    expect_read("[0,0.5,-6,-0,4]", QK_FP4E2M1, SHAPE(5), "\x10\x8f\x06", 3);
+    expect_read("[3]", QK_UINT2, SCALAR, "\x03", 1);
+    expect_read("[]", QK_INT4, SHAPE(0), "", 0);
+}
+
+/* Eight bytes of text at a time or one element at a time: the same bits. */
+Test(json_tensor, packed_elements_at_every_place)
+{
+    char text[256] = "[";
+    unsigned char wanted[20] = {0};
+    for (size_t i = 0; i < 40; i++) {
+        char element[8];
+        unsigned value = (unsigned)(i * 7 % 16);
+        snprintf(element, sizeof(element), "%s%u", i == 0 ? "" : ",", value);
+        strcat(text, element);
+        wanted[i / 2] |= (unsigned char)(value << i % 2 * 4);
+    }
+    expect_read(strcat(text, "]"), QK_UINT4, SHAPE(40), wanted, 20);
+}
+
+Test(json_tensor, floats_of_other_widths)
+{
+    expect_read("[0.1,-65504,6e-8,-0]", QK_FP16, SHAPE(4),
+                ((uint16_t[]){0x2e66, 0xfbff, 0x0001, 0x8000}), 8);
+    expect_read("[0.1,\"-Infinity\"]", QK_BF16, SHAPE(2), ((uint16_t[]){0x3dcd, 0xff80}), 4);
+    expect_read("[448,\"NaN\",-0.5]", QK_FP8E4M3FN, SHAPE(3), "\x7e\x7f\xb0", 3);
+    expect_read("[1,0.5]", QK_FP8E8M0, SHAPE(2), "\x7f\x7e", 2);
+}
+
 Test(json_tensor, floats)
 {
     expect_read("[0.1,-0.0,-0,1e-45,3.4028235e38,16777217,5]", QK_FP32, SHAPE(7),
@@ -197,6 +240,22 @@ Test(json_tensor, refused_elements_are_named_and_shown)
                  "2147483648");
     expect_error("[1111111111111111111111111111111111111111111111111111]", QK_UINT8, SHAPE(1),
                  "x: element 0: " UINT8_WANTED "1111111111111111111111111111111111111111...");
+}
+
+Test(json_tensor, refused_elements_of_other_widths)
+{
+    expect_error("[0,8]", QK_INT4, SHAPE(2),
+                 "x: element 1: expected an integer in [-8, 7] (INT4), got 8");
+    expect_error("[4294967296]", QK_UINT32, SHAPE(1),
+                 "x: element 0: expected an integer in [0, 4294967295] (UINT32), got 4294967296");
+    expect_error("[0,65520]", QK_FP16, SHAPE(2),
+                 "x: element 1: expected a number in the range of FP16, \"NaN\", \"Infinity\" or "
+                 "\"-Infinity\", got 65520");
+    expect_error("[0.3]", QK_FP8E4M3FN, SHAPE(1),
+                 "x: element 0: expected a value of FP8E4M3FN, such as 0.28125 or 0.3125, got 0.3");
+    expect_error("[[1]]", QK_FP4E2M1, SHAPE(1),
+                 "x: element 0: expected a value of FP4E2M1, got an array: nested deeper than "
+                 "shape [1]");
 }
 
 #define FP32_WANTED \
@@ -344,6 +403,22 @@ Test(json_tensor, prints_flat)
                  "[\"NaN\",\"NaN\",\"Infinity\",\"-Infinity\"]");
     expect_print(QK_UINT8, SHAPE(0), NULL, "[]");
     expect_print(QK_UINT8, SCALAR, "\x05", "[5]");
+}
+
+Test(json_tensor, prints_every_type)
+{
+    expect_print(QK_UINT16, SHAPE(2), ((uint16_t[]){0, UINT16_MAX}), "[0,65535]");
+    expect_print(QK_INT16, SHAPE(2), ((int16_t[]){INT16_MIN, -1}), "[-32768,-1]");
+    expect_print(QK_UINT32, SHAPE(1), &(uint32_t){UINT32_MAX}, "[4294967295]");
+    expect_print(QK_UINT4, SHAPE(3), "\xf1\x0a", "[1,15,10]");
+    expect_print(QK_INT4, SHAPE(3), "\x78\x0f", "[-8,7,-1]");
+    expect_print(QK_UINT2, SHAPE(5), "\xe4\x02", "[0,1,2,3,2]");
+    expect_print(QK_INT2, SHAPE(5), "\x4e\x02", "[-2,-1,0,1,-2]");
+    expect_print(QK_FP4E2M1, SHAPE(3), "\x91\x0f", "[0.5,-0.5,-6]");
+    expect_print(QK_FP16, SHAPE(2), ((uint16_t[]){0x3c00, 0x7c00}), "[1,\"Infinity\"]");
+    expect_print(QK_BF16, SHAPE(2), ((uint16_t[]){0x3f80, 0x7fc0}), "[1,\"NaN\"]");
+    expect_print(QK_FP8E5M2, SHAPE(2), "\x3c\xfc", "[1,\"-Infinity\"]");
+    expect_print(QK_FP8E8M0, SHAPE(2), "\x80\xff", "[2,\"NaN\"]");
 }
 
 Test(json_tensor, what_is_printed_reads_back)

@@ -191,6 +191,136 @@ Test(oip_decode, text_attributes)
                  "parameters.auto_pad: expected a string, got 1");
 }
 
+/* ---- The carrier form and strides -------------------------------------------------------- */
+
+#define CARRIED "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[3,1],\"data\":[[33],[67],[5]]}"
+
+Test(oip_decode, carrier_form_names_type_and_shape)
+{
+    cr_assert_eq(decode(DEQUANTIZE, "{\"parameters\":{\"x.datatype\":\"UINT4\",\"x.shape\":"
+                                    "\"1,5\"},\"inputs\":[" CARRIED "," SCALE "]}"),
+                 QD_OK, "%s", error.text);
+    const struct qk_tensor *x = &infer.call.inputs[0];
+    cr_assert_eq(x->type, QK_UINT4);
+    cr_assert_eq(x->rank, 2);
+    cr_assert(x->dims[0] == 1 && x->dims[1] == 5);
+    cr_assert(x->count == 5 && x->stored == 5);
+    cr_assert_eq(memcmp(x->data, "\x21\x43\x05", 3), 0);
+}
+
+Test(oip_decode, carrier_parameters_come_once)
+{
+    expect_error(DEQUANTIZE,
+                 "{\"parameters\":{\"x.datatype\":\"INT4\",\"x.datatype\":\"INT4\"}," INPUTS "}",
+                 "parameters.x.datatype: expected once, got twice");
+    expect_error(DEQUANTIZE, "{\"parameters\":{\"x.shape\":\"2\",\"x.shape\":[2]}," INPUTS "}",
+                 "parameters.x.shape: expected once, got twice");
+}
+
+Test(oip_decode, carried_shapes_have_a_rank)
+{
+    char body[512] = "{\"parameters\":{\"x.datatype\":\"INT8\",\"x.shape\":\"1";
+    for (size_t i = 0; i < QK_RANK_MAX; i++)
+        strcat(body, ",1");
+    strcat(body, "\"}," INPUTS "}");
+    cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID);
+    cr_assert_eq(strncmp(error.text, "parameters.x.shape: expected up to 32 integers", 46), 0, "%s",
+                 error.text);
+}
+
+#define DIRECTML "directml.ElementWiseDequantizeLinear"
+#define DML_INPUT \
+    "{\"name\":\"InputTensor\",\"datatype\":\"UINT8\",\"shape\":[2,3],\"data\":[1,2,3,4,5,6]}"
+
+Test(oip_decode, strides_say_how_much_data_there_is)
+{
+    cr_assert_eq(decode(DIRECTML,
+                        "{\"parameters\":{\"ScaleTensor.strides\":[0,2]},\"inputs\":[" DML_INPUT
+                        ",{\"name\":\"ScaleTensor\",\"datatype\":\"FP32\",\"shape\":[2,3],\"data\":"
+                        "[1,2,3,4,5]}]}"),
+                 QD_OK, "%s", error.text);
+    const struct qk_tensor *scale = &infer.call.inputs[1];
+    cr_assert_eq(scale->rank, 2);
+    cr_assert_eq(scale->count, 6);
+    cr_assert_eq(scale->stored, 5);
+    cr_assert_eq(memcmp(scale->data, ((float[]){1, 2, 3, 4, 5}), 20), 0);
+    cr_assert_eq(infer.call.inputs[0].stored, 6);
+}
+
+/* Strides of the carried tensor, whose bytes are counted exactly. */
+Test(oip_decode, strides_of_a_carried_tensor)
+{
+    static const char form[] =
+        "{\"parameters\":{\"InputTensor.strides\":\"0,1\",\"InputTensor.datatype\":\"INT16\","
+        "\"InputTensor.shape\":\"2,3\"},\"inputs\":[{\"name\":\"InputTensor\",\"datatype\":"
+        "\"UINT8\",\"shape\":[%u],\"data\":[1,0,2,0,255,255%s]},{\"name\":\"ScaleTensor\","
+        "\"datatype\":\"FP32\",\"shape\":[2,3],\"data\":[1,2,3,4,5,6]}]}";
+    char body[512];
+    snprintf(body, sizeof(body), form, 6u, "");
+    cr_assert_eq(decode(DIRECTML, body), QD_OK, "%s", error.text);
+    cr_assert_eq(infer.call.inputs[0].type, QK_INT16);
+    cr_assert_eq(infer.call.inputs[0].stored, 3);
+    cr_assert_eq(memcmp(infer.call.inputs[0].data, ((int16_t[]){1, 2, -1}), 6), 0);
+    snprintf(body, sizeof(body), form, 8u, ",0,0");
+    expect_error(DIRECTML, body,
+                 "inputs[0].shape (\"InputTensor\"): expected 6 bytes, for the 3 elements of INT16 "
+                 "in parameters.InputTensor, got 8");
+}
+
+/* ---- Attributes of the other kinds ------------------------------------------------------- */
+
+static void expect_number(const char *model, const char *name, const char *json, int64_t wanted)
+{
+    char body[128];
+    snprintf(body, sizeof(body), "{\"parameters\":{\"%s\":%s},\"inputs\":[]}", name, json);
+    decode(model, body); /* parameters come first; then inputs are missing */
+    cr_assert_eq(strncmp(error.text, "inputs: ", 8), 0, "%s", error.text);
+    const struct qk_attribute *attribute = &infer.call.attributes[attribute_index(name)];
+    cr_assert(attribute->present);
+    cr_assert_eq(attribute->number, wanted);
+}
+
+Test(oip_decode, boolean_attributes)
+{
+    expect_number("tensorflow.Dequantize", "narrow_range", "true", 1);
+    expect_number("tensorflow.Dequantize", "narrow_range", "false", 0);
+    static const char *const bad[] = {"1", "0", "\"true\"", "[true]", "{}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char body[128];
+        snprintf(body, sizeof(body), "{\"parameters\":{\"narrow_range\":%s},\"inputs\":[]}",
+                 bad[i]);
+        cr_assert_eq(decode("tensorflow.Dequantize", body), QD_INVALID);
+        cr_assert_eq(
+            strncmp(error.text, "parameters.narrow_range: expected true or false, got ", 53), 0,
+            "%s", error.text);
+    }
+}
+
+/* By name or by number: the same, for every type. */
+Test(oip_decode, type_attributes)
+{
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
+        const struct qk_type_info *info = qk_type_info(type);
+        char json[32];
+        snprintf(json, sizeof(json), "\"%s\"", info->name);
+        expect_number(DEQUANTIZE, "output_dtype", json, info->onnx);
+        snprintf(json, sizeof(json), "%u", info->onnx);
+        expect_number(DEQUANTIZE, "output_dtype", json, info->onnx);
+        snprintf(json, sizeof(json), "\" %u \"", info->onnx);
+        expect_number(DEQUANTIZE, "output_dtype", json, info->onnx);
+    }
+    static const char *const bad[] = {"true", "1.5", "\"\"", "\"fp16\"", "\"FLOAT\"", "[1]", "{}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char body[128];
+        snprintf(body, sizeof(body), "{\"parameters\":{\"output_dtype\":%s},\"inputs\":[]}",
+                 bad[i]);
+        cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID);
+        cr_assert_eq(
+            strncmp(error.text, "parameters.output_dtype: expected a datatype such as ", 53), 0,
+            "%s", error.text);
+    }
+}
+
 /* ---- Hostile text ------------------------------------------------------------------------ */
 
 Test(oip_decode, clients_text_is_shown_bounded_and_on_one_line)
@@ -375,4 +505,17 @@ Test(oip_decode, versions_resolve_downwards)
         cr_assert_eq(version_of(bad[i]), 0, "%s", bad[i]);
         cr_assert_eq(error.status, QD_NOT_FOUND);
     }
+}
+
+Test(oip_decode, feature_levels_are_known_one_by_one)
+{
+    const struct qk_operator *op;
+    const struct qk_version *row;
+    cr_assert_eq(qd_oip_find_model(DIRECTML, "52", &op, &row, &error), QD_OK);
+    cr_assert_eq(row->number, 30);
+    cr_assert_eq(qd_oip_find_model(DIRECTML, "22", &op, &row, &error), QD_NOT_FOUND);
+    cr_assert_str_eq(
+        error.text, "unknown version \"22\" of model directml.ElementWiseDequantizeLinear; the "
+                    "versions are 10, 21, 30, 60, 62; each of these means the newest one not above "
+                    "it: 10, 20, 21, 30, 31, 40, 41, 50, 51, 52, 60, 61, 62, 63, 64");
 }

@@ -219,6 +219,17 @@ Test(oip_encode, server_metadata)
     cJSON_Delete(json);
 }
 
+/* Clients compute with sizes of these, and know no others (perf_analyzer). */
+static bool is_oip_type(const char *name)
+{
+    static const char *const names[] = {"UINT8", "INT8", "UINT16", "INT16", "UINT32",
+                                        "INT32", "FP16", "BF16",   "FP32"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* What OIP clients read without looking: names, one datatype, rank 1. */
 static void expect_tensors(const cJSON *tensors, const char *const *names, size_t count)
 {
@@ -226,7 +237,7 @@ static void expect_tensors(const cJSON *tensors, const char *const *names, size_
     const cJSON *tensor = tensors->child;
     for (size_t i = 0; i < count; i++, tensor = tensor->next) {
         cr_assert_str_eq(string_at(tensor, "name"), names[i]);
-        cr_assert_neq(qk_type_by_name(string_at(tensor, "datatype")), QK_NONE);
+        cr_assert(is_oip_type(string_at(tensor, "datatype")), "%s", names[i]);
         cr_assert_eq(cJSON_GetArraySize(at(tensor, "shape")), 1);
         cr_assert_eq(at(tensor, "shape")->child->valueint, -1);
     }
@@ -277,6 +288,7 @@ static void expect_config(const struct qk_operator *op, const struct qk_version 
     for (size_t i = 0; i < op->input_count; i++, input = input->next) {
         cr_assert_str_eq(string_at(input, "name"), op->input_names[i]);
         cr_assert_eq(strncmp(string_at(input, "data_type"), "TYPE_", 5), 0);
+        cr_assert(is_oip_type(string_at(input, "data_type") + 5));
         cr_assert(cJSON_IsFalse(at(input, "is_shape_tensor")));
         cr_assert_eq(cJSON_IsTrue(at(input, "optional")), shown->inputs[i].optional);
     }
@@ -296,6 +308,55 @@ Test(oip_encode, metadata_and_config_of_every_version)
             expect_metadata(ops[i], &ops[i]->versions[j]);
             expect_config(ops[i], &ops[i]->versions[j]);
         }
+    }
+}
+
+static void expect_property(const cJSON *properties, const char *key, const char *wanted)
+{
+    cr_assert_str_eq(string_at(properties, key), wanted, "%s", key);
+}
+
+Test(oip_encode, properties_say_what_a_version_takes)
+{
+    const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_model_metadata(&text, op, qk_operator_version(op, 19));
+    cJSON *json = parse_text();
+    const cJSON *properties = at(json, "properties");
+    expect_property(properties, "x.types",
+                    "UINT8, INT8, INT32, FP8E4M3FN, FP8E4M3FNUZ, FP8E5M2, FP8E5M2FNUZ");
+    expect_property(properties, "x_scale.types", "FP16, BF16, FP32");
+    expect_property(properties, "x_zero_point.optional", "true");
+    expect_property(properties, "y.types", "FP16, BF16, FP32");
+    cr_assert_eq(strncmp(string_at(properties, "parameters.axis"), "integer: ", 9), 0);
+    cr_assert_not(cJSON_HasObjectItem(properties, "parameters.block_size"));
+    cJSON_Delete(json);
+}
+
+/* An attribute's text is whole, and begins with its kind. */
+Test(oip_encode, properties_have_every_attribute)
+{
+    static const char *const kinds[] = {"integer: ",
+                                        "integers: ",
+                                        "string: ",
+                                        "true or false: ",
+                                        "datatype, by name or ONNX number: ",
+                                        "integers: "};
+    size_t count;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    for (size_t i = 0; i < count; i++) {
+        qd_text_init(&text, &scratch.arena);
+        qd_oip_encode_model_metadata(&text, ops[i], NULL);
+        cJSON *json = parse_text();
+        for (size_t j = 0; j < ops[i]->attribute_count; j++) {
+            const struct qk_attribute_def *def = &ops[i]->attributes[j];
+            char key[64];
+            char wanted[512];
+            snprintf(key, sizeof(key), "parameters.%s", def->name);
+            snprintf(wanted, sizeof(wanted), "%s%s", kinds[def->kind], def->about);
+            expect_property(at(json, "properties"), key, wanted);
+        }
+        cJSON_Delete(json);
     }
 }
 
