@@ -29,7 +29,7 @@ static void read_inputs(const struct qk_call *call)
         }
         assert((call->version->inputs[i].types & QK_BIT(tensor->type)) != 0);
         assert(tensor->rank <= QK_RANK_MAX);
-        assert(qk_type_bytes(tensor->type, tensor->count, &bytes));
+        assert(qk_type_bytes(tensor->type, tensor->stored, &bytes));
         for (size_t j = 0; j < bytes; j++)
             sink = (unsigned char)(sink ^ ((const unsigned char *)tensor->data)[j]);
     }

@@ -7,6 +7,20 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "api_schema" / "examples"
 NO_HEADER = 0xFFFF
+# In the registry's order.
+VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
+            "directml.ElementWiseDequantizeLinear": (10, 21, 30, 60, 62),
+            "tensorflow.Dequantize": (1,)}
+
+
+def place(example):
+    """Where the example's operator and version stand; those that do not exist: anywhere."""
+    model = example["model"] if example["model"] in VERSIONS else "onnx.DequantizeLinear"
+    versions = VERSIONS[model]
+    given = example.get("version", "")
+    number = int(given) if given.isdigit() else versions[-1]
+    return (list(VERSIONS).index(model),
+            max(sum(known <= number for known in versions) - 1, 0))
 
 
 def seed(example):
@@ -23,8 +37,7 @@ def seed(example):
     given = example.get("headers", {}).get("Inference-Header-Content-Length", "")
     if given.isdigit():
         header = min(int(given), NO_HEADER - 1)
-    operator = 1 if example["model"].endswith("Conv") else 0
-    version = 0 if example.get("version") in ("10", "11") else 1
+    operator, version = place(example)
     return struct.pack("<BBH", operator, version, header) + body
 
 
