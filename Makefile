@@ -55,7 +55,8 @@ SERVER := \
     server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
     server/oip_decode.c server/oip_encode.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
-    server/head.c server/socket.c server/connection.c server/route.c server/listener.c
+    server/head.c server/socket.c server/connection.c server/path.c server/route.c \
+    server/listener.c
 
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 
@@ -74,13 +75,13 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(B)/libqk.a: $(call objects,$(KERNELS))
+$(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) rcs $@ $(filter %.o,$^)
 
-$(B)/libserver.a: $(call objects,$(SERVER))
+$(B)/libserver.a: $(call objects,$(SERVER)) Makefile
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) rcs $@ $(filter %.o,$^)
 
 $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -228,7 +228,7 @@ static enum qd_config_result take(const struct flag *flag, const char *source, c
         return QD_CONFIG_RUN;
     char expected[128];
     print_expected(flag, expected, sizeof(expected));
-    snprintf(complaint, QD_COMPLAINT_BYTES, "%s: expected %s; got \"%.100s\"", source, expected,
+    snprintf(complaint, QD_COMPLAINT_BYTES, "%s: expected %s, got \"%.100s\"", source, expected,
              text);
     return QD_CONFIG_BAD;
 }
@@ -266,7 +266,7 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
     if (text == NULL) {
-        snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: expected %s after it; got nothing",
+        snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: expected %s after it, got nothing",
                  flag->name, flag->value);
         return QD_CONFIG_BAD;
     }

@@ -90,27 +90,27 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
                        "control character, or the body's length a second line");
     }
     if (head->host_count > 1 || (head->host_count == 0 && head->is_http_1_1)) {
-        return qd_fail(error, QD_INVALID, "header Host: expected exactly one; got %u",
+        return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",
                        head->host_count);
     }
     if (head->content_length_count > 1) {
-        return qd_fail(error, QD_INVALID, "header Content-Length: expected at most one; got %u",
+        return qd_fail(error, QD_INVALID, "header Content-Length: expected at most one, got %u",
                        head->content_length_count);
     }
     if (head->json_bytes_count > 1) {
         return qd_fail(error, QD_INVALID,
-                       "header Inference-Header-Content-Length: expected at most one; got %u",
+                       "header Inference-Header-Content-Length: expected at most one, got %u",
                        head->json_bytes_count);
     }
     if (head->transfer_encoding_count > 0) {
         if (head->content_length_count > 0) {
             return qd_fail(error, QD_INVALID,
-                           "headers Content-Length and Transfer-Encoding: expected one; got both");
+                           "headers Content-Length and Transfer-Encoding: expected one, got both");
         }
         if (head->transfer_encoding_count > 1 ||
             strcasecmp(head->transfer_encoding, "chunked") != 0) {
             return qd_fail(error, QD_NOT_IMPLEMENTED,
-                           "header Transfer-Encoding: expected chunked; got \"%.64s\"",
+                           "header Transfer-Encoding: expected chunked, got \"%.64s\"",
                            head->transfer_encoding);
         }
         head->chunked = true;
@@ -118,7 +118,7 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
     if (head->content_length_count > 0 &&
         !parse_length(head->content_length, &head->content_bytes)) {
         return qd_fail(error, QD_INVALID,
-                       "header Content-Length: expected a number of bytes; got \"%.64s\"",
+                       "header Content-Length: expected a number of bytes, got \"%.64s\"",
                        head->content_length);
     }
     return QD_OK;

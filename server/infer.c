@@ -60,7 +60,7 @@ static enum qd_status plan(struct qd_request *request)
         return fail_kernel(request, &error);
     if (request->plan.output_bytes > QD_ANSWER_BYTES_MAX) {
         return qd_fail(&request->error, QD_TOO_LARGE,
-                       "the output: expected at most %u bytes, which clients can read; got %zu",
+                       "the output: expected at most %u bytes, which clients can read, got %zu",
                        QD_ANSWER_BYTES_MAX, request->plan.output_bytes);
     }
     request->output = qd_arena_alloc(&request->arena, request->plan.output_bytes);

@@ -185,7 +185,7 @@ static void check_size(const struct qd_connection *connection, const struct qd_h
     uint64_t bytes_max = connection->all->config->max_body_bytes;
     if (head->content_bytes > bytes_max) {
         qd_fail(&connection->request->error, QD_TOO_LARGE,
-                "the body: expected at most %llu bytes (--max-body-bytes); got %llu",
+                "the body: expected at most %llu bytes (--max-body-bytes), got %llu",
                 (unsigned long long)bytes_max, (unsigned long long)head->content_bytes);
     }
 }

@@ -90,7 +90,7 @@ void qd_request_take_body(struct qd_request *request, const char *bytes, size_t 
         return;
     if (count > bytes_max - request->body_bytes) {
         qd_fail(&request->error, QD_TOO_LARGE,
-                "the body: expected at most %llu bytes (--max-body-bytes); got more",
+                "the body: expected at most %llu bytes (--max-body-bytes), got more",
                 (unsigned long long)bytes_max);
         drop_body(request);
         return;

@@ -9,98 +9,22 @@
 #include "server/json_tree.h"
 #include "server/limits.h"
 #include "server/oip_encode.h"
+#include "server/path.h"
 #include "server/refusal.h"
 
-enum {
-    PATH_BYTES_MAX = 1024, /* the longest one that means something is a third of it, escaped */
-    SEGMENT_COUNT_MAX = 8,
-};
-
-/* A path in pieces: "/v2/models/a%20b" is "v2", "models", "a b". */
-struct path {
-    char bytes[PATH_BYTES_MAX];
-    const char *segments[SEGMENT_COUNT_MAX];
-    size_t count;
-    const char *model; /* what {m} and {v} stand for; NULL: not there */
-    const char *version;
+/* What a handler is given. */
+struct visit {
+    struct qd_router *router;
+    const struct qd_path *path;
+    const struct qd_head *head;
+    struct qd_request *request;
 };
 
 struct route {
     const char *method;
     const char *pattern;
-    enum qd_status (*answer)(struct qd_router *router, const struct path *path,
-                             const struct qd_head *head, struct qd_request *request);
+    enum qd_status (*answer)(const struct visit *visit);
 };
-
-/* ---- Paths -------------------------------------------------------------------------------- */
-
-static int hex_digit(char c)
-{
-    const char *digits = "0123456789abcdef";
-    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return found == NULL ? -1 : (int)(found - digits);
-}
-
-/* Decodes one escape at `at`; 0: it is none, or stands for NUL. */
-static char decode_escape(const char *at)
-{
-    int high = hex_digit(at[1]);
-    int low = high < 0 ? -1 : hex_digit(at[2]);
-    return low < 0 ? '\0' : (char)(high * 16 + low);
-}
-
-/* Splits first and decodes then, so that an escaped slash is part of a name. */
-static enum qd_status split_path(const char *text, struct path *path, struct qd_error *error)
-{
-    *path = (struct path){.count = 0};
-    if (text[0] != '/' || strlen(text) >= PATH_BYTES_MAX)
-        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-    char *to = path->bytes;
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '/') {
-            if (path->count == SEGMENT_COUNT_MAX)
-                return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-            *to++ = '\0';
-            path->segments[path->count++] = to;
-            continue;
-        }
-        *to = *at;
-        if (*at == '%') {
-            *to = decode_escape(at);
-            if (*to == '\0') {
-                return qd_fail(error, QD_INVALID,
-                               "the path: expected %%01 to %%FF after '%%'; got \"%.3s\"", at);
-            }
-            at += 2;
-        }
-        to++;
-    }
-    *to = '\0';
-    return QD_OK;
-}
-
-/* "{m}" and "{v}" take any segment that is not empty. */
-static bool matches(const char *pattern, struct path *path)
-{
-    path->model = NULL;
-    path->version = NULL;
-    size_t i = 0;
-    for (; *pattern == '/'; i++) {
-        pattern++;
-        size_t bytes = strcspn(pattern, "/");
-        if (i == path->count)
-            return false;
-        const char *segment = path->segments[i];
-        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0')
-            path->model = segment;
-        else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0')
-            path->version = segment;
-        else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0)
-            return false;
-        pattern += bytes;
-    }
-    return i == path->count;
-}
 
 /* ---- Answers at once ---------------------------------------------------------------------- */
 
@@ -136,40 +60,29 @@ static enum qd_status answer_text(struct qd_request *request, const struct qd_te
     }
 
 /* Health needs no memory, and so does not depend on who else holds it. */
-static enum qd_status answer_live(struct qd_router *router, const struct path *path,
-                                  const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_live(const struct visit *visit)
 {
     static const struct qd_part live = CONSTANT("{\"live\":true}");
-    (void)router;
-    (void)path;
-    (void)head;
-    return answer_constant(request, QD_OK, &live);
+    return answer_constant(visit->request, QD_OK, &live);
 }
 
 static const struct qd_part not_ready =
     CONSTANT("{\"error\":\"the server drains: it answers what it has, and then exits\","
              "\"ready\":false}");
 
-static enum qd_status answer_ready(struct qd_router *router, const struct path *path,
-                                   const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_ready(const struct visit *visit)
 {
     static const struct qd_part ready = CONSTANT("{\"ready\":true,\"live\":true}");
-    (void)path;
-    (void)head;
-    return router->draining ? answer_constant(request, QD_UNAVAILABLE, &not_ready)
-                            : answer_constant(request, QD_OK, &ready);
+    return visit->router->draining ? answer_constant(visit->request, QD_UNAVAILABLE, &not_ready)
+                                   : answer_constant(visit->request, QD_OK, &ready);
 }
 
-static enum qd_status answer_server(struct qd_router *router, const struct path *path,
-                                    const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_server(const struct visit *visit)
 {
     struct qd_text text;
-    (void)router;
-    (void)path;
-    (void)head;
-    qd_text_init(&text, &request->arena);
+    qd_text_init(&text, &visit->request->arena);
     qd_oip_encode_server_metadata(&text);
-    return answer_text(request, &text);
+    return answer_text(visit->request, &text);
 }
 
 /* The body may ask for {"ready": …}; every model is ready, so both answers are the same. */
@@ -194,7 +107,7 @@ static enum qd_status check_index_body(struct qd_request *request)
         qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
     } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
                ready != NULL && !qd_json_bool(ready, &flag)) {
-        qd_fail(&request->error, QD_INVALID, "ready: expected true or false; got %s",
+        qd_fail(&request->error, QD_INVALID, "ready: expected true or false, got %s",
                 qd_json_show(ready).text);
     }
     qd_json_free(tree);
@@ -217,137 +130,112 @@ static bool end_index(void *context, struct qd_request *request)
     return true;
 }
 
-static enum qd_status begin_index(struct qd_router *router, const struct path *path,
-                                  const struct qd_head *head, struct qd_request *request)
+static enum qd_status begin_index(const struct visit *visit)
 {
-    (void)router;
-    (void)path;
-    request->end = end_index;
-    return qd_request_reserve_body(request, head->content_bytes);
+    visit->request->end = end_index;
+    return qd_request_reserve_body(visit->request, visit->head->content_bytes);
 }
 
 /* `row`: as the encoders take it, NULL without a version in the path. */
-static enum qd_status find_model(const struct path *path, const struct qk_operator **op,
-                                 const struct qk_version **row, struct qd_request *request)
+static enum qd_status find_model(const struct visit *visit, const struct qk_operator **op,
+                                 const struct qk_version **row)
 {
-    enum qd_status status = qd_oip_find_model(path->model, path->version, op, row, &request->error);
-    if (path->version == NULL)
+    const char *version = visit->path->version;
+    enum qd_status status =
+        qd_oip_find_model(visit->path->model, version, op, row, &visit->request->error);
+    if (version == NULL)
         *row = NULL;
     return status;
 }
 
-static enum qd_status answer_model(struct qd_router *router, const struct path *path,
-                                   const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_about(const struct visit *visit,
+                                   void (*print)(struct qd_text *text, const struct qk_operator *op,
+                                                 const struct qk_version *row))
 {
     const struct qk_operator *op;
     const struct qk_version *row;
     struct qd_text text;
-    (void)router;
-    (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK)
-        return request->error.status;
-    qd_text_init(&text, &request->arena);
-    qd_oip_encode_model_metadata(&text, op, row);
-    return answer_text(request, &text);
+    if (find_model(visit, &op, &row) != QD_OK)
+        return visit->request->error.status;
+    qd_text_init(&text, &visit->request->arena);
+    print(&text, op, row);
+    return answer_text(visit->request, &text);
 }
 
-static enum qd_status answer_config(struct qd_router *router, const struct path *path,
-                                    const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_model(const struct visit *visit)
 {
-    const struct qk_operator *op;
-    const struct qk_version *row;
-    struct qd_text text;
-    (void)router;
-    (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK)
-        return request->error.status;
-    qd_text_init(&text, &request->arena);
-    qd_oip_encode_model_config(&text, op, row);
-    return answer_text(request, &text);
+    return answer_about(visit, qd_oip_encode_model_metadata);
 }
 
-static enum qd_status answer_model_ready(struct qd_router *router, const struct path *path,
-                                         const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_config(const struct visit *visit)
+{
+    return answer_about(visit, qd_oip_encode_model_config);
+}
+
+static enum qd_status answer_model_ready(const struct visit *visit)
 {
     const struct qk_operator *op;
     const struct qk_version *row;
     struct qd_text text;
-    (void)head;
-    if (find_model(path, &op, &row, request) != QD_OK)
-        return request->error.status;
-    if (router->draining)
-        return answer_constant(request, QD_UNAVAILABLE, &not_ready);
-    qd_text_init(&text, &request->arena);
+    if (find_model(visit, &op, &row) != QD_OK)
+        return visit->request->error.status;
+    if (visit->router->draining)
+        return answer_constant(visit->request, QD_UNAVAILABLE, &not_ready);
+    qd_text_init(&text, &visit->request->arena);
     qd_text_format(&text, "{\"name\":\"%s\",\"ready\":true}", op->name);
-    return answer_text(request, &text);
+    return answer_text(visit->request, &text);
 }
 
-static enum qd_status answer_stats(struct qd_router *router, const struct path *path,
-                                   const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_stats(const struct visit *visit)
 {
     const struct qk_operator *op = NULL;
     const struct qk_version *row = NULL;
     struct qd_text text;
-    (void)head;
-    if (path->model != NULL && find_model(path, &op, &row, request) != QD_OK)
-        return request->error.status;
-    qd_text_init(&text, &request->arena);
-    qd_metrics_print_stats(router->metrics, op, row, &text);
-    return answer_text(request, &text);
+    if (visit->path->model != NULL && find_model(visit, &op, &row) != QD_OK)
+        return visit->request->error.status;
+    qd_text_init(&text, &visit->request->arena);
+    qd_metrics_print_stats(visit->router->metrics, op, row, &text);
+    return answer_text(visit->request, &text);
 }
 
-static enum qd_status answer_metrics(struct qd_router *router, const struct path *path,
-                                     const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_metrics(const struct visit *visit)
 {
     struct qd_gauges gauges = {
-        .cpu_tier = qk_kernels_tier(router->kernels),
-        .blas_core = qk_kernels_blas_core(router->kernels),
-        .connections =
-            router->listener == NULL ? 0 : qd_listener_connection_count(router->listener),
-        .queue_length = qd_scheduler_queue_count(router->scheduler),
-        .inflight_bytes = qd_memory_used(router->memory),
-        .inflight_bytes_max = qd_memory_max(router->memory),
+        .cpu_tier = qk_kernels_tier(visit->router->kernels),
+        .blas_core = qk_kernels_blas_core(visit->router->kernels),
+        .connections = visit->router->listener == NULL
+                           ? 0
+                           : qd_listener_connection_count(visit->router->listener),
+        .queue_length = qd_scheduler_queue_count(visit->router->scheduler),
+        .inflight_bytes = qd_memory_used(visit->router->memory),
+        .inflight_bytes_max = qd_memory_max(visit->router->memory),
     };
     struct qd_text text;
-    (void)path;
-    (void)head;
-    qd_text_init(&text, &request->arena);
-    qd_metrics_print(router->metrics, &gauges, &text);
-    enum qd_status status = answer_text(request, &text);
-    request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    qd_text_init(&text, &visit->request->arena);
+    qd_metrics_print(visit->router->metrics, &gauges, &text);
+    enum qd_status status = answer_text(visit->request, &text);
+    visit->request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return status;
 }
 
-static enum qd_status refuse_load(struct qd_router *router, const struct path *path,
-                                  const struct qd_head *head, struct qd_request *request)
+static enum qd_status refuse_load(const struct visit *visit)
 {
-    (void)router;
-    (void)path;
-    (void)head;
-    return qd_fail(&request->error, QD_NOT_IMPLEMENTED,
+    return qd_fail(&visit->request->error, QD_NOT_IMPLEMENTED,
                    "models are not loaded or unloaded: every operator is always ready");
 }
 
-static enum qd_status refuse_shared_memory(struct qd_router *router, const struct path *path,
-                                           const struct qd_head *head, struct qd_request *request)
+static enum qd_status refuse_shared_memory(const struct visit *visit)
 {
-    (void)router;
-    (void)path;
-    (void)head;
     return qd_fail(
-        &request->error, QD_NOT_IMPLEMENTED,
+        &visit->request->error, QD_NOT_IMPLEMENTED,
         "shared memory is not supported: send tensors in the request, as JSON or binary");
 }
 
 /* There are never any regions. perf_analyzer unregisters all of them before and after each run. */
-static enum qd_status answer_no_regions(struct qd_router *router, const struct path *path,
-                                        const struct qd_head *head, struct qd_request *request)
+static enum qd_status answer_no_regions(const struct visit *visit)
 {
     static const struct qd_part none = CONSTANT("[]");
-    (void)router;
-    (void)path;
-    (void)head;
-    return answer_constant(request, QD_OK, &none);
+    return answer_constant(visit->request, QD_OK, &none);
 }
 
 /* ---- Inference ---------------------------------------------------------------------------- */
@@ -381,28 +269,29 @@ static bool end_infer(void *context, struct qd_request *request)
 }
 
 /* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
-static enum qd_status begin_infer(struct qd_router *router, const struct path *path,
-                                  const struct qd_head *head, struct qd_request *request)
+static enum qd_status begin_infer(const struct visit *visit)
 {
+    struct qd_request *request = visit->request;
     const struct qk_operator *op;
     const struct qk_version *row;
-    if (qd_oip_find_model(path->model, path->version, &op, &row, &request->error) != QD_OK)
+    if (qd_oip_find_model(visit->path->model, visit->path->version, &op, &row, &request->error) !=
+        QD_OK)
         return request->error.status;
     request->message.op = op;
     request->message.version = row;
-    request->kernels = router->kernels;
-    request->thread_count = router->thread_count;
-    request->compute_timeout_ns = router->compute_timeout_ns;
+    request->kernels = visit->router->kernels;
+    request->thread_count = visit->router->thread_count;
+    request->compute_timeout_ns = visit->router->compute_timeout_ns;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
-    if (is_encoded(head)) {
+    if (is_encoded(visit->head)) {
         return qd_fail(&request->error, QD_UNSUPPORTED_ENCODING,
-                       "header Content-Encoding: expected identity; got \"%.64s\"",
-                       head->content_encoding);
+                       "header Content-Encoding: expected identity, got \"%.64s\"",
+                       visit->head->content_encoding);
     }
-    if (!qd_infer_try_room(router->scheduler, request))
+    if (!qd_infer_try_room(visit->router->scheduler, request))
         return request->error.status;
-    return reserve(head, request);
+    return reserve(visit->head, request);
 }
 
 /* ---- The table ---------------------------------------------------------------------------- */
@@ -439,20 +328,21 @@ static const struct route routes[] = {
 
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
 {
-    struct path path;
-    if (split_path(head->path, &path, &request->error) != QD_OK)
+    struct qd_path path;
+    const struct visit visit = {context, &path, head, request};
+    if (qd_path_split(head->path, &path, &request->error) != QD_OK)
         return request->error.status;
     for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
         const struct route *route = &routes[i];
-        if (!matches(route->pattern, &path))
+        if (!qd_path_matches(&path, route->pattern))
             continue;
         bool is_get = strcmp(route->method, "GET") == 0;
         if (strcmp(head->method, route->method) == 0 ||
             (is_get && strcmp(head->method, "HEAD") == 0))
-            return route->answer(context, &path, head, request);
+            return route->answer(&visit);
         request->answer.allow = is_get ? "GET, HEAD" : "POST";
         return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
-                       "method of \"%.100s\": expected %s; got \"%.32s\"", head->path,
+                       "method of \"%.100s\": expected %s, got \"%.32s\"", head->path,
                        request->answer.allow, head->method);
     }
     return qd_fail(&request->error, QD_NOT_FOUND,

@@ -75,7 +75,7 @@ static bool listen_unix(struct qd_socket *listener, const char *address, int bac
     size_t bytes = strlen(path);
     if (bytes == 0 || bytes >= sizeof(name.sun_path)) {
         return complain(complaint,
-                        "cannot listen on %s: expected a path of 1 to %zu bytes; got %zu", address,
+                        "cannot listen on %s: expected a path of 1 to %zu bytes, got %zu", address,
                         sizeof(name.sun_path) - 1, bytes);
     }
     memcpy(name.sun_path, path, bytes + 1);

@@ -30,7 +30,7 @@ LAYERS = (
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_model", "oip_parameters"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
-    ("edge", {"connection", "head", "listener", "route", "socket"}),
+    ("edge", {"connection", "head", "listener", "path", "route", "socket"}),
     ("main", {"main"}),
 )
 LAYER_OF = {name: level for level, (_, names) in enumerate(LAYERS) for name in names}
