@@ -250,8 +250,10 @@ static bool is_encoded(const struct qd_head *head)
 static enum qd_status reserve(const struct qd_head *head, struct qd_request *request)
 {
     if (head->json_bytes != NULL) {
-        size_t bytes = strlen(head->json_bytes) + 1;
-        char *copy = qd_arena_alloc(&request->arena, bytes);
+        size_t bytes = strlen(head->json_bytes);
+        while (bytes > 0 && strchr(" \t", head->json_bytes[bytes - 1]) != NULL)
+            bytes--; /* blanks behind a value are no part of it, but libmicrohttpd leaves them */
+        char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
         if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);
         request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);

@@ -351,6 +351,12 @@ class Binary(InferTest):
                                    headers={"inference-header-content-length": value})
         self.assert_dequantized(answer)
 
+    def test_blanks_behind_the_header(self):
+        body, headers = binary_request(dequantize_tensors())
+        value = headers["Inference-Header-Content-Length"] + " \t "
+        self.assert_dequantized(self.server.infer(
+            DEQUANTIZE, body, headers={"Inference-Header-Content-Length": value}))
+
     def test_header_as_long_as_the_body(self):
         # The C++ client sends the header with every request.
         self.assert_dequantized(self.send(dequantize_json(id=""), b""))
