@@ -29,8 +29,9 @@ struct cutter {
     size_t text_capacity;
     size_t data_capacity;
     unsigned depth;
-    uint64_t objects; /* bit d: the value open at depth d + 1 is an object, not an array */
-    bool in_inputs;   /* the value of the top-level key "inputs" is open, or comes next */
+    uint64_t objects;   /* bit d: the value open at depth d + 1 is an object, not an array */
+    bool in_inputs;     /* the value of the top-level key "inputs" is open, or comes next */
+    bool in_parameters; /* likewise of "parameters" */
     struct qd_arena *arena;
     struct qd_json_envelope *envelope;
     struct qd_error *error;
@@ -93,6 +94,20 @@ static enum qd_status cut(struct cutter *cutter, const char *begin)
     enum qd_status status = append(cutter, cutter->copied, (size_t)(begin - cutter->copied));
     if (status == QD_OK)
         status = append(cutter, index, (size_t)(index_end - index));
+    cutter->copied = cutter->at;
+    return status;
+}
+
+/* Puts the number [begin, cutter->at) in quotes. */
+static enum qd_status quote(struct cutter *cutter, const char *begin)
+{
+    enum qd_status status = append(cutter, cutter->copied, (size_t)(begin - cutter->copied));
+    if (status == QD_OK)
+        status = append(cutter, "\"", 1);
+    if (status == QD_OK)
+        status = append(cutter, begin, (size_t)(cutter->at - begin));
+    if (status == QD_OK)
+        status = append(cutter, "\"", 1);
     cutter->copied = cutter->at;
     return status;
 }
@@ -190,6 +205,16 @@ static enum qd_status read_string(struct cutter *cutter)
     return wanted == NULL ? QD_OK : expected(cutter, wanted);
 }
 
+/* A member of the top-level "parameters" that is an int64, but beyond what cJSON's doubles tell
+ * from its neighbours. */
+static bool is_wide_parameter(const struct cutter *cutter, const struct qd_json_number *number)
+{
+    const uint64_t exact_end = UINT64_C(1) << 53;
+    int64_t value;
+    return cutter->in_parameters && cutter->depth == 2 && (cutter->objects & 3) == 3 &&
+           qd_json_number_to_int64(number, &value) && number->mantissa >= exact_end;
+}
+
 static enum qd_status read_number(struct cutter *cutter)
 {
     struct qd_json_number number;
@@ -205,8 +230,9 @@ static enum qd_status read_number(struct cutter *cutter)
     copy[number.bytes] = '\0';
     if (!isfinite(strtod(copy, NULL)))
         return expected(cutter, "a number within the range of double precision");
+    const char *begin = cutter->at;
     cutter->at = end;
-    return QD_OK;
+    return is_wide_parameter(cutter, &number) ? quote(cutter, begin) : QD_OK;
 }
 
 /* What the grammar allows next. */
@@ -224,8 +250,10 @@ static enum qd_status read_key(struct cutter *cutter, enum next *next)
         return expected(cutter, "':'");
     cutter->at++;
     *next = VALUE;
-    if (cutter->depth == 1)
+    if (cutter->depth == 1) {
         cutter->in_inputs = qd_json_string_spells(key, "inputs");
+        cutter->in_parameters = qd_json_string_spells(key, "parameters");
+    }
     bool in_item = cutter->depth == 3 && cutter->in_inputs && (cutter->objects & 2) == 0;
     if (in_item && qd_json_string_spells(key, "data")) {
         *next = AFTER_VALUE;

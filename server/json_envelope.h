@@ -2,6 +2,9 @@
  * value, UTF-8, strict numbers, no duplicate check), and the value of each inputs[i].data is cut
  * out, so that cJSON builds a small tree and never a node per tensor element (80 bytes each).
  *
+ * Also, an integer beyond 2^53 among the top-level parameters becomes its text in quotes, which the
+ * decoder reads as an integer too: in cJSON's doubles it would be another one.
+ *
  * Leniency inside data only, for clients that print Python floats: the bare tokens NaN, Infinity
  * and -Infinity (facts: api.md). json_tensor checks those slices itself; here they are only
  * skipped, by brackets and strings.

@@ -102,6 +102,28 @@ Test(json_envelope, cuts_only_the_data_of_inputs)
     }
 }
 
+/* cJSON would read 9007199254740993 as 9007199254740992. */
+Test(json_envelope, quotes_integers_beyond_doubles_among_the_parameters)
+{
+    expect_cut("{\"parameters\":{\"a\": 9007199254740993 ,\"b\":-9007199254740992},\"inputs\":[]}",
+               "{\"parameters\":{\"a\": \"9007199254740993\" ,\"b\":\"-9007199254740992\"},"
+               "\"inputs\":[]}");
+    expect_cut("{\"inputs\":[{\"data\":[1]}],\"parameters\":{\"a\":9223372036854775807}}",
+               "{\"inputs\":[{\"data\":0}],\"parameters\":{\"a\":\"9223372036854775807\"}}");
+    static const char *const whole[] = {
+        "{\"parameters\":{\"a\":9007199254740991,\"b\":9223372036854775808,\"c\":1e18}}",
+        "{\"parameters\":{\"a\":9007199254740992.0,\"b\":\"9007199254740993\"}}",
+        "{\"parameters\":{\"a\":[9007199254740993],\"b\":{\"c\":9007199254740993}}}",
+        "{\"parameters\":[9007199254740993]}",
+        "{\"parameters\":9007199254740993}",
+        "{\"parameters\":{},\"id\":9007199254740993}",
+        "{\"inputs\":[{\"parameters\":{\"a\":9007199254740993}}]}",
+        "[{\"parameters\":{\"a\":9007199254740993}}]",
+    };
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+        expect_cut(whole[i], whole[i]);
+}
+
 /* Otherwise a request could put an index of its choice where the cutter's belongs. */
 Test(json_envelope, knows_keys_behind_escapes)
 {

@@ -129,6 +129,9 @@ Test(oip_decode, integer_attributes)
     expect_axis("\"-7\"", -7);
     expect_axis("\" 7 \"", 7);
     expect_axis("9007199254740991", 9007199254740991);
+    expect_axis("9007199254740993", 9007199254740993);
+    expect_axis("9223372036854775807", INT64_MAX);
+    expect_axis("-9223372036854775808", INT64_MIN);
     expect_axis("\"9223372036854775807\"", INT64_MAX);
     cr_assert_eq(decode(DEQUANTIZE, "{\"parameters\":{\"axis\":null}," INPUTS "}"), QD_OK);
     cr_assert_not(infer.call.attributes[attribute_index("axis")].present);
@@ -136,9 +139,18 @@ Test(oip_decode, integer_attributes)
 
 Test(oip_decode, integer_attributes_are_exact)
 {
-    static const char *const bad[] = {
-        "9007199254740992",        "0.5", "true", "[1]", "\"\"", "\"x\"", "\"1.0\"", "\"1,2\"",
-        "\"9223372036854775808\"", "{}"};
+    static const char *const bad[] = {"9223372036854775808",
+                                      "9007199254740992.0",
+                                      "1e16",
+                                      "0.5",
+                                      "true",
+                                      "[1]",
+                                      "\"\"",
+                                      "\"x\"",
+                                      "\"1.0\"",
+                                      "\"1,2\"",
+                                      "\"9223372036854775808\"",
+                                      "{}"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char body[512];
         snprintf(body, sizeof(body), "{\"parameters\":{\"axis\":%s}," INPUTS "}", bad[i]);
