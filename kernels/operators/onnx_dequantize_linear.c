@@ -275,7 +275,7 @@ const struct qk_operator qk_onnx_dequantize_linear = {
     .platform = "onnx_onnxv1",
     .about = "y = (x - x_zero_point) * x_scale, for the whole tensor, for slices or for blocks",
     .input_names = {[X] = "x", [SCALE] = "x_scale", [ZERO_POINT] = "x_zero_point"},
-    .input_shapes = {[X] = "any",
+    .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
                      [SCALE] = "[], [1], [length of the axis], or with a block_size that of x, "
                                "but on the axis ceil(length / block_size)",
                      [ZERO_POINT] = "as x_scale"},

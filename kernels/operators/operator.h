@@ -8,6 +8,10 @@
 
 #include "kernels/qk.h"
 
+/* A number that a macro names, for the texts of a descriptor: "6". */
+#define QK_TEXT_OF(macro) QK_TEXT(macro)
+#define QK_TEXT(tokens) #tokens
+
 /* Every operator's instance begins with this; qk_create fills it, so that qk_plan finds the way
  * back. */
 struct qk_instance {

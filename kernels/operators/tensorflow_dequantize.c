@@ -276,7 +276,7 @@ const struct qk_operator qk_tensorflow_dequantize = {
     .platform = "tensorflow_graphdef",
     .about = "input back into the range from min_range to max_range, as one or slice by slice",
     .input_names = {[INPUT] = "input", [MIN_RANGE] = "min_range", [MAX_RANGE] = "max_range"},
-    .input_shapes = {[INPUT] = "any",
+    .input_shapes = {[INPUT] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
                      [MIN_RANGE] = "[] or [1], with an axis [length of the axis]",
                      [MAX_RANGE] = "as min_range"},
     .input_count = 3,
