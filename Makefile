@@ -6,12 +6,13 @@
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
+#   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, lint and conformance first install what is missing, through apt; conformance also
-# Python packages, into build/.
+# demo, test, fuzz, lint and conformance first install what is missing, through apt; conformance
+# also Python packages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -112,6 +113,10 @@ conformance:
 	@python=build/conformance/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/conformance/run.py $(A)
 
+fuzz:
+	@$(INSTALL) build fuzz
+	@tests/fuzz/run.sh $(SECONDS)
+
 lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
@@ -131,6 +136,6 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all headers demo test test-unit test-e2e conformance lint help clean
+.PHONY: all headers demo test test-unit test-e2e conformance fuzz lint help clean
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what a task needs: install-packages.sh GROUP...   (build, demo, test, lint, conformance)
+# Installs what a task needs: install-packages.sh GROUP...
+# GROUP: build, demo, test, fuzz, lint or conformance.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -13,10 +14,11 @@ packages_of()
         libopenblas-pthread-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
+    fuzz) echo clang libclang-rt-dev python3 ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     *)
-        echo "install-packages.sh: no group '$1' (build, demo, test, lint, conformance)" >&2
+        echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance" >&2
         exit 2
         ;;
     esac
