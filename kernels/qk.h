@@ -77,9 +77,8 @@ struct qk_type_info {
 
 /* One element as its bits: `bits` of them, the lowest first. Sub-byte elements are packed as in
  * ONNX: element 0 in the lowest bits of byte 0, no alignment of rows (onnx docs, int4/float4/int2).
- * `data` has no alignment. Storing leaves the byte's other elements as they are. */
+ * `data` has no alignment. */
 uint32_t qk_element_load(enum qk_type type, const void *data, size_t index);
-void qk_element_store(enum qk_type type, void *data, size_t index, uint32_t bits);
 
 /* The value of a float type's bits: FP32 holds each exactly. NaN is 0x7fc00000, with the sign of
  * bit 7 for the float8 types (ONNX Runtime's float8.h); FP16, BF16 and FP32 keep their payload. */
@@ -177,8 +176,7 @@ struct qk_operator {
     const struct qk_version *versions; /* ascending */
     size_t version_count;
     unsigned version_last; /* the newest number that means the last version */
-    /* The numbers that exist, ascending; NULL: all up to version_last. DirectML's feature levels.
-     */
+    /* The numbers that exist, ascending, as DirectML's feature levels; NULL: all to version_last */
     const unsigned *numbers;
     size_t number_count;
     const struct qk_operator_code *code; /* private to kernels/ */

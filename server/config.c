@@ -52,7 +52,7 @@ static const struct flag flags[] = {
      "BYTES", "bodies, tensors and answers of all requests together (503)"},
     {.about = "How long"},
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
-     "for a request's head, again for its body; its answer: and 1 s per 64 KiB"},
+     "for a head; again for a body; for an answer, 1 s more per 64 KiB"},
     {"idle-timeout", KIND_SECONDS, AT(idle_timeout_ns), "75", 0, 86400, "SECONDS",
      "from an answer to the connection's next request"},
     {"compute-timeout", KIND_SECONDS, AT(compute_timeout_ns), "60", 0, 86400, "SECONDS",

@@ -20,7 +20,4 @@
  * little now and then is never silent, and would hold the answer's memory for ever. */
 #define QD_ANSWER_BYTES_PER_S (64u << 10)
 
-/* Flattened metrics and metadata fit many times over. */
-#define QD_MODEL_NAME_BYTES_MAX 128
-
 #endif

@@ -250,7 +250,7 @@ static enum MHD_Result on_access(void *context, struct MHD_Connection *mhd, cons
     (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL)
-        return MHD_NO; /* malloc failed in open_connection */
+        return MHD_NO; /* malloc failed in on_connection */
     if (connection->request == NULL)
         return on_head(connection, target, method, version);
     if (*count > 0) {

@@ -60,18 +60,3 @@ uint32_t qk_element_load(enum qk_type type, const void *data, size_t index)
     memcpy(&value, bytes + index * (bits / 8), bits / 8);
     return value;
 }
-
-void qk_element_store(enum qk_type type, void *data, size_t index, uint32_t value)
-{
-    uint8_t *bytes = data;
-    const unsigned bits = types[type].bits;
-    if (bits < 8) {
-        const unsigned per_byte = 8 / bits;
-        const size_t shift = index % per_byte * bits;
-        const uint32_t mask = (1U << bits) - 1;
-        uint8_t *byte = bytes + index / per_byte;
-        *byte = (uint8_t)((*byte & ~(mask << shift)) | (value & mask) << shift);
-    } else {
-        memcpy(bytes + index * (bits / 8), &value, bits / 8);
-    }
-}

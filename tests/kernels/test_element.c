@@ -184,7 +184,7 @@ Test(element, stores_what_it_loads)
             const size_t i = qk_test_random_below(&random, COUNT);
             const uint32_t value = (uint32_t)qk_test_random(&random);
             expected[i] = bits == 32 ? value : value & ((1U << bits) - 1);
-            qk_element_store(type, data + 1, i, value);
+            qk_test_store(type, data + 1, i, value);
             for (size_t k = 0; k < COUNT; k++)
                 cr_assert_eq(qk_element_load(type, data + 1, k), expected[k], "%s %zu",
                              qk_type_info(type)->name, k);

@@ -56,7 +56,7 @@ static uint8_t *random_zero_points(uint64_t *random, enum qk_type type, size_t c
 {
     uint8_t *block = random_elements(random, type, count);
     for (size_t i = 0; is_float(type) && i < count; i++)
-        qk_element_store(type, block + 1, i, 0);
+        qk_test_store(type, block + 1, i, 0);
     return block;
 }
 
@@ -265,7 +265,7 @@ Test(onnx_dequantize_linear, every_code_of_small_types)
         const size_t count = (size_t)1 << qk_type_info(type)->bits;
         uint8_t x[256];
         for (size_t i = 0; i < count && count <= 256; i++)
-            qk_element_store(type, x, i, (uint32_t)i);
+            qk_test_store(type, x, i, (uint32_t)i);
         for (size_t i = 0; i < COUNT_OF(scales) * 3 && count <= 256; i++) {
             struct qk_test_result result;
             struct qk_call call;

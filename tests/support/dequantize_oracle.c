@@ -178,5 +178,5 @@ void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *da
     for (size_t i = 0; i < dequantize_bytes(type, count); i++)
         data[i] = (uint8_t)(qk_test_random(random) >> 40); /* pad bits as well */
     for (size_t i = 0; kind < 2 && i < count; i++)
-        qk_element_store(type, data, i, extreme);
+        qk_test_store(type, data, i, extreme);
 }

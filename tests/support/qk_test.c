@@ -281,6 +281,23 @@ void qk_test_expect_refusal(const struct qk_call *call, const char *field)
     qk_kernels_destroy(kernels);
 }
 
+/* ---- Elements ---------------------------------------------------------------------------- */
+
+void qk_test_store(enum qk_type type, void *data, size_t index, uint32_t value)
+{
+    uint8_t *bytes = data;
+    const unsigned bits = qk_type_info(type)->bits;
+    if (bits < 8) {
+        const unsigned per_byte = 8 / bits;
+        const size_t shift = index % per_byte * bits;
+        const uint32_t mask = (1U << bits) - 1;
+        uint8_t *byte = bytes + index / per_byte;
+        *byte = (uint8_t)((*byte & ~(mask << shift)) | (value & mask) << shift);
+    } else {
+        memcpy(bytes + index * (bits / 8), &value, bits / 8);
+    }
+}
+
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
 uint64_t qk_test_random(uint64_t *state)

@@ -17,6 +17,11 @@ void qk_test_memory_init(struct qk_test_memory *memory, size_t fail_at);
 void qk_test_memory_deinit(struct qk_test_memory *memory);
 struct qk_memory qk_test_memory_face(struct qk_test_memory *memory);
 
+/* ---- Elements ---------------------------------------------------------------------------- */
+
+/* What qk_element_load reads; a byte's other elements stay as they are. */
+void qk_test_store(enum qk_type type, void *data, size_t index, uint32_t value);
+
 /* ---- Calls ------------------------------------------------------------------------------- */
 
 /* Starts a call; the test fails if the registry lacks the operator or the version. */
