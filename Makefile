@@ -49,15 +49,15 @@ KERNELS := \
 
 # base, data, work, edge, main: each may include only what stands before it.
 SERVER := \
-    server/status.c server/arena.c server/text.c server/refusal.c server/log.c server/config.c \
-    server/metrics.c \
+    server/status.c server/arena.c server/text.c server/refusal.c server/log.c \
+    server/address.c server/config.c server/metrics.c \
     server/json_number.c server/json_number_print.c server/json_string.c server/json_envelope.c \
     server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
     server/oip_decode.c server/oip_encode.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
-    server/listener.c
+    server/listener.c server/healthcheck.c
 
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 

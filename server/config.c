@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/address.h"
 #include "server/clock.h"
 
 enum kind {
     KIND_HELP,
     KIND_VERSION,
+    KIND_HEALTHCHECK,
     KIND_LISTEN,
     KIND_COUNT,
     KIND_BYTES,
@@ -62,6 +64,8 @@ static const struct flag flags[] = {
     {.about = "And"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "auto, scalar or avx2 kernels"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
+    {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
+     "ask the server that runs with these flags whether it is ready: exit 0"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
 };
@@ -147,7 +151,7 @@ static bool parse_listen(struct qd_config *config, const char *text)
         char *listen = config->listen[config->listen_count++];
         memcpy(listen, text, count);
         listen[count] = '\0';
-        if (strchr(listen, ':') == NULL)
+        if (!qd_address_valid(listen))
             return false;
         if (text[count] == '\0')
             return true;
@@ -182,6 +186,7 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         return true;
     case KIND_HELP:
     case KIND_VERSION:
+    case KIND_HEALTHCHECK:
         break;
     }
     return false;
@@ -204,8 +209,9 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
                  (unsigned long long)flag->max);
         return;
     case KIND_LISTEN:
-        snprintf(text, bytes, "ADDR:PORT, [ADDR6]:PORT or unix:PATH, at most %d of them",
-                 QD_LISTEN_COUNT_MAX);
+        snprintf(text, bytes,
+                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most",
+                 QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -260,7 +266,10 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
             snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: takes no value", flag->name);
             return QD_CONFIG_BAD;
         }
-        return flag->kind == KIND_HELP ? QD_CONFIG_HELP : QD_CONFIG_VERSION;
+        config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
+        return flag->kind == KIND_HELP      ? QD_CONFIG_HELP
+               : flag->kind == KIND_VERSION ? QD_CONFIG_VERSION
+                                            : QD_CONFIG_RUN;
     }
     const char *text = name[count] == '=' ? name + count + 1 : NULL;
     if (text == NULL && *index + 1 < argc)
@@ -304,7 +313,7 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     enum qd_config_result result = take_environment(config, complaint);
     for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
         result = take_argument(config, argc, argv, &i, given, complaint);
-    return result;
+    return result == QD_CONFIG_RUN && config->healthcheck ? QD_CONFIG_HEALTHCHECK : result;
 }
 
 void qd_config_print_help(FILE *file)

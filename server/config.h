@@ -4,6 +4,7 @@
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
     size_t listen_count;
+    bool healthcheck;
     uint64_t threads;
     uint64_t max_connections; /* for each listener */
     uint64_t max_queue;       /* requests that no worker has taken yet */
@@ -31,9 +33,10 @@ struct qd_config {
 
 enum qd_config_result {
     QD_CONFIG_RUN,
-    QD_CONFIG_HELP,    /* --help was asked for */
-    QD_CONFIG_VERSION, /* --version */
-    QD_CONFIG_BAD      /* `complaint` names the flag, what it takes and what came */
+    QD_CONFIG_HEALTHCHECK, /* --healthcheck: all else is as for the server that it asks */
+    QD_CONFIG_HELP,        /* --help was asked for */
+    QD_CONFIG_VERSION,     /* --version */
+    QD_CONFIG_BAD          /* `complaint` names the flag, what it takes and what came */
 };
 
 #define QD_COMPLAINT_BYTES 512

@@ -11,6 +11,7 @@
 #include "kernels/qk.h"
 #include "server/arena.h"
 #include "server/config.h"
+#include "server/healthcheck.h"
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/loop.h"
@@ -193,6 +194,8 @@ int main(int argc, char **argv)
     case QD_CONFIG_VERSION:
         puts("quantd " QD_VERSION);
         return EXIT_SUCCESS;
+    case QD_CONFIG_HEALTHCHECK:
+        return qd_healthcheck(&process.config) ? EXIT_SUCCESS : EXIT_FAILURE;
     case QD_CONFIG_BAD:
         complain(complaint);
         return EXIT_USAGE;

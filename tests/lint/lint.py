@@ -24,13 +24,13 @@ FILE_LINES_MAX = 600
 
 # Each layer of server/ may include itself and those before it.
 LAYERS = (
-    ("base", {"answer", "arena", "clock", "config", "limits", "log", "metrics", "refusal", "status",
-              "text", "version"}),
+    ("base", {"address", "answer", "arena", "clock", "config", "limits", "log", "metrics",
+              "refusal", "status", "text", "version"}),
     ("data", {"json_element", "json_envelope", "json_number", "json_number_print", "json_string",
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_model", "oip_parameters"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
-    ("edge", {"connection", "head", "listener", "path", "route", "socket"}),
+    ("edge", {"connection", "head", "healthcheck", "listener", "path", "route", "socket"}),
     ("main", {"main"}),
 )
 LAYER_OF = {name: level for level, (_, names) in enumerate(LAYERS) for name in names}

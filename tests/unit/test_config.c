@@ -99,6 +99,25 @@ Test(config, listen_replaces_the_default_and_repeats)
     cr_assert_eq(PARSE(&config, "--listen", "a:1,,b:2"), QD_CONFIG_BAD);
 }
 
+Test(config, listen_addresses_are_checked)
+{
+    char longest[] = "unix:/" /* and 106 more */
+                     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+                     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char *const bad[] = {"127.0.0.1:", ":80",    "::1:80", "[]:80",
+                                      "h:65536",    "h:http", "unix:",  "h:-1"};
+    struct qd_config config;
+    cr_assert_eq(strlen(longest), strlen("unix:") + 107);
+    cr_assert_eq(PARSE(&config, "--listen", longest), QD_CONFIG_RUN, "%s", complaint);
+    char longer[sizeof(longest) + 1];
+    snprintf(longer, sizeof(longer), "%sa", longest);
+    cr_assert_eq(PARSE(&config, "--listen", longer), QD_CONFIG_BAD);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        cr_assert_eq(PARSE(&config, "--listen", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
+        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+    }
+}
+
 Test(config, at_most_16_listeners)
 {
     struct qd_config config;
@@ -166,4 +185,15 @@ Test(config, help_and_version_stop_the_parsing)
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--help", "--nonsense"), QD_CONFIG_HELP);
     cr_assert_eq(PARSE(&config, "--threads", "2", "--version"), QD_CONFIG_VERSION);
+}
+
+Test(config, healthcheck_reads_all_flags)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--healthcheck", "--listen", "h:1"), QD_CONFIG_HEALTHCHECK);
+    cr_assert_str_eq(config.listen[0], "h:1");
+    cr_assert_eq(PARSE(&config, "--healthcheck", "--nonsense"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--healthcheck=1"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--healthcheck", "--help"), QD_CONFIG_HELP);
+    cr_assert_eq(PARSE(&config, "--listen", "h:1"), QD_CONFIG_RUN);
 }
