@@ -45,6 +45,7 @@ class Lint(unittest.TestCase):
     def test_what_is_fine(self):
         for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/log.h"\n'),
                            ("tests/a.py", "x = 1\n"),
+                           ("tests/a.go", "\tx()\n"),
                            ("server/log.h", "#ifndef SERVER_LOG_H\n#define SERVER_LOG_H\n\n"
                                             '#include "server/text.h"\n\n#endif\n')):
             self.assertEqual(self.findings(path, text), set())

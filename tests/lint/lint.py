@@ -59,6 +59,10 @@ def is_text(path):
     return not path.endswith((".ppm", ".jsonl", ".json", ".bin")) and path != "LICENSE"
 
 
+def may_begin_with_tab(path):
+    return path == "Makefile" or path.endswith(".go")
+
+
 def rule_text(path, lines):
     if not is_text(path):
         return
@@ -67,7 +71,7 @@ def rule_text(path, lines):
             yield number, "carriage return"
         if line != line.rstrip():
             yield number, "space at the end of the line"
-        if "\t" in line.lstrip("\t") or (line.startswith("\t") and path != "Makefile"):
+        if "\t" in line.lstrip("\t") or (line.startswith("\t") and not may_begin_with_tab(path)):
             yield number, "tab"
         if len(line) > COLUMNS_MAX and not path.endswith(".md"):
             yield number, "%d columns, at most %d" % (len(line), COLUMNS_MAX)
@@ -226,6 +230,17 @@ def tool_shellcheck(files):
     return run("shellcheck", "--format=gcc", *scripts)[1]
 
 
+def tool_gofmt(files):
+    need("gofmt")
+    return run("gofmt", "-l", *[path for path in files if path.endswith(".go")])[1]
+
+
+def tool_rustfmt(files):
+    need("rustfmt")
+    sources = [path for path in files if path.endswith(".rs")]
+    return run("rustfmt", "--edition", "2021", "--check", "-l", *sources)[1]
+
+
 def build_with(compiler):
     def build(_files):
         need(compiler)
@@ -249,7 +264,8 @@ def main():
     contents = {path: (ROOT / path).read_bytes().decode(errors="replace") for path in files
                 if not path.endswith(".ppm")}
     results = list(check_text(files, contents))
-    tools = [("clang-format", tool_clang_format), ("shellcheck", tool_shellcheck)]
+    tools = [("clang-format", tool_clang_format), ("shellcheck", tool_shellcheck),
+             ("gofmt", tool_gofmt), ("rustfmt", tool_rustfmt)]
     if not fast:
         tools += [("build with gcc", build_with("gcc")), ("build with clang", build_with("clang"))]
     for rule, tool in tools:
