@@ -6,13 +6,14 @@
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
+#   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, fuzz, lint and conformance first install what is missing, through apt; conformance
-# also Python packages, into build/.
+# demo, test, fuzz, lint, conformance and test-clients first install what is missing, through apt;
+# the last two also packages of their languages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -113,6 +114,11 @@ conformance:
 	@python=build/conformance/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/conformance/run.py $(A)
 
+test-clients:
+	@$(INSTALL) build clients
+	@$(SUBMAKE) $(B)/quantd
+	@B=$(B) python3 tests/clients/run.py
+
 fuzz:
 	@$(INSTALL) build fuzz
 	@tests/fuzz/run.sh $(SECONDS)
@@ -136,6 +142,6 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all headers demo test test-unit test-e2e conformance fuzz lint help clean
+.PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

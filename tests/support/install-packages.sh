@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint or conformance.
+# GROUP: build, demo, test, fuzz, lint, conformance or clients.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -17,8 +17,10 @@ packages_of()
     fuzz) echo clang libclang-rt-dev python3 ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
+    clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     *)
-        echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance" >&2
+        echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
+            "clients" >&2
         exit 2
         ;;
     esac
@@ -40,6 +42,7 @@ found()
     libuv1-dev) pkg-config --exists libuv ;;
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
+    libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     python3-venv) python3 -c 'import ensurepip' ;;
     *) command -v "$1" >/dev/null ;;
     esac 2>/dev/null

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Runs every client in this folder whose toolchain is there: run.py [CLIENT...]
+
+Each must print the two right answers, and must end with a status other than 0 and one clear line
+when something is wrong: nobody listens, the server refuses, a proxy answers in HTML, a byte of the
+answer is missing, or is another. Clients are built, and their packages installed, in build/clients.
+
+A client without its toolchain or packages is skipped by name. With REQUIRE=all or CI=true in the
+environment, missing packages count as a failure. The last line is "N passed, N failed, N skipped".
+"""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+
+from quantd import ROOT, Server  # noqa: E402
+
+OUT = ROOT / "build" / "clients"
+PYTHON = OUT / "venv" / "bin" / "python"
+TARGET = OUT / "cargo"
+SECONDS_MAX = 60
+REQUIRED = os.environ.get("REQUIRE") == "all" or os.environ.get("CI") == "true"
+CONVOLUTION = [56, 86, 203, 46, 62, 109, 146, 90, 92, 138, 54, 95, 127, 125, 118, 114, 131, 116]
+DEQUANTIZATION = [-64, 0, 63.5, "-inf", "nan", "inf"]
+
+
+class Skip(Exception):
+    pass
+
+
+class Failure(Exception):
+    pass
+
+
+# ---- What each client needs ----------------------------------------------------------------------
+
+
+def need(command, *minimum):
+    """Skips unless the command is there and prints a version of at least that."""
+    if shutil.which(command[0]) is None:
+        raise Skip("%s is not installed" % command[0])
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = re.search(r"\d+(\.\d+)+", result.stdout)
+    if result.returncode != 0 or match is None:
+        raise Skip("`%s` fails" % " ".join(command))
+    if tuple(map(int, match[0].split("."))) < minimum:
+        raise Skip("it needs %s %s, this is %s" % (command[0], ".".join(map(str, minimum)),
+                                                   match[0]))
+
+
+def execute(log, command, **env):
+    """The command's output goes to a log in OUT. True: it worked."""
+    with open(OUT / log, "w", encoding="utf-8") as file:
+        return subprocess.run(command, cwd=HERE, env=dict(os.environ, **env), check=False,
+                              stdin=subprocess.DEVNULL, stdout=file, stderr=file).returncode == 0
+
+
+def fetch(what, log, command, **env):
+    if not execute(log, command, **env):
+        if REQUIRED:
+            raise Failure("%s cannot be had, see build/clients/%s" % (what, log))
+        raise Skip("%s cannot be had, see build/clients/%s" % (what, log))
+
+
+def build(log, command, **env):
+    if not execute(log, command, **env):
+        raise Failure("it does not build:\n" + (OUT / log).read_text())
+
+
+def python(client, package):
+    if not PYTHON.exists():
+        fetch("a virtual environment", "venv.log", [sys.executable, "-m", "venv", OUT / "venv"])
+    fetch(package, "%s.log" % package, [PYTHON, "-m", "pip", "install", "--quiet", package])
+    return [PYTHON, client]
+
+
+def node(client):
+    need(["node", "--version"], 18)
+    return ["node", client]
+
+
+def go(client):
+    need(["go", "version"], 1, 18)
+    build("go.log", ["go", "build", "-o", OUT / "client-go", client])
+    return [OUT / "client-go"]
+
+
+def java(client):
+    need(["javac", "--version"], 17)
+    return ["java", client]
+
+
+def rust(_client):
+    need(["cargo", "--version"], 1, 85)
+    manifest = ["--locked", "--manifest-path", "rust/Cargo.toml"]
+    fetch("crates", "cargo-fetch.log", ["cargo", "fetch", *manifest])
+    build("cargo.log", ["cargo", "build", *manifest], CARGO_TARGET_DIR=str(TARGET))
+    return [TARGET / "debug" / "client"]
+
+
+def c(client):
+    need(["pkg-config", "--modversion", "libcurl"], 7, 84)
+    need(["pkg-config", "--modversion", "libcjson"], 1)
+    build("cc.log", ["cc", "-Wall", "-Wextra", "-Werror", "-o", OUT / "client-c", client, "-lcurl",
+                     "-lcjson"])
+    return [OUT / "client-c"]
+
+
+def shell(client):
+    need(["curl", "--version"], 7, 84)
+    return ["sh", client]
+
+
+# File -> what makes its command.
+CLIENTS = {
+    "client_requests.py": lambda client: python(client, "requests"),
+    "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
+    "client.mjs": node,
+    "client.go": go,
+    "Client.java": java,
+    "rust/src/main.rs": rust,
+    "client.c": c,
+    "client.sh": shell,
+}
+
+
+# ---- Servers that are wrong ----------------------------------------------------------------------
+
+
+class WrongServer(ThreadingHTTPServer):
+    """Passes requests on to a quantd, and spoils what it answers: change(path, body) -> body."""
+
+    def __init__(self, url, change, status=None):
+        super().__init__(("127.0.0.1", 0), WrongHandler)
+        self.behind, self.change, self.status, self.changed = url, change, status, 0
+        self.url = "http://127.0.0.1:%d" % self.server_port
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class WrongHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        name = "Inference-Header-Content-Length"
+        request = urllib.request.Request(
+            self.server.behind + self.path, self.rfile.read(int(self.headers["Content-Length"])),
+            {name: self.headers[name]} if name in self.headers else {})
+        with urllib.request.urlopen(request) as answer:
+            status, headers, right = answer.status, answer.headers, answer.read()
+        body = self.server.change(self.path, right)
+        self.server.changed += body != right
+        self.send_response(self.server.status or status)
+        for name in ("Content-Type", "Inference-Header-Content-Length"):
+            if name in headers:
+                self.send_header(name, headers[name])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format, *arguments):  # pylint: disable=redefined-builtin
+        pass
+
+
+def flip_a_bit(path, body):
+    return body[:-1] + bytes([body[-1] ^ 1]) if "QLinearConv" in path else body
+
+
+def cut_a_byte(path, body):
+    return body[:-1] if "QLinearConv" in path else body
+
+
+def change_a_number(_path, body):
+    return body.replace(b"63.5", b"63.25")
+
+
+def change_a_special_value(_path, body):
+    return body.replace(b'"-Infinity"', b'"Infinity"')
+
+
+def answer_in_html(_path, _body):
+    return b"<html>Bad Gateway</html>"
+
+
+# ---- The tests -----------------------------------------------------------------------------------
+
+
+def values_of(line):
+    """The answer in a client's line, whatever way the language prints a list."""
+    words = re.findall(r"-?[\d.]+|-?\w+", line.partition(":")[2].lower().replace("infinity", "inf"))
+    return [float(word) if re.fullmatch(r"-?[\d.]+", word) else word for word in words]
+
+
+def run(command, *arguments):
+    """(exit status, lines of standard output, lines of standard error)"""
+    result = subprocess.run([*map(str, command), *arguments], cwd=HERE, capture_output=True,
+                            text=True, timeout=SECONDS_MAX, stdin=subprocess.DEVNULL, check=False)
+    return result.returncode, result.stdout.splitlines(), result.stderr.splitlines()
+
+
+def test_right(command, url):
+    status, lines, errors = run(command, url)
+    values = [values_of(line) for line in lines]
+    if (status, values, errors) != (0, [CONVOLUTION, DEQUANTIZATION], []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+
+
+def test_wrong(command, arguments, right_count, *words):
+    """It says what is wrong in one line with these words, after so many right answers."""
+    status, lines, errors = run(command, *arguments)
+    if status == 0:
+        raise Failure("it should have failed, printed %s" % lines)
+    if len(lines) != right_count or len(errors) != 1:
+        raise Failure("expected %d right answers and one line of error, got %s %s"
+                      % (right_count, lines, errors))
+    for word in words:
+        if word.lower() not in errors[0].lower():
+            raise Failure("expected %r in the error, got %r" % (word, errors[0]))
+
+
+def test_spoiled(command, url, right_count, change, *words, status=None):
+    with WrongServer(url, change, status) as server:
+        try:
+            test_wrong(command, [server.url], right_count, *words)
+            if server.changed == 0:
+                raise Failure("the client never asked for what was to be spoiled")
+        finally:
+            server.shutdown()
+
+
+def tests_of(command, url, closed_url):
+    yield "right answers", lambda: test_right(command, url)
+    yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
+    yield "nobody listens", lambda: test_wrong(command, [closed_url], 0, "connect")
+    yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "404", "no such path")
+    yield "HTML", lambda: test_spoiled(command, url, 0, answer_in_html, status=502)
+    for right_count, change, words in ((0, flip_a_bit, ("convolution", "116", "117")),
+                                       (0, cut_a_byte, ()),
+                                       (1, change_a_number, ("dequantization", "63.25")),
+                                       (1, change_a_special_value, ("dequantization",))):
+        yield (change.__name__.replace("_", " "), lambda right_count=right_count, change=change,
+               words=words: test_spoiled(command, url, right_count, change, *words))
+
+
+def test_client(client, url, closed_url):
+    """(passed, failed)"""
+    try:
+        command = CLIENTS[client](client)
+    except Failure as failure:
+        print("%s: failed: %s" % (client, failure), flush=True)
+        return 0, 1
+    passed = failed = 0
+    for name, test in tests_of(command, url, closed_url):
+        try:
+            test()
+            passed += 1
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            print("%s: %s: %s" % (client, name, failure), flush=True)
+            failed += 1
+    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
+    return passed, failed
+
+
+def main():
+    unknown = [name for name in sys.argv[1:] if name not in CLIENTS]
+    if unknown:
+        sys.exit("run.py: no client %s: %s" % (unknown[0], ", ".join(CLIENTS)))
+    OUT.mkdir(parents=True, exist_ok=True)
+    passed = failed = skipped = 0
+    closed = socket.socket()
+    closed.bind(("127.0.0.1", 0))  # taken, and nobody listens
+    server = Server()
+    try:
+        for client in sys.argv[1:] or CLIENTS:
+            try:
+                counts = test_client(client, server.addresses[0],
+                                     "http://127.0.0.1:%d" % closed.getsockname()[1])
+                passed, failed = passed + counts[0], failed + counts[1]
+            except Skip as reason:
+                print("%s: skipped: %s" % (client, reason), flush=True)
+                skipped += 1
+    finally:
+        server.stop()
+        closed.close()
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
