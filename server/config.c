@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +37,9 @@ struct flag {
 
 /* A row without a name starts a group of the help. */
 static const struct flag flags[] = {
-    {.about = "Where"},
+    {.about = "Where to listen"},
     {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
-     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0 picks a free one"},
+     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0: a free one"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
@@ -50,8 +49,8 @@ static const struct flag flags[] = {
      "requests that wait for a worker; more are refused (503)"},
     {"max-body-bytes", KIND_BYTES, AT(max_body_bytes), "256M", 1, UINT64_C(1) << 40, "BYTES",
      "the largest request body; more is refused (413)"},
-    {"max-inflight-bytes", KIND_BYTES, AT(max_inflight_bytes), "2G", 1 << 20, UINT64_C(1) << 46,
-     "BYTES", "bodies, tensors and answers of all requests together (503)"},
+    {"max-inflight-bytes", KIND_BYTES, AT(max_inflight_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
+     "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
     {.about = "How long"},
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
      "for a head; again for a body; for an answer, 1 s more per 64 KiB"},
@@ -61,11 +60,11 @@ static const struct flag flags[] = {
      "for a request's computation, from its start on a worker (503)"},
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
-    {.about = "And"},
+    {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "auto, scalar or avx2 kernels"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
-     "ask the server that runs with these flags whether it is ready: exit 0"},
+     "ask the server that runs with these flags whether it is ready, and exit"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
 };
@@ -91,14 +90,19 @@ static bool parse_digits(const char **text, uint64_t *number)
     return any;
 }
 
+static bool may_be_auto(const struct flag *flag)
+{
+    return strcmp(flag->initial, "auto") == 0;
+}
+
+static bool parse_auto(const struct flag *flag, const char *text, uint64_t *number)
+{
+    *number = QD_AUTO;
+    return may_be_auto(flag) && strcmp(text, "auto") == 0;
+}
+
 static bool parse_count(const struct flag *flag, const char *text, uint64_t *number)
 {
-    if (strcmp(text, "auto") == 0 && strcmp(flag->initial, "auto") == 0) {
-        cpu_set_t cpus;
-        bool known = sched_getaffinity(0, sizeof(cpus), &cpus) == 0;
-        *number = known ? (uint64_t)CPU_COUNT(&cpus) : 1;
-        return true;
-    }
     return parse_digits(&text, number) && *text == '\0' && *number >= flag->min &&
            *number <= flag->max;
 }
@@ -169,9 +173,9 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_LISTEN:
         return parse_listen(config, text);
     case KIND_COUNT:
-        return parse_count(flag, text, field);
+        return parse_auto(flag, text, field) || parse_count(flag, text, field);
     case KIND_BYTES:
-        return parse_bytes(flag, text, field);
+        return parse_auto(flag, text, field) || parse_bytes(flag, text, field);
     case KIND_SECONDS:
         return parse_seconds(flag, text, field);
     case KIND_CPU:
@@ -196,13 +200,13 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
 {
     switch (flag->kind) {
     case KIND_COUNT:
-        snprintf(text, bytes, "%sa number from %llu to %llu",
-                 strcmp(flag->initial, "auto") == 0 ? "auto or " : "",
+        snprintf(text, bytes, "%sa number from %llu to %llu", may_be_auto(flag) ? "auto or " : "",
                  (unsigned long long)flag->min, (unsigned long long)flag->max);
         return;
     case KIND_BYTES:
-        snprintf(text, bytes, "%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M or 2G",
-                 (unsigned long long)flag->min, (unsigned long long)flag->max);
+        snprintf(text, bytes, "%s%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M or 2G",
+                 may_be_auto(flag) ? "auto or " : "", (unsigned long long)flag->min,
+                 (unsigned long long)flag->max);
         return;
     case KIND_SECONDS:
         snprintf(text, bytes, "seconds above 0 and up to %llu, as in 30 or 0.5",
@@ -316,12 +320,17 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     return result == QD_CONFIG_RUN && config->healthcheck ? QD_CONFIG_HEALTHCHECK : result;
 }
 
+/* In the form that help2man makes a page of. */
 void qd_config_print_help(FILE *file)
 {
-    fputs("quantd: quantized operators over HTTP\n\nquantd [FLAG VALUE]...\n", file);
+    fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
+          "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
+          "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
+          "end.\n",
+          file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {
-            fprintf(file, "\n%s\n", flag->about);
+            fprintf(file, "\n%s:\n", flag->about);
             continue;
         }
         char left[64];
@@ -329,7 +338,14 @@ void qd_config_print_help(FILE *file)
         fprintf(file, "  %-28s %s", left, flag->about);
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }
-    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals.\n"
-          "Each flag is also an environment variable: --max-queue is QUANTD_MAX_QUEUE.\n",
+    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"
+          "heeds a container's limits, all of them from Debian 13's libuv on.\n"
+          "\nExit status:\n"
+          "  0  after SIGTERM or SIGINT; --healthcheck: ready\n"
+          "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
+          "  2  a flag or variable is wrong\n"
+          "\nEnvironment:\n"
+          "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. The\n"
+          "command line wins. In QUANTD_LISTEN, commas separate several addresses.\n",
           file);
 }

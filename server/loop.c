@@ -52,6 +52,13 @@ void qd_loop_stop(struct qd_loop *loop)
     uv_stop(&loop->uv);
 }
 
+uint64_t qd_loop_memory_bytes(void)
+{
+    uint64_t total = uv_get_total_memory();
+    uint64_t limit = uv_get_constrained_memory(); /* 0, or more than there is: none */
+    return limit == 0 || (total != 0 && total < limit) ? total : limit;
+}
+
 void *qd_loop_uv(struct qd_loop *loop)
 {
     return &loop->uv;

@@ -19,6 +19,11 @@ void qd_loop_destroy(struct qd_loop *loop);
 void qd_loop_run(struct qd_loop *loop); /* until qd_loop_stop */
 void qd_loop_stop(struct qd_loop *loop);
 
+/* Memory that the process can have: the machine's, or its control group's if that is less. libuv
+ * 1.50 (Debian 13) knows both versions of control groups, 1.44 (Debian 12) only the first. 0:
+ * unknown. */
+uint64_t qd_loop_memory_bytes(void);
+
 /* Calls while `fd` can be read. */
 struct qd_handle *qd_loop_watch(struct qd_loop *loop, int fd, qd_callback *callback, void *context);
 

@@ -21,6 +21,8 @@
 #include "server/scheduler.h"
 #include "server/version.h"
 
+#define INFLIGHT_AUTO_BYTES_MAX (UINT64_C(2) << 30)
+
 enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
@@ -90,6 +92,18 @@ static void on_trim(void *context)
 
 /* ---- Start and end ------------------------------------------------------------------------ */
 
+/* Half of the memory, because a process is more than its requests. */
+static void resolve_auto(struct qd_config *config)
+{
+    if (config->threads == QD_AUTO)
+        config->threads = qd_pool_parallelism();
+    if (config->max_inflight_bytes == QD_AUTO) {
+        uint64_t half = qd_loop_memory_bytes() / 2;
+        config->max_inflight_bytes =
+            half != 0 && half < INFLIGHT_AUTO_BYTES_MAX ? half : INFLIGHT_AUTO_BYTES_MAX;
+    }
+}
+
 /* A descriptor for each connection. */
 static void raise_file_limit(const struct qd_config *config)
 {
@@ -112,9 +126,11 @@ static bool start_kernels(struct process *process)
     if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK)
         return complain(error.text);
     qd_pool_set_threads((unsigned)process->config.threads);
-    qd_log(QD_LOG_INFO, "quantd starts", "version=%s cpu=%s openblas_core=%s threads=%llu",
-           QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
-           (unsigned long long)process->config.threads);
+    qd_log(QD_LOG_INFO, "quantd starts",
+           "version=%s cpu=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu", QD_VERSION,
+           qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
+           (unsigned long long)process->config.threads,
+           (unsigned long long)process->config.max_inflight_bytes);
     const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
     if (asked != NULL && strcasecmp(asked, qk_kernels_blas_core(process->kernels)) != 0) {
         qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",
@@ -205,6 +221,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
+    resolve_auto(&process.config);
     raise_file_limit(&process.config);
     bool ready = start_kernels(&process) && start_services(&process) && start_listening(&process);
     if (ready) {

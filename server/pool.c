@@ -10,6 +10,12 @@
 static_assert(sizeof(uv_work_t) <= QD_WORK_UV_BYTES, "room for libuv's request");
 static_assert(alignof(uv_work_t) <= 16, "and aligned for it");
 
+unsigned qd_pool_parallelism(void)
+{
+    unsigned count = uv_available_parallelism();
+    return count < QD_POOL_THREADS_MAX ? count : QD_POOL_THREADS_MAX;
+}
+
 void qd_pool_set_threads(unsigned thread_count)
 {
     char text[16];

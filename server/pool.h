@@ -10,6 +10,8 @@
 
 #define QD_WORK_UV_BYTES 128 /* a uv_work_t; pool.c checks it */
 
+#define QD_POOL_THREADS_MAX 1024 /* libuv's */
+
 /* Lies in its owner's memory until `done` has been called. */
 struct qd_work {
     void (*work)(struct qd_work *work); /* on a worker */
@@ -17,7 +19,11 @@ struct qd_work {
     alignas(16) unsigned char uv[QD_WORK_UV_BYTES];
 };
 
-/* How many threads the pool will have, from 1 to 1024: before qd_pool_start. */
+/* How many threads can run at a time, from 1 to QD_POOL_THREADS_MAX: CPUs that the process may use.
+ * libuv 1.50 (Debian 13) counts a control group's CPU quota too, 1.44 (Debian 12) does not. */
+unsigned qd_pool_parallelism(void);
+
+/* How many threads the pool will have, from 1 to QD_POOL_THREADS_MAX: before qd_pool_start. */
 void qd_pool_set_threads(unsigned thread_count);
 
 /* Starts the threads, which the first item would do. libuv aborts where it gets none: at the start

@@ -25,9 +25,9 @@ Test(config, defaults)
     cr_assert_eq(parse(&config, argv, 1), QD_CONFIG_RUN, "%s", complaint);
     cr_assert_eq(config.listen_count, 1);
     cr_assert_str_eq(config.listen[0], "127.0.0.1:8000");
-    cr_assert_geq(config.threads, 1);
+    cr_assert_eq(config.threads, QD_AUTO);
     cr_assert_eq(config.max_body_bytes, 256u << 20);
-    cr_assert_eq(config.max_inflight_bytes, UINT64_C(2) << 30);
+    cr_assert_eq(config.max_inflight_bytes, QD_AUTO);
     cr_assert_eq(config.max_queue, 1024);
     cr_assert_eq(config.max_connections, 4096);
     cr_assert_eq(config.receive_timeout_ns, 30 * QD_NS_PER_S);
@@ -149,6 +149,21 @@ Test(config, environment_below_the_command_line)
     cr_assert(strstr(complaint, "QUANTD_MAX_QUEUE") != NULL, "%s", complaint);
 }
 
+Test(config, auto_in_so_many_words)
+{
+    struct qd_config config;
+    setenv("QUANTD_THREADS", "3", 1);
+    setenv("QUANTD_MAX_INFLIGHT_BYTES", "3M", 1);
+    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.threads, 3);
+    cr_assert_eq(config.max_inflight_bytes, 3 << 20);
+    cr_assert_eq(PARSE(&config, "--threads", "auto", "--max-inflight-bytes=auto"), QD_CONFIG_RUN);
+    cr_assert_eq(config.threads, QD_AUTO);
+    cr_assert_eq(config.max_inflight_bytes, QD_AUTO);
+    cr_assert_eq(PARSE(&config, "--max-inflight-bytes", "half"), QD_CONFIG_BAD);
+    cr_assert(strstr(complaint, "expected auto or ") != NULL, "%s", complaint);
+}
+
 Test(config, mistakes_name_the_flag)
 {
     static const struct {
@@ -161,6 +176,8 @@ Test(config, mistakes_name_the_flag)
                {"--cpu", "avx1024"},
                {"--log-level", "loud"},
                {"--max-queue", "auto"},
+               {"--max-body-bytes", "auto"},
+               {"--threads", "automatic"},
                {"--max-queue", "1K"},
                {"-threads", "2"},
                {"threads", "2"},
