@@ -71,7 +71,8 @@ enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
 
 void qk_kernels_destroy(struct qk_kernels *kernels)
 {
-    qk_gemm_deinit(&kernels->gemm);
+    if (kernels)
+        qk_gemm_deinit(&kernels->gemm);
     free(kernels);
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -45,9 +46,17 @@ struct process {
     struct qd_handle *drain_timer;
 };
 
-static bool complain(const char *text)
+static bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Returns false. */
+static bool complain(const char *format, ...)
 {
-    fprintf(stderr, "quantd: %s\n", text);
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("quantd: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
     return false;
 }
 
@@ -104,19 +113,25 @@ static void resolve_auto(struct qd_config *config)
     }
 }
 
-/* A descriptor for each connection. */
-static void raise_file_limit(const struct qd_config *config)
+/* A descriptor for each connection. False: not even enough for the loop, which would abort. */
+static bool raise_file_limit(const struct qd_config *config)
 {
     rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
+        return true;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+    bool raised = setrlimit(RLIMIT_NOFILE, &limit) == 0;
+    if (limit.rlim_max < OTHER_FILES_MAX) {
+        return complain("file descriptors (ulimit -n): expected at least %d, got %llu",
+                        OTHER_FILES_MAX, (unsigned long long)limit.rlim_max);
+    }
+    if (!raised || limit.rlim_cur < wanted) {
         qd_log(QD_LOG_WARN, "fewer file descriptors than --max-connections",
                "wanted=%llu allowed=%llu", (unsigned long long)wanted,
                (unsigned long long)limit.rlim_cur);
     }
+    return true;
 }
 
 /* Before any other thread starts: it sets the environment. */
@@ -124,7 +139,7 @@ static bool start_kernels(struct process *process)
 {
     struct qk_error error;
     if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK)
-        return complain(error.text);
+        return complain("%s", error.text);
     qd_pool_set_threads((unsigned)process->config.threads);
     qd_log(QD_LOG_INFO, "quantd starts",
            "version=%s cpu=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu", QD_VERSION,
@@ -142,6 +157,10 @@ static bool start_kernels(struct process *process)
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
+    if (!qd_pool_can_start((unsigned)config->threads)) {
+        return complain("--threads: cannot start %llu; memory or the limit on processes is short",
+                        (unsigned long long)config->threads);
+    }
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->metrics = qd_metrics_create();
@@ -176,7 +195,7 @@ static bool start_listening(struct process *process)
     process->listener =
         qd_listener_create(process->loop, process->memory, &process->config, &handler, complaint);
     if (process->listener == NULL)
-        return complain(complaint);
+        return complain("%s", complaint);
     process->router.listener = process->listener;
     const char *name;
     for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++)
@@ -213,7 +232,7 @@ int main(int argc, char **argv)
     case QD_CONFIG_HEALTHCHECK:
         return qd_healthcheck(&process.config) ? EXIT_SUCCESS : EXIT_FAILURE;
     case QD_CONFIG_BAD:
-        complain(complaint);
+        complain("%s", complaint);
         return EXIT_USAGE;
     case QD_CONFIG_RUN:
         break;
@@ -222,8 +241,8 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
     resolve_auto(&process.config);
-    raise_file_limit(&process.config);
-    bool ready = start_kernels(&process) && start_services(&process) && start_listening(&process);
+    bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
+                 start_services(&process) && start_listening(&process);
     if (ready) {
         qd_loop_run(process.loop);
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");

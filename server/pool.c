@@ -16,11 +16,41 @@ unsigned qd_pool_parallelism(void)
     return count < QD_POOL_THREADS_MAX ? count : QD_POOL_THREADS_MAX;
 }
 
+enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
+
 void qd_pool_set_threads(unsigned thread_count)
 {
     char text[16];
     snprintf(text, sizeof(text), "%u", thread_count);
     setenv("UV_THREADPOOL_SIZE", text, 1);
+}
+
+static void pass(void *gate)
+{
+    uv_mutex_lock(gate);
+    uv_mutex_unlock(gate);
+}
+
+bool qd_pool_can_start(unsigned thread_count)
+{
+    const uv_thread_options_t options = {UV_THREAD_HAS_STACK_SIZE, STACK_BYTES};
+    uv_thread_t *threads = calloc(thread_count, sizeof(*threads));
+    uv_mutex_t gate;
+    if (threads == NULL || uv_mutex_init(&gate) != 0) {
+        free(threads);
+        return false;
+    }
+    unsigned started = 0;
+    uv_mutex_lock(&gate); /* all of them at the same time */
+    while (started < thread_count &&
+           uv_thread_create_ex(&threads[started], &options, pass, &gate) == 0)
+        started++;
+    uv_mutex_unlock(&gate);
+    for (unsigned i = 0; i < started; i++)
+        uv_thread_join(&threads[i]);
+    uv_mutex_destroy(&gate);
+    free(threads);
+    return started == thread_count;
 }
 
 static struct qd_work *work_of(uv_work_t *uv)

@@ -23,11 +23,14 @@ struct qd_work {
  * libuv 1.50 (Debian 13) counts a control group's CPU quota too, 1.44 (Debian 12) does not. */
 unsigned qd_pool_parallelism(void);
 
+/* False: the system does not let us have so many (a limit on processes, memory). */
+bool qd_pool_can_start(unsigned thread_count);
+
 /* How many threads the pool will have, from 1 to QD_POOL_THREADS_MAX: before qd_pool_start. */
 void qd_pool_set_threads(unsigned thread_count);
 
-/* Starts the threads, which the first item would do. libuv aborts where it gets none: at the start
- * a supervisor sees it, later a client's request would do it. False: malloc failed. */
+/* Starts the threads, which the first item would do. libuv aborts where it does not get them: ask
+ * qd_pool_can_start first. False: malloc failed. */
 bool qd_pool_start(struct qd_loop *loop);
 
 void qd_pool_submit(struct qd_loop *loop, struct qd_work *work);

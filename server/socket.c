@@ -31,41 +31,63 @@ static int open_socket(int family)
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-static bool close_and_complain(struct qd_socket *listener, const char *address, const char *what,
+/* In the user's terms where the system's are too short. */
+static const char *reason(bool is_unix, int error)
+{
+    static const struct {
+        bool is_unix;
+        int error;
+        const char *text;
+    } reasons[] = {
+        {true, EADDRINUSE, "another process listens on it"},
+        {true, EEXIST, "there is a file of that name, and it is no socket"},
+        {true, ENOENT, "its directory does not exist"},
+        {true, EACCES, "no right to make it, or to replace what is there"},
+        {false, EACCES, "no right to listen on so low a port (CAP_NET_BIND_SERVICE gives it)"},
+        {false, EADDRNOTAVAIL, "this host has no such address"},
+    };
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (reasons[i].is_unix == is_unix && reasons[i].error == error)
+            return reasons[i].text;
+    return strerror(error);
+}
+
+/* Of errno. */
+static bool close_and_complain(struct qd_socket *listener, const char *address, bool is_unix,
                                char *complaint)
 {
-    int error = errno;
-    close(listener->fd);
-    return complain(complaint, "cannot %s %s: %s", what, address, strerror(error));
+    const char *why = reason(is_unix, errno);
+    if (listener->fd >= 0)
+        close(listener->fd);
+    return complain(complaint, "cannot listen on %s: %s", address, why);
 }
 
 /* ---- Unix --------------------------------------------------------------------------------- */
 
-/* A socket file that a process left behind: connecting to it is refused. */
-static bool is_stale(const struct sockaddr_un *name)
+/* Removes a socket file that a process left behind: connecting to it is refused. False: errno says
+ * why not. */
+static bool remove_stale(const struct sockaddr_un *name)
 {
     struct stat file;
-    if (lstat(name->sun_path, &file) != 0 || !S_ISSOCK(file.st_mode))
+    if (lstat(name->sun_path, &file) != 0)
+        return false;
+    errno = EEXIST;
+    if (!S_ISSOCK(file.st_mode))
         return false;
     int fd = open_socket(AF_UNIX);
-    bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0 &&
-                   errno == ECONNREFUSED;
-    if (fd >= 0)
-        close(fd);
-    return refused;
+    if (fd < 0)
+        return false;
+    int error = connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0 ? errno : EADDRINUSE;
+    close(fd);
+    errno = error == EAGAIN ? EADDRINUSE : error; /* so many want to connect to it */
+    return error == ECONNREFUSED && unlink(name->sun_path) == 0;
 }
 
 static bool bind_unix(int fd, const struct sockaddr_un *name)
 {
-    if (bind(fd, (const struct sockaddr *)name, sizeof(*name)) == 0)
-        return true;
-    if (errno != EADDRINUSE)
-        return false;
-    if (!is_stale(name) || unlink(name->sun_path) != 0) {
-        errno = EADDRINUSE;
-        return false;
-    }
-    return bind(fd, (const struct sockaddr *)name, sizeof(*name)) == 0;
+    const struct sockaddr *any = (const struct sockaddr *)name;
+    return bind(fd, any, sizeof(*name)) == 0 ||
+           (errno == EADDRINUSE && remove_stale(name) && bind(fd, any, sizeof(*name)) == 0);
 }
 
 static bool listen_unix(struct qd_socket *listener, const char *address,
@@ -73,15 +95,13 @@ static bool listen_unix(struct qd_socket *listener, const char *address,
 {
     const char *path = name->sun_path;
     listener->fd = open_socket(AF_UNIX);
-    if (listener->fd < 0)
-        return complain(complaint, "cannot listen on %s: %s", address, strerror(errno));
-    if (!bind_unix(listener->fd, name))
-        return close_and_complain(listener, address, "listen on", complaint);
+    if (listener->fd < 0 || !bind_unix(listener->fd, name))
+        return close_and_complain(listener, address, true, complaint);
     struct stat file;
     strcpy(listener->unix_path, path);
     /* Its mode first: nobody can connect before listen. */
     if (chmod(path, 0660) != 0 || stat(path, &file) != 0 || listen(listener->fd, backlog) != 0) {
-        close_and_complain(listener, address, "listen on", complaint);
+        close_and_complain(listener, address, true, complaint);
         unlink(path);
         return false;
     }
@@ -130,7 +150,7 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
                  bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
                  listen(listener->fd, backlog) == 0;
     if (!bound)
-        return close_and_complain(listener, address, "listen on", complaint);
+        return close_and_complain(listener, address, false, complaint);
     name_tcp(listener);
     return true;
 }

@@ -28,6 +28,16 @@ SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sa
                               r"runtime error:|Assertion .* failed")
 
 
+def has_ipv6():
+    """Not in every container."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 class Server:
     """A quantd of our own, on a free port; flags as on its command line."""
 

@@ -11,7 +11,9 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import PROGRAM, SLOW, Server
+from quantd import PROGRAM, SLOW, Server, has_ipv6
+
+IPV6 = has_ipv6()
 
 
 def check(*addresses, **environment):
@@ -64,7 +66,7 @@ class Healthcheck(unittest.TestCase):
     def test_every_kind_of_listener(self):
         with tempfile.TemporaryDirectory() as folder:
             path = "unix:%s/s" % folder
-            server = Server(listen=("127.0.0.1:0", "[::1]:0", path, "localhost:0"))
+            server = Server(listen=("127.0.0.1:0", path, "localhost:0") + ("[::1]:0",) * IPV6)
             try:
                 addresses = [address.replace("http://", "") for address in server.addresses]
                 for address in addresses:
@@ -80,7 +82,7 @@ class Healthcheck(unittest.TestCase):
                 server.stop()
 
     def test_every_address_means_loopback(self):
-        server = Server(listen=("0.0.0.0:0", "[::]:0"))
+        server = Server(listen=("0.0.0.0:0",) + ("[::]:0",) * IPV6)
         try:
             for address in server.addresses:
                 with self.subTest(address=address):

@@ -1,0 +1,144 @@
+"""Starts that fail: one line says why, and the exit status is 1. A stale socket is no failure."""
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from quantd import PROGRAM, SANITIZED, SLOW, Server, has_ipv6
+
+SOMEBODY = 65532  # without any rights, if we are root and may choose
+
+
+def unprivileged_ports_begin():
+    return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+
+
+class Start(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.folder = directory.name
+        os.chmod(self.folder, 0o755)
+
+    def start(self, *flags, unprivileged=False, limit=None, **environment):
+        """Of a start that fails. limit: (RLIMIT_..., value)"""
+        program, more = str(PROGRAM), {}
+        if unprivileged and os.geteuid() == 0:
+            program = shutil.copy(program, self.folder)  # where somebody may go
+            more = {"user": SOMEBODY, "group": SOMEBODY, "extra_groups": []}
+        if limit:
+            more["preexec_fn"] = lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))
+        return subprocess.run([program, "--log-level", "error", *flags], text=True,
+                              capture_output=True, timeout=20 * SLOW, check=False,
+                              cwd=self.folder, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, **environment), **more)
+
+    def assert_fails(self, result, line):
+        self.assertEqual((result.returncode, result.stdout, result.stderr),
+                         (1, "", "quantd: %s\n" % line))
+
+    def assert_cannot_listen(self, address, why, **how):
+        result = self.start("--listen", address, **how)
+        self.assert_fails(result, "cannot listen on %s: %s" % (address, why))
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.assert_cannot_listen("127.0.0.1:%d" % taken.getsockname()[1],
+                                      "Address already in use")
+
+    def test_address_of_another_host(self):
+        self.assert_cannot_listen("192.0.2.1:8000", "this host has no such address")
+        if has_ipv6():
+            self.assert_cannot_listen("[2001:db8::1]:8000", "this host has no such address")
+
+    def test_host_without_address(self):
+        self.assert_cannot_listen("no.such.host.invalid:8000", "Name or service not known")
+
+    @unittest.skipIf(unprivileged_ports_begin() <= 1, "every port is for everybody here")
+    def test_port_for_the_privileged(self):
+        self.assert_cannot_listen("127.0.0.1:%d" % (unprivileged_ports_begin() - 1),
+                                  "no right to listen on so low a port (CAP_NET_BIND_SERVICE "
+                                  "gives it)", unprivileged=True)
+
+    def test_no_directory_for_the_socket(self):
+        self.assert_cannot_listen("unix:%s/none/s" % self.folder, "its directory does not exist")
+
+    def test_no_right_to_make_the_socket(self):
+        os.mkdir(self.folder + "/closed", 0o500 if os.geteuid() else 0o755)
+        self.assert_cannot_listen("unix:%s/closed/s" % self.folder,
+                                  "no right to make it, or to replace what is there",
+                                  unprivileged=True)
+
+    def test_something_else_is_there(self):
+        Path(self.folder, "file").touch()
+        for name in (".", "file"):
+            self.assert_cannot_listen("unix:%s/%s" % (self.folder, name),
+                                      "there is a file of that name, and it is no socket")
+        self.assertTrue(Path(self.folder, "file").exists())
+
+    def test_path_too_long(self):
+        result = self.start("--listen", "unix:" + "x" * 108)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("quantd: --listen: expected ADDR:PORT, [ADDR6]:PORT or unix:PATH "
+                      "(at most 107 bytes), ", result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1)
+
+    def test_a_live_server_keeps_its_socket(self):
+        address = "unix:%s/s" % self.folder
+        server = Server(listen=(address,))
+        self.assert_cannot_listen(address, "another process listens on it")
+        self.assertTrue(Path(self.folder, "s").is_socket())
+        # Two that listen, of which the second fails: the first leaves nothing behind.
+        other = "unix:%s/other" % self.folder
+        result = self.start("--listen", other, "--listen", address)
+        self.assert_fails(result, "cannot listen on %s: another process listens on it" % address)
+        self.assertFalse(Path(self.folder, "other").exists())
+        server.stop()
+
+    def test_a_dead_server_leaves_its_socket_to_the_next(self):
+        address = "unix:%s/s" % self.folder
+        dead = Server(listen=(address,))
+        os.kill(dead.pid, signal.SIGKILL)
+        self.assertRaises(AssertionError, dead.wait)
+        self.assertTrue(Path(self.folder, "s").is_socket())
+        server = Server(listen=(address,))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self.folder + "/s")
+        server.stop()
+        self.assertFalse(Path(self.folder, "s").exists())
+
+    def test_no_openblas(self):
+        library = Path(self.folder, "libopenblas.so.0")
+        library.write_text("nothing")
+        result = self.start(LD_LIBRARY_PATH=self.folder)
+        self.assert_fails(result, "OpenBLAS: %s: file too short: install libopenblas0" % library)
+
+    def test_something_else_than_openblas(self):
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "/dev/null",
+                        "-o", self.folder + "/libopenblas.so.0"], check=True)
+        result = self.start(LD_LIBRARY_PATH=self.folder)
+        self.assert_fails(result, "libopenblas.so.0 has no cblas_sgemm: install libopenblas0")
+
+    def test_too_few_descriptors(self):
+        for count in (5, 63):
+            result = self.start("--listen", "127.0.0.1:0", limit=(resource.RLIMIT_NOFILE, count))
+            self.assert_fails(result, "file descriptors (ulimit -n): expected at least 64, got %d"
+                              % count)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer has a thread of its own")
+    def test_too_few_threads(self):
+        result = self.start("--listen", "127.0.0.1:0", "--threads", "50", unprivileged=True,
+                            limit=(resource.RLIMIT_NPROC, 2))
+        self.assert_fails(result, "--threads: cannot start 50; memory or the limit on processes "
+                          "is short")
+
+
+if __name__ == "__main__":
+    unittest.main()
