@@ -8,6 +8,8 @@
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
+#   make schema          api_schema/openapi.json, from openapi.yaml beside it
+#   make test-schema     the schema against the registry, the examples, and a running server
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make clean           remove build/
 #   make help            this list
@@ -51,7 +53,7 @@ KERNELS := \
 # base, data, work, edge, main: each may include only what stands before it.
 SERVER := \
     server/status.c server/arena.c server/text.c server/refusal.c server/log.c \
-    server/address.c server/config.c server/metrics.c \
+    server/address.c server/config.c server/metrics.c server/schema.c \
     server/json_number.c server/json_number_print.c server/json_string.c server/json_envelope.c \
     server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
@@ -76,6 +78,9 @@ endif
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# The two files are in it.
+$(B)/server/schema.o: api_schema/openapi.yaml api_schema/openapi.json
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
@@ -123,6 +128,18 @@ fuzz:
 	@$(INSTALL) build fuzz
 	@tests/fuzz/run.sh $(SECONDS)
 
+schema:
+	@$(INSTALL) schema
+	@tests/schema/setup
+	@build/schema/venv/bin/python tests/schema/make_json.py
+
+test-schema:
+	@$(INSTALL) build schema
+	@tests/schema/setup
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
+	@B=$(B) build/schema/venv/bin/python tests/schema/run.py '$(T)'
+
 lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
@@ -143,5 +160,6 @@ clean:
 	rm -rf build
 
 .PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
+.PHONY: schema test-schema
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

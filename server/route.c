@@ -11,6 +11,7 @@
 #include "server/oip_encode.h"
 #include "server/path.h"
 #include "server/refusal.h"
+#include "server/schema.h"
 
 /* What a handler is given. */
 struct visit {
@@ -218,6 +219,27 @@ static enum qd_status answer_metrics(const struct visit *visit)
     return status;
 }
 
+static enum qd_status answer_schema(const struct visit *visit, struct qd_part schema,
+                                    const char *content_type)
+{
+    struct qd_text text;
+    qd_text_init(&text, &visit->request->arena);
+    qd_text_borrow(&text, schema.bytes, schema.count);
+    enum qd_status status = answer_text(visit->request, &text);
+    visit->request->answer.content_type = content_type;
+    return status;
+}
+
+static enum qd_status answer_schema_yaml(const struct visit *visit)
+{
+    return answer_schema(visit, qd_schema_yaml(), "application/yaml");
+}
+
+static enum qd_status answer_schema_json(const struct visit *visit)
+{
+    return answer_schema(visit, qd_schema_json(), "application/json");
+}
+
 static enum qd_status refuse_load(const struct visit *visit)
 {
     return qd_fail(&visit->request->error, QD_NOT_IMPLEMENTED,
@@ -326,6 +348,8 @@ static const struct route routes[] = {
     {"POST", "/v2/systemsharedmemory/region/{m}/unregister", answer_no_regions},
     {"POST", "/v2/cudasharedmemory/region/{m}/unregister", answer_no_regions},
     {"GET", "/metrics", answer_metrics},
+    {"GET", "/openapi.yaml", answer_schema_yaml},
+    {"GET", "/openapi.json", answer_schema_json},
 };
 
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)

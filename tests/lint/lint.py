@@ -25,7 +25,7 @@ FILE_LINES_MAX = 600
 # Each layer of server/ may include itself and those before it.
 LAYERS = (
     ("base", {"address", "answer", "arena", "clock", "config", "limits", "log", "metrics",
-              "refusal", "status", "text", "version"}),
+              "refusal", "schema", "status", "text", "version"}),
     ("data", {"json_element", "json_envelope", "json_number", "json_number_print", "json_string",
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_model", "oip_parameters"}),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance or clients.
+# GROUP: build, demo, test, fuzz, lint, conformance, clients or schema.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -18,9 +18,10 @@ packages_of()
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
+    schema) echo python3 python3-venv npm ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "clients" >&2
+            "clients, schema" >&2
         exit 2
         ;;
     esac
@@ -29,6 +30,9 @@ packages_of()
 # Debian: the package database decides.
 installed()
 {
+    case $1 in
+    npm) command -v npm >/dev/null && return ;; # Node's own packages have it inside
+    esac
     test "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed
 }
 

@@ -1,0 +1,169 @@
+"""The schema as the tests see it: parts found by path and status, and judged by jsonschema."""
+import copy
+import json
+import re
+
+import yaml
+from jsonschema import Draft202012Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from quantd import ROOT, infer_path
+
+FOLDER = ROOT / "api_schema"
+DOCUMENT = yaml.safe_load((FOLDER / "openapi.yaml").read_text())
+EXAMPLES = {path.stem: json.loads(path.read_text())
+            for path in sorted((FOLDER / "examples").glob("*.json"))}
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+LENGTH = "Inference-Header-Content-Length"
+
+
+def seal(schema):
+    """No members but those described: the server must not say what the schema does not."""
+    if isinstance(schema, list):
+        return [seal(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    sealed = {key: seal(part) for key, part in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        sealed.setdefault("additionalProperties", False)
+    return sealed
+
+
+def registry():
+    sealed = copy.deepcopy(DOCUMENT)
+    sealed["components"]["schemas"] = seal(sealed["components"]["schemas"])
+    return Registry().with_resources(
+        [("urn:open", DRAFT202012.create_resource(DOCUMENT)),
+         ("urn:sealed", DRAFT202012.create_resource(sealed))])
+
+
+REGISTRY = registry()
+
+
+def validator(name, sealed=False):
+    """Of a schema component."""
+    reference = "%s#/components/schemas/%s" % ("urn:sealed" if sealed else "urn:open", name)
+    return Draft202012Validator({"$ref": reference}, registry=REGISTRY)
+
+
+def accepts(name, value):
+    return validator(name).is_valid(value)
+
+
+def why_not(name, value, sealed=False):
+    """None: the value fits. Otherwise what does not, as deep as one can tell."""
+    errors = list(validator(name, sealed).iter_errors(value))
+    if not errors:
+        return None
+    while errors[0].context:
+        errors = errors[0].context
+    return "%s: %s" % (errors[0].json_path, errors[0].message[:300])
+
+
+def resolve(node):
+    """What a $ref stands for."""
+    while isinstance(node, dict) and "$ref" in node:
+        target = DOCUMENT
+        for part in node["$ref"][2:].split("/"):
+            target = target[part.replace("~1", "/").replace("~0", "~")]
+        node = target
+    return node
+
+
+def name_of(schema):
+    return schema["$ref"].rsplit("/", 1)[1]
+
+
+def find_path(path):
+    """The key of `paths` that a request's path belongs to, as OpenAPI has it: literally first."""
+    if path in DOCUMENT["paths"]:
+        return path
+    for template in DOCUMENT["paths"]:
+        if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
+            return template
+    return None
+
+
+def operation(method, path):
+    return DOCUMENT["paths"][find_path(path)][method.lower()]
+
+
+def request_schema(model, version=None):
+    """The name of the schema of an inference's JSON, and whether the path is of one version."""
+    exact = infer_path(model, version) in DOCUMENT["paths"]
+    body = resolve(operation("post", infer_path(model, version))["requestBody"])
+    return name_of(body["content"]["application/json"]["schema"]), exact
+
+
+def header_problem(headers, name, header):
+    value = headers.get(name)
+    if value is None:
+        return "no header %s" % name if header.get("required") else None
+    schema = header["schema"]
+    if schema["type"] == "integer":
+        if not re.fullmatch("[0-9]+", value):
+            return "header %s: %r is no integer" % (name, value)
+        value = int(value)
+    errors = [error.message for error in Draft202012Validator(schema).iter_errors(value)]
+    return "header %s: %s" % (name, errors[0]) if errors else None
+
+
+def answer_problem(method, path, answer):
+    """None: an answer is as the schema says. Otherwise what is not."""
+    responses = operation(method, path)["responses"]
+    if str(answer.status) not in responses:
+        return "status %d is not described" % answer.status
+    return response_problem(resolve(responses[str(answer.status)]), answer)
+
+
+UNDESCRIBED = {"Date", "Content-Length", "Content-Type", "Connection"}
+
+
+def response_problem(response, answer):
+    described = response.get("headers", {})
+    for name, header in described.items():
+        problem = header_problem(answer.headers, name, resolve(header))
+        if problem:
+            return problem
+    more = set(answer.headers) - set(described) - UNDESCRIBED
+    if more:
+        return "headers %s are not described" % ", ".join(sorted(more))
+    kind = answer.headers["Content-Type"]
+    if kind not in response["content"]:
+        return "content type %s is not described" % kind
+    if kind == "application/octet-stream":
+        schema = response["content"]["application/json"]["schema"]
+        return why_not(name_of(schema), answer.header_part(), sealed=True)
+    schema = response["content"][kind]["schema"]
+    if kind != "application/json":
+        return None
+    if "$ref" in schema:
+        return why_not(name_of(schema), answer.json(), sealed=True)
+    errors = [error.message for error in Draft202012Validator(schema).iter_errors(answer.json())]
+    return errors[0] if errors else None
+
+
+def example_request(example):
+    """(body, headers) as an example's file says."""
+    headers = {}
+    if "body_hex" in example:
+        body = bytes.fromhex(example["body_hex"])
+    elif "body" in example:
+        body = example["body"].encode()
+    else:
+        body = json.dumps(example["request"], ensure_ascii=False).encode()
+        if "binary_hex" in example:
+            headers[LENGTH] = str(len(body))
+            body += bytes.fromhex(example["binary_hex"])
+    headers.update(example.get("headers", {}))
+    return body, headers
+
+
+def example_json(example):
+    """The tree of its JSON, the tokens NaN and Infinity as the strings that they mean.
+    ValueError: it is no JSON."""
+    if "request" in example:
+        return example["request"]
+    body, _ = example_request(example)
+    return json.loads(body.decode("utf-8"), parse_constant=str)

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Makes api_schema/openapi.json from openapi.yaml beside it: make_json.py [--check]
+
+--check writes nothing, and fails if the file is not what it would write.
+"""
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "api_schema"
+
+
+def text():
+    """On one line: it is for machines."""
+    tree = yaml.safe_load((FOLDER / "openapi.yaml").read_text())
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def is_stale():
+    path = FOLDER / "openapi.json"
+    return not path.exists() or path.read_text() != text()
+
+
+def main():
+    if sys.argv[1:] == ["--check"]:
+        if is_stale():
+            sys.exit("api_schema/openapi.json: expected what openapi.yaml says, got another text; "
+                     "run make schema")
+    elif sys.argv[1:]:
+        sys.exit(__doc__)
+    else:
+        (FOLDER / "openapi.json").write_text(text())
+
+
+if __name__ == "__main__":
+    main()
