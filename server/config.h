@@ -14,9 +14,8 @@
 #define QD_LISTEN_COUNT_MAX 16
 #define QD_LISTEN_BYTES_MAX 256
 
-#define QD_AUTO                                                                      \
-    0 /* of threads and max_inflight_bytes: as the machine, or the container, has it \
-       */
+/* Of threads and max_inflight_bytes: as the machine, or the container, has it. */
+#define QD_AUTO 0
 
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
