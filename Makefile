@@ -11,6 +11,9 @@
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make lint            formatting, include rules, warnings of gcc and clang
+#   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
+#   make uninstall       removes these, with the same DESTDIR and PREFIX
+#   make man             build/quantd.1, from --help
 #   make clean           remove build/
 #   make help            this list
 #
@@ -144,6 +147,40 @@ lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
 
+# install takes what is there, and asks for nothing: no root but where DESTDIR and PREFIX are root's.
+DESTDIR ?=
+PREFIX ?= /usr/local
+HELP2MAN ?= help2man
+BIN_DIR = $(DESTDIR)$(PREFIX)/bin
+MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+UNIT_DIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
+SHARE_DIR = $(DESTDIR)$(PREFIX)/share/quantd
+
+$(B)/quantd.1: $(B)/quantd
+	$(HELP2MAN) --no-info --name 'quantized tensor operators over HTTP' --output $@ $<
+
+man:
+	@$(INSTALL) build man
+	+@$(SUBMAKE) $(B)/quantd.1
+
+install: $(B)/quantd
+	install -d "$(BIN_DIR)" "$(UNIT_DIR)" "$(SHARE_DIR)"
+	install -m 755 $(B)/quantd "$(BIN_DIR)/quantd"
+	sed 's|^ExecStart=.*/bin/|ExecStart=$(PREFIX)/bin/|' docker/systemd/quantd.service \
+	    >"$(UNIT_DIR)/quantd.service"
+	chmod 644 "$(UNIT_DIR)/quantd.service"
+	install -m 644 $(wildcard LICENSE api_schema/openapi.yaml) "$(SHARE_DIR)"
+	+@if command -v $(HELP2MAN) >/dev/null; then \
+	    $(SUBMAKE) $(B)/quantd.1 && install -d "$(MAN_DIR)" && \
+	        install -m 644 $(B)/quantd.1 "$(MAN_DIR)/quantd.1"; \
+	else \
+	    echo "The man page is left out: $(HELP2MAN) is not installed"; \
+	fi
+
+uninstall:
+	rm -f "$(BIN_DIR)/quantd" "$(UNIT_DIR)/quantd.service" "$(MAN_DIR)/quantd.1"
+	rm -rf "$(SHARE_DIR)"
+
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
 
@@ -160,6 +197,7 @@ clean:
 	rm -rf build
 
 .PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
+.PHONY: install uninstall man
 .PHONY: schema test-schema
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, clients or schema.
+# GROUP: build, demo, test, fuzz, lint, conformance, clients, schema or man.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -18,10 +18,11 @@ packages_of()
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
+    man) echo help2man ;;
     schema) echo python3 python3-venv npm ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "clients, schema" >&2
+            "clients, schema, man" >&2
         exit 2
         ;;
     esac
