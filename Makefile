@@ -147,7 +147,7 @@ lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
 
-# install takes what is there, and asks for nothing: no root but where DESTDIR and PREFIX are root's.
+# install takes what is there, and needs no root but where DESTDIR and PREFIX are root's.
 DESTDIR ?=
 PREFIX ?= /usr/local
 HELP2MAN ?= help2man
