@@ -339,7 +339,8 @@ void qd_config_print_help(FILE *file)
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }
     fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"
-          "heeds a container's limits, all of them from Debian 13's libuv on.\n"
+          "heeds a container's limits as libuv does: memory and, of cgroup v2, CPU quotas\n"
+          "with that of Debian 13; memory of cgroup v1 alone with that of Debian 12.\n"
           "\nExit status:\n"
           "  0  after SIGTERM or SIGINT; --healthcheck: ready\n"
           "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
