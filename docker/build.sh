@@ -1,0 +1,127 @@
+#!/bin/sh
+# Builds the image, with Docker where an engine answers, else with buildah. From the environment:
+#
+#   IMAGE     the image's name and tag; default quantd
+#   PLATFORM  linux/amd64 or linux/arm64; default what this machine is
+#   BASE      the image to build on; default debian:trixie-slim. With buildah, where no registry
+#             can be reached: stand-in, which is the same suite made from Debian's packages; the
+#             default falls back to it by itself
+set -eu
+cd "$(dirname "$0")/.."
+suite=trixie
+image=${IMAGE:-quantd}
+base=${BASE:-debian:$suite-slim}
+
+fail()
+{
+    echo "build.sh: $1" >&2
+    exit 1
+}
+
+# ---- What to build for ---------------------------------------------------------------------------
+
+case $(uname -m) in
+x86_64) machine=amd64 ;;
+aarch64) machine=arm64 ;;
+*) machine=$(uname -m) ;;
+esac
+platform=${PLATFORM:-linux/$machine}
+case $platform in
+linux/amd64) emulator=qemu-x86_64 ;;
+linux/arm64) emulator=qemu-aarch64 ;;
+*) fail "PLATFORM: expected linux/amd64 or linux/arm64, got $platform" ;;
+esac
+architecture=${platform#linux/}
+
+if docker version >/dev/null 2>&1; then
+    builder=docker
+elif command -v buildah >/dev/null; then
+    builder=buildah
+    if test "$architecture" != "$machine" && ! test -e "/proc/sys/fs/binfmt_misc/$emulator"; then
+        fail "$platform on $machine: expected the emulator $emulator in binfmt_misc\
+ (Debian: qemu-user-static and binfmt-support), got none"
+    fi
+else
+    fail "expected a Docker engine that answers, or buildah (Debian: apt-get install buildah),\
+ got neither"
+fi
+
+# ---- The base image ------------------------------------------------------------------------------
+
+known()
+{
+    buildah inspect --type image "$1" >/dev/null 2>&1
+}
+
+# As published images are slimmed: no manuals and no translations, but the licences.
+# shellcheck disable=SC2016  # the hook's own $1
+bootstrap()
+{
+    mmdebstrap --quiet --variant=minbase --mode=root --architectures="$architecture" \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' \
+        --customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' "$suite" "$1"
+}
+
+# A name of its own: nobody shall take it for the published image.
+make_stand_in()
+{
+    base=localhost/quantd-stand-in:$suite-$architecture
+    if known "$base"; then
+        return
+    fi
+    command -v mmdebstrap >/dev/null ||
+        fail "expected mmdebstrap (Debian: apt-get install mmdebstrap) to make $base, got none"
+    test "$(id -u)" = 0 || fail "expected root, to make $base, got uid $(id -u)"
+    echo "build.sh: making $base from Debian's packages"
+    container=$(buildah from --arch "$architecture" scratch)
+    trap 'buildah rm "$container" >/dev/null' EXIT
+    bootstrap "$(buildah mount "$container")" || fail "mmdebstrap could not make $base"
+    buildah config --cmd bash "$container"
+    buildah commit --quiet "$container" "$base" >/dev/null
+}
+
+# Where it is already, then where it comes from, then in its stead.
+find_base()
+{
+    if test "$base" = stand-in; then
+        make_stand_in
+    elif ! known "$base" && ! buildah pull --quiet --platform "$platform" "$base" >/dev/null 2>&1; then
+        test -z "${BASE:-}" || fail "$base: expected it here or in its registry, got neither"
+        echo "build.sh: $base: no registry has it for us" >&2
+        make_stand_in
+    fi
+}
+
+if test "$builder" = buildah; then
+    find_base
+elif test "$base" = stand-in; then
+    fail 'BASE=stand-in: expected buildah, got a Docker engine'
+fi
+
+# ---- Build ---------------------------------------------------------------------------------------
+
+version=$(sed -n 's/^#define QD_VERSION "\(.*\)"$/\1/p' server/version.h)
+test -n "$version" || fail 'server/version.h: expected #define QD_VERSION "…", got none'
+revision=$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
+# The commit's time and not today's: the same commit gives the same image.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH
+created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+
+# Labels as options and not as build arguments: buildah 1.28 takes a label from its cache although
+# the argument in it has changed.
+label=org.opencontainers.image
+set -- --file docker/Dockerfile --tag "$image" --platform "$platform" --build-arg BASE="$base" \
+    --label $label.version="$version" --label $label.revision="$revision" \
+    --label $label.created="$created"
+if test "$builder" = docker; then
+    docker build "$@" . || fail "docker could not build $image"
+else
+    # Docker's own format, or the health check is lost.
+    buildah build --format docker --isolation chroot --network host --layers --pull-never \
+        --timestamp "$SOURCE_DATE_EPOCH" "$@" . ||
+        fail "buildah could not build $image"
+fi
+echo "build.sh: built $image, quantd $version for $platform"
