@@ -10,6 +10,8 @@
 #   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
+#   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
+#   make test-image      builds one and runs it, as docker/README.md says
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
 #   make uninstall       removes these, with the same DESTDIR and PREFIX
@@ -143,6 +145,12 @@ test-schema:
 	+@$(SUBMAKE) $(B)/quantd
 	@B=$(B) build/schema/venv/bin/python tests/schema/run.py '$(T)'
 
+image:
+	@docker/build.sh
+
+test-image:
+	@tests/image/run.sh $(T)
+
 lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
@@ -199,5 +207,6 @@ clean:
 .PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
 .PHONY: install uninstall man
 .PHONY: schema test-schema
+.PHONY: image test-image
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

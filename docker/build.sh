@@ -50,7 +50,8 @@ fi
 
 known()
 {
-    buildah inspect --type image "$1" >/dev/null 2>&1
+    format='{{.OCIv1.Architecture}}'
+    test "$(buildah inspect --type image --format "$format" "$1" 2>/dev/null)" = "$architecture"
 }
 
 # As published images are slimmed: no manuals and no translations, but the licences.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, clients, schema or man.
+# GROUP: build, demo, test, fuzz, lint, conformance, clients, schema, man, image or podman.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -19,10 +19,12 @@ packages_of()
     conformance) echo python3 python3-venv curl ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     man) echo help2man ;;
+    image) echo python3 python3-venv ;;
+    podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
     schema) echo python3 python3-venv npm ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "clients, schema, man" >&2
+            "clients, schema, man, image, podman" >&2
         exit 2
         ;;
     esac
