@@ -23,9 +23,10 @@ class Make(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_help_lists_every_target(self):
-        phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        makefile = (ROOT / "Makefile").read_text()
+        phony = " ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE))
         shown = run("make", "help").stdout
-        for target in set(phony.group(1).split()) - {"all", "headers"}:
+        for target in set(phony.split()) - {"all", "headers"}:
             self.assertIn(target, shown)
 
     def test_no_such_test(self):
