@@ -59,8 +59,10 @@ known()
 bootstrap()
 {
     mmdebstrap --quiet --variant=minbase --mode=root --architectures="$architecture" \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' \
+        --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' \
         --customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' "$suite" "$1"
 }
@@ -88,7 +90,8 @@ find_base()
 {
     if test "$base" = stand-in; then
         make_stand_in
-    elif ! known "$base" && ! buildah pull --quiet --platform "$platform" "$base" >/dev/null 2>&1; then
+    elif ! known "$base" &&
+        ! buildah pull --quiet --platform "$platform" "$base" >/dev/null 2>&1; then
         test -z "${BASE:-}" || fail "$base: expected it here or in its registry, got neither"
         echo "build.sh: $base: no registry has it for us" >&2
         make_stand_in

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Lays out the image's root file system; the build stage runs it: collect.sh PROGRAM ROOT
 #
-# The program; what it is linked with, and OpenBLAS, which it loads by itself, each where the dynamic
-# linker looks without a cache; the licences of all that; a name for the user; a place for a socket.
+# The program; what it is linked with, and OpenBLAS, which it loads by itself, each where the
+# dynamic linker looks without a cache; the licences of all that; a name for the user; a place for a
+# socket.
 set -eu
 program=$1
 root=$2

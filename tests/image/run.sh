@@ -17,7 +17,7 @@ else
     BASE=stand-in
     export BASE
     if test "$(id -u)" != 0; then
-        echo "tests/image: expected a Docker engine that answers, or root for podman, got neither" >&2
+        echo "run.sh: expected a Docker engine that answers, or root for podman, got neither" >&2
         exit 1
     fi
     tests/support/install-packages.sh image podman
