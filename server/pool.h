@@ -20,7 +20,8 @@ struct qd_work {
 };
 
 /* How many threads can run at a time, from 1 to QD_POOL_THREADS_MAX: CPUs that the process may use.
- * libuv 1.50 (Debian 13) heeds the CPU quotas of version 2 control groups, 1.44 (Debian 12) none. */
+ * libuv 1.50 (Debian 13) heeds the CPU quotas of version 2 control groups, 1.44 (Debian 12) heeds
+ * none. */
 unsigned qd_pool_parallelism(void);
 
 /* False: the system does not let us have so many (a limit on processes, memory). */
