@@ -6,6 +6,7 @@
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
+#   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
 #   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
@@ -19,8 +20,8 @@
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, fuzz, lint, conformance and test-clients first install what is missing, through apt;
-# the last two also packages of their languages, into build/.
+# demo, test, fuzz, lint, conformance, test-load and test-clients first install what is missing,
+# through apt; conformance and test-clients also packages of their languages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -124,6 +125,11 @@ conformance:
 	@python=build/conformance/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/conformance/run.py $(A)
 
+test-load:
+	@$(INSTALL) build load
+	@$(SUBMAKE) $(B)/quantd
+	@B=$(B) python3 tests/load/test_load_script.py
+
 test-clients:
 	@$(INSTALL) build clients
 	@$(SUBMAKE) $(B)/quantd
@@ -208,5 +214,6 @@ clean:
 .PHONY: install uninstall man
 .PHONY: schema test-schema
 .PHONY: image test-image
+.PHONY: test-load
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))

@@ -151,6 +151,7 @@ check_server()
         sent_bytes[v]=$(cut -d '|' -f 5 "$work/records.0")
         [[ ! -s $work/errors ]] ||
             die "a single request to $place is already answered wrongly: see $out/wrong_answer"
+        [[ -s $work/good ]] || die "the first answers could not be checked"
     done
 }
 

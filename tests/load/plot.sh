@@ -15,7 +15,7 @@ set terminal svg size 760,420 font "sans-serif,13" background "white"
 set output "$svg"
 set title "$title" noenhanced
 set datafile separator ","
-set key outside bottom center horizontal
+set key outside top center horizontal
 set grid ytics lc rgb "#dddddd"
 set border 11
 set style data linespoints

@@ -91,7 +91,7 @@ sort_records()
 # check_client I V COUNT
 check_client()
 {
-    local files file rest
+    local files=() file rest
     sort_records "$@"
     mapfile -t files < <(cut -d '|' -f 1 "$work/candidates.$1")
     if ((${#files[@]} > 0)) && same "$2" "${files[@]}"; then
@@ -176,6 +176,9 @@ run_step()
         posted=$((posted + count)) load_us=$((load_us + took_us))
         before=$good
         good=$(wc -l <"$work/good")
+        if ((good + $(wc -l <"$work/errors") < posted)); then
+            die "the answers to $posted requests could not all be checked"
+        fi
         show_progress "$1" "$good"
         ((good > before)) || return 0 # the server has stopped being right
     done

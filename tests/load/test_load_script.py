@@ -119,8 +119,9 @@ class Faults(LoadTest):
             server.stop()
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         row, = self.rows()
-        self.assertEqual(row["errors"], errors)
-        self.assertIn(errors, result.stdout)
+        if errors is not None:
+            self.assertEqual(row["errors"], errors)
+        self.assertIn(row["errors"], result.stdout)
         self.assertIn("wrong, refused or lost", result.stderr)
         return row
 
@@ -152,8 +153,11 @@ class Faults(LoadTest):
         self.assertEqual(self.expect("truncate", "cut:4")["right"], "196")
 
     def test_closed_before_the_answer(self):
-        # curl posts again by itself; the answer was lost all the same.
-        self.expect("close", "lost:4")
+        # curl posts again by itself, except on a new connection; the answer was lost all the same.
+        errors = dict(error.split(":") for error in self.expect("close", None)["errors"].split())
+        self.assertLessEqual(set(errors), {"lost", "cut"})
+        self.assertEqual(sum(map(int, errors.values())), 4)
+        self.assertGreaterEqual(int(errors["lost"]), 1)
 
     def test_refused(self):
         self.assertEqual(self.expect("unavailable", "503:4")["right"], "196")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, clients, schema, man, image or podman.
+# GROUP: build, demo, test, fuzz, lint, conformance, load, clients, schema, man, image or podman.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -17,6 +17,7 @@ packages_of()
     fuzz) echo clang libclang-rt-dev python3 ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
+    load) echo python3 curl gnuplot-nox ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     man) echo help2man ;;
     image) echo python3 python3-venv ;;
@@ -24,7 +25,7 @@ packages_of()
     schema) echo python3 python3-venv npm ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "clients, schema, man, image, podman" >&2
+            "load, clients, schema, man, image, podman" >&2
         exit 2
         ;;
     esac
@@ -49,6 +50,7 @@ found()
     libuv1-dev) pkg-config --exists libuv ;;
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
+    gnuplot-nox) command -v gnuplot >/dev/null ;;
     libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     python3-venv) python3 -c 'import ensurepip' ;;
     *) command -v "$1" >/dev/null ;;
