@@ -56,7 +56,7 @@ def is_c(path):
 
 
 def is_text(path):
-    return not path.endswith((".ppm", ".jsonl", ".json", ".bin")) and path != "LICENSE"
+    return not path.endswith((".ppm", ".svg", ".jsonl", ".json", ".bin")) and path != "LICENSE"
 
 
 def may_begin_with_tab(path):

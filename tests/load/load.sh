@@ -183,7 +183,7 @@ make_work_folder()
     if [[ -w /dev/shm ]] && ((${free:-0} > 2 * most)); then
         place=/dev/shm
     fi
-    work=$(mktemp -d "$place/quantd-load.$$.XXXXXX") || die "--out: no folder can be made in '$place'"
+    work=$(mktemp -d "$place/quantd-load.$$.XXXXXX") || die "$place: no folder can be made in it"
     mkdir "$work/answers"
 }
 

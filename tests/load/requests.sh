@@ -10,7 +10,7 @@
 # and sets model, version, json_bytes[V] (empty in JSON form), tail_bytes and answer_bytes. The
 # variants differ, so that the answer to another request is a wrong answer.
 
-# shellcheck disable=SC2034,SC2154 # load.sh and step.sh read what is set here, and load.sh sets here
+# shellcheck disable=SC2034,SC2154 # load.sh and step.sh read these; load.sh sets here
 variants=4
 elements_max=4194304
 json_bytes=()
