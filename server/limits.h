@@ -13,8 +13,9 @@
 #define QD_ANSWER_BYTES_MAX 0x7fffffffu
 
 /* A refused upload without Expect is read and thrown away up to here, so that a client that sends
- * everything before it reads sees the refusal and not a reset. */
-#define QD_DRAIN_BYTES_MAX (64u << 20)
+ * everything before it reads sees the refusal and not a reset. Go's and Node's clients too report
+ * the reset when they notice it first. Reading costs no memory, and --receive-timeout ends it. */
+#define QD_DRAIN_BYTES_MAX (1u << 30)
 
 /* Beyond a first --receive-timeout a client takes its answer at least so fast. Whoever reads a
  * little now and then is never silent, and would hold the answer's memory for ever. */

@@ -245,6 +245,18 @@ class Limits(HttpTest):
         self.connections.append(reader)
         self.assert_error(reader.answer(), 413)
 
+    def test_readable_when_much_is_sent_first(self):
+        # Well above the default limit too: there every body that is too large is a large one.
+        connection = self.server.connect()
+        reader = Reader(connection)
+        self.connections.append(reader)
+        piece, count = bytes(MIB), 300
+        connection.sendall(b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\n\r\n"
+                           % (infer_path(DEQUANTIZE).encode(), len(piece) * count))
+        for _ in range(count):
+            connection.sendall(piece)
+        self.assert_error(reader.answer(), 413, "1000000", "--max-body-bytes")
+
     def test_refused_at_once_with_expect(self):
         reader = self.open()
         reader.connection.sendall(
