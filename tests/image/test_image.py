@@ -368,7 +368,6 @@ class Memory(ContainerTest):
     def test_json_that_swells(self):
         container = self.start()
         path = infer_path(DEQUANTIZE)
-        # All below 64 MiB: a refused body is read to its end so far, and cut off beyond.
         bodies = [b'{"inputs":[{"name":"x","datatype":"FP32","shape":[30000000],"data":['
                   + b"1," * 30000000 + b"1]}]}",
                   b"[" * (60 * MIB),
