@@ -3,15 +3,15 @@ import copy
 import json
 import re
 
-import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+import make_json
 from quantd import ROOT, infer_path
 
 FOLDER = ROOT / "api_schema"
-DOCUMENT = yaml.safe_load((FOLDER / "openapi.yaml").read_text())
+DOCUMENT = make_json.load()
 EXAMPLES = {path.stem: json.loads(path.read_text())
             for path in sorted((FOLDER / "examples").glob("*.json"))}
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")

@@ -12,9 +12,25 @@ import yaml
 FOLDER = Path(__file__).resolve().parent.parent.parent / "api_schema"
 
 
+class Loader(yaml.SafeLoader):
+    """YAML forbids a key twice; PyYAML would take the last one."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, "expected each key once, got %r twice" % key, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def load():
+    return yaml.load((FOLDER / "openapi.yaml").read_text(), Loader)
+
+
 def text():
     """On one line: it is for machines."""
-    tree = yaml.safe_load((FOLDER / "openapi.yaml").read_text())
+    tree = load()
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
 
 
