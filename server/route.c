@@ -91,7 +91,7 @@ static enum qd_status check_index_body(struct qd_request *request)
 {
     struct qd_json_envelope envelope;
     size_t bytes = (size_t)request->body_bytes;
-    while (bytes > 0 && strchr(" \t\r\n", request->body[bytes - 1]) != NULL)
+    while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
         bytes--;
     if (bytes == 0)
         return QD_OK;

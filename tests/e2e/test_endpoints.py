@@ -109,7 +109,7 @@ class Endpoints(ServerTest):
                 self.assertRegex(row["version"], "^[0-9]+$")
 
     def test_repository_index_refuses_nonsense(self):
-        for body in (b'{"ready": 1}', b"[", b"[]", b'"x"'):
+        for body in (b'{"ready": 1}', b"[", b"[]", b'"x"', b"\0", b"{}\0"):
             self.assert_error(self.server.request("POST", "/v2/repository/index", body), 400)
 
     def test_shared_memory_is_not_there(self):
