@@ -176,7 +176,7 @@ MODELS = ("DequantizeLinear", "QLinearConv", "ElementWiseDequantizeLinear", "Deq
 def attribute_of(name, model):
     """The rest of a component's name is no version, and no part that all versions share."""
     rest = name[len(model) + 1:]
-    return not re.match(r"\d|(rules|response|plain\..*)$", rest)
+    return not re.match(r"\d|(rules|response|output|plain\..*)$", rest)
 
 
 # A request to try each attribute on, and values inside and outside its range.
