@@ -74,6 +74,7 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
         return;
     }
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    qd_socket_bound_send(fd);
     *slot = qd_connection_open(&listener->connections, fd, mhd);
     if (listener->connections.count == 1 && !listener->connections.draining)
         qd_timer_start(listener->sweep_timer, SWEEP_MS, SWEEP_MS);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/address.h"
+#include "server/limits.h"
 
 static bool complain(char *complaint, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -153,6 +154,16 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
         return close_and_complain(listener, address, false, complaint);
     name_tcp(listener);
     return true;
+}
+
+/* On the accepted one: a Unix socket does not take it over from the one that listens. */
+void qd_socket_bound_send(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t family_bytes = sizeof(family);
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
+    int bytes = family == AF_UNIX ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
 bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,

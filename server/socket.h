@@ -25,6 +25,9 @@ struct qd_socket {
 bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES]);
 
+/* Bounds what the kernel keeps for a connection's peer that does not read. */
+void qd_socket_bound_send(int fd);
+
 /* Removes the Unix socket's file, if it is still its own: nobody new can connect. */
 void qd_socket_unlink(const struct qd_socket *listener);
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -388,6 +389,29 @@ class Memory(ContainerTest):
             connections[-1].sendall(body_announced if i % 2 else unfinished_head)
         time.sleep(0.5)
         print("  3000 unfinished requests: RSS %d MiB" % (container.rss_bytes() / MIB))
+        for connection in connections:
+            connection.close()
+        time.sleep(0.5)
+        self.finish(container)
+
+    def test_clients_that_do_not_read(self):
+        volume = self.volume()
+        container = self.start("--listen", "0.0.0.0:8000", "--listen", "unix:/run/quantd/s",
+                               options=["--volume", volume + ":/run/quantd"])
+        # As the container sees it: an engine's own folder for volumes may be on another machine.
+        path = "/proc/%d/root/run/quantd/s" % container.pid
+        question = b"GET /openapi.json HTTP/1.1\r\nHost: q\r\n\r\n" * 50
+        connections = []
+        for i in range(3000):
+            if i < 500:
+                connection = container.connect()
+            else:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(path)
+            connection.sendall(question)
+            connections.append(connection)
+        time.sleep(1)
+        self.assertEqual(container.get("/v2/health/ready").status, 200)
         for connection in connections:
             connection.close()
         time.sleep(0.5)
