@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -91,8 +92,9 @@ public class Client {
         try {
             convolve(arguments[0]);
             dequantize(arguments[0]);
-        } catch (IOException error) {
-            System.err.println(error);
+        } catch (IOException | IllegalArgumentException error) {
+            var reason = error instanceof ConnectException ? "cannot connect" : error;
+            System.err.println(arguments[0] + ": " + reason);
             System.exit(1);
         }
     }

@@ -2,8 +2,9 @@
 """Runs every client in this folder whose toolchain is there: run.py [CLIENT...]
 
 Each must print the two right answers, and must end with a status other than 0 and one clear line
-when something is wrong: nobody listens, the server refuses, a proxy answers in HTML, a byte of the
-answer is missing, or is another. Clients are built, and their packages installed, in build/clients.
+when something is wrong: no URL, nobody listens, the server refuses, a proxy answers in HTML, a byte
+of the answer is missing, or is another. Clients are built, and their packages installed, in
+build/clients.
 
 A client without its toolchain or packages is skipped by name. With REQUIRE=all or CI=true in the
 environment, missing packages count as a failure. The last line is "N passed, N failed, N skipped".
@@ -240,7 +241,9 @@ def test_spoiled(command, url, right_count, change, *words, status=None):
 def tests_of(command, url, closed_url):
     yield "right answers", lambda: test_right(command, url)
     yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
-    yield "nobody listens", lambda: test_wrong(command, [closed_url], 0, "connect")
+    yield "no URL", lambda: test_wrong(command, ["notaurl"], 0, "notaurl")
+    yield "nobody listens", lambda: test_wrong(command, [closed_url], 0, "connect",
+                                               closed_url.rpartition(":")[2])
     yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "404", "no such path")
     yield "HTML", lambda: test_spoiled(command, url, 0, answer_in_html, status=502)
     for right_count, change, words in ((0, flip_a_bit, ("convolution", "116", "117")),
