@@ -2,17 +2,22 @@
 #include "server/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/address.h"
 #include "server/limits.h"
+
+enum { LOCK_TRIES = 500, LOCK_PAUSE_NS = 10000000 };
 
 static bool complain(char *complaint, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -43,6 +48,7 @@ static const char *reason(bool is_unix, int error)
         {true, EADDRINUSE, "another process listens on it"},
         {true, EEXIST, "there is a file of that name, and it is no socket"},
         {true, ENOENT, "its directory does not exist"},
+        {true, EWOULDBLOCK, "another process holds a lock on its directory"},
         {true, EACCES, "no right to make it, or to replace what is there"},
         {false, EACCES, "no right to listen on so low a port (CAP_NET_BIND_SERVICE gives it)"},
         {false, EADDRNOTAVAIL, "this host has no such address"},
@@ -64,6 +70,30 @@ static bool close_and_complain(struct qd_socket *listener, const char *address, 
 }
 
 /* ---- Unix --------------------------------------------------------------------------------- */
+
+/* Between bind and listen a socket looks like one that was left behind. So only one process at a
+ * time is between them: it holds a lock on the directory, which goes with it, however it ends.
+ * Returns the lock, to be closed; -1: errno is EWOULDBLOCK, or there is no right to read the
+ * directory, and it goes without. */
+static int lock_directory(const char *path)
+{
+    char directory[QD_UNIX_PATH_BYTES + 1];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof(directory), "%.*s/.", slash == NULL ? 1 : (int)(slash - path),
+             slash == NULL ? "." : path);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return fd;
+        nanosleep(&pause, NULL);
+    }
+    close(fd);
+    errno = EWOULDBLOCK;
+    return -1;
+}
 
 /* Removes a socket file that a process left behind: connecting to it is refused. False: errno says
  * why not. */
@@ -91,8 +121,8 @@ static bool bind_unix(int fd, const struct sockaddr_un *name)
            (errno == EADDRINUSE && remove_stale(name) && bind(fd, any, sizeof(*name)) == 0);
 }
 
-static bool listen_unix(struct qd_socket *listener, const char *address,
-                        const struct sockaddr_un *name, int backlog, char *complaint)
+static bool listen_locked(struct qd_socket *listener, const char *address,
+                          const struct sockaddr_un *name, int backlog, char *complaint)
 {
     const char *path = name->sun_path;
     listener->fd = open_socket(AF_UNIX);
@@ -111,6 +141,18 @@ static bool listen_unix(struct qd_socket *listener, const char *address,
     listener->unix_made = file.st_mtim;
     snprintf(listener->name, sizeof(listener->name), "%s", address);
     return true;
+}
+
+static bool listen_unix(struct qd_socket *listener, const char *address,
+                        const struct sockaddr_un *name, int backlog, char *complaint)
+{
+    int lock = lock_directory(name->sun_path);
+    if (lock < 0 && errno == EWOULDBLOCK)
+        return close_and_complain(listener, address, true, complaint);
+    bool listens = listen_locked(listener, address, name, backlog, complaint);
+    if (lock >= 0)
+        close(lock);
+    return listens;
 }
 
 void qd_socket_unlink(const struct qd_socket *listener)

@@ -1,4 +1,5 @@
 """Starts that fail: one line says why, and the exit status is 1. A stale socket is no failure."""
+import fcntl
 import os
 import resource
 import shutil
@@ -6,6 +7,8 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -16,6 +19,14 @@ SOMEBODY = 65532  # without any rights, if we are root and may choose
 
 def unprivileged_ports_begin():
     return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+
+
+def is_new(path):
+    """Not one that a test made look old."""
+    try:
+        return os.stat(path).st_mtime > 1
+    except FileNotFoundError:
+        return False
 
 
 class Start(unittest.TestCase):
@@ -42,8 +53,8 @@ class Start(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout, result.stderr),
                          (1, "", "quantd: %s\n" % line))
 
-    def assert_cannot_listen(self, address, why, **how):
-        result = self.start("--listen", address, **how)
+    def assert_cannot_listen(self, address, why, before=None, **how):
+        result = self.start(*["--listen", before] if before else [], "--listen", address, **how)
         self.assert_fails(result, "cannot listen on %s: %s" % (address, why))
 
     def test_port_in_use(self):
@@ -113,6 +124,46 @@ class Start(unittest.TestCase):
             connection.connect(self.folder + "/s")
         server.stop()
         self.assertFalse(Path(self.folder, "s").exists())
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
+    def test_two_start_at_once(self):
+        shim = self.folder + "/slow_start.so"
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", shim,
+                        str(Path(__file__).with_name("slow_start.c"))], check=True)
+        for left_behind in (False, True):
+            path = "%s/%d" % (self.folder, left_behind)
+            if left_behind:
+                with socket.socket(socket.AF_UNIX) as dead:
+                    dead.bind(path)
+                os.utime(path, (1, 1))
+            first = threading.Thread(target=lambda path=path: servers.append(
+                Server(listen=("unix:" + path,), env={"LD_PRELOAD": shim})))
+            servers = []
+            first.start()
+            deadline = time.monotonic() + 10
+            while not is_new(path) and time.monotonic() < deadline:
+                time.sleep(0.01)  # between bind and listen it takes a second
+            self.assert_cannot_listen("unix:" + path, "another process listens on it")
+            first.join()
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(path)
+            servers[0].stop()
+            self.assertFalse(os.path.exists(path))
+
+    def test_somebody_locks_the_directory(self):
+        held = os.open(self.folder, os.O_DIRECTORY)
+        self.addCleanup(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        self.assert_cannot_listen("unix:%s/s" % self.folder,
+                                  "another process holds a lock on its directory")
+
+    def test_a_directory_that_may_not_be_read(self):
+        os.mkdir(self.folder + "/private")
+        os.chown(self.folder + "/private", *(SOMEBODY, SOMEBODY) if os.geteuid() == 0 else (-1, -1))
+        os.chmod(self.folder + "/private", 0o300)
+        # The second of the two, at a place that is none, ends it.
+        self.assert_cannot_listen("unix:none/s", "its directory does not exist", unprivileged=True,
+                                  before="unix:%s/private/s" % self.folder)
 
     def test_no_openblas(self):
         library = Path(self.folder, "libopenblas.so.0")
