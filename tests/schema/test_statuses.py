@@ -1,0 +1,245 @@
+"""Every status of every operation, provoked on live servers, and those that no path describes."""
+import collections
+import copy
+import json
+import re
+import time
+import unittest
+
+from contract import (DOCUMENT, EXAMPLES, LENGTH, METHODS, answer_problem, example_request,
+                      header_problem, operation, resolve)
+from quantd import Answer, Reader, Server, ServerTest, infer_path
+
+BODY_BYTES_MAX = 1 << 20
+
+# The fields of a head behind the request line, and the status of any path.
+HEADS = {
+    "": 400,
+    "Host: a\r\nHost: b": 400,
+    "Host: a\r\nX: \x01": 400,
+    "Host: a\r\nContent-Length: 1\r\nContent-Length: 1": 400,
+    "Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked": 400,
+    "Host: a\r\n%s: 1\r\n%s: 1" % (LENGTH, LENGTH): 400,
+    "Host: a\r\nContent-Length: 99999999999": 413,
+    "Host: a\r\nTransfer-Encoding: gzip": 501,
+    "Host: a\r\nTransfer-Encoding: gzip, chunked": 501,
+}
+
+# The same, of what libmicrohttpd answers by itself.
+UNREADABLE = {
+    "Host: a\r\nX y": 400,
+    "Host: a\r\nContent-Length: x": 400,
+    "Host: a\r\nContent-Length: -1": 400,
+    "Host: a\r\nTransfer-Encoding: chunked\r\n\r\nx": 400,
+    "Host: a\r\nContent-Length: 18446744073709551616": 413,
+    "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000": 413,
+    "Host: a\r\nX: " + "a" * 40000: 431,
+    "Host: a\r\n" + "X: y\r\n" * 3000: 431,
+}
+
+
+def operations():
+    """(method, template, path): the path has names that are there."""
+    for template, item in DOCUMENT["paths"].items():
+        path = template.replace("{model}", "onnx.QLinearConv").replace("{version}", "10")
+        for method in METHODS:
+            if method in item:
+                yield method.upper(), template, path.replace("{region}", "r")
+
+
+def is_inference(template):
+    return template.endswith("/infer")
+
+
+def unknown(template):
+    """The same path with a model, and with a version, that is not there."""
+    if "{model}" in template:
+        yield template.replace("{model}", "x").replace("{version}", "10")
+    if "{version}" in template:
+        yield template.replace("{model}", "onnx.QLinearConv").replace("{version}", "17x")
+
+
+def good_request(template):
+    """(body, headers) of an example that the path shows; any other path needs none."""
+    if not is_inference(template):
+        return None, {}
+    content = resolve(operation("post", template)["requestBody"])["content"]
+    names = content["application/json"].get("examples", ["ok_conv_2d"])
+    return example_request(EXAMPLES[next(iter(names))])
+
+
+def raw(server, method, path, fields):
+    """The answer to a head as it is written here."""
+    reader = Reader(server.connect())
+    try:
+        reader.connection.sendall(("%s %s HTTP/1.1\r\n%s\r\n\r\n"
+                                   % (method, path, fields)).encode())
+        return reader.answer()
+    finally:
+        reader.close()
+
+
+def longer_lists(tree):
+    """Copies of an answer, each with one of its empty lists no longer empty."""
+    def empty(node):
+        if node == []:
+            yield node
+        for part in node.values() if isinstance(node, dict) else (
+                node if isinstance(node, list) else []):
+            yield from empty(part)
+
+    for i in range(len(list(empty(tree)))):
+        changed = copy.deepcopy(tree)
+        list(empty(changed))[i].append({})
+        yield changed
+
+
+class Statuses(ServerTest):
+    """No operation answers what it does not describe, or describes what it never answers."""
+
+    FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX))
+
+    def setUp(self):
+        self.seen = collections.defaultdict(set)
+
+    def check(self, method, template, answer, status):
+        self.assertEqual(answer.status, status, answer.body[:300])
+        self.assertIsNone(answer_problem(method, template, answer))
+        self.seen[method, template].add(str(status))
+
+    def of_each(self, function):
+        for method, template, path in operations():
+            with self.subTest(method=method, path=template):
+                function(method, template, path)
+
+    def try_names_and_bodies(self, method, template, path):
+        body, headers = good_request(template)
+        answer = self.server.request(method, path, body, headers)
+        good = 200 if "200" in operation(method, template)["responses"] else 501
+        self.check(method, template, answer, good)
+        if good == 501:
+            return
+        for other in unknown(template):
+            self.check(method, template, self.server.request(method, other), 404)
+        answer = self.server.request(method, path, body,
+                                     dict(headers, **{"Content-Encoding": "gzip"}))
+        self.check(method, template, answer, 415 if is_inference(template) else 200)
+
+    def try_heads(self, method, template, path):
+        for fields, status in HEADS.items():
+            self.check(method, template, raw(self.server, method, path, fields), status)
+        answer = self.server.request(method, path, iter([bytes(BODY_BYTES_MAX), b"1"]))
+        has_success = "200" in operation(method, template)["responses"]
+        self.check(method, template, answer, 413 if has_success else 501)
+
+    def try_without_memory(self):
+        """Who must have memory for an answer has a 503."""
+        server = Server("--max-inflight-bytes", "1M")
+        self.addCleanup(server.stop)
+        readers = []
+        for _ in range(3):  # the third gets no room, not even for a message
+            readers.append(Reader(server.connect()))
+            self.addCleanup(readers[-1].close)
+            readers[-1].connection.sendall(
+                ("POST %s HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 500000"
+                 "\r\n\r\n" % infer_path("onnx.QLinearConv")).encode())
+        self.assertEqual([reader.answer().status for reader in readers], [100, 100, 503])
+
+        def ask(method, template, path):
+            answer = server.request(method, path)
+            self.check(method, template, answer, answer.status)
+
+        self.of_each(ask)
+
+    def try_draining(self):
+        """What comes on an open connection still has its answer; it is ready for no more."""
+        server = Server()
+        clients = []
+        for method, template, path in operations():
+            client = server.connect()
+            client.sendall(("%s %s HTTP/1.1\r\n" % (method, path)).encode())
+            clients.append((method, template, Reader(client)))
+        time.sleep(0.2)
+        server.terminate()
+        while "draining" not in server.stderr():
+            time.sleep(0.01)
+        for method, template, reader in clients:
+            with self.subTest(method=method, path=template):
+                reader.connection.sendall(b"Host: a\r\n\r\n")
+                answer = reader.answer()
+                self.check(method, template, answer, answer.status)
+                reader.close()
+        server.wait()
+
+    def test_all(self):
+        self.of_each(self.try_names_and_bodies)
+        self.of_each(self.try_heads)
+        self.try_without_memory()
+        self.try_draining()
+        self.of_each(lambda method, template, _: self.assertEqual(
+            self.seen[method, template], set(operation(method, template)["responses"])))
+
+    def test_refusals_of_inferences_are_the_same(self):
+        """The same responses; 404 is for paths with a name to fill in."""
+        generic, *others = [operation(method, template)["responses"]
+                            for method, template, _ in operations() if is_inference(template)]
+        refusals = {status: response for status, response in generic.items() if status >= "400"}
+        self.assertEqual(set(refusals), {"400", "404", "413", "415", "501", "503"})
+        self.assertGreater(len(others), 15)
+        for responses in others:
+            self.assertEqual({**refusals, **responses},
+                             {**responses, "404": refusals["404"]})
+
+    def test_what_is_always_empty(self):
+        """The schema says so: it refuses one more."""
+        tried = 0
+        for method, template, path in operations():
+            if method != "GET":
+                continue
+            answer = self.server.get(path)
+            if answer.headers["Content-Type"] != "application/json" or "openapi" in path:
+                continue
+            for tree in longer_lists(answer.json()):
+                body = json.dumps(tree).encode()
+                self.assertIsNotNone(answer_problem(
+                    method, template, Answer(answer.status, answer.headers, body)), tree)
+                tried += 1
+        self.assertGreaterEqual(tried, 10)
+
+
+class Unreadable(ServerTest):
+    """What libmicrohttpd answers by itself is described once."""
+
+    RESPONSE = DOCUMENT["components"]["responses"]["Unreadable"]
+
+    def check(self, request, status):
+        reader = Reader(self.server.connect())
+        reader.connection.sendall(request.encode())
+        answer = reader.answer()
+        self.assertEqual(answer.status, status)
+        self.assertEqual(set(answer.headers), {"Date", "Content-Length", *self.RESPONSE["headers"]})
+        self.assertIsNone(header_problem(answer.headers, "Connection",
+                                         self.RESPONSE["headers"]["Connection"]))
+        self.assertNotIn(b'{"', answer.body)
+        reader.file.read()  # up to the end of the connection
+        reader.close()
+
+    def test_all(self):
+        for method, template, path in operations():
+            for fields, status in UNREADABLE.items():
+                with self.subTest(method=method, path=template, fields=fields[:60]):
+                    self.check("%s %s HTTP/1.1\r\n%s\r\n\r\n" % (method, path, fields), status)
+            for line, status in (("%s %s HTTP/2.0", 505), ("%s %s", 400), ("%s %s HTTP", 400),
+                                 ("%%s %%s?%s HTTP/1.1" % ("a" * 40000), 414)):
+                with self.subTest(method=method, path=template, line=line[:20]):
+                    self.check(line % (method, path) + "\r\nHost: a\r\n\r\n", status)
+
+    def test_statuses(self):
+        """All of the above and no other one."""
+        told = re.findall(r"^- (\d+): ", self.RESPONSE["description"], re.MULTILINE)
+        self.assertEqual(list(map(int, told)), sorted({*UNREADABLE.values(), 414, 505}))
+        self.assertNotIn("content", self.RESPONSE)
+
+
+if __name__ == "__main__":
+    unittest.main()
