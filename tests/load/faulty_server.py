@@ -6,7 +6,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = ("flip", "shorter", "longer", "truncate", "unavailable", "close", "hang", "crossed",
-          "header")
+          "header", "shift")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,9 +47,12 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.count += 1
             spoil = server.count % server.every == 0
+            is_behind = server.count > server.every and server.count % server.every == 1
             server.answers[request] = (status, headers, body)
             others = [answer for body_of, answer in server.answers.items() if body_of != request]
-        if not spoil:
+        if is_behind and server.fault == "shift":
+            self.send(status, headers, body[1:])
+        elif not spoil:
             self.send(status, headers, body)
         elif server.fault == "flip":
             # A digit of JSON or a bit of a number: within the data either way.
@@ -59,6 +62,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(status, headers, bytes(spoilt))
         elif server.fault == "shorter":
             self.send(status, headers, body[:-1])
+        elif server.fault == "shift":  # end to end, this answer and the next are as they should be
+            self.send(status, headers, body + body[:1])
         elif server.fault == "longer":
             self.send(status, headers, body + b"\0")
         elif server.fault == "truncate":

@@ -143,6 +143,10 @@ class Faults(LoadTest):
         self.expect("longer", "wrong:4")
         self.expect("longer", "wrong:4", form="json")
 
+    def test_a_byte_in_the_answer_before(self):
+        # One after the other, so that the two lie beside each other when they are checked.
+        self.expect("shift", "wrong:8", "--concurrency", "1", form="json")
+
     def test_a_wrong_header(self):
         self.expect("header", "wrong:4")
 
