@@ -34,6 +34,10 @@ static void set_deadline(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, NULL);
+    sigset_t alarms; /* whoever starts us may have blocked it */
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarms, NULL);
     alarm(QD_HEALTHCHECK_S);
 }
 
@@ -74,11 +78,14 @@ static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
     return got >= 0 || count > 0;
 }
 
-/* The answer's first line, fit for a terminal. */
+/* Complains with the answer's first line, fit for a terminal. */
 static bool judge(const char *address, char *answer)
 {
-    if (strncmp(answer, good, strlen(good)) == 0)
-        return true;
+    if (strncmp(answer, good, strlen(good)) == 0) {
+        const char *body = strstr(answer, "\r\n\r\n");
+        bool ready = body != NULL && strstr(body, "\"ready\":true") != NULL;
+        return ready || complain(address, "expected \"ready\":true in the body, got none");
+    }
     answer[strcspn(answer, "\r\n")] = '\0';
     for (char *byte = answer; *byte != '\0'; byte++)
         if (*byte < ' ' || *byte > '~')

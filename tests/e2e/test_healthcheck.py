@@ -129,6 +129,21 @@ class Healthcheck(unittest.TestCase):
                 self.assert_not_ready(check(address), address,
                                       'expected HTTP status 200, got "%s"' % shown)
 
+    def test_another_s_200(self):
+        for answer in (b"HTTP/1.1 200 ", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\nhello",
+                       b'HTTP/1.1 200 OK\r\nX: "ready":true\r\n\r\n{"ready":false}'):
+            with self.subTest(answer=answer), peer(answer) as address:
+                self.assert_not_ready(check(address), address,
+                                      'expected "ready":true in the body, got none')
+
+    def test_a_parent_that_blocks_the_alarm(self):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        try:
+            with peer(b"", keep_open=True) as address:
+                self.assert_not_ready(check(address), address, "no answer within 2 s")
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     def test_a_peer_that_never_ends(self):
         for answer in (b"", b"HTTP/1.1 "):
             with self.subTest(answer=answer), peer(answer, keep_open=True) as address:
