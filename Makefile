@@ -177,7 +177,11 @@ man:
 	@$(INSTALL) build man
 	+@$(SUBMAKE) $(B)/quantd.1
 
+# As ExecStart and sed take it: before anything is installed.
+export PREFIX
 install: $(B)/quantd
+	@case $$PREFIX in *[!A-Za-z0-9/._+-]*) \
+	    echo "PREFIX: expected letters, digits and /._+-, got '$$PREFIX'" >&2; exit 1;; esac
 	install -d "$(BIN_DIR)" "$(UNIT_DIR)" "$(SHARE_DIR)"
 	install -m 755 $(B)/quantd "$(BIN_DIR)/quantd"
 	sed 's|^ExecStart=.*/bin/|ExecStart=$(PREFIX)/bin/|' docker/systemd/quantd.service \
@@ -193,7 +197,8 @@ install: $(B)/quantd
 
 uninstall:
 	rm -f "$(BIN_DIR)/quantd" "$(UNIT_DIR)/quantd.service" "$(MAN_DIR)/quantd.1"
-	rm -rf "$(SHARE_DIR)"
+	rm -f "$(SHARE_DIR)/LICENSE" "$(SHARE_DIR)/openapi.yaml"
+	test ! -d "$(SHARE_DIR)" || rmdir --ignore-fail-on-non-empty "$(SHARE_DIR)"
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile

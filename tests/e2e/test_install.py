@@ -59,6 +59,23 @@ class Install(unittest.TestCase):
         self.make("uninstall", *where)
         self.assertEqual(files_below(self.folder), set())
 
+    def test_prefix_that_the_unit_cannot_hold(self):
+        for prefix in ("/opt/a b", "/opt/a&b", "/opt/a|b", "/opt/%n"):
+            result = run("make", "-s", "-o", str(PROGRAM.relative_to(ROOT)), "install",
+                         "B=%s" % BUILD.relative_to(ROOT), "DESTDIR=%s" % self.folder,
+                         "PREFIX=" + prefix)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("PREFIX: expected letters, digits and /._+-, got '%s'\n" % prefix,
+                          result.stderr)
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_uninstall_leaves_what_is_not_its_own(self):
+        where = ("DESTDIR=%s" % self.folder, "PREFIX=/usr", "HELP2MAN=no-such-program")
+        self.make("install", *where)
+        (self.folder / "usr/share/quantd/mine").touch()
+        self.make("uninstall", *where)
+        self.assertEqual(files_below(self.folder), {"usr/share/quantd/mine"})
+
     def test_usr_local_by_default(self):
         self.make("install", "DESTDIR=%s" % self.folder, "HELP2MAN=no-such-program")
         self.assertEqual(files_below(self.folder), self.expected("usr/local", page=False))
