@@ -96,6 +96,7 @@ read_options()
         die "--unix-socket: expected a socket, got '$unix_socket', which is none"
     fi
     case $url in
+    *[{}]* | *//*/*[][]*) die "--url: expected one URL, without {} and [], got '$url'" ;;
     '' | http://?* | https://?*) ;;
     *) die "--url: expected http:// or https:// and a host, got '$url'" ;;
     esac

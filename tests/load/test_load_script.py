@@ -196,7 +196,9 @@ class BadInput(LoadTest):
                 ("--concurrency: expected numbers, got none", "--concurrency", ""),
                 ("--duration: expected 1 to 3600, got '1.5'", "--duration", "1.5"),
                 ("--requests: expected 1 to 1000000, got '-3'", "--requests", "-3"),
-                ("--url: expected http:// or https://", "--url", "localhost:8000")):
+                ("--url: expected http:// or https://", "--url", "localhost:8000"),
+                ("--url: expected one URL", "--url", "http://{a,b}:8000"),
+                ("--url: expected one URL", "--url", "http://localhost:8000/[1-3]")):
             with self.subTest(arguments=arguments):
                 self.refuse(text, *arguments)
 
