@@ -18,9 +18,10 @@ static const char *unix_path(const char *address)
     return strncmp(address, "unix:", strlen("unix:")) == 0 ? address + strlen("unix:") : NULL;
 }
 
+/* @NAME is how others write an abstract socket. A file of that name is ./@NAME. */
 static bool valid_path(const char *path)
 {
-    return *path != '\0' && strlen(path) < QD_UNIX_PATH_BYTES;
+    return *path != '\0' && *path != '@' && strlen(path) < QD_UNIX_PATH_BYTES;
 }
 
 /* Cuts "[::1]:80" or "127.0.0.1:80" into host and port. */

@@ -214,7 +214,8 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_LISTEN:
         snprintf(text, bytes,
-                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most",
+                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most, "
+                 "commas between them; no @NAME",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
     default:

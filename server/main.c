@@ -106,6 +106,13 @@ static void resolve_auto(struct qd_config *config)
 {
     if (config->threads == QD_AUTO)
         config->threads = qd_pool_parallelism();
+    if (config->max_inflight_bytes != QD_AUTO &&
+        config->max_inflight_bytes < config->max_body_bytes) {
+        qd_log(QD_LOG_WARN, "--max-inflight-bytes below --max-body-bytes: it bounds bodies, too",
+               "max_inflight_bytes=%llu max_body_bytes=%llu",
+               (unsigned long long)config->max_inflight_bytes,
+               (unsigned long long)config->max_body_bytes);
+    }
     if (config->max_inflight_bytes == QD_AUTO) {
         uint64_t half = qd_loop_memory_bytes() / 2;
         config->max_inflight_bytes =

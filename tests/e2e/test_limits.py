@@ -24,6 +24,13 @@ class Limits(unittest.TestCase):
         server = Server("--threads", "3", "--max-inflight-bytes", "5M")
         self.assertEqual(resolved(server), (3, 5 << 20))
 
+    def test_less_in_flight_than_a_body_may_have(self):
+        for flags, warned in ((("--max-inflight-bytes", "5M"), 1), ((), 0),
+                              (("--max-inflight-bytes", "5M", "--max-body-bytes", "5M"), 0)):
+            text = Server(*flags).stop()
+            self.assertEqual(text.count("level=warn msg=\"--max-inflight-bytes below "
+                                        "--max-body-bytes"), warned, text)
+
     def test_auto_is_the_default(self):
         self.assertEqual(resolved(Server()),
                          resolved(Server("--threads", "auto", "--max-inflight-bytes", "auto")))

@@ -54,6 +54,7 @@ Test(socket, addresses_that_are_none)
                                       "127.0.0.1:-1",
                                       "[]:80",
                                       "unix:",
+                                      "unix:@abstract",
                                       "no.such.host.invalid:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
