@@ -155,6 +155,13 @@ class Contents(unittest.TestCase):
         self.assertEqual(self.image["Config"]["User"], "65532:65532")
         self.assertIn("quantd:x:65532:65532:", self.passwd)
 
+    def test_health_check(self):
+        # Where Docker says it, or where podman does.
+        check = self.image["Config"].get("Healthcheck") or self.image.get("Healthcheck")
+        self.assertEqual(check, {
+            "Test": ["CMD", "/quantd", "--healthcheck"], "Interval": 10 * 10**9,
+            "Timeout": 3 * 10**9, "StartPeriod": 10 * 10**9, "Retries": 3})
+
     def test_place_for_a_socket(self):
         place = self.members["/run/quantd"]
         self.assertEqual((place.uid, place.gid, place.mode & 0o7777), (65532, 65532, 0o3777))
@@ -214,6 +221,20 @@ class Health(ContainerTest):
                         "127.0.0.1:8001")
         self.assertEqual(result.returncode, 1)
         self.assertIn("127.0.0.1:8001", result.stderr)
+        container.stop()
+
+    def test_the_image_s_own_check_says_no(self):
+        """Of an instance that listens elsewhere, by a flag that the check does not see."""
+        container = self.start("--listen", "0.0.0.0:8001")
+        if ENGINE == "podman":
+            self.assertEqual(engine("healthcheck", "run", container.name).returncode, 1)
+        deadline = time.monotonic() + 30
+        while not container.state()["Health"]["Log"]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.5)
+        health = container.state()["Health"]
+        self.assertEqual((health["Status"], health["Log"][-1]["ExitCode"]), ("starting", 1))
+        self.assertIn("0.0.0.0:8000", health["Log"][-1]["Output"])
         container.stop()
 
     def test_any_user(self):
