@@ -181,7 +181,8 @@ man:
 export PREFIX
 install: $(B)/quantd
 	@case $$PREFIX in *[!A-Za-z0-9/._+-]*) \
-	    echo "PREFIX: expected letters, digits and /._+-, got '$$PREFIX'" >&2; exit 1;; esac
+	    echo "PREFIX: expected letters, digits and /._+-, got '$$PREFIX'" >&2; exit 1;; \
+	[!/]*) echo "PREFIX: expected an absolute path, got '$$PREFIX'" >&2; exit 1;; esac
 	install -d "$(BIN_DIR)" "$(UNIT_DIR)" "$(SHARE_DIR)"
 	install -m 755 $(B)/quantd "$(BIN_DIR)/quantd"
 	sed 's|^ExecStart=.*/bin/|ExecStart=$(PREFIX)/bin/|' docker/systemd/quantd.service \
@@ -199,6 +200,11 @@ uninstall:
 	rm -f "$(BIN_DIR)/quantd" "$(UNIT_DIR)/quantd.service" "$(MAN_DIR)/quantd.1"
 	rm -f "$(SHARE_DIR)/LICENSE" "$(SHARE_DIR)/openapi.yaml"
 	test ! -d "$(SHARE_DIR)" || rmdir --ignore-fail-on-non-empty "$(SHARE_DIR)"
+	@# Folders that are empty now; in /usr and /usr/local the system made them.
+	@case $$PREFIX in [!/]*|/usr|/usr/local) exit;; esac; cd "$(DESTDIR)$(PREFIX)" || exit 0; \
+	for folder in bin lib/systemd/system share/man/man1 share; do \
+	    test ! -d $$folder || rmdir -p --ignore-fail-on-non-empty $$folder; \
+	done
 
 help:
 	@sed -n '/^#   make/s/^# *//p' Makefile

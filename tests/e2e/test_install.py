@@ -69,6 +69,23 @@ class Install(unittest.TestCase):
                           result.stderr)
             self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_relative_prefix(self):
+        result = run("make", "-s", "-o", str(PROGRAM.relative_to(ROOT)), "install",
+                     "B=%s" % BUILD.relative_to(ROOT), "PREFIX=build/no-such-prefix")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("PREFIX: expected an absolute path, got 'build/no-such-prefix'\n",
+                      result.stderr)
+        self.assertFalse((ROOT / "build" / "no-such-prefix").exists())
+
+    def test_uninstall_removes_empty_folders(self):
+        where = ("DESTDIR=%s" % self.folder, "PREFIX=/opt/quantd")
+        self.make("install", *where)
+        prefix = self.folder / "opt" / "quantd"
+        (prefix / "share" / "another").mkdir()
+        self.make("uninstall", *where)
+        self.assertEqual([str(path.relative_to(prefix)) for path in sorted(prefix.rglob("*"))],
+                         ["share", "share/another"])
+
     def test_uninstall_leaves_what_is_not_its_own(self):
         where = ("DESTDIR=%s" % self.folder, "PREFIX=/usr", "HELP2MAN=no-such-program")
         self.make("install", *where)
