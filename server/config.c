@@ -262,7 +262,9 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     size_t count = strcspn(name, "=");
     const struct flag *flag = find_flag(name, count);
     if (flag == NULL) {
-        snprintf(complaint, QD_COMPLAINT_BYTES, "%.100s: no such flag; --help lists them",
+        snprintf(complaint, QD_COMPLAINT_BYTES,
+                 *argument == '-' ? "%.100s: no such flag; --help lists them"
+                                  : "%.100s: expected a flag, as --help lists them",
                  argument);
         return QD_CONFIG_BAD;
     }

@@ -214,3 +214,12 @@ Test(config, healthcheck_reads_all_flags)
     cr_assert_eq(PARSE(&config, "--healthcheck", "--help"), QD_CONFIG_HELP);
     cr_assert_eq(PARSE(&config, "--listen", "h:1"), QD_CONFIG_RUN);
 }
+
+Test(config, a_stray_word_is_no_flag)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "extra"), QD_CONFIG_BAD);
+    cr_assert_str_eq(complaint, "extra: expected a flag, as --help lists them");
+    cr_assert_eq(PARSE(&config, "--extra"), QD_CONFIG_BAD);
+    cr_assert_str_eq(complaint, "--extra: no such flag; --help lists them");
+}
