@@ -124,8 +124,8 @@ if test "$builder" = docker; then
     docker build "$@" . || fail "docker could not build $image"
 else
     # Docker's own format, or the health check is lost.
-    buildah build --format docker --isolation chroot --network host --layers --pull-never \
-        --timestamp "$SOURCE_DATE_EPOCH" "$@" . ||
+    buildah build --format docker --isolation chroot --network host --layers --force-rm \
+        --pull-never --timestamp "$SOURCE_DATE_EPOCH" "$@" . ||
         fail "buildah could not build $image"
 fi
 echo "build.sh: built $image, quantd $version for $platform"

@@ -25,8 +25,12 @@ done
 # A package's licence is in its own folder, and the long ones are shared.
 for file in "$loader" "$blas" $linked; do
     package=$(dpkg-query -S "$(readlink -f "$file")" | cut -d : -f 1)
-    install -D -m 644 "/usr/share/doc/$package/copyright" \
-        "$root/usr/share/doc/$package/copyright"
+    licence=/usr/share/doc/$package/copyright
+    if ! test -e "$licence"; then
+        echo "collect.sh: no licence of $package in the base image; expected $licence" >&2
+        exit 1
+    fi
+    install -D -m 644 "$licence" "$root$licence"
 done
 cp -r /usr/share/common-licenses "$root/usr/share/"
 
