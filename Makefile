@@ -50,8 +50,10 @@ KERNELS := \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/tensorflow_dequantize.c \
-    kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
+    kernels/dequantize/grid.c kernels/dequantize/affine.c kernels/dequantize/spread.c \
+    kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
+    kernels/dequantize/dequantize_avx512.c \
     kernels/gemm/openblas.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/pack.c kernels/conv/conv.c
@@ -78,7 +80,9 @@ all: $(B)/quantd
 # machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-%_avx2.o: TIER := -mavx2 -mfma -mf16c
+%_avx2.o: TIER := -O3 -mavx2 -mfma -mf16c -mbmi -mbmi2
+%_avx512.o: TIER := -O3 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
+    -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
 endif
 
 $(B)/%.o: %.c

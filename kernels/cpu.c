@@ -26,6 +26,9 @@ uint32_t qk_cpu_flags(void)
     const uint32_t haswell_ebx = bit_BMI | bit_AVX2 | bit_BMI2;
     const uint32_t skylakex_ebx =
         bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
+    const uint32_t icelake_ebx = skylakex_ebx | bit_AVX512IFMA;
+    const uint32_t icelake_ecx =
+        bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI | bit_AVX512BITALG | bit_AVX512VPOPCNTDQ;
     uint32_t flags = 0;
     uint32_t a, b, c, d;
 
@@ -47,8 +50,11 @@ uint32_t qk_cpu_flags(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !fma || !has(b, haswell_ebx))
         return flags;
     flags |= QK_CPU_AVX2;
-    if (has(b, skylakex_ebx) && has(xcr0, xcr0_zmm))
-        flags |= QK_CPU_AVX512;
+    if (!has(b, skylakex_ebx) || !has(xcr0, xcr0_zmm))
+        return flags;
+    flags |= QK_CPU_AVX512;
+    if (has(b, icelake_ebx) && has(c, icelake_ecx))
+        flags |= QK_CPU_AVX512_ICELAKE;
     return flags;
 }
 

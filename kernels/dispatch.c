@@ -1,11 +1,13 @@
 #include "kernels/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu.h"
 
 #define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
+#define AVX512_FLAGS (AVX2_FLAGS | QK_CPU_AVX512 | QK_CPU_AVX512_ICELAKE)
 
 /* From the slowest to the fastest. A tier runs where the CPU has all its flags, and hides what
  * is beyond them. */
@@ -15,9 +17,23 @@ static const struct {
 } tiers[] = {
     {"scalar", 0},
     {"avx2", AVX2_FLAGS},
+    {"avx512", AVX512_FLAGS},
 };
 
 #define TIER_COUNT (sizeof(tiers) / sizeof(tiers[0]))
+
+const char *qk_tier_name(size_t index)
+{
+    return index < TIER_COUNT ? tiers[index].name : NULL;
+}
+
+void qk_tier_names(char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "auto");
+    for (size_t i = 0; i < TIER_COUNT && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                 i + 1 < TIER_COUNT ? ", " : " or ", tiers[i].name);
+}
 
 /* The index of the tier of that name, or TIER_COUNT. */
 static size_t find_tier(const char *name, uint32_t cpu_flags)
@@ -39,6 +55,8 @@ static void fill_table(struct qk_kernels *kernels)
 #ifdef __x86_64__
     if (kernels->cpu_flags & QK_CPU_AVX2)
         qk_dequantize_init_avx2(&kernels->dequantize);
+    if (kernels->cpu_flags & QK_CPU_AVX512_ICELAKE)
+        qk_dequantize_init_avx512(&kernels->dequantize);
 #endif
 }
 
@@ -47,9 +65,10 @@ enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
 {
     const uint32_t cpu_flags = qk_cpu_flags();
     const size_t index = find_tier(tier, cpu_flags);
+    char names[64];
+    qk_tier_names(names, sizeof(names));
     if (index == TIER_COUNT)
-        return qk_fail(error, QK_UNAVAILABLE, "tier: expected auto, scalar or avx2, got \"%s\"",
-                       tier);
+        return qk_fail(error, QK_UNAVAILABLE, "tier: expected %s, got \"%s\"", names, tier);
     if (tiers[index].cpu_flags & ~cpu_flags)
         return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", tier);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/qk.h"
 #include "server/address.h"
 #include "server/clock.h"
 
@@ -61,7 +62,7 @@ static const struct flag flags[] = {
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "Other"},
-    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "auto, scalar or avx2 kernels"},
+    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels"}, /* see print_about */
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
@@ -163,9 +164,16 @@ static bool parse_listen(struct qd_config *config, const char *text)
     }
 }
 
+static bool parse_cpu(const char *text, const char **cpu)
+{
+    *cpu = "auto";
+    for (size_t i = 0; *cpu != NULL && strcmp(*cpu, text) != 0; i++)
+        *cpu = qk_tier_name(i);
+    return *cpu != NULL;
+}
+
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
-    static const char *const cpus[] = {"auto", "scalar", "avx2", NULL};
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
@@ -179,10 +187,7 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_SECONDS:
         return parse_seconds(flag, text, field);
     case KIND_CPU:
-        if (!parse_choice(cpus, text, &choice))
-            return false;
-        config->cpu = cpus[choice];
-        return true;
+        return parse_cpu(text, &config->cpu);
     case KIND_LEVEL:
         if (!parse_choice(levels, text, &choice))
             return false;
@@ -194,6 +199,15 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         break;
     }
     return false;
+}
+
+/* What a flag is; the tiers are listed where they are made. */
+static void print_about(const struct flag *flag, char *text, size_t bytes)
+{
+    char tiers[64] = "";
+    if (flag->kind == KIND_CPU)
+        qk_tier_names(tiers, sizeof(tiers));
+    snprintf(text, bytes, "%s%s%s", tiers, *tiers != '\0' ? " " : "", flag->about);
 }
 
 static void print_expected(const struct flag *flag, char *text, size_t bytes)
@@ -219,7 +233,7 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
     default:
-        snprintf(text, bytes, "%s", flag->about);
+        print_about(flag, text, bytes);
     }
 }
 
@@ -338,7 +352,9 @@ void qd_config_print_help(FILE *file)
         }
         char left[64];
         snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
-        fprintf(file, "  %-28s %s", left, flag->about);
+        char about[128];
+        print_about(flag, about, sizeof(about));
+        fprintf(file, "  %-28s %s", left, about);
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }
     fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"

@@ -1,40 +1,93 @@
-/* The affine core that every dequantizer lowers to: y = (x - zero_point) * scale, one rounding per
- * written operation, never fused (facts: ONNX DequantizeLinear, onnx/reference/ops and ONNX
- * Runtime's quantize_linear.cc agree on d = x - zp modulo 2^32, y = fl32(fl32(d) * scale)). */
+/* The kernel that every dequantizer lowers to: for i < count
+ *
+ *   y[i] = round(fl32(fl32(x[first + i] - zeros[p]) * scales[p]) + offsets[p])   p = i >> shift
+ *
+ * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
+ * tier has a kernel for each way to read x; all give the same bits, but for the payload of a NaN
+ * that is made of two. */
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 
 #include "kernels/qk.h"
 
-/* The reference for one element; the kernels are loops of it. */
-static inline float qk_dequantize_one(int32_t x, int32_t zero_point, float scale)
-{
-    return (float)(int32_t)((uint32_t)x - (uint32_t)zero_point) * scale;
-}
+/* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact
+ * as floats, and floats have no zero point; so only 32-bit integers come in more than one way. */
+enum qk_code {
+    QK_CODE_U8,  /* zeros are floats, and raised by QK_RAISE_U8 */
+    QK_CODE_S8,  /* and by QK_RAISE_S8 */
+    QK_CODE_U16, /* zeros are floats from here on */
+    QK_CODE_S16,
+    QK_CODE_BITS2,       /* a table's entries */
+    QK_CODE_BITS4,       /* a table's entries */
+    QK_CODE_FLOAT8,      /* a table's entries, the upper half of which is the lower one, negative */
+    QK_CODE_S32,         /* fl32(x) */
+    QK_CODE_S32_RECAST,  /* fl32(x), where 2^31 overflows to -2^31 */
+    QK_CODE_S32_WRAPPED, /* zeros are int32; fl32 of the difference modulo 2^32 */
+    QK_CODE_S32_EXACT,   /* zeros are int32; fl32 of the difference */
+    QK_CODE_U32_EXACT,   /* zeros are uint32; fl32 of the difference */
+    QK_CODE_COUNT
+};
 
-/* y[i] = fl32(fl32(x[i] - zero_point) * scale) for i < count; the subtraction wraps modulo 2^32.
- * x: `count` elements of the kernel's type, any alignment. y: FP32, 4-byte aligned. They must not
- * overlap. */
-typedef void (*qk_dequantize_fn)(const void *x, size_t count, int32_t zero_point, float scale,
-                                 float *y);
+/* A vector has bytes as floats soonest by their becoming the lowest ones of 2^23, and its sign bit
+ * turned where they are signed. What that adds to x is added to zeros, and so subtracted. */
+#define QK_RAISE_U8 0x1p23F
+#define QK_RAISE_S8 (0x1p23F + 128)
+
+/* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */
+struct qk_code_table {
+    float values[256];      /* of a byte's lowest bits; all of it is filled for each width */
+    uint8_t halves[2][128]; /* FLOAT8: the upper halves of values[0] to [127], which hold all of
+                               them; the lower byte of each first. Code 128 may be a NaN */
+};
+
+/* Fills the table for a type of 2, 4 or 8 bits. */
+void qk_code_table_init(struct qk_code_table *table, enum qk_type type);
+
+enum {
+    QK_STEP = 64,        /* elements; tiers go by so many */
+    QK_SHIFT_WHOLE = 63, /* one scale, zero and offset for all */
+    QK_SHIFT_EACH = 0,   /* one for each element */
+    QK_SHIFT_MIN = 5,    /* one for each 2^shift elements, 32 to 128 */
+    QK_SHIFT_MAX = 7
+};
+
+struct qk_dequantize_args {
+    enum qk_code code;
+    enum qk_type y_type; /* FP32, FP16 or BF16 */
+    const void *x;       /* no alignment */
+    size_t first;        /* an index, since 2- and 4-bit elements need not begin a byte */
+    size_t count;
+    void *y; /* aligned as its type is; overlaps nothing else */
+    unsigned shift;
+    const float *scales;
+    const void *zeros;    /* NULL: all are 0 */
+    const float *offsets; /* NULL: none are added */
+    const struct qk_code_table *table;
+    bool stream; /* past the caches, where y is 64-byte aligned; see finish */
+};
+
+/* NaN scales and offsets are canonical where y has 16 bits.
+ * A tier's: `first` is 0, `count` at least QK_STEP and whole bytes of x, and whole blocks of
+ * 2^shift from QK_SHIFT_MIN on. Zeros that are floats are integers of up to 17 bits. */
+typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */
-    qk_dequantize_fn u8;
-    qk_dequantize_fn s8;
-    qk_dequantize_fn s32;
+    qk_dequantize_fn run[QK_CODE_COUNT];
+    void (*finish)(void); /* after the last streaming call, before others may read y */
+    uint32_t element_ps;  /* a rough guess for one element, in a cache */
 };
 
-/* The scalar kernels: the reference, and the ends of the other tiers' loops. */
-void qk_dequantize_u8__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                              float *y);
-void qk_dequantize_s8__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                              float *y);
-void qk_dequantize_s32__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                               float *y);
+/* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */
+void qk_dequantize(const struct qk_dequantize_kernels *kernels,
+                   const struct qk_dequantize_args *args);
+
+/* The scalar kernel, which is the reference, takes all codes, every `first` and every count. */
+void qk_dequantize_scalar(const struct qk_dequantize_args *args);
 
 /* Each fills the slots that its tier has. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
+void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels);
 
 #endif

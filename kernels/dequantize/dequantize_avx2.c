@@ -4,61 +4,411 @@
 #ifdef __AVX2__
 
 #include <immintrin.h>
+#include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
 #define LANES 8
+#define VECTORS (QK_STEP / LANES)
 
-/* qk_dequantize_one, eight times: a wrapping subtraction, and two steps that round once each. */
-static inline void dequantize_eight(__m256i x, __m256i zero_point, __m256 scale, float *y)
+/* A step's 64 elements, in order. */
+struct values {
+    __m256 v[VECTORS];
+};
+
+/* What reading needs of the table. */
+struct codes {
+    const float *all;
+    __m256 low;  /* the values of the first 8 codes */
+    __m256 high; /* and of the next 8 */
+};
+
+typedef struct values read_fn(const struct codes *codes, const uint8_t *x);
+typedef __m256 subtract_fn(__m256 value, __m256 zero);
+
+/* ---- Reading x ------------------------------------------------------------------------------ */
+
+/* 2^23 + x: the bytes become the lowest ones of floats from 2^23 on, where the last bit is 1. */
+INLINE __m256 raise(__m128i bytes)
 {
-    __m256 difference = _mm256_cvtepi32_ps(_mm256_sub_epi32(x, zero_point));
-    _mm256_storeu_ps(y, _mm256_mul_ps(difference, scale));
+    return _mm256_castsi256_ps(
+        _mm256_or_si256(_mm256_cvtepu8_epi32(bytes), _mm256_set1_epi32(0x4b000000)));
 }
 
-static void u8(const void *x, size_t count, int32_t zero_point, float scale, float *y)
+INLINE struct values read_u8(const struct codes *codes, const uint8_t *x)
 {
-    const uint8_t *in = x;
-    const __m256i zero_points = _mm256_set1_epi32(zero_point);
-    const __m256 scales = _mm256_set1_ps(scale);
-    size_t i = 0;
-    for (; count - i >= LANES; i += LANES) {
-        __m128i bytes = _mm_loadl_epi64((const __m128i *)(in + i));
-        dequantize_eight(_mm256_cvtepu8_epi32(bytes), zero_points, scales, y + i);
-    }
-    qk_dequantize_u8__scalar(in + i, count - i, zero_point, scale, y + i);
+    struct values y;
+    (void)codes;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = raise(_mm_loadl_epi64((const __m128i *)(x + 8 * k)));
+    return y;
 }
 
-static void s8(const void *x, size_t count, int32_t zero_point, float scale, float *y)
+INLINE struct values read_s8(const struct codes *codes, const uint8_t *x)
 {
-    const int8_t *in = x;
-    const __m256i zero_points = _mm256_set1_epi32(zero_point);
-    const __m256 scales = _mm256_set1_ps(scale);
-    size_t i = 0;
-    for (; count - i >= LANES; i += LANES) {
-        __m128i bytes = _mm_loadl_epi64((const __m128i *)(in + i));
-        dequantize_eight(_mm256_cvtepi8_epi32(bytes), zero_points, scales, y + i);
-    }
-    qk_dequantize_s8__scalar(in + i, count - i, zero_point, scale, y + i);
+    const __m128i sign = _mm_set1_epi8(-128);
+    struct values y;
+    (void)codes;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = raise(_mm_xor_si128(_mm_loadl_epi64((const __m128i *)(x + 8 * k)), sign));
+    return y;
 }
 
-static void s32(const void *x, size_t count, int32_t zero_point, float scale, float *y)
+INLINE struct values read_u16(const struct codes *codes, const uint8_t *x)
 {
-    const char *in = x; /* may be unaligned: steps in bytes */
-    const __m256i zero_points = _mm256_set1_epi32(zero_point);
-    const __m256 scales = _mm256_set1_ps(scale);
-    size_t i = 0;
-    for (; count - i >= LANES; i += LANES) {
-        __m256i values = _mm256_loadu_si256((const __m256i *)(in + i * sizeof(int32_t)));
-        dequantize_eight(values, zero_points, scales, y + i);
+    struct values y;
+    (void)codes;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = _mm256_cvtepi32_ps(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k))));
+    return y;
+}
+
+INLINE struct values read_s16(const struct codes *codes, const uint8_t *x)
+{
+    struct values y;
+    (void)codes;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = _mm256_cvtepi32_ps(
+            _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k))));
+    return y;
+}
+
+/* Bit 3 chooses between two tables, of which a permutation reads the lowest 3 bits. */
+INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x)
+{
+    const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
+    struct values y;
+    for (size_t k = 0; k < VECTORS; k++) {
+        int32_t bits;
+        memcpy(&bits, x + 4 * k, sizeof(bits));
+        const __m256i indices = _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances);
+        y.v[k] = _mm256_blendv_ps(_mm256_permutevar8x32_ps(codes->low, indices),
+                                  _mm256_permutevar8x32_ps(codes->high, indices),
+                                  _mm256_castsi256_ps(_mm256_slli_epi32(indices, 28)));
     }
-    qk_dequantize_s32__scalar(in + i * sizeof(int32_t), count - i, zero_point, scale, y + i);
+    return y;
+}
+
+INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x)
+{
+    const __m256i distances = _mm256_set_epi32(14, 12, 10, 8, 6, 4, 2, 0);
+    struct values y;
+    for (size_t k = 0; k < VECTORS; k++) {
+        uint16_t bits;
+        memcpy(&bits, x + 2 * k, sizeof(bits));
+        const __m256i indices = _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances);
+        y.v[k] = _mm256_permutevar8x32_ps(codes->low, indices);
+    }
+    return y;
+}
+
+INLINE struct values read_float8(const struct codes *codes, const uint8_t *x)
+{
+    struct values y;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = _mm256_i32gather_ps(
+            codes->all, _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(x + 8 * k))), 4);
+    return y;
+}
+
+/* As it is. */
+INLINE struct values read_32(const struct codes *codes, const uint8_t *x)
+{
+    struct values y;
+    (void)codes;
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(x + 32 * k)));
+    return y;
+}
+
+INLINE struct values read_s32(const struct codes *codes, const uint8_t *x)
+{
+    struct values y = read_32(codes, x);
+    for (size_t k = 0; k < VECTORS; k++)
+        y.v[k] = _mm256_cvtepi32_ps(_mm256_castps_si256(y.v[k]));
+    return y;
+}
+
+INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x)
+{
+    struct values y = read_s32(codes, x);
+    const __m256 end = _mm256_set1_ps(0x1p31F);
+    for (size_t k = 0; k < VECTORS; k++) {
+        const __m256 sign =
+            _mm256_and_ps(_mm256_cmp_ps(y.v[k], end, _CMP_EQ_OQ), _mm256_set1_ps(-0.0F));
+        y.v[k] = _mm256_or_ps(y.v[k], sign);
+    }
+    return y;
+}
+
+/* ---- Zero points ---------------------------------------------------------------------------- */
+
+INLINE __m256 subtract(__m256 value, __m256 zero)
+{
+    return _mm256_sub_ps(value, zero);
+}
+
+INLINE __m256 subtract_wrapping(__m256 value, __m256 zero)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_sub_epi32(_mm256_castps_si256(value), _mm256_castps_si256(zero)));
+}
+
+INLINE __m256d double_of(__m256 value, int half)
+{
+    const __m256i words = _mm256_castps_si256(value);
+    return _mm256_cvtepi32_pd(half ? _mm256_extracti128_si256(words, 1)
+                                   : _mm256_castsi256_si128(words));
+}
+
+/* A double holds the difference, and rounds once. */
+INLINE __m256 subtract_s32(__m256 value, __m256 zero)
+{
+    __m128 y[2];
+    for (int i = 0; i < 2; i++)
+        y[i] = _mm256_cvtpd_ps(_mm256_sub_pd(double_of(value, i), double_of(zero, i)));
+    return _mm256_set_m128(y[1], y[0]);
+}
+
+/* Both less 2^31, which makes no difference. */
+INLINE __m256 subtract_u32(__m256 value, __m256 zero)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    return subtract_s32(_mm256_xor_ps(value, sign), _mm256_xor_ps(zero, sign));
+}
+
+/* ---- Rounding and storing y ----------------------------------------------------------------- */
+
+/* NaNs are canonical already. Adding the lowest bit that stays to those that go makes the even one
+ * of two win, and no carry of it. */
+INLINE __m256i round_bf16(__m256 value)
+{
+    const __m256i bits = _mm256_castps_si256(value);
+    const __m256i lowest = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_add_epi32(_mm256_or_si256(bits, lowest), _mm256_set1_epi32(0x7fff));
+    return _mm256_srli_epi32(rounded, 16);
+}
+
+INLINE __m256i pack_bf16(__m256 a, __m256 b)
+{
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(round_bf16(a), round_bf16(b)), 0xd8);
+}
+
+/* The payload of a NaN stays, and so does the canonical one. */
+INLINE __m256i pack_fp16(__m256 a, __m256 b)
+{
+    return _mm256_set_m128i(_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE void store_vector(void *y, __m256i v, bool stream)
+{
+    if (stream)
+        _mm256_stream_si256(y, v);
+    else
+        _mm256_storeu_si256(y, v);
+}
+
+INLINE void store(void *y, const struct values *values, enum qk_type type, bool stream)
+{
+    const __m256 *v = values->v;
+    __m256i *to = y;
+    if (type == QK_FP32)
+        for (size_t k = 0; k < VECTORS; k++)
+            store_vector(to + k, _mm256_castps_si256(v[k]), stream);
+    else if (type == QK_FP16)
+        for (size_t k = 0; k < VECTORS / 2; k++)
+            store_vector(to + k, pack_fp16(v[2 * k], v[2 * k + 1]), stream);
+    else
+        for (size_t k = 0; k < VECTORS / 2; k++)
+            store_vector(to + k, pack_bf16(v[2 * k], v[2 * k + 1]), stream);
+}
+
+/* ---- The loops ------------------------------------------------------------------------------ */
+
+enum spread { WHOLE, VARIED };
+
+/* One scale, zero or offset: that of all, or those of 8 elements from `at` on. */
+INLINE __m256 parameter(__m256 whole, const float *from, size_t at, unsigned shift,
+                        enum spread spread)
+{
+    if (spread == WHOLE)
+        return whole;
+    return shift == QK_SHIFT_EACH ? _mm256_loadu_ps(from + at) : _mm256_set1_ps(from[at >> shift]);
+}
+
+/* Of all. */
+struct parameters {
+    __m256 zero; /* also where there is none */
+    __m256 scale;
+    __m256 offset;
+};
+
+INLINE void compute(struct values *y, const struct qk_dequantize_args *args,
+                    const struct parameters *whole, subtract_fn *minus, size_t i,
+                    enum spread spread)
+{
+    const enum spread zeros_spread = args->zeros ? spread : WHOLE;
+    for (size_t k = 0; k < VECTORS; k++) {
+        const size_t at = i + LANES * k;
+        y->v[k] =
+            minus(y->v[k], parameter(whole->zero, args->zeros, at, args->shift, zeros_spread));
+        y->v[k] =
+            _mm256_mul_ps(y->v[k], parameter(whole->scale, args->scales, at, args->shift, spread));
+    }
+    if (args->offsets)
+        for (size_t k = 0; k < VECTORS; k++)
+            y->v[k] = _mm256_add_ps(y->v[k], parameter(whole->offset, args->offsets, i + LANES * k,
+                                                       args->shift, spread));
+}
+
+/* Makes results of a table's values, once for all. */
+INLINE __m256 finish_values(__m256 values, const struct parameters *p)
+{
+    return _mm256_add_ps(_mm256_mul_ps(_mm256_sub_ps(values, p->zero), p->scale), p->offset);
+}
+
+/* The last step begins early, and does again what has been done. */
+INLINE void loop(struct qk_dequantize_args args, struct codes codes, unsigned bits, float raised,
+                 read_fn *read, subtract_fn *minus, enum qk_type y_type, enum spread spread)
+{
+    const bool finished = spread == WHOLE && bits < 8;
+    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
+    const size_t last = args.count - QK_STEP;
+    const struct parameters whole = {
+        _mm256_set1_ps(args.zeros && spread == WHOLE ? *(const float *)args.zeros : raised),
+        _mm256_set1_ps(args.scales[0]), _mm256_set1_ps(args.offsets ? args.offsets[0] : -0.0F)};
+    bool stream = args.stream && (uintptr_t)args.y % 64 == 0;
+    if (finished) {
+        codes.low = finish_values(codes.low, &whole);
+        codes.high = finish_values(codes.high, &whole);
+    }
+    for (size_t i = 0; i < args.count; i += QK_STEP) {
+        if (i > last) {
+            i = last;
+            stream = false;
+        }
+        struct values values = read(&codes, (const uint8_t *)args.x + i * bits / 8);
+        if (!finished)
+            compute(&values, &args, &whole, minus, i, spread);
+        store((char *)args.y + i * y_bytes, &values, y_type, stream);
+    }
+}
+
+INLINE void loops_of(const struct qk_dequantize_args *args, unsigned bits, float raised,
+                     read_fn *read, subtract_fn *minus, enum qk_type y_type)
+{
+    struct codes codes = {0};
+    if (args->table) {
+        codes.all = args->table->values;
+        codes.low = _mm256_loadu_ps(args->table->values);
+        codes.high = _mm256_loadu_ps(args->table->values + 8);
+    }
+    if (args->shift == QK_SHIFT_WHOLE)
+        loop(*args, codes, bits, raised, read, minus, y_type, WHOLE);
+    else
+        loop(*args, codes, bits, raised, read, minus, y_type, VARIED);
+}
+
+/* One loop for each type of y. */
+INLINE void loops(const struct qk_dequantize_args *args, unsigned bits, float raised, read_fn *read,
+                  subtract_fn *minus)
+{
+    if (args->y_type == QK_FP32)
+        loops_of(args, bits, raised, read, minus, QK_FP32);
+    else if (args->y_type == QK_FP16)
+        loops_of(args, bits, raised, read, minus, QK_FP16);
+    else
+        loops_of(args, bits, raised, read, minus, QK_BF16);
+}
+
+/* ---- The kernels ---------------------------------------------------------------------------- */
+
+static void u8(const struct qk_dequantize_args *args)
+{
+    loops(args, 8, QK_RAISE_U8, read_u8, subtract);
+}
+
+static void s8(const struct qk_dequantize_args *args)
+{
+    loops(args, 8, QK_RAISE_S8, read_s8, subtract);
+}
+
+static void u16(const struct qk_dequantize_args *args)
+{
+    loops(args, 16, 0, read_u16, subtract);
+}
+
+static void s16(const struct qk_dequantize_args *args)
+{
+    loops(args, 16, 0, read_s16, subtract);
+}
+
+static void bits2(const struct qk_dequantize_args *args)
+{
+    loops(args, 2, 0, read_bits2, subtract);
+}
+
+static void bits4(const struct qk_dequantize_args *args)
+{
+    loops(args, 4, 0, read_bits4, subtract);
+}
+
+static void float8(const struct qk_dequantize_args *args)
+{
+    loops(args, 8, 0, read_float8, subtract);
+}
+
+static void s32(const struct qk_dequantize_args *args)
+{
+    loops(args, 32, 0, read_s32, subtract);
+}
+
+static void s32_recast(const struct qk_dequantize_args *args)
+{
+    loops(args, 32, 0, read_s32_recast, subtract);
+}
+
+static void s32_wrapped(const struct qk_dequantize_args *args)
+{
+    loops(args, 32, 0, read_32, subtract_wrapping);
+}
+
+static void s32_exact(const struct qk_dequantize_args *args)
+{
+    loops(args, 32, 0, read_32, subtract_s32);
+}
+
+static void u32_exact(const struct qk_dequantize_args *args)
+{
+    loops(args, 32, 0, read_32, subtract_u32);
+}
+
+static void finish(void)
+{
+    _mm_sfence();
 }
 
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels)
 {
-    kernels->name = "dequantize_avx2";
-    kernels->u8 = u8;
-    kernels->s8 = s8;
-    kernels->s32 = s32;
+    *kernels = (struct qk_dequantize_kernels){
+        .name = "dequantize_avx2",
+        .run = {[QK_CODE_U8] = u8,
+                [QK_CODE_S8] = s8,
+                [QK_CODE_U16] = u16,
+                [QK_CODE_S16] = s16,
+                [QK_CODE_BITS2] = bits2,
+                [QK_CODE_BITS4] = bits4,
+                [QK_CODE_FLOAT8] = float8,
+                [QK_CODE_S32] = s32,
+                [QK_CODE_S32_RECAST] = s32_recast,
+                [QK_CODE_S32_WRAPPED] = s32_wrapped,
+                [QK_CODE_S32_EXACT] = s32_exact,
+                [QK_CODE_U32_EXACT] = u32_exact},
+        .finish = finish,
+        .element_ps = 120,
+    };
 }
 
 #endif

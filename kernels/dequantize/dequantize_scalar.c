@@ -2,37 +2,175 @@
 
 #include <float.h>
 
+#include "kernels/element/float.h"
 #include "kernels/element/load.h"
 
 _Static_assert(FLT_EVAL_METHOD == 0, "float operations round to float, each of them");
 
-void qk_dequantize_u8__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                              float *y)
+/* v - zero of element i. The loop below is compiled once for each of these. */
+typedef float difference_fn(const struct qk_dequantize_args *args, size_t i);
+
+static inline float zero(const struct qk_dequantize_args *args, size_t i)
 {
-    const uint8_t *in = x;
-    for (size_t i = 0; i < count; i++)
-        y[i] = qk_dequantize_one(in[i], zero_point, scale);
+    return qk_load_f32(args->zeros, i >> args->shift);
 }
 
-void qk_dequantize_s8__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                              float *y)
+static inline float minus_zero(const struct qk_dequantize_args *args, float value, size_t i)
 {
-    const int8_t *in = x;
-    for (size_t i = 0; i < count; i++)
-        y[i] = qk_dequantize_one(in[i], zero_point, scale);
+    return args->zeros ? value - zero(args, i) : value;
 }
 
-void qk_dequantize_s32__scalar(const void *x, size_t count, int32_t zero_point, float scale,
-                               float *y)
+static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t i)
 {
-    for (size_t i = 0; i < count; i++)
-        y[i] = qk_dequantize_one(qk_load_i32(x, i), zero_point, scale);
+    return args->zeros ? qk_load_i32(args->zeros, i >> args->shift) : 0;
+}
+
+static inline float u8(const struct qk_dequantize_args *args, size_t i)
+{
+    const float raised = ((const uint8_t *)args->x)[args->first + i] + QK_RAISE_U8;
+    return raised - (args->zeros ? zero(args, i) : QK_RAISE_U8);
+}
+
+static inline float s8(const struct qk_dequantize_args *args, size_t i)
+{
+    const float raised = ((const int8_t *)args->x)[args->first + i] + QK_RAISE_S8;
+    return raised - (args->zeros ? zero(args, i) : QK_RAISE_S8);
+}
+
+static inline float u16(const struct qk_dequantize_args *args, size_t i)
+{
+    uint16_t value;
+    memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
+    return minus_zero(args, value, i);
+}
+
+static inline float s16(const struct qk_dequantize_args *args, size_t i)
+{
+    int16_t value;
+    memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
+    return minus_zero(args, value, i);
+}
+
+static inline float bits2(const struct qk_dequantize_args *args, size_t i)
+{
+    const size_t index = args->first + i;
+    const unsigned byte = ((const uint8_t *)args->x)[index / 4];
+    return minus_zero(args, args->table->values[byte >> index % 4 * 2], i);
+}
+
+static inline float bits4(const struct qk_dequantize_args *args, size_t i)
+{
+    const size_t index = args->first + i;
+    const unsigned byte = ((const uint8_t *)args->x)[index / 2];
+    return minus_zero(args, args->table->values[byte >> index % 2 * 4], i);
+}
+
+static inline float float8(const struct qk_dequantize_args *args, size_t i)
+{
+    return minus_zero(args, args->table->values[((const uint8_t *)args->x)[args->first + i]], i);
+}
+
+static inline float s32(const struct qk_dequantize_args *args, size_t i)
+{
+    return minus_zero(args, (float)qk_load_i32(args->x, args->first + i), i);
+}
+
+/* Only 2147483584 and more round to 2^31. */
+static inline float s32_recast(const struct qk_dequantize_args *args, size_t i)
+{
+    const float value = (float)qk_load_i32(args->x, args->first + i);
+    return minus_zero(args, value == 0x1p31F ? -0x1p31F : value, i);
+}
+
+static inline float s32_wrapped(const struct qk_dequantize_args *args, size_t i)
+{
+    const uint32_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
+    return (float)(int32_t)(value - (uint32_t)integer_zero(args, i));
+}
+
+static inline float s32_exact(const struct qk_dequantize_args *args, size_t i)
+{
+    const int64_t value = qk_load_i32(args->x, args->first + i);
+    return (float)(value - integer_zero(args, i));
+}
+
+static inline float u32_exact(const struct qk_dequantize_args *args, size_t i)
+{
+    const int64_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
+    return (float)(value - (uint32_t)integer_zero(args, i));
+}
+
+static inline void store(enum qk_type type, void *y, size_t i, float value)
+{
+    if (type == QK_FP16)
+        ((uint16_t *)y)[i] = qk_fp16_round_inline(value);
+    else if (type == QK_BF16)
+        ((uint16_t *)y)[i] = qk_bf16_round_inline(value);
+    else
+        ((float *)y)[i] = value;
+}
+
+static inline void loop(const struct qk_dequantize_args *args, difference_fn *difference)
+{
+    for (size_t i = 0; i < args->count; i++) {
+        const size_t p = i >> args->shift;
+        float value = difference(args, i) * args->scales[p];
+        if (args->offsets)
+            value = value + args->offsets[p];
+        store(args->y_type, args->y, i, value);
+    }
+}
+
+void qk_dequantize_scalar(const struct qk_dequantize_args *args)
+{
+    switch (args->code) {
+    case QK_CODE_U8:
+        loop(args, u8);
+        break;
+    case QK_CODE_S8:
+        loop(args, s8);
+        break;
+    case QK_CODE_U16:
+        loop(args, u16);
+        break;
+    case QK_CODE_S16:
+        loop(args, s16);
+        break;
+    case QK_CODE_BITS2:
+        loop(args, bits2);
+        break;
+    case QK_CODE_BITS4:
+        loop(args, bits4);
+        break;
+    case QK_CODE_FLOAT8:
+        loop(args, float8);
+        break;
+    case QK_CODE_S32:
+        loop(args, s32);
+        break;
+    case QK_CODE_S32_RECAST:
+        loop(args, s32_recast);
+        break;
+    case QK_CODE_S32_WRAPPED:
+        loop(args, s32_wrapped);
+        break;
+    case QK_CODE_S32_EXACT:
+        loop(args, s32_exact);
+        break;
+    default:
+        loop(args, u32_exact);
+    }
+}
+
+static void finish(void)
+{
 }
 
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
 {
     kernels->name = "dequantize_scalar";
-    kernels->u8 = qk_dequantize_u8__scalar;
-    kernels->s8 = qk_dequantize_s8__scalar;
-    kernels->s32 = qk_dequantize_s32__scalar;
+    for (enum qk_code code = 0; code < QK_CODE_COUNT; code++)
+        kernels->run[code] = qk_dequantize_scalar;
+    kernels->finish = finish;
+    kernels->element_ps = 1000;
 }

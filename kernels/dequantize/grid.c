@@ -39,13 +39,32 @@ void qk_grid_element(struct qk_grid *grid, const int64_t *x_strides, const int64
     }
 }
 
-/* Whether `inner`, walked through, arrives where one step of `outer` does. */
-static bool acts_as_one(const struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
+static bool is_whole(const struct qk_grid_axis *axis)
 {
-    return outer->block == 1 && inner->block == 1 &&
-           outer->x_stride == inner->size * inner->x_stride &&
-           outer->scale_stride == inner->size * inner->scale_stride &&
-           outer->zero_point_stride == inner->size * inner->zero_point_stride;
+    return axis->scale_stride == 0 && axis->zero_point_stride == 0;
+}
+
+/* Makes one of `outer` and `inner` if that, walked through, arrives where one step of `outer` does:
+ * the parameters repeat within `inner`, or go on. */
+static bool merge(struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
+{
+    const size_t blocks = inner->size / inner->block;
+    if (outer->x_stride != inner->size * inner->x_stride)
+        return false;
+    if (is_whole(inner)) {
+        outer->size *= inner->size;
+        outer->block = is_whole(outer) ? 1 : outer->block * inner->size;
+        outer->x_stride = inner->x_stride;
+        return true;
+    }
+    if (outer->block != 1 || inner->size % inner->block != 0 ||
+        outer->scale_stride != blocks * inner->scale_stride ||
+        outer->zero_point_stride != blocks * inner->zero_point_stride)
+        return false;
+    const size_t size = outer->size * inner->size;
+    *outer = *inner;
+    outer->size = size;
+    return true;
 }
 
 void qk_grid_simplify(struct qk_grid *grid)
@@ -59,25 +78,14 @@ void qk_grid_simplify(struct qk_grid *grid)
             axis.scale_stride = 0;
             axis.zero_point_stride = 0;
         }
-        if (axis.scale_stride == 0 && axis.zero_point_stride == 0)
+        if (is_whole(&axis))
             axis.block = 1;
-        struct qk_grid_axis *outer = simple.rank ? &simple.axes[simple.rank - 1] : NULL;
-        if (outer && acts_as_one(outer, &axis)) {
-            axis.size *= outer->size;
-            *outer = axis;
-        } else {
+        if (simple.rank == 0 || !merge(&simple.axes[simple.rank - 1], &axis))
             simple.axes[simple.rank++] = axis;
-        }
     }
     if (simple.rank == 0)
         simple.axes[simple.rank++] = (struct qk_grid_axis){.size = 1, .block = 1, .x_stride = 1};
     *grid = simple;
-}
-
-size_t qk_grid_run(const struct qk_grid *grid)
-{
-    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
-    return inner->scale_stride == 0 && inner->zero_point_stride == 0 ? inner->size : inner->block;
 }
 
 /* The row that the indices of all outer axes name. */
@@ -86,6 +94,7 @@ static void find_row(struct qk_grid_cursor *cursor)
     const struct qk_grid *grid = cursor->grid;
     const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
     struct qk_grid_piece row = {.count = inner->size,
+                                .block = inner->block,
                                 .x_stride = inner->x_stride,
                                 .scale_stride = inner->scale_stride,
                                 .zero_point_stride = inner->zero_point_stride};
@@ -125,23 +134,16 @@ static void next_row(struct qk_grid_cursor *cursor)
 
 void qk_grid_next(struct qk_grid_cursor *cursor, size_t count_max, struct qk_grid_piece *piece)
 {
-    const uint32_t last = cursor->grid->rank - 1;
-    const size_t block = cursor->grid->axes[last].block;
-    const size_t index = cursor->index[last];
-    const size_t step = block == 1 ? index : index / block;
-    *piece = cursor->row;
-    piece->count -= index;
-    if (block > 1) {
-        const size_t left = block - index % block;
-        piece->count = left < piece->count ? left : piece->count;
-        piece->scale_stride = 0;
-        piece->zero_point_stride = 0;
-    }
-    piece->count = count_max < piece->count ? count_max : piece->count;
-    piece->x += index * cursor->row.x_stride;
-    piece->scale += step * cursor->row.scale_stride;
-    piece->zero_point += step * cursor->row.zero_point_stride;
-    cursor->index[last] += piece->count;
-    if (cursor->index[last] == cursor->row.count)
+    const struct qk_grid_piece *row = &cursor->row;
+    size_t *index = &cursor->index[cursor->grid->rank - 1];
+    const size_t step = row->block == 1 ? *index : *index / row->block;
+    *piece = *row;
+    piece->block_done = *index - step * row->block;
+    piece->count = row->count - *index < count_max ? row->count - *index : count_max;
+    piece->x += *index * row->x_stride;
+    piece->scale += step * row->scale_stride;
+    piece->zero_point += step * row->zero_point_stride;
+    *index += piece->count;
+    if (*index == row->count)
         next_row(cursor);
 }

@@ -38,16 +38,15 @@ void qk_grid_element(struct qk_grid *grid, const int64_t *x_strides, const int64
                      const int64_t *zero_point_strides);
 
 /* Leaves out axes of size 1 and makes one of neighbours that act as one, so that rows are long and
- * axes few; at least one is left. */
+ * axes few; at least one is left. Slices of several elements become blocks. */
 void qk_grid_simplify(struct qk_grid *grid);
 
-/* How many neighbours on the innermost axis share a scale and a zero point. */
-size_t qk_grid_run(const struct qk_grid *grid);
-
-/* A piece of a row: its element k is x[x + k * x_stride], with scales[scale + k * scale_stride] and
- * so on. */
+/* A piece of a row: its element k is x[x + k * x_stride], with
+ * scales[scale + (block_done + k) / block * scale_stride] and so on. */
 struct qk_grid_piece {
     size_t count;
+    size_t block;
+    size_t block_done; /* less than block */
     size_t x;
     size_t scale;
     size_t zero_point;

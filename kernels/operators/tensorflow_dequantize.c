@@ -153,14 +153,18 @@ static enum qk_status set_parameters(struct qk_affine *affine, enum mode mode,
     const struct limits limits =
         limits_of(affine->x_type, qk_int_or(&call->attributes[NARROW_RANGE], 0) != 0);
     const size_t count = call->inputs[MIN_RANGE].count;
+    const bool has_zeros = mode == MIN_COMBINED && limits.low != 0.0F;
     float *scales = qk_alloc_words(count, memory);
+    float *zeros = has_zeros ? qk_alloc_words(count, memory) : NULL;
     float *offsets = mode == SCALED ? NULL : qk_alloc_words(count, memory);
-    if (!scales || (mode != SCALED && !offsets))
+    if (!scales || (has_zeros && !zeros) || (mode != SCALED && !offsets))
         return qk_fail(error, QK_NO_MEMORY, "min_range: out of memory for %zu ranges", count);
     for (size_t i = 0; i < count; i++) {
         const float min = qk_load_f32(call->inputs[MIN_RANGE].data, i);
         const float max = qk_load_f32(call->inputs[MAX_RANGE].data, i);
         scales[i] = scale_of(mode, &limits, min, max);
+        if (has_zeros)
+            zeros[i] = qk_affine_zero(affine->x_type, limits.low);
         if (mode == MIN_COMBINED)
             offsets[i] = min;
         else if (mode == MIN_FIRST)
@@ -170,8 +174,11 @@ static enum qk_status set_parameters(struct qk_affine *affine, enum mode mode,
      * TensorFlow 2.21 on x86; with a range for each slice it does not. */
     if (mode == SCALED && affine->x_type == QK_INT32 && count == 1)
         affine->form = QK_AFFINE_RECAST;
-    affine->shift = mode == MIN_COMBINED ? 0.0F - limits.low : 0.0F;
+    qk_affine_canonical(affine->y_type, scales, count);
+    if (offsets)
+        qk_affine_canonical(affine->y_type, offsets, count);
     affine->scales = scales;
+    affine->zeros = zeros;
     affine->offsets = offsets;
     return QK_OK;
 }
@@ -199,7 +206,7 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     *made = (struct instance){
-        .affine = {.form = QK_AFFINE_SHIFTED, .x_type = call->inputs[INPUT].type, .y_type = y_type},
+        .affine = {.form = QK_AFFINE_FLOAT, .x_type = call->inputs[INPUT].type, .y_type = y_type},
         .axis = call->attributes[AXIS],
         .range = call->inputs[MIN_RANGE],
     };

@@ -1,81 +1,291 @@
-/* The dequantize kernels of each tier, against scalar and against the oracle. */
+/* The dequantize kernels: scalar against the oracle, every tier against scalar, and how fast.
+ *
+ * One body checks and times, after dav1d's checkasm. With QK_BENCH=1 in the environment each kernel
+ * that has been checked is timed on 4 KiB in the first cache, a line for each on standard error. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "kernels/dequantize/affine.h"
 #include "kernels/dispatch.h"
 #include "tests/support/dequantize_oracle.h"
 #include "tests/support/qk_test.h"
 
-static const enum qk_type types[] = {QK_UINT8, QK_INT8, QK_INT32};
-
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-static qk_dequantize_fn kernel_of(const struct qk_kernels *kernels, enum qk_type type)
+static const struct reading {
+    enum qk_type type;
+    enum qk_code code;
+} readings[] = {
+    {QK_UINT8, QK_CODE_U8},           {QK_INT8, QK_CODE_S8},
+    {QK_UINT16, QK_CODE_U16},         {QK_INT16, QK_CODE_S16},
+    {QK_UINT2, QK_CODE_BITS2},        {QK_INT2, QK_CODE_BITS2},
+    {QK_UINT4, QK_CODE_BITS4},        {QK_INT4, QK_CODE_BITS4},
+    {QK_FP4E2M1, QK_CODE_BITS4},      {QK_FP8E4M3FN, QK_CODE_FLOAT8},
+    {QK_FP8E4M3FNUZ, QK_CODE_FLOAT8}, {QK_FP8E5M2, QK_CODE_FLOAT8},
+    {QK_FP8E5M2FNUZ, QK_CODE_FLOAT8}, {QK_INT32, QK_CODE_S32},
+    {QK_INT32, QK_CODE_S32_RECAST},   {QK_INT32, QK_CODE_S32_WRAPPED},
+    {QK_INT32, QK_CODE_S32_EXACT},    {QK_UINT32, QK_CODE_U32_EXACT},
+};
+
+static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
+static const unsigned shifts[] = {QK_SHIFT_WHOLE, QK_SHIFT_EACH, 5, 6, 7};
+
+/* ---- Memory between pages that nobody may touch -------------------------------------------- */
+
+enum { COUNT_MAX = 1 << 16, ROOM = 4 * COUNT_MAX + 4096 };
+
+struct room {
+    uint8_t *start;
+};
+
+static void room_init(struct room *room)
 {
-    return type == QK_UINT8  ? kernels->dequantize.u8
-           : type == QK_INT8 ? kernels->dequantize.s8
-                             : kernels->dequantize.s32;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *all = mmap(NULL, ROOM + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(all, MAP_FAILED);
+    room->start = all + page;
+    cr_assert_eq(mprotect(room->start, ROOM, PROT_READ | PROT_WRITE), 0);
 }
 
-/* One kernel call with x at an odd address and guards around y; y is returned in `y`. */
-static void run_guarded(qk_dequantize_fn kernel, const uint8_t *x, size_t count, int32_t zero_point,
-                        float scale, float *y)
+/* `bytes` right behind the first guard, or right before the last. */
+static void *place(const struct room *room, size_t bytes, bool at_end)
 {
-    enum { GUARD = 16 };
-    float buffer[GUARD + 1024 + GUARD];
-    memset(buffer, 0x5a, sizeof(buffer));
-    kernel(x, count, zero_point, scale, buffer + GUARD);
-    memcpy(y, buffer + GUARD, count * sizeof(*y));
-    memset(buffer + GUARD, 0x5a, count * sizeof(*y));
-    for (size_t i = 0; i < sizeof(buffer); i++)
-        cr_assert_eq(((const uint8_t *)buffer)[i], 0x5a, "written outside: byte %zu", i);
+    return room->start + (at_end ? ROOM - bytes : 0);
 }
 
-static void check_kernel(const struct qk_kernels *kernels, enum qk_type type, size_t count,
-                         uint64_t *random)
-{
-    uint8_t bytes[1024 * 4 + 16];
-    float y[1024];
-    float scalar_y[1024];
-    struct qk_dequantize_kernels table;
-    qk_dequantize_init_scalar(&table);
-    struct qk_kernels scalar = {.dequantize = table};
+/* ---- One call ------------------------------------------------------------------------------ */
 
-    uint8_t *x = bytes + qk_test_random_below(random, 16);
-    dequantize_random_elements(random, type, x, count);
-    int32_t zero_point = dequantize_random_zero_point(random, type);
-    float scale = dequantize_random_scale(random);
-    run_guarded(kernel_of(kernels, type), x, count, zero_point, scale, y);
-    run_guarded(kernel_of(&scalar, type), x, count, zero_point, scale, scalar_y);
-    cr_assert_eq(memcmp(y, scalar_y, count * sizeof(*y)), 0, "%s, %s, %zu elements: not scalar's",
-                 kernels->dequantize.name, qk_type_info(type)->name, count);
+struct bed {
+    struct room x;
+    struct room y;
+    struct room scalar_y;
+    struct room scales;
+    struct room zeros;
+    struct room offsets;
+    struct qk_code_table table;
+    uint64_t random;
+};
+
+static void bed_init(struct bed *bed, uint64_t seed)
+{
+    struct room *rooms[] = {&bed->x,      &bed->y,     &bed->scalar_y,
+                            &bed->scales, &bed->zeros, &bed->offsets};
+    for (size_t i = 0; i < COUNT_OF(rooms); i++)
+        room_init(rooms[i]);
+    bed->random = seed;
+}
+
+static bool has_float_zeros(enum qk_code code)
+{
+    return code != QK_CODE_FLOAT8 && code < QK_CODE_S32_WRAPPED;
+}
+
+static int32_t random_integer_zero(struct bed *bed, enum qk_type type)
+{
+    int32_t zero = 0;
+    uint8_t bytes[4];
+    dequantize_random_elements(&bed->random, type, bytes, 1);
+    if (type == QK_INT32 || type == QK_UINT32)
+        memcpy(&zero, bytes, sizeof(zero));
+    else
+        zero = (int32_t)dequantize_element(type, bytes, 0);
+    return zero;
+}
+
+static void fill_zeros(struct bed *bed, const struct reading *reading, void *zeros, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
-        float expected = dequantize_expected(dequantize_element(type, x, i), zero_point, scale);
-        cr_assert(dequantize_same(y[i], expected), "%s, %s, (%lld - %d) * %a: expected %a, got %a",
-                  kernels->dequantize.name, qk_type_info(type)->name,
-                  (long long)dequantize_element(type, x, i), zero_point, (double)scale,
-                  (double)expected, (double)y[i]);
+        const bool is_float = qk_type_info(reading->type)->kind == QK_KIND_FLOAT;
+        const int32_t zero = is_float ? 0 : random_integer_zero(bed, reading->type);
+        const float as_float = reading->code == QK_CODE_S32 || reading->code == QK_CODE_S32_RECAST
+                                   ? -0x1p31F
+                                   : qk_affine_zero(reading->type, (float)zero);
+        memcpy((uint8_t *)zeros + 4 * i,
+               has_float_zeros(reading->code) ? (const void *)&as_float : &zero, 4);
+    }
+}
+
+static float *fill_scales(struct bed *bed, const struct room *room, size_t count, bool at_end,
+                          enum qk_type y_type)
+{
+    float *scales = place(room, count * sizeof(float), at_end);
+    for (size_t i = 0; i < count; i++)
+        scales[i] = dequantize_random_scale(&bed->random);
+    qk_affine_canonical(y_type, scales, count);
+    return scales;
+}
+
+/* Random operands for `count` elements, of which the first is `first` of x. */
+static void make_args(struct bed *bed, const struct reading *reading, enum qk_type y_type,
+                      unsigned shift, size_t first, size_t count, struct qk_dequantize_args *args)
+{
+    const size_t bits = qk_type_info(reading->type)->bits;
+    const size_t parameters = count == 0 ? 0 : ((count - 1) >> shift) + 1;
+    const size_t x_bytes = ((first + count) * bits + 7) / 8;
+    const bool at_end = qk_test_random_below(&bed->random, 2);
+    uint8_t *x = place(&bed->x, x_bytes, at_end);
+    dequantize_random_elements(&bed->random, reading->type, x, first + count);
+    qk_code_table_init(&bed->table, reading->type);
+    *args = (struct qk_dequantize_args){
+        .code = reading->code,
+        .y_type = y_type,
+        .x = x,
+        .first = first,
+        .count = count,
+        .shift = shift,
+        .scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type),
+        .table = bits < 8 || reading->code == QK_CODE_FLOAT8 ? &bed->table : NULL,
+        .stream = qk_test_random_below(&bed->random, 2)};
+    if (qk_test_random_below(&bed->random, 2) && reading->code != QK_CODE_FLOAT8) {
+        void *zeros = place(&bed->zeros, parameters * 4, at_end);
+        fill_zeros(bed, reading, zeros, parameters);
+        args->zeros = zeros;
+    }
+    if (qk_test_random_below(&bed->random, 2))
+        args->offsets = fill_scales(bed, &bed->offsets, parameters, at_end, y_type);
+}
+
+/* Into a y of its own, where what is not y stays as it is. */
+static const void *run_into(const struct room *room, const struct qk_dequantize_kernels *kernels,
+                            struct qk_dequantize_args args, size_t lead)
+{
+    const size_t y_bytes = args.count * (args.y_type == QK_FP32 ? 4 : 2);
+    uint8_t *y = lead < 64 ? (uint8_t *)place(room, 0, false) + lead : place(room, y_bytes, true);
+    memset(y - (lead < 64 ? lead : 64), 0x5a, lead < 64 ? lead : 64);
+    if (lead < 64)
+        memset(y + y_bytes, 0x5a, 64);
+    args.y = y;
+    qk_dequantize(kernels, &args);
+    kernels->finish();
+    for (size_t i = 1; i <= (lead < 64 ? lead : 64); i++)
+        cr_assert_eq(*(y - i), 0x5a, "%s: written %zu bytes before y", kernels->name, i);
+    for (size_t i = 0; lead < 64 && i < 64; i++)
+        cr_assert_eq(y[y_bytes + i], 0x5a, "%s: written %zu bytes behind y", kernels->name, i);
+    return y;
+}
+
+static void check_args(struct bed *bed, const struct qk_dequantize_kernels *kernels,
+                       const struct qk_dequantize_args *args)
+{
+    struct qk_dequantize_kernels scalar;
+    const size_t y_size = args->y_type == QK_FP32 ? 4 : 2;
+    const size_t lead = qk_test_random_below(&bed->random, 65) / y_size * y_size;
+    qk_dequantize_init_scalar(&scalar);
+    const uint8_t *wanted = run_into(&bed->scalar_y, &scalar, *args, 0);
+    const uint8_t *got = run_into(&bed->y, kernels, *args, lead);
+    for (size_t i = 0; i < args->count; i++)
+        cr_assert(qk_test_same(args->y_type, got, wanted, i),
+                  "%s, code %d to %s, shift %u, first %zu, y + %zu: element %zu of %zu is not "
+                  "scalar's, %#x but %#x",
+                  kernels->name, args->code, qk_type_info(args->y_type)->name, args->shift,
+                  args->first, lead, i, args->count, qk_element_load(args->y_type, wanted, i),
+                  qk_element_load(args->y_type, got, i));
+}
+
+/* ---- Check and bench ----------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Nanoseconds for one call, the best of some. */
+static double time_args(const struct qk_dequantize_kernels *kernels,
+                        const struct qk_dequantize_args *args)
+{
+    double best = 1;
+    for (int round = 0; round < 20; round++) {
+        const double begin = seconds();
+        for (int i = 0; i < 100; i++)
+            qk_dequantize(kernels, args);
+        const double spent = (seconds() - begin) / 100;
+        best = spent < best ? spent : best;
+    }
+    return 1e9 * best;
+}
+
+static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
+                  const struct reading *reading, enum qk_type y_type, unsigned shift)
+{
+    const unsigned bits = qk_type_info(reading->type)->bits;
+    const size_t count = 4096 * 8 / bits;
+    const size_t y_bytes = count * (y_type == QK_FP32 ? 4 : 2);
+    struct qk_dequantize_args args;
+    struct qk_dequantize_kernels scalar;
+    make_args(bed, reading, y_type, shift, 0, count, &args);
+    for (size_t i = 0; i <= (count - 1) >> shift; i++)
+        ((float *)bed->scales.start)[i] = 0.1F; /* nothing subnormal, which takes longer */
+    args.scales = (const float *)bed->scales.start;
+    args.offsets = NULL;
+    args.stream = false;
+    args.y = bed->y.start;
+    qk_dequantize_init_scalar(&scalar);
+    const double scalar_ns = time_args(&scalar, &args);
+    const double ns = time_args(kernels, &args);
+    fprintf(stderr, "%-18s %-12s code %2d to %-4s shift %2u %9.1f ns %6.1f GB/s %5.1f x scalar\n",
+            kernels->name, qk_type_info(reading->type)->name, reading->code,
+            qk_type_info(y_type)->name, shift, ns, (double)(4096 + y_bytes) / ns, scalar_ns / ns);
+}
+
+static void check_and_bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
+                            const struct reading *reading, enum qk_type y_type, unsigned shift)
+{
+    static const size_t large[] = {256, 320, 1000, 1024, 4095, 16384};
+    struct qk_dequantize_args args;
+    for (size_t i = 0; i <= 200 + COUNT_OF(large); i++) {
+        const size_t count = i <= 200 ? i : large[i - 201];
+        for (int round = 0; round < (count < 300 ? 4 : 1); round++) {
+            const size_t first = qk_test_random_below(&bed->random, 5);
+            make_args(bed, reading, y_type, shift, first, count, &args);
+            check_args(bed, kernels, &args);
+        }
+    }
+    if (getenv("QK_BENCH"))
+        bench(bed, kernels, reading, y_type, shift);
+}
+
+/* All codes of a type of up to 16 bits, one behind the other, by all zero points that are few. */
+static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *kernels,
+                        const struct reading *reading, enum qk_type y_type)
+{
+    const unsigned bits = qk_type_info(reading->type)->bits;
+    const size_t count = bits < 8 ? 256 : (size_t)1 << bits;
+    struct qk_dequantize_args args;
+    for (int round = 0; bits <= 16 && round < 64; round++) {
+        make_args(bed, reading, y_type, round % 2 ? QK_SHIFT_WHOLE : QK_SHIFT_EACH, 0, count,
+                  &args);
+        for (size_t i = 0; i < count; i++)
+            qk_test_store(reading->type, (void *)(uintptr_t)args.x, i, (uint32_t)i);
+        check_args(bed, kernels, &args);
     }
 }
 
 static void check_tier(const char *tier)
 {
     struct qk_kernels *kernels = qk_test_kernels(tier);
-    uint64_t random = 2;
-    char name[64];
+    struct bed bed;
     if (!kernels)
         return;
-    snprintf(name, sizeof(name), "dequantize_%s", tier);
-    cr_assert_str_eq(kernels->dequantize.name, name);
-    for (size_t count = 0; count <= 1024; count += count < 70 ? 1 : 159) {
-        for (size_t type = 0; type < COUNT_OF(types); type++)
-            for (int round = 0; round < 40; round++)
-                check_kernel(kernels, types[type], count, &random);
+    bed_init(&bed, 2);
+    for (size_t i = 0; i < COUNT_OF(readings) * COUNT_OF(y_types); i++) {
+        const struct reading *reading = &readings[i / COUNT_OF(y_types)];
+        const enum qk_type y_type = y_types[i % COUNT_OF(y_types)];
+        for (size_t s = 0; s < COUNT_OF(shifts); s++)
+            check_and_bench(&bed, &kernels->dequantize, reading, y_type, shifts[s]);
+        check_codes(&bed, &kernels->dequantize, reading, y_type);
     }
     qk_kernels_destroy(kernels);
 }
 
+/* Scalar's against itself: it stays within its bounds. */
 Test(dequantize, scalar_kernels)
 {
     check_tier("scalar");
@@ -86,21 +296,52 @@ Test(dequantize, avx2_kernels)
     check_tier("avx2");
 }
 
-Test(dequantize, every_uint8_and_int8)
+Test(dequantize, avx512_kernels)
 {
-    struct qk_dequantize_kernels table;
-    qk_dequantize_init_scalar(&table);
-    uint8_t x[256];
-    float y[256];
-    for (size_t i = 0; i < 256; i++)
-        x[i] = (uint8_t)i;
-    for (int32_t zero_point = 0; zero_point < 256; zero_point++) {
-        table.u8(x, 256, zero_point, 0.1F, y);
-        for (int i = 0; i < 256; i++)
-            cr_assert(dequantize_same(y[i], dequantize_expected(i, zero_point, 0.1F)));
-        table.s8(x, 256, zero_point - 128, 0.1F, y);
-        for (int i = 0; i < 256; i++)
-            cr_assert(dequantize_same(
-                y[i], dequantize_expected(i < 128 ? i : i - 256, zero_point - 128, 0.1F)));
+    check_tier("avx512");
+}
+
+/* ---- Scalar against the oracle ------------------------------------------------------------- */
+
+static float expected(const struct reading *reading, const struct qk_dequantize_args *args,
+                      size_t i, int64_t zero)
+{
+    const size_t p = i >> args->shift;
+    const uint8_t *x = args->x;
+    if (qk_type_info(reading->type)->kind == QK_KIND_FLOAT)
+        return dequantize_product(dequantize_value(reading->type, x, args->first + i),
+                                  args->scales[p]);
+    return dequantize_expected(dequantize_element(reading->type, x, args->first + i), zero,
+                               args->scales[p]);
+}
+
+Test(dequantize, scalar_is_what_the_oracle_says)
+{
+    struct bed bed;
+    bed_init(&bed, 3);
+    for (size_t n = 0; n < COUNT_OF(readings) * COUNT_OF(y_types) * 40; n++) {
+        const struct reading *reading = &readings[n % COUNT_OF(readings)];
+        const enum qk_type y_type = y_types[n / COUNT_OF(readings) % 3];
+        const size_t count = qk_test_random_below(&bed.random, 300);
+        struct qk_dequantize_args args;
+        const bool wraps = reading->code < QK_CODE_S32 || reading->code == QK_CODE_S32_WRAPPED;
+        if (!wraps) /* the operators' tests have the others */
+            continue;
+        make_args(&bed, reading, y_type, shifts[n % 2], n % 3, count, &args);
+        const int32_t zero = qk_type_info(reading->type)->kind == QK_KIND_FLOAT
+                                 ? 0
+                                 : random_integer_zero(&bed, reading->type);
+        const float as_float = qk_affine_zero(reading->type, (float)zero);
+        int32_t zeros[300];
+        for (size_t i = 0; i < COUNT_OF(zeros); i++)
+            memcpy(&zeros[i], has_float_zeros(reading->code) ? (const void *)&as_float : &zero, 4);
+        args.zeros = zeros;
+        args.offsets = NULL;
+        args.y = place(&bed.y, 0, false);
+        qk_dequantize_scalar(&args);
+        for (size_t i = 0; i < count; i++)
+            cr_assert(dequantize_is(y_type, args.y, i, expected(reading, &args, i, zero)),
+                      "%s to %s: element %zu of %zu", qk_type_info(reading->type)->name,
+                      qk_type_info(y_type)->name, i, count);
     }
 }

@@ -188,30 +188,6 @@ Test(directml_dequantize, differences_do_not_wrap)
     qk_kernels_destroy(kernels);
 }
 
-/* But for INT32, whose kernels wrap. */
-Test(directml_dequantize, repeats_one_scale_by_the_tiers_kernel)
-{
-    static const int64_t zeros[] = {0, 0};
-    static const int32_t x[48];
-    static const size_t dims[] = {3, 16};
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
-    for (size_t i = 0; i < COUNT_OF(types); i++) {
-        const bool by_kernel = types[i] == QK_INT8 || types[i] == QK_UINT8;
-        struct qk_test_result result;
-        struct qk_call call;
-        qk_test_call_init(&call, MODEL, 62);
-        qk_test_call_input(&call, names[0], types[i], x, 2, dims);
-        qk_test_call_input(&call, names[1], QK_FP32, x, 2, dims);
-        qk_test_call_strides(&call, names[1], zeros, 2);
-        qk_test_run(kernels, &call, &result);
-        cr_expect_str_eq(result.plan.kernel,
-                         by_kernel ? "dequantize_scalar" : "dequantize_scalar_chunks", "%s",
-                         qk_type_info(types[i])->name);
-        qk_test_result_deinit(&result);
-    }
-    qk_kernels_destroy(kernels);
-}
-
 Test(directml_dequantize, survives_every_failed_allocation)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");

@@ -1,5 +1,6 @@
 /* The CPU's flags and the table of kernels. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu.h"
@@ -12,6 +13,7 @@ Test(dispatch, cpu_flags_build_on_each_other)
     cr_assert(!(flags & QK_CPU_AVX) || flags & QK_CPU_SSE42);
     cr_assert(!(flags & QK_CPU_AVX2) || flags & QK_CPU_AVX);
     cr_assert(!(flags & QK_CPU_AVX512) || flags & QK_CPU_AVX2);
+    cr_assert(!(flags & QK_CPU_AVX512_ICELAKE) || flags & QK_CPU_AVX512);
 }
 
 #ifdef __x86_64__
@@ -31,6 +33,11 @@ Test(dispatch, cpu_flags_are_what_the_compiler_finds)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         expected |= QK_CPU_AVX512;
+    if (expected & QK_CPU_AVX512 && __builtin_cpu_supports("avx512ifma") &&
+        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bitalg") &&
+        __builtin_cpu_supports("avx512vpopcntdq"))
+        expected |= QK_CPU_AVX512_ICELAKE;
     if (__builtin_cpu_is("amd"))
         expected |= QK_CPU_AMD;
     cr_assert_eq(qk_cpu_flags(), expected, "%#x, expected %#x", qk_cpu_flags(), expected);
@@ -46,40 +53,56 @@ Test(dispatch, scalar_hides_the_rest)
     qk_kernels_destroy(kernels);
 }
 
-Test(dispatch, avx2_fills_its_slots)
+/* Every slot, and no flag beyond those of the tier. */
+Test(dispatch, tiers_fill_all_slots)
 {
-    struct qk_kernels *kernels = qk_test_kernels("avx2");
-    struct qk_dequantize_kernels scalar;
-    if (!kernels)
-        return;
-    qk_dequantize_init_scalar(&scalar);
-    cr_assert_str_eq(qk_kernels_tier(kernels), "avx2");
-    cr_assert(kernels->cpu_flags & QK_CPU_AVX2);
-    cr_assert_eq(kernels->cpu_flags & QK_CPU_AVX512, 0);
-    cr_assert(kernels->dequantize.u8 != scalar.u8);
-    cr_assert(kernels->dequantize.s8 != scalar.s8);
-    cr_assert(kernels->dequantize.s32 != scalar.s32);
-    qk_kernels_destroy(kernels);
+    uint32_t flags = 0;
+    for (size_t i = 1; qk_tier_name(i); i++) {
+        struct qk_kernels *kernels = qk_test_kernels(qk_tier_name(i));
+        char name[64];
+        if (!kernels)
+            return;
+        snprintf(name, sizeof(name), "dequantize_%s", qk_tier_name(i));
+        cr_assert_str_eq(qk_kernels_tier(kernels), qk_tier_name(i));
+        cr_assert_str_eq(kernels->dequantize.name, name);
+        cr_assert((kernels->cpu_flags & flags) == flags && kernels->cpu_flags != flags);
+        flags = kernels->cpu_flags;
+        for (enum qk_code code = 0; code < QK_CODE_COUNT; code++)
+            cr_assert(kernels->dequantize.run[code] &&
+                      kernels->dequantize.run[code] != qk_dequantize_scalar);
+        qk_kernels_destroy(kernels);
+    }
 }
 
 Test(dispatch, auto_takes_the_best)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
-    const char *best = qk_cpu_flags() & QK_CPU_AVX2 ? "avx2" : "scalar";
+    const char *best = qk_cpu_flags() & QK_CPU_AVX512_ICELAKE ? "avx512"
+                       : qk_cpu_flags() & QK_CPU_AVX2         ? "avx2"
+                                                              : "scalar";
     cr_assert_str_eq(qk_kernels_tier(kernels), best);
     cr_assert_neq(qk_kernels_blas_core(kernels)[0], '\0');
     qk_kernels_destroy(kernels);
 }
 
+Test(dispatch, lists_the_tiers)
+{
+    char text[64];
+    qk_tier_names(text, sizeof(text));
+    cr_assert_str_eq(text, "auto, scalar, avx2 or avx512");
+    cr_assert_str_eq(qk_tier_name(0), "scalar");
+    cr_assert_null(qk_tier_name(3));
+}
+
 Test(dispatch, refuses_unknown_tiers)
 {
-    static const char *const names[] = {"", "AVX2", "avx512", "avx", "scalar "};
+    static const char *const names[] = {"", "AVX2", "avx512f", "avx", "scalar "};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct qk_kernels *kernels = NULL;
         struct qk_error error = {0};
         cr_assert_eq(qk_kernels_create(names[i], &kernels, &error), QK_UNAVAILABLE);
         cr_assert_null(kernels);
-        cr_assert_not_null(strstr(error.text, "expected auto, scalar or avx2"));
+        cr_assert_not_null(strstr(error.text, "expected auto, scalar, avx2 or avx512"));
     }
 }
 

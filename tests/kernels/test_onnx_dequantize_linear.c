@@ -230,10 +230,12 @@ Test(onnx_dequantize_linear, many_units)
         uint32_t axis;
         size_t block;
     } cases[] = {
-        {{3, 70001, 1}, 0, 0},    {{3, 70001, 1}, 1, 0},  {{70001, 3, 1}, 0, 0},
-        {{5, 3, 20011}, 1, 0},    {{2, 2, 65536}, 1, 0},  {{1, 2, 65537}, 2, 0},
-        {{7, 9, 4099}, WHOLE, 0}, {{3, 33333, 1}, 1, 32}, {{3, 33333, 1}, 1, 7},
-        {{3, 1000, 33}, 1, 31},   {{2, 3, 21001}, 0, 2},  {{100003, 1, 1}, 0, 100002},
+        {{3, 100001, 1}, 0, 0},   {{3, 100001, 1}, 1, 0}, {{100001, 3, 1}, 0, 0},
+        {{5, 3, 20011}, 1, 0},    {{2, 2, 70000}, 1, 0},  {{1, 2, 150001}, 2, 0},
+        {{9, 9, 4099}, WHOLE, 0}, {{9, 33333, 1}, 1, 32}, {{3, 33333, 1}, 1, 7},
+        {{9, 1000, 33}, 1, 31},   {{2, 3, 50001}, 0, 2},  {{300003, 1, 1}, 0, 300002},
+        {{40, 100, 80}, 1, 0},    {{40, 3, 2500}, 1, 0},  {{300, 1024, 1}, 1, 32},
+        {{5000, 64, 1}, 1, 64},   {{300, 32, 32}, 1, 32}, {{700, 7, 63}, 1, 0},
     };
     struct qk_test_tiers tiers;
     uint64_t random = 4;
@@ -287,7 +289,7 @@ Test(onnx_dequantize_linear, every_code_of_small_types)
     qk_kernels_destroy(kernels);
 }
 
-/* The name that an answer gives is that of the code that ran. */
+/* The name that an answer gives is that of the tier's, for all types and granularities. */
 Test(onnx_dequantize_linear, names_the_kernel_that_runs)
 {
     static const struct {
@@ -295,13 +297,9 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
         enum qk_type y_type;
         uint32_t axis;
         size_t block;
-        bool by_kernel;
     } cases[] = {
-        {QK_UINT8, QK_FP32, WHOLE, 0, true},   {QK_INT32, QK_FP32, WHOLE, 0, true},
-        {QK_INT8, QK_FP32, 0, 0, true},        {QK_INT8, QK_FP32, 1, 0, false},
-        {QK_INT8, QK_FP32, 1, 16, true},       {QK_INT8, QK_FP32, 1, 15, false},
-        {QK_INT8, QK_FP16, WHOLE, 0, false},   {QK_INT4, QK_FP32, WHOLE, 0, false},
-        {QK_UINT16, QK_FP32, WHOLE, 0, false}, {QK_FP8E5M2, QK_FP32, WHOLE, 0, false},
+        {QK_UINT8, QK_FP32, WHOLE, 0}, {QK_INT32, QK_FP32, WHOLE, 0}, {QK_INT8, QK_FP32, 1, 0},
+        {QK_INT8, QK_FP32, 1, 15},     {QK_INT8, QK_FP16, WHOLE, 0},  {QK_INT4, QK_FP32, 0, 0},
     };
     const size_t dims[] = {3, 40};
     struct qk_test_tiers tiers;
@@ -316,64 +314,92 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
                     &(struct spec){cases[c].x_type, QK_FP32, cases[c].y_type, 2, dims,
                                    cases[c].axis, cases[c].block});
         qk_test_run(table, &sample.call, &result);
-        cr_expect_str_eq(result.plan.kernel,
-                         cases[c].by_kernel ? table->dequantize.name : "dequantize_scalar_chunks",
-                         "case %zu", c);
+        cr_expect_str_eq(result.plan.kernel, table->dequantize.name, "case %zu", c);
         qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }
     qk_test_tiers_deinit(&tiers);
 }
 
-/* Threads share the output: a unit, though it begins and ends inside a row, writes only its own. */
+/* Runs unit `unit` alone into bytes that are `fill`. */
+static void run_unit(const struct qk_plan *plan, size_t unit, int fill, uint8_t *output)
+{
+    memset(output, fill, plan->output_bytes);
+    qk_run(plan, output, NULL, unit, unit + 1);
+}
+
+/* Threads share the output: each byte of it is one unit's, and units begin with a cache line,
+ * though they begin and end inside rows. */
+static void check_units(const struct qk_plan *plan, struct qk_memory memory)
+{
+    uint8_t *outputs[2];
+    size_t next = 0;
+    for (int i = 0; i < 2; i++)
+        outputs[i] = memory.alloc(memory.context, plan->output_bytes);
+    for (size_t unit = 0; unit < plan->unit_count; unit++) {
+        run_unit(plan, unit, 0x5a, outputs[0]);
+        run_unit(plan, unit, 0xa5, outputs[1]);
+        cr_assert_eq(next % 64, 0);
+        for (size_t i = 0; i < next; i++)
+            cr_assert_neq(outputs[0][i], outputs[1][i], "byte %zu, by unit %zu", i, unit);
+        while (next < plan->output_bytes && outputs[0][next] == outputs[1][next])
+            next++;
+        for (size_t i = next; i < plan->output_bytes; i++)
+            cr_assert_neq(outputs[0][i], outputs[1][i], "byte %zu, by unit %zu", i, unit);
+    }
+    cr_assert_eq(next, plan->output_bytes);
+}
+
 Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
 {
-    struct qk_kernels *kernels = qk_test_kernels("auto");
-    const size_t dims[] = {2, 100000};
-    const size_t unit_bytes = 65536 * sizeof(float);
+    const size_t dims[] = {2, 400001};
+    struct qk_test_tiers tiers;
     uint64_t random = 8;
-    for (uint32_t axis = 0; axis < 2; axis++) {
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < 2 * tiers.count; i++) {
         struct sample sample;
         struct qk_test_memory memory;
         struct qk_plan plan;
         struct qk_error error;
         const struct qk_instance *instance;
-        sample_init(&sample, &random, &(struct spec){QK_INT8, QK_FP32, QK_NONE, 2, dims, axis, 0});
+        const struct spec spec = {QK_INT8, QK_FP32, QK_NONE, 2, dims, i % 2, 0};
+        sample_init(&sample, &random, &spec);
         qk_test_memory_init(&memory, SIZE_MAX);
         struct qk_memory face = qk_test_memory_face(&memory);
-        cr_assert_eq(qk_create(kernels, &sample.call, face, &instance, &error), QK_OK);
+        cr_assert_eq(qk_create(tiers.kernels[i / 2], &sample.call, face, &instance, &error), QK_OK);
         cr_assert_eq(qk_plan(instance, &sample.call, face, &plan, &error), QK_OK);
-        uint8_t *output = face.alloc(face.context, plan.output_bytes);
-        memset(output, 0x5a, plan.output_bytes);
-        qk_run(&plan, output, NULL, 1, 2);
-        for (size_t i = 0; i < plan.output_bytes; i++)
-            cr_assert(output[i] == 0x5a || i / unit_bytes == 1, "byte %zu", i);
+        cr_assert_gt(plan.unit_count, 1);
+        check_units(&plan, face);
         qk_test_memory_deinit(&memory);
         sample_deinit(&sample);
     }
-    qk_kernels_destroy(kernels);
+    qk_test_tiers_deinit(&tiers);
 }
 
+/* No longer than it should be, and small ones are run in place. */
 Test(onnx_dequantize_linear, plan_splits_into_units)
 {
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
-    static const size_t counts[][2] = {{0, 0}, {1, 1}, {65536, 1}, {65537, 2}, {131073, 3}};
+    struct qk_test_tiers tiers;
+    static const size_t counts[] = {0, 1, 65536, 1 << 22};
     uint64_t random = 5;
-    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < COUNT_OF(counts) * tiers.count; i++) {
+        const struct qk_kernels *kernels = tiers.kernels[i % tiers.count];
+        const size_t count = counts[i / tiers.count];
         struct sample sample;
         struct qk_test_result result;
         sample_init(&sample, &random,
-                    &(struct spec){QK_UINT8, QK_FP32, QK_NONE, 1, &counts[i][0], WHOLE, 0});
+                    &(struct spec){QK_UINT8, QK_FP32, QK_NONE, 1, &count, WHOLE, 0});
         qk_test_run(kernels, &sample.call, &result);
-        check_result(&sample, &result);
-        cr_assert_eq(result.plan.unit_count, counts[i][1]);
         cr_assert_eq(result.plan.workspace_bytes, 0);
-        cr_assert_gt(result.plan.unit_cost_ns, 0);
-        cr_assert(counts[i][0] > 1 || result.plan.unit_cost_ns < 1000); /* tiny: run in place */
+        cr_assert_eq(result.plan.unit_count == 0, count == 0);
+        cr_assert_eq(result.plan.unit_count <= 1, count <= 65536);
+        cr_assert(result.plan.unit_cost_ns > 0 && result.plan.unit_cost_ns <= 150000);
+        cr_assert(count > 1 || result.plan.unit_cost_ns < 1000); /* tiny: run in place */
         qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }
-    qk_kernels_destroy(kernels);
+    qk_test_tiers_deinit(&tiers);
 }
 
 Test(onnx_dequantize_linear, survives_every_failed_allocation)

@@ -1,6 +1,7 @@
 #include "tests/support/qk_test.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,10 +212,9 @@ struct qk_kernels *qk_test_kernels(const char *tier)
 
 void qk_test_tiers_init(struct qk_test_tiers *tiers)
 {
-    static const char *const names[] = {"scalar", "avx2"};
     tiers->count = 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        struct qk_kernels *kernels = qk_test_kernels(names[i]);
+    for (size_t i = 0; qk_tier_name(i); i++) {
+        struct qk_kernels *kernels = qk_test_kernels(qk_tier_name(i));
         if (kernels)
             tiers->kernels[tiers->count++] = kernels;
     }
@@ -235,9 +235,11 @@ void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *
         run_call(tiers->kernels[i / 2], call, i % 2 ? seed : 0, &other);
         cr_assert_eq(other.status, QK_OK, "%s", other.error.text);
         cr_assert_eq(other.plan.output_bytes, result->plan.output_bytes);
-        cr_assert_eq(memcmp(other.output, result->output, other.plan.output_bytes), 0,
-                     "%s, %s: other bytes than %s", other.plan.kernel, i % 2 ? "pieces" : "whole",
-                     result->plan.kernel);
+        if (memcmp(other.output, result->output, other.plan.output_bytes) != 0)
+            for (size_t k = 0; k < result->plan.output.count; k++)
+                cr_assert(qk_test_same(result->plan.output.type, other.output, result->output, k),
+                          "%s, %s: element %zu is not that of %s", other.plan.kernel,
+                          i % 2 ? "pieces" : "whole", k, result->plan.kernel);
         qk_test_result_deinit(result);
         *result = other;
     }
@@ -296,6 +298,14 @@ void qk_test_store(enum qk_type type, void *data, size_t index, uint32_t value)
     } else {
         memcpy(bytes + index * (bits / 8), &value, bits / 8);
     }
+}
+
+bool qk_test_same(enum qk_type type, const void *a, const void *b, size_t index)
+{
+    const uint32_t bits[] = {qk_element_load(type, a, index), qk_element_load(type, b, index)};
+    const bool is_float = qk_type_info(type)->kind == QK_KIND_FLOAT;
+    return bits[0] == bits[1] || (is_float && isnan(qk_float_decode(type, bits[0])) &&
+                                  isnan(qk_float_decode(type, bits[1])));
 }
 
 /* ---- Random numbers ---------------------------------------------------------------------- */

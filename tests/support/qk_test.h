@@ -22,6 +22,9 @@ struct qk_memory qk_test_memory_face(struct qk_test_memory *memory);
 /* What qk_element_load reads; a byte's other elements stay as they are. */
 void qk_test_store(enum qk_type type, void *data, size_t index, uint32_t value);
 
+/* The same bits, or both NaN: which of two NaNs goes on is the compiler's choice. */
+bool qk_test_same(enum qk_type type, const void *a, const void *b, size_t index);
+
 /* ---- Calls ------------------------------------------------------------------------------- */
 
 /* Starts a call; the test fails if the registry lacks the operator or the version. */
@@ -74,7 +77,7 @@ struct qk_test_tiers {
 void qk_test_tiers_init(struct qk_test_tiers *tiers);
 void qk_test_tiers_deinit(struct qk_test_tiers *tiers);
 
-/* Runs the call on each tier, whole and in shuffled pieces, all of which must give the same bytes.
+/* Runs the call on each tier, whole and in shuffled pieces, all of which must give the same bits.
  * The result is that of the last run. */
 void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *call, uint64_t seed,
                        struct qk_test_result *result);

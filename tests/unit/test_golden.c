@@ -196,3 +196,8 @@ Test(golden, avx2)
 {
     run_tier("avx2");
 }
+
+Test(golden, avx512)
+{
+    run_tier("avx512");
+}

@@ -1,0 +1,92 @@
+#include "kernels/dequantize/dequantize.h"
+
+#include "kernels/element/float.h"
+
+/* ---- Tables of codes --------------------------------------------------------------------- */
+
+static float decode(enum qk_type type, uint32_t code)
+{
+    const struct qk_type_info *info = qk_type_info(type);
+    if (info->kind == QK_KIND_FLOAT)
+        return qk_float_decode(type, code);
+    const int32_t sign = info->kind == QK_KIND_SIGNED ? 1 << (info->bits - 1) : 0;
+    return (float)(((int32_t)code ^ sign) - sign);
+}
+
+void qk_code_table_init(struct qk_code_table *table, enum qk_type type)
+{
+    const uint32_t mask = (1U << qk_type_info(type)->bits) - 1;
+    for (uint32_t i = 0; i < 256; i++)
+        table->values[i] = decode(type, i & mask);
+    for (uint32_t i = 0; i < 128; i++) {
+        table->halves[0][i] = (uint8_t)(qk_bits_of_float(table->values[i]) >> 16);
+        table->halves[1][i] = (uint8_t)(qk_bits_of_float(table->values[i]) >> 24);
+    }
+}
+
+/* ---- What a tier's kernels leave over ---------------------------------------------------- */
+
+static unsigned bits_of(enum qk_code code)
+{
+    static const uint8_t bits[QK_CODE_COUNT] = {
+        [QK_CODE_U8] = 8,           [QK_CODE_S8] = 8,         [QK_CODE_U16] = 16,
+        [QK_CODE_S16] = 16,         [QK_CODE_BITS2] = 2,      [QK_CODE_BITS4] = 4,
+        [QK_CODE_FLOAT8] = 8,       [QK_CODE_S32] = 32,       [QK_CODE_S32_RECAST] = 32,
+        [QK_CODE_S32_WRAPPED] = 32, [QK_CODE_S32_EXACT] = 32, [QK_CODE_U32_EXACT] = 32,
+    };
+    return bits[code];
+}
+
+/* Elements until x begins a byte, and y a cache line where that is to be streamed. */
+static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t per_byte)
+{
+    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
+    const size_t to_byte = (per_byte - args->first % per_byte) % per_byte;
+    const size_t to_line = (64 - (uintptr_t)args->y % 64) % 64 / y_bytes;
+    return args->stream && to_line % per_byte == to_byte ? to_line : to_byte;
+}
+
+/* Elements [begin, end) of those of args, of which begin starts a block of 2^shift. */
+static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
+                                         size_t end)
+{
+    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
+    const size_t p = begin >> args->shift;
+    struct qk_dequantize_args part = *args;
+    part.first += begin;
+    part.count = end - begin;
+    part.y = (char *)args->y + begin * y_bytes;
+    part.scales += p;
+    if (args->zeros)
+        part.zeros = (const char *)args->zeros + p * sizeof(float);
+    if (args->offsets)
+        part.offsets += p;
+    return part;
+}
+
+void qk_dequantize(const struct qk_dequantize_kernels *kernels,
+                   const struct qk_dequantize_args *args)
+{
+    const unsigned bits = bits_of(args->code);
+    const size_t per_byte = bits < 8 ? 8 / bits : 1;
+    const bool blocks = args->shift >= QK_SHIFT_MIN && args->shift <= QK_SHIFT_MAX;
+    const size_t begin = count_to_alignment(args, per_byte);
+    const size_t end = args->count - (args->first + args->count) % per_byte;
+    const bool whole_blocks = !blocks || (begin | end) % ((size_t)1 << args->shift) == 0;
+    if (args->count < begin + QK_STEP + per_byte || !whole_blocks) {
+        qk_dequantize_scalar(args);
+        return;
+    }
+    struct qk_dequantize_args part = part_of(args, begin, end);
+    part.x = (const char *)part.x + part.first * bits / 8;
+    part.first = 0;
+    kernels->run[args->code](&part);
+    if (begin > 0) {
+        part = part_of(args, 0, begin);
+        qk_dequantize_scalar(&part);
+    }
+    if (end < args->count) {
+        part = part_of(args, end, args->count);
+        qk_dequantize_scalar(&part);
+    }
+}

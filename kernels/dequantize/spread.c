@@ -1,0 +1,58 @@
+#include "kernels/dequantize/spread.h"
+
+#include <string.h>
+
+/* In whole vectors, and so up to QK_SPREAD_SLACK - 1 too many. */
+static inline void fill(uint32_t *to, uint32_t value, size_t count)
+{
+    for (size_t i = 0; i < count; i += QK_SPREAD_SLACK)
+        for (size_t k = 0; k < QK_SPREAD_SLACK; k++)
+            to[i + k] = value;
+}
+
+static void spread(const uint32_t *from, size_t stride, const struct qk_grid_piece *piece,
+                   uint32_t *to)
+{
+    size_t run = piece->block - piece->block_done;
+    if (stride == 0)
+        fill(to, from[0], piece->count);
+    else if (piece->block > 1)
+        for (size_t i = 0; i < piece->count; i += run, run = piece->block, from += stride)
+            fill(to + i, from[0], run < piece->count - i ? run : piece->count - i);
+    else if (stride == 1)
+        memcpy(to, from, piece->count * sizeof(*to));
+    else
+        for (size_t i = 0; i < piece->count; i++)
+            to[i] = from[i * stride];
+}
+
+void qk_spread_parameters(const struct qk_affine *affine, const struct qk_grid_piece *piece,
+                          const struct qk_spread *to, size_t at)
+{
+    const uint32_t *scales = (const uint32_t *)affine->scales + piece->scale;
+    spread(scales, piece->scale_stride, piece, to->scales + at);
+    if (affine->zeros)
+        spread((const uint32_t *)affine->zeros + piece->zero_point, piece->zero_point_stride, piece,
+               to->zeros + at);
+    if (affine->offsets)
+        spread((const uint32_t *)affine->offsets + piece->scale, piece->scale_stride, piece,
+               to->offsets + at);
+}
+
+void qk_spread_elements(const void *x, size_t bytes, const struct qk_grid_piece *piece, void *to)
+{
+    const char *from = (const char *)x + piece->x * bytes;
+    const size_t step = piece->x_stride * bytes;
+    char *at = to;
+    if (piece->x_stride == 1)
+        memcpy(at, from, piece->count * bytes);
+    else if (bytes == 1)
+        for (size_t i = 0; i < piece->count; i++)
+            at[i] = from[i * step];
+    else if (bytes == 2)
+        for (size_t i = 0; i < piece->count; i++)
+            memcpy(at + 2 * i, from + i * step, 2);
+    else
+        for (size_t i = 0; i < piece->count; i++)
+            memcpy(at + 4 * i, from + i * step, 4);
+}
