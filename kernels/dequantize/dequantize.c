@@ -43,15 +43,16 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
     const size_t to_byte = (per_byte - args->first % per_byte) % per_byte;
     const size_t to_line = (64 - (uintptr_t)args->y % 64) % 64 / y_bytes;
-    return args->stream && to_line % per_byte == to_byte ? to_line : to_byte;
+    const bool joined = args->block > 1 && args->block < args->count;
+    return args->stream && !joined && to_line % per_byte == to_byte ? to_line : to_byte;
 }
 
-/* Elements [begin, end) of those of args, of which begin starts a block of 2^shift. */
+/* Elements [begin, end) of those of args, in one block, or of blocks of 1. */
 static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
                                          size_t end)
 {
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
-    const size_t p = begin >> args->shift;
+    const size_t p = args->block == 1 ? begin : 0;
     struct qk_dequantize_args part = *args;
     part.first += begin;
     part.count = end - begin;
@@ -64,21 +65,12 @@ static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, 
     return part;
 }
 
-void qk_dequantize(const struct qk_dequantize_kernels *kernels,
-                   const struct qk_dequantize_args *args)
+/* The middle by the tier's kernel. */
+static void run_parts(const struct qk_dequantize_kernels *kernels,
+                      const struct qk_dequantize_args *args, size_t begin, size_t end)
 {
-    const unsigned bits = bits_of(args->code);
-    const size_t per_byte = bits < 8 ? 8 / bits : 1;
-    const bool blocks = args->shift >= QK_SHIFT_MIN && args->shift <= QK_SHIFT_MAX;
-    const size_t begin = count_to_alignment(args, per_byte);
-    const size_t end = args->count - (args->first + args->count) % per_byte;
-    const bool whole_blocks = !blocks || (begin | end) % ((size_t)1 << args->shift) == 0;
-    if (args->count < begin + QK_STEP + per_byte || !whole_blocks) {
-        qk_dequantize_scalar(args);
-        return;
-    }
     struct qk_dequantize_args part = part_of(args, begin, end);
-    part.x = (const char *)part.x + part.first * bits / 8;
+    part.x = (const char *)part.x + part.first * bits_of(args->code) / 8;
     part.first = 0;
     kernels->run[args->code](&part);
     if (begin > 0) {
@@ -89,4 +81,23 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
         part = part_of(args, end, args->count);
         qk_dequantize_scalar(&part);
     }
+}
+
+void qk_dequantize(const struct qk_dequantize_kernels *kernels,
+                   const struct qk_dequantize_args *args)
+{
+    const unsigned bits = bits_of(args->code);
+    const size_t per_byte = bits < 8 ? 8 / bits : 1;
+    const size_t begin = count_to_alignment(args, per_byte);
+    const size_t end = args->count - (args->first + args->count) % per_byte;
+    const bool joined = args->block > 1 && args->block < args->count;
+    const bool fits =
+        !joined || (begin == 0 && end == args->count && qk_takes_blocks(args->block) &&
+                    args->block % per_byte == 0 && args->count % args->block == 0);
+    if (args->count < begin + QK_STEP + per_byte - 1 || !fits)
+        qk_dequantize_scalar(args);
+    else if (args->first == 0 && begin == 0 && end == args->count)
+        kernels->run[args->code](args);
+    else
+        run_parts(kernels, args, begin, end);
 }

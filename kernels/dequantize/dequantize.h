@@ -1,6 +1,6 @@
 /* The kernel that every dequantizer lowers to: for i < count
  *
- *   y[i] = round(fl32(fl32(x[first + i] - zeros[p]) * scales[p]) + offsets[p])   p = i >> shift
+ *   y[i] = round(fl32(fl32(x[first + i] - zeros[p]) * scales[p]) + offsets[p])   p = i / block
  *
  * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
  * tier has a kernel for each way to read x; all give the same bits, but for the payload of a NaN
@@ -43,13 +43,7 @@ struct qk_code_table {
 /* Fills the table for a type of 2, 4 or 8 bits. */
 void qk_code_table_init(struct qk_code_table *table, enum qk_type type);
 
-enum {
-    QK_STEP = 64,        /* elements; tiers go by so many */
-    QK_SHIFT_WHOLE = 63, /* one scale, zero and offset for all */
-    QK_SHIFT_EACH = 0,   /* one for each element */
-    QK_SHIFT_MIN = 5,    /* one for each 2^shift elements, 32 to 128 */
-    QK_SHIFT_MAX = 7
-};
+#define QK_STEP ((size_t)64) /* elements; tiers go by so many */
 
 struct qk_dequantize_args {
     enum qk_code code;
@@ -57,8 +51,8 @@ struct qk_dequantize_args {
     const void *x;       /* no alignment */
     size_t first;        /* an index, since 2- and 4-bit elements need not begin a byte */
     size_t count;
-    void *y; /* aligned as its type is; overlaps nothing else */
-    unsigned shift;
+    void *y;      /* aligned as its type is; overlaps nothing else */
+    size_t block; /* elements that share a scale, zero and offset; count or more: all */
     const float *scales;
     const void *zeros;    /* NULL: all are 0 */
     const float *offsets; /* NULL: none are added */
@@ -66,9 +60,16 @@ struct qk_dequantize_args {
     bool stream; /* past the caches, where y is 64-byte aligned; see finish */
 };
 
-/* NaN scales and offsets are canonical where y has 16 bits.
- * A tier's: `first` is 0, `count` at least QK_STEP and whole bytes of x, and whole blocks of
- * 2^shift from QK_SHIFT_MIN on. Zeros that are floats are integers of up to 17 bits. */
+/* Whether tiers take blocks of that many elements, of which there are more than one. */
+static inline bool qk_takes_blocks(size_t block)
+{
+    return block == 1 || block == 32 || block >= QK_STEP;
+}
+
+/* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
+ * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least QK_STEP, and
+ * there is one block, or count and block are whole blocks that it takes. Blocks are whole bytes of
+ * x. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {

@@ -148,6 +148,13 @@ INLINE __m256 subtract(__m256 value, __m256 zero)
     return _mm256_sub_ps(value, zero);
 }
 
+/* Floats have no zero points. */
+INLINE __m256 subtract_none(__m256 value, __m256 zero)
+{
+    (void)zero;
+    return value;
+}
+
 INLINE __m256 subtract_wrapping(__m256 value, __m256 zero)
 {
     return _mm256_cvtepi32_ps(
@@ -227,77 +234,98 @@ INLINE void store(void *y, const struct values *values, enum qk_type type, bool 
 
 /* ---- The loops ------------------------------------------------------------------------------ */
 
-enum spread { WHOLE, VARIED };
-
-/* One scale, zero or offset: that of all, or those of 8 elements from `at` on. */
-INLINE __m256 parameter(__m256 whole, const float *from, size_t at, unsigned shift,
-                        enum spread spread)
-{
-    if (spread == WHOLE)
-        return whole;
-    return shift == QK_SHIFT_EACH ? _mm256_loadu_ps(from + at) : _mm256_set1_ps(from[at >> shift]);
-}
-
-/* Of all. */
+/* One of each, for all lanes. */
 struct parameters {
     __m256 zero; /* also where there is none */
     __m256 scale;
     __m256 offset;
 };
 
-INLINE void compute(struct values *y, const struct qk_dequantize_args *args,
-                    const struct parameters *whole, subtract_fn *minus, size_t i,
-                    enum spread spread)
+/* How a kernel reads x, and what it makes of it: constants all. */
+struct kernel {
+    unsigned bits;
+    float raised;
+    read_fn *read;
+    subtract_fn *minus;
+};
+
+/* Those of 8 elements from i on. */
+INLINE __m256 load(const float *from, size_t i, unsigned shift)
 {
-    const enum spread zeros_spread = args->zeros ? spread : WHOLE;
-    for (size_t k = 0; k < VECTORS; k++) {
-        const size_t at = i + LANES * k;
-        y->v[k] =
-            minus(y->v[k], parameter(whole->zero, args->zeros, at, args->shift, zeros_spread));
-        y->v[k] =
-            _mm256_mul_ps(y->v[k], parameter(whole->scale, args->scales, at, args->shift, spread));
-    }
-    if (args->offsets)
-        for (size_t k = 0; k < VECTORS; k++)
-            y->v[k] = _mm256_add_ps(y->v[k], parameter(whole->offset, args->offsets, i + LANES * k,
-                                                       args->shift, spread));
+    return shift == 0 ? _mm256_loadu_ps(from + i) : _mm256_set1_ps(from[i >> shift]);
 }
 
-/* Makes results of a table's values, once for all. */
 INLINE __m256 finish_values(__m256 values, const struct parameters *p)
 {
     return _mm256_add_ps(_mm256_mul_ps(_mm256_sub_ps(values, p->zero), p->scale), p->offset);
 }
 
-/* The last step begins early, and does again what has been done. */
-INLINE void loop(struct qk_dequantize_args args, struct codes codes, unsigned bits, float raised,
-                 read_fn *read, subtract_fn *minus, enum qk_type y_type, enum spread spread)
+/* One block after the other. The last step of each begins early, and does again what has been
+ * done. */
+INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes *codes,
+                      const struct kernel kernel, enum qk_type y_type)
 {
-    const bool finished = spread == WHOLE && bits < 8;
+    const bool finished = kernel.bits < 8;
     const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
-    const size_t last = args.count - QK_STEP;
-    const struct parameters whole = {
-        _mm256_set1_ps(args.zeros && spread == WHOLE ? *(const float *)args.zeros : raised),
-        _mm256_set1_ps(args.scales[0]), _mm256_set1_ps(args.offsets ? args.offsets[0] : -0.0F)};
-    bool stream = args.stream && (uintptr_t)args.y % 64 == 0;
-    if (finished) {
-        codes.low = finish_values(codes.low, &whole);
-        codes.high = finish_values(codes.high, &whole);
-    }
-    for (size_t i = 0; i < args.count; i += QK_STEP) {
-        if (i > last) {
-            i = last;
-            stream = false;
+    const size_t count = args->count;
+    const size_t block = args->block < count ? args->block : count;
+    const bool can_stream =
+        args->stream && (uintptr_t)args->y % 64 == 0 && (block == count || block % 32 == 0);
+    for (size_t done = 0, at = 0; done < count; done += block, at++) {
+        const struct parameters p = {
+            _mm256_set1_ps(args->zeros ? ((const float *)args->zeros)[at] : kernel.raised),
+            _mm256_set1_ps(args->scales[at]),
+            _mm256_set1_ps(args->offsets ? args->offsets[at] : -0.0F)};
+        const uint8_t *x = (const uint8_t *)args->x + done * kernel.bits / 8;
+        char *y = (char *)args->y + done * y_bytes;
+        struct codes table = *codes;
+        bool stream = can_stream;
+        if (finished) {
+            table.low = finish_values(codes->low, &p);
+            table.high = finish_values(codes->high, &p);
         }
-        struct values values = read(&codes, (const uint8_t *)args.x + i * bits / 8);
-        if (!finished)
-            compute(&values, &args, &whole, minus, i, spread);
-        store((char *)args.y + i * y_bytes, &values, y_type, stream);
+        for (size_t i = 0; i < block; i += QK_STEP) {
+            if (i + QK_STEP > block) {
+                i = block - QK_STEP;
+                stream = false;
+            }
+            struct values values = kernel.read(&table, x + i * kernel.bits / 8);
+            for (size_t k = 0; !finished && k < VECTORS; k++)
+                values.v[k] = _mm256_add_ps(
+                    _mm256_mul_ps(kernel.minus(values.v[k], p.zero), p.scale), p.offset);
+            store(y + i * y_bytes, &values, y_type, stream);
+        }
     }
 }
 
-INLINE void loops_of(const struct qk_dequantize_args *args, unsigned bits, float raised,
-                     read_fn *read, subtract_fn *minus, enum qk_type y_type)
+/* A parameter for each element, or for 32, 64 or 128. */
+INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
+                        const struct kernel kernel, enum qk_type y_type)
+{
+    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
+    const struct qk_dequantize_args a = *args;
+    const unsigned shift = (unsigned)__builtin_ctzll(a.block);
+    const uint8_t *x = a.x;
+    bool stream = a.stream && (uintptr_t)a.y % 64 == 0;
+    for (size_t i = 0; i < a.count; i += QK_STEP) {
+        if (i + QK_STEP > a.count) {
+            i = a.count - QK_STEP;
+            stream = false;
+        }
+        struct values values = kernel.read(codes, x + i * kernel.bits / 8);
+        for (size_t k = 0; k < VECTORS; k++) {
+            const size_t at = i + LANES * k;
+            const __m256 zero = a.zeros ? load(a.zeros, at, shift) : _mm256_set1_ps(kernel.raised);
+            values.v[k] = _mm256_mul_ps(kernel.minus(values.v[k], zero), load(a.scales, at, shift));
+        }
+        for (size_t k = 0; a.offsets && k < VECTORS; k++)
+            values.v[k] = _mm256_add_ps(values.v[k], load(a.offsets, i + LANES * k, shift));
+        store((char *)a.y + i * y_bytes, &values, y_type, stream);
+    }
+}
+
+INLINE void loops_of(const struct qk_dequantize_args *args, const struct kernel kernel,
+                     enum qk_type y_type)
 {
     struct codes codes = {0};
     if (args->table) {
@@ -305,84 +333,83 @@ INLINE void loops_of(const struct qk_dequantize_args *args, unsigned bits, float
         codes.low = _mm256_loadu_ps(args->table->values);
         codes.high = _mm256_loadu_ps(args->table->values + 8);
     }
-    if (args->shift == QK_SHIFT_WHOLE)
-        loop(*args, codes, bits, raised, read, minus, y_type, WHOLE);
+    if (args->block < args->count && args->block <= 128 && (args->block & (args->block - 1)) == 0)
+        loop_varied(args, &codes, kernel, y_type);
     else
-        loop(*args, codes, bits, raised, read, minus, y_type, VARIED);
+        loop_long(args, &codes, kernel, y_type);
 }
 
-/* One loop for each type of y. */
-INLINE void loops(const struct qk_dequantize_args *args, unsigned bits, float raised, read_fn *read,
-                  subtract_fn *minus)
+/* Loops for each type of y. */
+INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
 {
     if (args->y_type == QK_FP32)
-        loops_of(args, bits, raised, read, minus, QK_FP32);
+        loops_of(args, kernel, QK_FP32);
     else if (args->y_type == QK_FP16)
-        loops_of(args, bits, raised, read, minus, QK_FP16);
+        loops_of(args, kernel, QK_FP16);
     else
-        loops_of(args, bits, raised, read, minus, QK_BF16);
+        loops_of(args, kernel, QK_BF16);
 }
 
 /* ---- The kernels ---------------------------------------------------------------------------- */
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, QK_RAISE_U8, read_u8, subtract);
+    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, QK_RAISE_S8, read_s8, subtract);
+    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, 16, 0, read_u16, subtract);
+    loops(args, (struct kernel){16, 0, read_u16, subtract});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, 16, 0, read_s16, subtract);
+    loops(args, (struct kernel){16, 0, read_s16, subtract});
 }
 
 static void bits2(const struct qk_dequantize_args *args)
 {
-    loops(args, 2, 0, read_bits2, subtract);
+    loops(args, (struct kernel){2, 0, read_bits2, subtract});
 }
 
 static void bits4(const struct qk_dequantize_args *args)
 {
-    loops(args, 4, 0, read_bits4, subtract);
+    loops(args, (struct kernel){4, 0, read_bits4, subtract});
 }
 
 static void float8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, 0, read_float8, subtract);
+    loops(args, (struct kernel){8, 0, read_float8, subtract_none});
 }
 
 static void s32(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_s32, subtract);
+    loops(args, (struct kernel){32, 0, read_s32, subtract});
 }
 
 static void s32_recast(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_s32_recast, subtract);
+    loops(args, (struct kernel){32, 0, read_s32_recast, subtract});
 }
 
 static void s32_wrapped(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_wrapping);
+    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping});
 }
 
 static void s32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_s32);
+    loops(args, (struct kernel){32, 0, read_32, subtract_s32});
 }
 
 static void u32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_u32);
+    loops(args, (struct kernel){32, 0, read_32, subtract_u32});
 }
 
 static void finish(void)

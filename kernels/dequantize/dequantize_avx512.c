@@ -9,10 +9,10 @@
 #define INLINE static inline __attribute__((always_inline))
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
-/* A step's 64 elements, 16 in each vector: in order, or in pairs, v[0] the even and v[1] the odd
- * ones of the first 32, v[2] and v[3] those of the others. */
+/* A step's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
+ * the first 32, c and d those of the others. */
 struct values {
-    __m512 v[4];
+    __m512 a, b, c, d;
 };
 
 /* What reading needs of the table. */
@@ -34,60 +34,94 @@ INLINE __m512 to_float(__m512i words)
     return _mm512_cvtepi32_ps(words);
 }
 
-/* 2^23 + x: the bytes become the lowest ones of floats from 2^23 on, where the last bit is 1. */
-INLINE struct values read_bytes(__m512i bytes, bool pairs)
+INLINE __m128i load_128(const uint8_t *x)
 {
-    static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const __m512i places = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)order));
-    struct values y;
-    for (int k = 0; k < 4; k++) {
-        const __m512i from = pairs ? _mm512_add_epi32(_mm512_add_epi32(places, places),
-                                                      _mm512_set1_epi32(k / 2 * 32 + k % 2))
-                                   : _mm512_add_epi32(places, _mm512_set1_epi32(k * 16));
-        y.v[k] = _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_set1_epi32(0x4b000000),
-                                                                  0x1111111111111111, from, bytes));
-    }
-    return y;
+    return _mm_loadu_si128((const __m128i *)x);
+}
+
+INLINE __m256i load_256(const uint8_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)x);
+}
+
+/* 2^23 + x: every `step`th byte from `first` on becomes the lowest one of a float from 2^23 on,
+ * where the last bit is 1. */
+INLINE __m512 raise(__m512i bytes, int first, int step)
+{
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)),
+                                            _mm512_set1_epi32(first));
+    return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_set1_epi32(0x4b000000),
+                                                            0x1111111111111111, places, bytes));
+}
+
+INLINE struct values raise_all(__m512i bytes, bool pairs)
+{
+    if (pairs)
+        return (struct values){raise(bytes, 0, 2), raise(bytes, 1, 2), raise(bytes, 32, 2),
+                               raise(bytes, 33, 2)};
+    return (struct values){raise(bytes, 0, 1), raise(bytes, 16, 1), raise(bytes, 32, 1),
+                           raise(bytes, 48, 1)};
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return read_bytes(_mm512_loadu_si512(x), pairs);
+    return raise_all(_mm512_loadu_si512(x), pairs);
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return read_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
+    return raise_all(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
+}
+
+INLINE __m512 low_u16(__m512i words)
+{
+    return to_float(_mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
+}
+
+INLINE __m512 high_u16(__m512i words)
+{
+    return to_float(_mm512_srli_epi32(words, 16));
+}
+
+INLINE __m512 low_s16(__m512i words)
+{
+    return to_float(_mm512_srai_epi32(_mm512_slli_epi32(words, 16), 16));
+}
+
+INLINE __m512 high_s16(__m512i words)
+{
+    return to_float(_mm512_srai_epi32(words, 16));
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct values y;
     (void)codes;
-    for (size_t k = 0; !pairs && k < 4; k++)
-        y.v[k] = to_float(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(x + 32 * k))));
-    for (size_t k = 0; pairs && k < 2; k++) {
-        const __m512i words = _mm512_loadu_si512(x + 64 * k);
-        y.v[2 * k] = to_float(_mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
-        y.v[2 * k + 1] = to_float(_mm512_srli_epi32(words, 16));
+    if (pairs) {
+        const __m512i p = _mm512_loadu_si512(x);
+        const __m512i q = _mm512_loadu_si512(x + 64);
+        return (struct values){low_u16(p), high_u16(p), low_u16(q), high_u16(q)};
     }
-    return y;
+    return (struct values){to_float(_mm512_cvtepu16_epi32(load_256(x))),
+                           to_float(_mm512_cvtepu16_epi32(load_256(x + 32))),
+                           to_float(_mm512_cvtepu16_epi32(load_256(x + 64))),
+                           to_float(_mm512_cvtepu16_epi32(load_256(x + 96)))};
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct values y;
     (void)codes;
-    for (size_t k = 0; !pairs && k < 4; k++)
-        y.v[k] = to_float(_mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(x + 32 * k))));
-    for (size_t k = 0; pairs && k < 2; k++) {
-        const __m512i words = _mm512_loadu_si512(x + 64 * k);
-        y.v[2 * k] = to_float(_mm512_srai_epi32(_mm512_slli_epi32(words, 16), 16));
-        y.v[2 * k + 1] = to_float(_mm512_srai_epi32(words, 16));
+    if (pairs) {
+        const __m512i p = _mm512_loadu_si512(x);
+        const __m512i q = _mm512_loadu_si512(x + 64);
+        return (struct values){low_s16(p), high_s16(p), low_s16(q), high_s16(q)};
     }
-    return y;
+    return (struct values){to_float(_mm512_cvtepi16_epi32(load_256(x))),
+                           to_float(_mm512_cvtepi16_epi32(load_256(x + 32))),
+                           to_float(_mm512_cvtepi16_epi32(load_256(x + 64))),
+                           to_float(_mm512_cvtepi16_epi32(load_256(x + 96)))};
 }
 
 /* A permutation reads the lowest 4 bits of each index, and the table repeats for less, so that
@@ -98,52 +132,54 @@ INLINE __m512 look_up(__m512 values, __m512i indices)
 }
 
 /* 64 bits, shifted in each lane by its own distance. */
-INLINE __m512i shifted(const uint8_t *x, __m512i distances)
+INLINE __m512i shifted_64(const uint8_t *x, __m512i distances)
 {
     int64_t bits;
     memcpy(&bits, x, sizeof(bits));
     return _mm512_multishift_epi64_epi8(distances, _mm512_set1_epi64(bits));
 }
 
+INLINE __m512i shifted_32(const uint8_t *x, __m512i distances)
+{
+    int32_t bits;
+    memcpy(&bits, x, sizeof(bits));
+    return _mm512_srlv_epi32(_mm512_set1_epi32(bits), distances);
+}
+
 INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
 {
+    if (pairs) {
+        const __m512i p = _mm512_cvtepu8_epi32(load_128(x));
+        const __m512i q = _mm512_cvtepu8_epi32(load_128(x + 16));
+        return (struct values){
+            look_up(codes->even, p), look_up(codes->odd, _mm512_srli_epi32(p, 4)),
+            look_up(codes->even, q), look_up(codes->odd, _mm512_srli_epi32(q, 4))};
+    }
     const __m512i distances =
         _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
-    struct values y;
-    for (size_t k = 0; !pairs && k < 4; k++)
-        y.v[k] = look_up(codes->even, shifted(x + 8 * k, distances));
-    for (size_t k = 0; pairs && k < 2; k++) {
-        const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k)));
-        y.v[2 * k] = look_up(codes->even, both);
-        y.v[2 * k + 1] = look_up(codes->odd, _mm512_srli_epi32(both, 4));
-    }
-    return y;
+    return (struct values){look_up(codes->even, shifted_64(x, distances)),
+                           look_up(codes->even, shifted_64(x + 8, distances)),
+                           look_up(codes->even, shifted_64(x + 16, distances)),
+                           look_up(codes->even, shifted_64(x + 24, distances))};
 }
 
 INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    const __m512i in_order =
+    if (pairs) {
+        const __m512i even =
+            _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
+        const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(2));
+        return (struct values){look_up(codes->even, shifted_64(x, even)),
+                               look_up(codes->odd, shifted_64(x, odd)),
+                               look_up(codes->even, shifted_64(x + 8, even)),
+                               look_up(codes->odd, shifted_64(x + 8, odd))};
+    }
+    const __m512i distances =
         _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i even = _mm512_slli_epi32(in_order, 1);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(2));
-    struct values y;
-    for (size_t k = 0; !pairs && k < 4; k++) {
-        int32_t bits;
-        memcpy(&bits, x + 4 * k, sizeof(bits));
-        y.v[k] = look_up(codes->even, _mm512_srlv_epi32(_mm512_set1_epi32(bits), in_order));
-    }
-    for (size_t k = 0; pairs && k < 2; k++) {
-        y.v[2 * k] = look_up(codes->even, shifted(x + 8 * k, even));
-        y.v[2 * k + 1] = look_up(codes->odd, shifted(x + 8 * k, odd));
-    }
-    return y;
-}
-
-/* Two floats whose upper halves are these words. */
-INLINE void widen(__m512i words, __m512 v[2])
-{
-    v[0] = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-    v[1] = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
+    return (struct values){look_up(codes->even, shifted_32(x, distances)),
+                           look_up(codes->even, shifted_32(x + 4, distances)),
+                           look_up(codes->even, shifted_32(x + 8, distances)),
+                           look_up(codes->even, shifted_32(x + 12, distances))};
 }
 
 /* Where each byte of x goes, so that unpacking leaves it where it belongs: in pairs, its own
@@ -157,6 +193,17 @@ static const uint8_t order_plain[64] = {
     7,  23, 36, 52, 37, 53, 38, 54, 39, 55, 8,  24, 9,  25, 10, 26, 11, 27, 40, 56, 41, 57,
     42, 58, 43, 59, 12, 28, 13, 29, 14, 30, 15, 31, 44, 60, 45, 61, 46, 62, 47, 63};
 
+/* The floats whose upper halves are the lower ones of words, and the upper ones. */
+INLINE __m512 low_half(__m512i words)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+
+INLINE __m512 high_half(__m512i words)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
+}
+
 /* Seven bits find the upper half of a float, the eighth is its sign. */
 INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
@@ -165,45 +212,49 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
     const __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(x));
     __m512i low = _mm512_permutex2var_epi8(codes->low[0], bytes, codes->low[1]);
     __m512i high = _mm512_permutex2var_epi8(codes->high[0], bytes, codes->high[1]);
-    struct values y;
     high = _mm512_ternarylogic_epi32(high, bytes, sign, 0xf8); /* high | (bytes & sign) */
     if (codes->code_128_is_nan) {
         const __mmask64 is_nan = _mm512_cmpeq_epi8_mask(bytes, sign);
         low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xc0));
         high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8((char)0xff));
     }
-    widen(_mm512_unpacklo_epi8(low, high), &y.v[0]);
-    widen(_mm512_unpackhi_epi8(low, high), &y.v[2]);
-    return y;
+    const __m512i p = _mm512_unpacklo_epi8(low, high);
+    const __m512i q = _mm512_unpackhi_epi8(low, high);
+    return (struct values){low_half(p), high_half(p), low_half(q), high_half(q)};
 }
 
 /* As it is. */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct values y;
     (void)codes;
     (void)pairs;
-    for (size_t k = 0; k < 4; k++)
-        y.v[k] = _mm512_loadu_ps(x + 64 * k);
-    return y;
+    return (struct values){_mm512_loadu_ps(x), _mm512_loadu_ps(x + 64), _mm512_loadu_ps(x + 128),
+                           _mm512_loadu_ps(x + 192)};
+}
+
+INLINE __m512 float_of_s32(__m512 words)
+{
+    return to_float(_mm512_castps_si512(words));
 }
 
 INLINE struct values read_s32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct values y = read_32(codes, x, pairs);
-    for (size_t k = 0; k < 4; k++)
-        y.v[k] = to_float(_mm512_castps_si512(y.v[k]));
-    return y;
+    const struct values y = read_32(codes, x, pairs);
+    return (struct values){float_of_s32(y.a), float_of_s32(y.b), float_of_s32(y.c),
+                           float_of_s32(y.d)};
+}
+
+INLINE __m512 recast(__m512 value)
+{
+    const __m512 end = _mm512_set1_ps(0x1p31F);
+    return _mm512_mask_sub_ps(value, _mm512_cmp_ps_mask(value, end, _CMP_EQ_OQ),
+                              _mm512_setzero_ps(), end);
 }
 
 INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct values y = read_s32(codes, x, pairs);
-    const __m512 end = _mm512_set1_ps(0x1p31F);
-    for (size_t k = 0; k < 4; k++)
-        y.v[k] = _mm512_mask_sub_ps(y.v[k], _mm512_cmp_ps_mask(y.v[k], end, _CMP_EQ_OQ),
-                                    _mm512_setzero_ps(), end);
-    return y;
+    const struct values y = read_s32(codes, x, pairs);
+    return (struct values){recast(y.a), recast(y.b), recast(y.c), recast(y.d)};
 }
 
 /* ---- Zero points ---------------------------------------------------------------------------- */
@@ -225,46 +276,46 @@ INLINE __m512 subtract_wrapping(__m512 value, __m512 zero)
     return to_float(_mm512_sub_epi32(_mm512_castps_si512(value), _mm512_castps_si512(zero)));
 }
 
-INLINE __m256i half(__m512 value, int index)
+INLINE __m256i low_words(__m512 value)
 {
-    return index ? _mm512_extracti64x4_epi64(_mm512_castps_si512(value), 1)
-                 : _mm512_castsi512_si256(_mm512_castps_si512(value));
+    return _mm512_castsi512_si256(_mm512_castps_si512(value));
 }
 
-INLINE __m512 join(__m256 low, __m256 high)
+INLINE __m256i high_words(__m512 value)
 {
+    return _mm512_extracti64x4_epi64(_mm512_castps_si512(value), 1);
+}
+
+/* Doubles hold the differences, which are rounded once. */
+INLINE __m512 difference(__m512d a, __m512d b, __m512d zero_a, __m512d zero_b)
+{
+    const __m256 low = _mm512_cvtpd_ps(_mm512_sub_pd(a, zero_a));
+    const __m256 high = _mm512_cvtpd_ps(_mm512_sub_pd(b, zero_b));
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-/* A double holds the difference, and rounds once. */
 INLINE __m512 subtract_s32(__m512 value, __m512 zero)
 {
-    __m256 y[2];
-    for (int i = 0; i < 2; i++)
-        y[i] = _mm512_cvtpd_ps(
-            _mm512_sub_pd(_mm512_cvtepi32_pd(half(value, i)), _mm512_cvtepi32_pd(half(zero, i))));
-    return join(y[0], y[1]);
+    return difference(_mm512_cvtepi32_pd(low_words(value)), _mm512_cvtepi32_pd(high_words(value)),
+                      _mm512_cvtepi32_pd(low_words(zero)), _mm512_cvtepi32_pd(high_words(zero)));
 }
 
 INLINE __m512 subtract_u32(__m512 value, __m512 zero)
 {
-    __m256 y[2];
-    for (int i = 0; i < 2; i++)
-        y[i] = _mm512_cvtpd_ps(
-            _mm512_sub_pd(_mm512_cvtepu32_pd(half(value, i)), _mm512_cvtepu32_pd(half(zero, i))));
-    return join(y[0], y[1]);
+    return difference(_mm512_cvtepu32_pd(low_words(value)), _mm512_cvtepu32_pd(high_words(value)),
+                      _mm512_cvtepu32_pd(low_words(zero)), _mm512_cvtepu32_pd(high_words(zero)));
 }
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* Never VCVTNEPS2BF16, which makes zeros of subnormals. NaNs are canonical already. Adding the
- * lowest bit that stays to those that go makes the even one of two win, and no carry of it. */
+/* bits + 0x7fff + the lowest bit that stays, in one multiplication of halves: ties to even. Never
+ * VCVTNEPS2BF16, which makes zeros of subnormals. NaNs are canonical already. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
-    const __m512i sticky =
-        _mm512_ternarylogic_epi32(bits, _mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1), 0xf8);
-    return _mm512_add_epi32(sticky, _mm512_set1_epi32(0x7fff));
+    const __m512i lowest =
+        _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x10000), _mm512_set1_epi32(1), 0xea);
+    return _mm512_dpwssd_epi32(bits, lowest, _mm512_set1_epi32(0x17fff));
 }
 
 /* The upper halves of 32 floats. */
@@ -277,20 +328,26 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), words);
 }
 
-INLINE void store_512(void *y, __m512i v, bool stream)
+/* The halves of words. */
+INLINE __m512i join(__m512 low, __m512 high)
+{
+    return _mm512_castps_si512(_mm512_or_ps(low, high));
+}
+
+INLINE void store_512(char *y, __m512i v, bool stream)
 {
     if (stream)
-        _mm512_stream_si512(y, v);
+        _mm512_stream_si512((__m512i *)y, v);
     else
         _mm512_storeu_si512(y, v);
 }
 
-INLINE void store_256(void *y, __m256i v, bool stream)
+INLINE void store_256(char *y, __m256i v, bool stream)
 {
     if (stream)
-        _mm256_stream_si256(y, v);
+        _mm256_stream_si256((__m256i *)y, v);
     else
-        _mm256_storeu_si256(y, v);
+        _mm256_storeu_si256((__m256i *)y, v);
 }
 
 /* What the values of a step are yet to become. */
@@ -302,123 +359,200 @@ enum result {
     RESULT_HALVES /* nothing: the even ones are lower halves, the odd ones upper halves of words */
 };
 
-INLINE void store(char *y, const struct values *values, enum result result, bool stream)
+INLINE void store(char *y, struct values v, enum result result, bool stream)
 {
-    const __m512 *v = values->v;
-    for (size_t k = 0; result == RESULT_FP32 && k < 4; k++)
-        store_512(y + 64 * k, _mm512_castps_si512(v[k]), stream);
-    for (size_t k = 0; result == RESULT_FP16 && k < 4; k++)
-        store_256(y + 32 * k, _mm512_cvtps_ph(v[k], NEAREST), stream); /* NaNs stay canonical */
-    for (size_t k = 0; result == RESULT_BF16 && k < 2; k++)
-        store_512(y + 64 * k, pack_bf16(v[2 * k], v[2 * k + 1], false), stream);
-    for (size_t k = 0; result == RESULT_BF16_PAIRS && k < 2; k++)
-        store_512(y + 64 * k, pack_bf16(v[2 * k], v[2 * k + 1], true), stream);
-    for (size_t k = 0; result == RESULT_HALVES && k < 2; k++)
-        store_512(y + 64 * k, _mm512_castps_si512(_mm512_or_ps(v[2 * k], v[2 * k + 1])), stream);
+    switch (result) {
+    case RESULT_FP32:
+        store_512(y, _mm512_castps_si512(v.a), stream);
+        store_512(y + 64, _mm512_castps_si512(v.b), stream);
+        store_512(y + 128, _mm512_castps_si512(v.c), stream);
+        store_512(y + 192, _mm512_castps_si512(v.d), stream);
+        break;
+    case RESULT_FP16: /* NaNs stay canonical */
+        store_256(y, _mm512_cvtps_ph(v.a, NEAREST), stream);
+        store_256(y + 32, _mm512_cvtps_ph(v.b, NEAREST), stream);
+        store_256(y + 64, _mm512_cvtps_ph(v.c, NEAREST), stream);
+        store_256(y + 96, _mm512_cvtps_ph(v.d, NEAREST), stream);
+        break;
+    case RESULT_BF16:
+    case RESULT_BF16_PAIRS:
+        store_512(y, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), stream);
+        store_512(y + 64, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), stream);
+        break;
+    case RESULT_HALVES:
+        store_512(y, join(v.a, v.b), stream);
+        store_512(y + 64, join(v.c, v.d), stream);
+    }
+}
+
+INLINE void store_step(char *y, struct values v, enum result result, bool stream)
+{
+    if (stream)
+        store(y, v, result, true);
+    else
+        store(y, v, result, false);
 }
 
 /* ---- The loops ------------------------------------------------------------------------------ */
 
-enum spread { WHOLE, BLOCKS, EACH };
+/* How a kernel reads x, and what it makes of it: constants all. */
+struct kernel {
+    unsigned bits;
+    float raised;
+    read_fn *read;
+    subtract_fn *minus;
+};
 
-/* One scale, zero or offset: that of all, or those of elements i + 16 * k to + 15. */
-INLINE __m512 parameter(__m512 whole, const float *from, size_t i, size_t k, unsigned shift,
-                        enum spread spread)
-{
-    if (spread == WHOLE)
-        return whole;
-    if (spread == EACH)
-        return _mm512_loadu_ps(from + i + 16 * k);
-    return _mm512_set1_ps(from[(i + k / 2 * 32) >> shift]);
-}
-
-/* Of all. */
+/* One of each, for all lanes. */
 struct parameters {
     __m512 zero; /* also where there is none */
     __m512 scale;
     __m512 offset;
 };
 
-INLINE void compute(struct values *y, const struct qk_dequantize_args *args,
-                    const struct parameters *whole, subtract_fn *minus, size_t i,
-                    enum spread spread)
+INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
+                                       float raised)
 {
-    const enum spread zeros_spread = args->zeros ? spread : WHOLE;
-    const unsigned shift = args->shift;
-    if (zeros_spread == WHOLE)
-        for (size_t k = 0; k < 4; k++)
-            y->v[k] = minus(y->v[k], whole->zero);
-    else
-        for (size_t k = 0; k < 4; k++)
-            y->v[k] = minus(y->v[k], parameter(whole->zero, args->zeros, i, k, shift, spread));
-    for (size_t k = 0; k < 4; k++)
-        y->v[k] =
-            _mm512_mul_ps(y->v[k], parameter(whole->scale, args->scales, i, k, shift, spread));
-    if (args->offsets)
-        for (size_t k = 0; k < 4; k++)
-            y->v[k] = _mm512_add_ps(y->v[k],
-                                    parameter(whole->offset, args->offsets, i, k, shift, spread));
+    return (struct parameters){
+        _mm512_set1_ps(args->zeros ? ((const float *)args->zeros)[p] : raised),
+        _mm512_set1_ps(args->scales[p]), _mm512_set1_ps(args->offsets ? args->offsets[p] : -0.0F)};
+}
+
+INLINE __m512 compute_one(__m512 value, const struct parameters *p, subtract_fn *minus,
+                          bool has_offset)
+{
+    const __m512 product = _mm512_mul_ps(minus(value, p->zero), p->scale);
+    return has_offset ? _mm512_add_ps(product, p->offset) : product;
+}
+
+INLINE struct values compute(struct values v, const struct parameters *p, subtract_fn *minus,
+                             bool has_offset)
+{
+    return (struct values){
+        compute_one(v.a, p, minus, has_offset), compute_one(v.b, p, minus, has_offset),
+        compute_one(v.c, p, minus, has_offset), compute_one(v.d, p, minus, has_offset)};
 }
 
 /* Makes results of a table's values, once for all. */
-INLINE void finish_table(struct codes *codes, const struct parameters *p, enum qk_type y_type)
+INLINE struct codes finish_table(struct codes codes, const struct parameters *p,
+                                 enum qk_type y_type)
 {
-    const __m512 y =
-        _mm512_add_ps(_mm512_mul_ps(_mm512_sub_ps(codes->even, p->zero), p->scale), p->offset);
+    const __m512 y = compute_one(codes.even, p, subtract, true);
     __m512i halves = _mm512_castps_si512(y);
     if (y_type == QK_FP16)
         halves = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(y, NEAREST));
     else if (y_type == QK_BF16)
         halves = _mm512_srli_epi32(round_bf16(y), 16);
-    codes->even = _mm512_castsi512_ps(halves);
-    codes->odd = y_type == QK_FP32 ? y : _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+    codes.even = _mm512_castsi512_ps(halves);
+    codes.odd = y_type == QK_FP32 ? y : _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+    return codes;
 }
 
-/* The last step begins early, and does again what has been done. */
-INLINE void loop(struct qk_dequantize_args args, struct codes codes, unsigned bits, float raised,
-                 read_fn *read, subtract_fn *minus, enum qk_type y_type, enum spread spread)
+/* One block after the other, or one. The last step of each begins early, and does again what has
+ * been done. */
+INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes *codes,
+                      const struct kernel kernel, enum qk_type y_type)
 {
-    const bool finished = spread == WHOLE && bits < 8;
-    const bool pairs = y_type == QK_BF16 && spread != EACH && bits < 32;
+    const bool finished = kernel.bits < 8;
+    const bool pairs = kernel.bits < 32 && (y_type == QK_BF16 || (finished && y_type == QK_FP16));
     const enum result result = y_type == QK_FP32   ? RESULT_FP32
                                : finished          ? RESULT_HALVES
                                : y_type == QK_FP16 ? RESULT_FP16
                                : pairs             ? RESULT_BF16_PAIRS
                                                    : RESULT_BF16;
-    const size_t x_step = QK_STEP * bits / 8;
-    const size_t y_step = QK_STEP * (y_type == QK_FP32 ? 4 : 2);
-    const size_t rest = args.count % QK_STEP;
-    const struct parameters whole = {
-        _mm512_set1_ps(args.zeros && spread == WHOLE ? *(const float *)args.zeros : raised),
-        _mm512_set1_ps(args.scales[0]), _mm512_set1_ps(args.offsets ? args.offsets[0] : -0.0F)};
-    const uint8_t *x = args.x;
-    char *y = args.y;
-    bool stream = args.stream && (uintptr_t)y % 64 == 0;
-    if (finished)
-        finish_table(&codes, &whole, y_type);
-    for (size_t i = 0, end = args.count - rest;; end = args.count) {
-        for (; i < end; i += QK_STEP, x += x_step, y += y_step) {
-            struct values values = read(&codes, x, pairs || result == RESULT_HALVES);
+    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
+    const size_t count = args->count;
+    const size_t block = args->block < count ? args->block : count;
+    const bool has_offset = args->offsets;
+    const bool can_stream = args->stream && (uintptr_t)args->y % 64 == 0 &&
+                            (block == count || block * y_bytes % 64 == 0);
+    for (size_t done = 0, p = 0; done < count; done += block, p++) {
+        const struct parameters parameters = parameters_at(args, p, kernel.raised);
+        const struct codes table = finished ? finish_table(*codes, &parameters, y_type) : *codes;
+        const uint8_t *x = (const uint8_t *)args->x + done * kernel.bits / 8;
+        char *y = (char *)args->y + done * y_bytes;
+        bool stream = can_stream;
+        for (size_t i = 0; i < block; i += QK_STEP) {
+            if (i + QK_STEP > block) {
+                i = block - QK_STEP;
+                stream = false;
+            }
+            struct values v = kernel.read(&table, x + i * kernel.bits / 8, pairs);
             if (!finished)
-                compute(&values, &args, &whole, minus, i, spread);
-            if (stream)
-                store(y, &values, result, true);
-            else
-                store(y, &values, result, false);
+                v = compute(v, &parameters, kernel.minus, has_offset);
+            store_step(y + i * y_bytes, v, result, stream);
         }
-        if (i == args.count)
-            break;
-        stream = false;
-        i -= QK_STEP - rest;
-        x -= x_step - rest * bits / 8;
-        y -= y_step - rest * y_step / QK_STEP;
     }
 }
 
-/* A loop for each way to spread the parameters. */
-INLINE void loops_of(const struct qk_dequantize_args *args, unsigned bits, float raised,
-                     read_fn *read, subtract_fn *minus, enum qk_type y_type)
+enum blocks {
+    BLOCKS_OF_1,
+    BLOCKS_OF_32 /* or 64 or 128, 2^shift */
+};
+
+/* The parameters of elements from i on, in order. */
+INLINE struct values load(const float *from, size_t i, unsigned shift, enum blocks blocks)
 {
+    if (blocks == BLOCKS_OF_1)
+        return (struct values){_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16),
+                               _mm512_loadu_ps(from + i + 32), _mm512_loadu_ps(from + i + 48)};
+    const __m512 first = _mm512_set1_ps(from[i >> shift]);
+    const __m512 second = _mm512_set1_ps(from[(i + 32) >> shift]);
+    return (struct values){first, first, second, second};
+}
+
+INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
+                                    const struct kernel kernel, size_t i, unsigned shift,
+                                    enum blocks blocks)
+{
+    const __m512 raised = _mm512_set1_ps(kernel.raised);
+    struct values p = {raised, raised, raised, raised};
+    if (args->zeros)
+        p = load(args->zeros, i, shift, blocks);
+    v = (struct values){kernel.minus(v.a, p.a), kernel.minus(v.b, p.b), kernel.minus(v.c, p.c),
+                        kernel.minus(v.d, p.d)};
+    p = load(args->scales, i, shift, blocks);
+    v = (struct values){_mm512_mul_ps(v.a, p.a), _mm512_mul_ps(v.b, p.b), _mm512_mul_ps(v.c, p.c),
+                        _mm512_mul_ps(v.d, p.d)};
+    if (args->offsets) {
+        p = load(args->offsets, i, shift, blocks);
+        v = (struct values){_mm512_add_ps(v.a, p.a), _mm512_add_ps(v.b, p.b),
+                            _mm512_add_ps(v.c, p.c), _mm512_add_ps(v.d, p.d)};
+    }
+    return v;
+}
+
+/* Parameters that change within a step. */
+INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
+                        const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
+{
+    const bool pairs = kernel.bits < 32 && y_type == QK_BF16 && blocks == BLOCKS_OF_32;
+    const enum result result = y_type == QK_FP32   ? RESULT_FP32
+                               : y_type == QK_FP16 ? RESULT_FP16
+                               : pairs             ? RESULT_BF16_PAIRS
+                                                   : RESULT_BF16;
+    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
+    const struct qk_dequantize_args a = *args;
+    const unsigned shift = (unsigned)__builtin_ctzll(a.block);
+    const uint8_t *x = a.x;
+    char *y = a.y;
+    bool stream = a.stream && (uintptr_t)y % 64 == 0;
+    for (size_t i = 0; i < a.count; i += QK_STEP) {
+        if (i + QK_STEP > a.count) {
+            i = a.count - QK_STEP;
+            stream = false;
+        }
+        struct values v = kernel.read(codes, x + i * kernel.bits / 8, pairs);
+        v = compute_varied(v, &a, kernel, i, shift, blocks);
+        store_step(y + i * y_bytes, v, result, stream);
+    }
+}
+
+/* Loops for each way in which parameters change. */
+INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
+                     enum qk_type y_type)
+{
+    const bool is_power_of_two = (args->block & (args->block - 1)) == 0;
     struct codes codes = {0};
     if (args->table) {
         codes.even = codes.odd = _mm512_loadu_ps(args->table->values);
@@ -428,86 +562,85 @@ INLINE void loops_of(const struct qk_dequantize_args *args, unsigned bits, float
         codes.high[1] = _mm512_loadu_si512(args->table->halves[1] + 64);
         codes.code_128_is_nan = args->table->values[128] != args->table->values[128];
     }
-    if (args->shift == QK_SHIFT_WHOLE)
-        loop(*args, codes, bits, raised, read, minus, y_type, WHOLE);
-    else if (args->shift == QK_SHIFT_EACH)
-        loop(*args, codes, bits, raised, read, minus, y_type, EACH);
+    if (args->block == 1)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
+    else if (args->block < args->count && args->block <= 128 && is_power_of_two)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else
-        loop(*args, codes, bits, raised, read, minus, y_type, BLOCKS);
+        loop_long(args, &codes, kernel, y_type);
 }
 
-/* One loop for each type of y. */
-INLINE void loops(const struct qk_dequantize_args *args, unsigned bits, float raised, read_fn *read,
-                  subtract_fn *minus)
+/* Loops for each type of y. */
+INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
 {
     if (args->y_type == QK_FP32)
-        loops_of(args, bits, raised, read, minus, QK_FP32);
+        loops_to(args, kernel, QK_FP32);
     else if (args->y_type == QK_FP16)
-        loops_of(args, bits, raised, read, minus, QK_FP16);
+        loops_to(args, kernel, QK_FP16);
     else
-        loops_of(args, bits, raised, read, minus, QK_BF16);
+        loops_to(args, kernel, QK_BF16);
 }
 
 /* ---- The kernels ---------------------------------------------------------------------------- */
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, QK_RAISE_U8, read_u8, subtract);
+    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, QK_RAISE_S8, read_s8, subtract);
+    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, 16, 0, read_u16, subtract);
+    loops(args, (struct kernel){16, 0, read_u16, subtract});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, 16, 0, read_s16, subtract);
+    loops(args, (struct kernel){16, 0, read_s16, subtract});
 }
 
 static void bits2(const struct qk_dequantize_args *args)
 {
-    loops(args, 2, 0, read_bits2, subtract);
+    loops(args, (struct kernel){2, 0, read_bits2, subtract});
 }
 
 static void bits4(const struct qk_dequantize_args *args)
 {
-    loops(args, 4, 0, read_bits4, subtract);
+    loops(args, (struct kernel){4, 0, read_bits4, subtract});
 }
 
 static void float8(const struct qk_dequantize_args *args)
 {
-    loops(args, 8, 0, read_float8, subtract_none);
+    loops(args, (struct kernel){8, 0, read_float8, subtract_none});
 }
 
 static void s32(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_s32, subtract);
+    loops(args, (struct kernel){32, 0, read_s32, subtract});
 }
 
 static void s32_recast(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_s32_recast, subtract);
+    loops(args, (struct kernel){32, 0, read_s32_recast, subtract});
 }
 
 static void s32_wrapped(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_wrapping);
+    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping});
 }
 
 static void s32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_s32);
+    loops(args, (struct kernel){32, 0, read_32, subtract_s32});
 }
 
 static void u32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, 32, 0, read_32, subtract_u32);
+    loops(args, (struct kernel){32, 0, read_32, subtract_u32});
 }
 
 static void finish(void)

@@ -7,97 +7,97 @@
 
 _Static_assert(FLT_EVAL_METHOD == 0, "float operations round to float, each of them");
 
-/* v - zero of element i. The loop below is compiled once for each of these. */
-typedef float difference_fn(const struct qk_dequantize_args *args, size_t i);
+/* v - zeros[p] of element i. The loop below is compiled once for each of these. */
+typedef float difference_fn(const struct qk_dequantize_args *args, size_t i, size_t p);
 
-static inline float zero(const struct qk_dequantize_args *args, size_t i)
+static inline float zero(const struct qk_dequantize_args *args, size_t p)
 {
-    return qk_load_f32(args->zeros, i >> args->shift);
+    return qk_load_f32(args->zeros, p);
 }
 
-static inline float minus_zero(const struct qk_dequantize_args *args, float value, size_t i)
+static inline float minus_zero(const struct qk_dequantize_args *args, float value, size_t p)
 {
-    return args->zeros ? value - zero(args, i) : value;
+    return args->zeros ? value - zero(args, p) : value;
 }
 
-static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t i)
+static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t p)
 {
-    return args->zeros ? qk_load_i32(args->zeros, i >> args->shift) : 0;
+    return args->zeros ? qk_load_i32(args->zeros, p) : 0;
 }
 
-static inline float u8(const struct qk_dequantize_args *args, size_t i)
+static inline float u8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const float raised = ((const uint8_t *)args->x)[args->first + i] + QK_RAISE_U8;
-    return raised - (args->zeros ? zero(args, i) : QK_RAISE_U8);
+    return raised - (args->zeros ? zero(args, p) : QK_RAISE_U8);
 }
 
-static inline float s8(const struct qk_dequantize_args *args, size_t i)
+static inline float s8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const float raised = ((const int8_t *)args->x)[args->first + i] + QK_RAISE_S8;
-    return raised - (args->zeros ? zero(args, i) : QK_RAISE_S8);
+    return raised - (args->zeros ? zero(args, p) : QK_RAISE_S8);
 }
 
-static inline float u16(const struct qk_dequantize_args *args, size_t i)
+static inline float u16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     uint16_t value;
     memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
-    return minus_zero(args, value, i);
+    return minus_zero(args, value, p);
 }
 
-static inline float s16(const struct qk_dequantize_args *args, size_t i)
+static inline float s16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     int16_t value;
     memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
-    return minus_zero(args, value, i);
+    return minus_zero(args, value, p);
 }
 
-static inline float bits2(const struct qk_dequantize_args *args, size_t i)
+static inline float bits2(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const size_t index = args->first + i;
     const unsigned byte = ((const uint8_t *)args->x)[index / 4];
-    return minus_zero(args, args->table->values[byte >> index % 4 * 2], i);
+    return minus_zero(args, args->table->values[byte >> index % 4 * 2], p);
 }
 
-static inline float bits4(const struct qk_dequantize_args *args, size_t i)
+static inline float bits4(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const size_t index = args->first + i;
     const unsigned byte = ((const uint8_t *)args->x)[index / 2];
-    return minus_zero(args, args->table->values[byte >> index % 2 * 4], i);
+    return minus_zero(args, args->table->values[byte >> index % 2 * 4], p);
 }
 
-static inline float float8(const struct qk_dequantize_args *args, size_t i)
+static inline float float8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_zero(args, args->table->values[((const uint8_t *)args->x)[args->first + i]], i);
+    return minus_zero(args, args->table->values[((const uint8_t *)args->x)[args->first + i]], p);
 }
 
-static inline float s32(const struct qk_dequantize_args *args, size_t i)
+static inline float s32(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_zero(args, (float)qk_load_i32(args->x, args->first + i), i);
+    return minus_zero(args, (float)qk_load_i32(args->x, args->first + i), p);
 }
 
 /* Only 2147483584 and more round to 2^31. */
-static inline float s32_recast(const struct qk_dequantize_args *args, size_t i)
+static inline float s32_recast(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const float value = (float)qk_load_i32(args->x, args->first + i);
-    return minus_zero(args, value == 0x1p31F ? -0x1p31F : value, i);
+    return minus_zero(args, value == 0x1p31F ? -0x1p31F : value, p);
 }
 
-static inline float s32_wrapped(const struct qk_dequantize_args *args, size_t i)
+static inline float s32_wrapped(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const uint32_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
-    return (float)(int32_t)(value - (uint32_t)integer_zero(args, i));
+    return (float)(int32_t)(value - (uint32_t)integer_zero(args, p));
 }
 
-static inline float s32_exact(const struct qk_dequantize_args *args, size_t i)
+static inline float s32_exact(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const int64_t value = qk_load_i32(args->x, args->first + i);
-    return (float)(value - integer_zero(args, i));
+    return (float)(value - integer_zero(args, p));
 }
 
-static inline float u32_exact(const struct qk_dequantize_args *args, size_t i)
+static inline float u32_exact(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const int64_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
-    return (float)(value - (uint32_t)integer_zero(args, i));
+    return (float)(value - (uint32_t)integer_zero(args, p));
 }
 
 static inline void store(enum qk_type type, void *y, size_t i, float value)
@@ -112,12 +112,14 @@ static inline void store(enum qk_type type, void *y, size_t i, float value)
 
 static inline void loop(const struct qk_dequantize_args *args, difference_fn *difference)
 {
-    for (size_t i = 0; i < args->count; i++) {
-        const size_t p = i >> args->shift;
-        float value = difference(args, i) * args->scales[p];
-        if (args->offsets)
-            value = value + args->offsets[p];
-        store(args->y_type, args->y, i, value);
+    for (size_t i = 0, p = 0, end; i < args->count; p++) {
+        end = args->block < args->count - i ? i + args->block : args->count;
+        for (; i < end; i++) {
+            float value = difference(args, i, p) * args->scales[p];
+            if (args->offsets)
+                value = value + args->offsets[p];
+            store(args->y_type, args->y, i, value);
+        }
     }
 }
 

@@ -10,12 +10,10 @@
 #define BYTE_PS 50    /* to or from memory */
 #define SPREAD_PS 150 /* an element's parameters */
 
-/* A call of a kernel for each run of one scale, or row of them, pays from here on. */
-#define RUN_MIN 192
-#define RUN_MIN_STREAM                                                         \
-    4096 /* where it may have to begin with single elements, up to a line of y \
-          */
+/* Rows pay for a call of a kernel from here on, and single blocks, which may begin with single
+ * elements up to a byte of x and a cache line of y, later. */
 #define ROW_MIN 512
+#define BLOCK_MIN 4096
 
 /* Parameters that repeat after so many elements at most are spread once. */
 #define PERIOD_MAX 2048
@@ -33,22 +31,27 @@ struct state {
     walk_fn *walk;
     struct qk_dequantize_args args; /* what all calls have in common */
     size_t count;
+    unsigned x_bits;
+    unsigned y_bytes;
     size_t unit; /* elements */
+    bool joined; /* kernels take all blocks of a row at once */
     bool packed; /* element i of y is element i of x */
     size_t period;
     struct qk_spread repeated; /* the parameters of period + QK_SPREAD_COUNT elements */
     struct qk_grid grid;
 };
 
-/* ---- The walks: elements [begin, end), of which args->y has the first ---------------------- */
+/* ---- The walks: elements [begin, end), of which args.y has the first ----------------------- */
 
-static void call(const struct state *state, struct qk_dequantize_args *args, size_t first,
-                 size_t count)
+/* Elements `first` of x and on, and y moves on behind them. */
+static void call(const struct state *state, struct qk_dequantize_args *args, const void *x,
+                 size_t first, size_t count)
 {
-    args->first = first;
+    args->x = (const char *)x + first * state->x_bits / 8;
+    args->first = first * state->x_bits % 8 / state->x_bits;
     args->count = count;
     qk_dequantize(state->kernels, args);
-    args->y = (char *)args->y + count * (args->y_type == QK_FP32 ? sizeof(float) : 2);
+    args->y = (char *)args->y + count * state->y_bytes;
 }
 
 static void set_parameters(const struct qk_affine *affine, struct qk_dequantize_args *args,
@@ -61,7 +64,21 @@ static void set_parameters(const struct qk_affine *affine, struct qk_dequantize_
         args->offsets = affine->offsets + scale;
 }
 
-/* A call for each row. */
+/* How many elements of a piece, from element k on, one call takes: as many blocks as there are, or
+ * what there is of a block. */
+static size_t count_at(const struct state *state, const struct qk_grid_piece *piece, size_t k)
+{
+    const size_t left = piece->count - k;
+    const size_t block = state->args.block;
+    if (left <= block - piece->block_done && k == 0)
+        return left;
+    const size_t done = (piece->block_done + k) % block;
+    if (done == 0 && state->joined && left >= block)
+        return left - left % block;
+    return left < block - done ? left : block - done;
+}
+
+/* Row after row, where x is. */
 static void walk_rows(const struct state *state, struct qk_dequantize_args args, size_t begin,
                       size_t end)
 {
@@ -70,26 +87,12 @@ static void walk_rows(const struct state *state, struct qk_dequantize_args args,
     qk_grid_seek(&cursor, &state->grid, begin);
     for (size_t i = begin; i < end; i += piece.count) {
         qk_grid_next(&cursor, end - i, &piece);
-        set_parameters(state->affine, &args, piece.scale, piece.zero_point);
-        call(state, &args, piece.x, piece.count);
-    }
-}
-
-/* A call for each block of a row. */
-static void walk_blocks(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                        size_t end)
-{
-    struct qk_grid_cursor cursor;
-    struct qk_grid_piece piece;
-    qk_grid_seek(&cursor, &state->grid, begin);
-    for (size_t i = begin; i < end; i += piece.count) {
-        qk_grid_next(&cursor, end - i, &piece);
-        size_t run = piece.block - piece.block_done;
-        for (size_t k = 0, p = 0; k < piece.count; k += run, run = piece.block, p++) {
-            run = run < piece.count - k ? run : piece.count - k;
+        for (size_t k = 0, count; k < piece.count; k += count) {
+            const size_t p = k == 0 ? 0 : (piece.block_done + k) / piece.block;
+            count = count_at(state, &piece, k);
             set_parameters(state->affine, &args, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
-            call(state, &args, piece.x + k, run);
+            call(state, &args, state->args.x, piece.x + k, count);
         }
     }
 }
@@ -108,7 +111,7 @@ static void walk_period(const struct state *state, struct qk_dequantize_args arg
     size_t phase = begin % state->period;
     for (size_t i = begin; i < end; i += args.count) {
         set_spread(&state->repeated, phase, &args);
-        call(state, &args, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
+        call(state, &args, state->args.x, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
         phase = (phase + args.count) % state->period;
     }
 }
@@ -122,22 +125,23 @@ static void walk_spread(const struct state *state, struct qk_dequantize_args arg
     char x[QK_SPREAD_COUNT * sizeof(uint32_t)];
     const struct qk_spread spread = {parameters[0], state->affine->zeros ? parameters[1] : NULL,
                                      state->affine->offsets ? parameters[2] : NULL};
-    const size_t x_bytes = qk_type_info(state->affine->x_type)->bits / 8;
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
     qk_grid_seek(&cursor, &state->grid, begin);
     set_spread(&spread, 0, &args);
-    if (!state->packed)
-        args.x = x;
     for (size_t i = begin; i < end; i += args.count) {
         const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
         for (size_t done = 0; done < count; done += piece.count) {
             qk_grid_next(&cursor, count - done, &piece);
             qk_spread_parameters(state->affine, &piece, &spread, done);
             if (!state->packed)
-                qk_spread_elements(state->args.x, x_bytes, &piece, x + done * x_bytes);
+                qk_spread_elements(state->args.x, state->x_bits / 8, &piece,
+                                   x + done * state->x_bits / 8);
         }
-        call(state, &args, state->packed ? i : 0, count);
+        if (state->packed)
+            call(state, &args, state->args.x, i, count);
+        else
+            call(state, &args, x, 0, count);
     }
 }
 
@@ -150,7 +154,7 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
     if (first >= last)
         return;
     struct qk_dequantize_args args = state->args;
-    args.y = (char *)output + first * (args.y_type == QK_FP32 ? sizeof(float) : 2);
+    args.y = (char *)output + first * state->y_bytes;
     state->walk(state, args, first, last);
     if (args.stream)
         state->kernels->finish();
@@ -225,54 +229,44 @@ static bool repeat(struct state *state, struct qk_memory memory)
     return true;
 }
 
-/* log2 of a block that a kernel takes, or 0. */
-static unsigned block_shift(const struct qk_grid_axis *inner)
+/* Whether a kernel takes all blocks of a row in one call. */
+static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
-    for (unsigned shift = QK_SHIFT_MIN; shift <= QK_SHIFT_MAX; shift++)
-        if (inner->block == (size_t)1 << shift)
-            return shift;
-    return 0;
-}
-
-static bool runs_are_long(const struct state *state, size_t run)
-{
-    const bool aligned = !state->args.stream || run % QK_STEP == 0;
-    return run >= (aligned ? RUN_MIN : RUN_MIN_STREAM);
+    const struct qk_grid *grid = &state->grid;
+    const size_t per_byte = state->x_bits < 8 ? 8 / state->x_bits : 1;
+    const bool steps =
+        inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
+    const bool whole_bytes = (grid->rank == 1 || inner->size % per_byte == 0) &&
+                             (inner->block == 1 || inner->block % per_byte == 0);
+    const bool whole_lines = !state->args.stream || inner->block == 1 || inner->block % 32 == 0;
+    return steps && whole_bytes && whole_lines && inner->size >= ROW_MIN &&
+           qk_takes_blocks(inner->block);
 }
 
 static void choose(struct state *state)
 {
-    struct qk_grid *grid = &state->grid;
-    struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
+    const struct qk_grid *grid = &state->grid;
+    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
     const bool whole = inner->scale_stride == 0 && inner->zero_point_stride == 0;
-    const bool steps =
-        inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
-    const unsigned shift = steps ? block_shift(inner) : 0;
-    state->args.shift = QK_SHIFT_WHOLE;
+    const bool in_order = inner->x_stride == 1;
     state->packed = is_packed(grid);
     state->walk = walk_rows;
-    if (inner->x_stride == 1 && whole && (grid->rank == 1 || runs_are_long(state, inner->size)))
+    state->args.block = whole ? SIZE_MAX : inner->block;
+    if (in_order && whole && (grid->rank == 1 || inner->size >= BLOCK_MIN))
         return;
-    if (inner->x_stride == 1 && !whole && runs_are_long(state, inner->block)) {
-        state->walk = walk_blocks;
+    state->joined = in_order && !whole && joins(state, inner);
+    if (in_order && !whole && inner->block > 1 && (state->joined || inner->block >= BLOCK_MIN))
         return;
-    }
-    state->args.shift = shift;
-    if (inner->x_stride == 1 && shift && (grid->rank == 1 || inner->size % inner->block == 0))
-        return;
-    state->args.shift = QK_SHIFT_EACH;
     state->period = period_of(state);
-    if (state->period)
-        state->walk = walk_period;
-    else if (inner->x_stride != 1 || !steps || inner->block > 1 || inner->size < ROW_MIN)
-        state->walk = walk_spread;
+    if (!state->joined || state->period)
+        state->walk = state->period ? walk_period : walk_spread;
+    state->args.block = 1;
 }
 
 /* The largest power of two that takes no longer than a unit should. */
 static void set_units(struct state *state, struct qk_plan *plan)
 {
-    const struct qk_affine *affine = state->affine;
-    const uint64_t bits = qk_type_info(affine->x_type)->bits + qk_type_info(affine->y_type)->bits;
+    const uint64_t bits = state->x_bits + 8 * state->y_bytes;
     uint64_t element_ps = state->kernels->element_ps;
     if (element_ps < bits * BYTE_PS / 8)
         element_ps = bits * BYTE_PS / 8;
@@ -302,6 +296,8 @@ enum qk_status qk_walk_plan(const struct qk_affine *affine,
                                      .table = affine->table,
                                      .stream = plan->output_bytes >= STREAM_BYTES_MIN},
                             .count = x->count,
+                            .x_bits = qk_type_info(affine->x_type)->bits,
+                            .y_bytes = qk_type_info(affine->y_type)->bits / 8,
                             .grid = *grid};
     for (uint32_t i = 0; i < grid->rank && !affine->zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;

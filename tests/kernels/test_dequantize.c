@@ -34,7 +34,8 @@ static const struct reading {
 };
 
 static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
-static const unsigned shifts[] = {QK_SHIFT_WHOLE, QK_SHIFT_EACH, 5, 6, 7};
+/* Elements that share parameters; 0: all. The last ones are not for every kernel. */
+static const size_t blocks[] = {0, 1, 32, 64, 128, 100, 1000, 7, 65};
 
 /* ---- Memory between pages that nobody may touch -------------------------------------------- */
 
@@ -123,10 +124,10 @@ static float *fill_scales(struct bed *bed, const struct room *room, size_t count
 
 /* Random operands for `count` elements, of which the first is `first` of x. */
 static void make_args(struct bed *bed, const struct reading *reading, enum qk_type y_type,
-                      unsigned shift, size_t first, size_t count, struct qk_dequantize_args *args)
+                      size_t block, size_t first, size_t count, struct qk_dequantize_args *args)
 {
     const size_t bits = qk_type_info(reading->type)->bits;
-    const size_t parameters = count == 0 ? 0 : ((count - 1) >> shift) + 1;
+    const size_t parameters = count == 0 ? 0 : block == 0 ? 1 : (count - 1) / block + 1;
     const size_t x_bytes = ((first + count) * bits + 7) / 8;
     const bool at_end = qk_test_random_below(&bed->random, 2);
     uint8_t *x = place(&bed->x, x_bytes, at_end);
@@ -138,7 +139,7 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
         .x = x,
         .first = first,
         .count = count,
-        .shift = shift,
+        .block = block == 0 ? SIZE_MAX : block,
         .scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type),
         .table = bits < 8 || reading->code == QK_CODE_FLOAT8 ? &bed->table : NULL,
         .stream = qk_test_random_below(&bed->random, 2)};
@@ -181,9 +182,9 @@ static void check_args(struct bed *bed, const struct qk_dequantize_kernels *kern
     const uint8_t *got = run_into(&bed->y, kernels, *args, lead);
     for (size_t i = 0; i < args->count; i++)
         cr_assert(qk_test_same(args->y_type, got, wanted, i),
-                  "%s, code %d to %s, shift %u, first %zu, y + %zu: element %zu of %zu is not "
+                  "%s, code %d to %s, blocks of %zu, first %zu, y + %zu: element %zu of %zu is not "
                   "scalar's, %#x but %#x",
-                  kernels->name, args->code, qk_type_info(args->y_type)->name, args->shift,
+                  kernels->name, args->code, qk_type_info(args->y_type)->name, args->block,
                   args->first, lead, i, args->count, qk_element_load(args->y_type, wanted, i),
                   qk_element_load(args->y_type, got, i));
 }
@@ -213,15 +214,15 @@ static double time_args(const struct qk_dequantize_kernels *kernels,
 }
 
 static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
-                  const struct reading *reading, enum qk_type y_type, unsigned shift)
+                  const struct reading *reading, enum qk_type y_type, size_t block)
 {
     const unsigned bits = qk_type_info(reading->type)->bits;
     const size_t count = 4096 * 8 / bits;
     const size_t y_bytes = count * (y_type == QK_FP32 ? 4 : 2);
     struct qk_dequantize_args args;
     struct qk_dequantize_kernels scalar;
-    make_args(bed, reading, y_type, shift, 0, count, &args);
-    for (size_t i = 0; i <= (count - 1) >> shift; i++)
+    make_args(bed, reading, y_type, block, 0, count, &args);
+    for (size_t i = 0; i <= (block ? (count - 1) / block : 0); i++)
         ((float *)bed->scales.start)[i] = 0.1F; /* nothing subnormal, which takes longer */
     args.scales = (const float *)bed->scales.start;
     args.offsets = NULL;
@@ -230,26 +231,26 @@ static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
     qk_dequantize_init_scalar(&scalar);
     const double scalar_ns = time_args(&scalar, &args);
     const double ns = time_args(kernels, &args);
-    fprintf(stderr, "%-18s %-12s code %2d to %-4s shift %2u %9.1f ns %6.1f GB/s %5.1f x scalar\n",
+    fprintf(stderr, "%-18s %-12s code %2d to %-4s block %4zu %9.1f ns %6.1f GB/s %5.1f x scalar\n",
             kernels->name, qk_type_info(reading->type)->name, reading->code,
-            qk_type_info(y_type)->name, shift, ns, (double)(4096 + y_bytes) / ns, scalar_ns / ns);
+            qk_type_info(y_type)->name, block, ns, (double)(4096 + y_bytes) / ns, scalar_ns / ns);
 }
 
 static void check_and_bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
-                            const struct reading *reading, enum qk_type y_type, unsigned shift)
+                            const struct reading *reading, enum qk_type y_type, size_t block)
 {
-    static const size_t large[] = {256, 320, 1000, 1024, 4095, 16384};
+    static const size_t large[] = {256, 320, 1000, 1024, 3000, 4095, 16384};
     struct qk_dequantize_args args;
     for (size_t i = 0; i <= 200 + COUNT_OF(large); i++) {
         const size_t count = i <= 200 ? i : large[i - 201];
         for (int round = 0; round < (count < 300 ? 4 : 1); round++) {
             const size_t first = qk_test_random_below(&bed->random, 5);
-            make_args(bed, reading, y_type, shift, first, count, &args);
+            make_args(bed, reading, y_type, block, round % 2 ? first : 0, count, &args);
             check_args(bed, kernels, &args);
         }
     }
     if (getenv("QK_BENCH"))
-        bench(bed, kernels, reading, y_type, shift);
+        bench(bed, kernels, reading, y_type, block);
 }
 
 /* All codes of a type of up to 16 bits, one behind the other, by all zero points that are few. */
@@ -260,8 +261,7 @@ static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *ker
     const size_t count = bits < 8 ? 256 : (size_t)1 << bits;
     struct qk_dequantize_args args;
     for (int round = 0; bits <= 16 && round < 64; round++) {
-        make_args(bed, reading, y_type, round % 2 ? QK_SHIFT_WHOLE : QK_SHIFT_EACH, 0, count,
-                  &args);
+        make_args(bed, reading, y_type, (size_t)round % 2, 0, count, &args);
         for (size_t i = 0; i < count; i++)
             qk_test_store(reading->type, (void *)(uintptr_t)args.x, i, (uint32_t)i);
         check_args(bed, kernels, &args);
@@ -278,8 +278,8 @@ static void check_tier(const char *tier)
     for (size_t i = 0; i < COUNT_OF(readings) * COUNT_OF(y_types); i++) {
         const struct reading *reading = &readings[i / COUNT_OF(y_types)];
         const enum qk_type y_type = y_types[i % COUNT_OF(y_types)];
-        for (size_t s = 0; s < COUNT_OF(shifts); s++)
-            check_and_bench(&bed, &kernels->dequantize, reading, y_type, shifts[s]);
+        for (size_t b = 0; b < COUNT_OF(blocks); b++)
+            check_and_bench(&bed, &kernels->dequantize, reading, y_type, blocks[b]);
         check_codes(&bed, &kernels->dequantize, reading, y_type);
     }
     qk_kernels_destroy(kernels);
@@ -306,7 +306,7 @@ Test(dequantize, avx512_kernels)
 static float expected(const struct reading *reading, const struct qk_dequantize_args *args,
                       size_t i, int64_t zero)
 {
-    const size_t p = i >> args->shift;
+    const size_t p = i / args->block;
     const uint8_t *x = args->x;
     if (qk_type_info(reading->type)->kind == QK_KIND_FLOAT)
         return dequantize_product(dequantize_value(reading->type, x, args->first + i),
@@ -327,7 +327,7 @@ Test(dequantize, scalar_is_what_the_oracle_says)
         const bool wraps = reading->code < QK_CODE_S32 || reading->code == QK_CODE_S32_WRAPPED;
         if (!wraps) /* the operators' tests have the others */
             continue;
-        make_args(&bed, reading, y_type, shifts[n % 2], n % 3, count, &args);
+        make_args(&bed, reading, y_type, blocks[n % COUNT_OF(blocks)], n % 3, count, &args);
         const int32_t zero = qk_type_info(reading->type)->kind == QK_KIND_FLOAT
                                  ? 0
                                  : random_integer_zero(&bed, reading->type);
