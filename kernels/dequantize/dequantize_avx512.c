@@ -4,9 +4,13 @@
 #ifdef __AVX512VBMI__
 
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+/* From here on a block of float8s pays for a table of its results. */
+#define FLOAT8_TABLE_MIN 512
+
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
 /* A step's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
@@ -21,6 +25,8 @@ struct codes {
     __m512 odd;  /* for the second */
     __m512i low[2];
     __m512i high[2];
+    __m512i nan_low;
+    __m512i nan_high;
     bool code_128_is_nan;
 };
 
@@ -182,8 +188,8 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
                            look_up(codes->even, shifted_32(x + 12, distances))};
 }
 
-/* Where each byte of x goes, so that unpacking leaves it where it belongs: in pairs, its own
- * place; in order, the lower half of a word is 16 elements before the upper. */
+/* Where each byte of x goes, so that unpacking leaves it where it belongs: for pairs, in order; for
+ * floats in order, the lower half of a word 16 elements before the upper. */
 static const uint8_t order_pairs[64] = {
     0,  1,  2,  3,  4,  5,  6,  7,  32, 33, 34, 35, 36, 37, 38, 39, 8,  9,  10, 11, 12, 13,
     14, 15, 40, 41, 42, 43, 44, 45, 46, 47, 16, 17, 18, 19, 20, 21, 22, 23, 48, 49, 50, 51,
@@ -192,6 +198,27 @@ static const uint8_t order_plain[64] = {
     0,  16, 1,  17, 2,  18, 3,  19, 32, 48, 33, 49, 34, 50, 35, 51, 4,  20, 5,  21, 6,  22,
     7,  23, 36, 52, 37, 53, 38, 54, 39, 55, 8,  24, 9,  25, 10, 26, 11, 27, 40, 56, 41, 57,
     42, 58, 43, 59, 12, 28, 13, 29, 14, 30, 15, 31, 44, 60, 45, 61, 46, 62, 47, 63};
+
+/* Two bytes for each code, as words of the first 32 elements and of the others, in that order or
+ * each with the one that is 16 elements behind it: seven bits find them in a table, the eighth is
+ * the sign. */
+INLINE void look_up_bytes(const struct codes *codes, const uint8_t *x, bool in_order,
+                          __m512i words[2])
+{
+    const __m512i order = _mm512_loadu_si512(in_order ? order_pairs : order_plain);
+    const __m512i sign = _mm512_set1_epi8(-128);
+    const __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(x));
+    __m512i low = _mm512_permutex2var_epi8(codes->low[0], bytes, codes->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(codes->high[0], bytes, codes->high[1]);
+    high = _mm512_ternarylogic_epi32(high, bytes, sign, 0x78); /* high ^ (bytes & sign) */
+    if (codes->code_128_is_nan) {
+        const __mmask64 is_nan = _mm512_cmpeq_epi8_mask(bytes, sign);
+        low = _mm512_mask_mov_epi8(low, is_nan, codes->nan_low);
+        high = _mm512_mask_mov_epi8(high, is_nan, codes->nan_high);
+    }
+    words[0] = _mm512_unpacklo_epi8(low, high);
+    words[1] = _mm512_unpackhi_epi8(low, high);
+}
 
 /* The floats whose upper halves are the lower ones of words, and the upper ones. */
 INLINE __m512 low_half(__m512i words)
@@ -204,23 +231,12 @@ INLINE __m512 high_half(__m512i words)
     return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
 }
 
-/* Seven bits find the upper half of a float, the eighth is its sign. */
 INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    const __m512i order = _mm512_loadu_si512(pairs ? order_pairs : order_plain);
-    const __m512i sign = _mm512_set1_epi8(-128);
-    const __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(x));
-    __m512i low = _mm512_permutex2var_epi8(codes->low[0], bytes, codes->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(codes->high[0], bytes, codes->high[1]);
-    high = _mm512_ternarylogic_epi32(high, bytes, sign, 0xf8); /* high | (bytes & sign) */
-    if (codes->code_128_is_nan) {
-        const __mmask64 is_nan = _mm512_cmpeq_epi8_mask(bytes, sign);
-        low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xc0));
-        high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8((char)0xff));
-    }
-    const __m512i p = _mm512_unpacklo_epi8(low, high);
-    const __m512i q = _mm512_unpackhi_epi8(low, high);
-    return (struct values){low_half(p), high_half(p), low_half(q), high_half(q)};
+    __m512i words[2];
+    look_up_bytes(codes, x, pairs, words);
+    return (struct values){low_half(words[0]), high_half(words[0]), low_half(words[1]),
+                           high_half(words[1])};
 }
 
 /* As it is. */
@@ -448,6 +464,51 @@ INLINE struct codes finish_table(struct codes codes, const struct parameters *p,
     return codes;
 }
 
+/* Sixteen results of float8s, of codes `from` and on. */
+INLINE __m256i finish_float8(const struct qk_code_table *table, size_t from, __m512 scale,
+                             enum qk_type y_type)
+{
+    const __m512 y = _mm512_mul_ps(_mm512_loadu_ps(table->values + from), scale);
+    return y_type == QK_FP16 ? _mm512_cvtps_ph(y, NEAREST)
+                             : _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(y), 16));
+}
+
+/* A block of float8s whose results are all in a table: as many as there are codes, and the negative
+ * ones but for the sign those of the others. That takes a scale under which all but NaNs become
+ * numbers, and which is none itself. */
+INLINE void loop_float8(const struct qk_dequantize_args *args, struct codes codes, size_t done,
+                        size_t block, float scale, enum qk_type y_type, bool stream)
+{
+    const __m512 scales = _mm512_set1_ps(scale);
+    for (size_t k = 0; k < 4; k++) {
+        const __m512i words = _mm512_inserti64x4(
+            _mm512_castsi256_si512(finish_float8(args->table, 32 * k, scales, y_type)),
+            finish_float8(args->table, 32 * k + 16, scales, y_type), 1);
+        const __m256i low = _mm512_cvtepi16_epi8(words);
+        const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
+        codes.low[k / 2] =
+            k % 2 ? _mm512_inserti64x4(codes.low[k / 2], low, 1) : _mm512_castsi256_si512(low);
+        codes.high[k / 2] =
+            k % 2 ? _mm512_inserti64x4(codes.high[k / 2], high, 1) : _mm512_castsi256_si512(high);
+    }
+    if (y_type == QK_FP16) {
+        codes.nan_low = _mm512_setzero_si512();
+        codes.nan_high = _mm512_set1_epi8((char)0xfe);
+    }
+    const uint8_t *x = (const uint8_t *)args->x + done;
+    char *y = (char *)args->y + done * 2;
+    for (size_t i = 0; i < block; i += QK_STEP) {
+        if (i + QK_STEP > block) {
+            i = block - QK_STEP;
+            stream = false;
+        }
+        __m512i words[2];
+        look_up_bytes(&codes, x + i, true, words);
+        store_512(y + i * 2, words[0], stream);
+        store_512(y + i * 2 + 64, words[1], stream);
+    }
+}
+
 /* One block after the other, or one. The last step of each begins early, and does again what has
  * been done. */
 INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes *codes,
@@ -467,6 +528,11 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
     const bool can_stream = args->stream && (uintptr_t)args->y % 64 == 0 &&
                             (block == count || block * y_bytes % 64 == 0);
     for (size_t done = 0, p = 0; done < count; done += block, p++) {
+        if (kernel.read == read_float8 && y_type != QK_FP32 && block >= FLOAT8_TABLE_MIN &&
+            isnormal(args->scales[p]) && !has_offset) {
+            loop_float8(args, *codes, done, block, args->scales[p], y_type, can_stream);
+            continue;
+        }
         const struct parameters parameters = parameters_at(args, p, kernel.raised);
         const struct codes table = finished ? finish_table(*codes, &parameters, y_type) : *codes;
         const uint8_t *x = (const uint8_t *)args->x + done * kernel.bits / 8;
@@ -560,6 +626,8 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         codes.low[1] = _mm512_loadu_si512(args->table->halves[0] + 64);
         codes.high[0] = _mm512_loadu_si512(args->table->halves[1]);
         codes.high[1] = _mm512_loadu_si512(args->table->halves[1] + 64);
+        codes.nan_low = _mm512_set1_epi8((char)0xc0);
+        codes.nan_high = _mm512_set1_epi8((char)0xff);
         codes.code_128_is_nan = args->table->values[128] != args->table->values[128];
     }
     if (args->block == 1)
