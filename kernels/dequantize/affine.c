@@ -25,7 +25,18 @@ void qk_affine_canonical(enum qk_type type, float *values, size_t count)
 
 float qk_affine_zero(enum qk_type x_type, float zero)
 {
-    return zero + (x_type == QK_UINT8 ? QK_RAISE_U8 : x_type == QK_INT8 ? QK_RAISE_S8 : 0);
+    switch (x_type) {
+    case QK_UINT8:
+        return zero + QK_RAISE_U8;
+    case QK_INT8:
+        return zero + QK_RAISE_S8;
+    case QK_UINT16:
+        return zero + QK_RAISE_U16;
+    case QK_INT16:
+        return zero + QK_RAISE_S16;
+    default:
+        return zero;
+    }
 }
 
 static const float *copy_scales(const struct qk_tensor *scale, enum qk_type y_type,

@@ -34,7 +34,7 @@ void *qk_alloc_words(size_t count, struct qk_memory memory);
 /* Makes the NaNs canonical that `type`, of y, demands. */
 void qk_affine_canonical(enum qk_type type, float *values, size_t count);
 
-/* A zero point of x_type, with at most 17 bits, as kernels want it. */
+/* A zero point of x_type that kernels want as a float, as they want it. */
 float qk_affine_zero(enum qk_type x_type, float zero);
 
 /* Fills scales, zeros and table, for the other members as they are: scales of any float type become

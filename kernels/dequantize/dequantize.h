@@ -13,10 +13,11 @@
 /* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact
  * as floats, and floats have no zero point; so only 32-bit integers come in more than one way. */
 enum qk_code {
-    QK_CODE_U8,  /* zeros are floats, and raised by QK_RAISE_U8 */
-    QK_CODE_S8,  /* and by QK_RAISE_S8 */
-    QK_CODE_U16, /* zeros are floats from here on */
+    QK_CODE_U8, /* zeros are floats, and raised, see below */
+    QK_CODE_S8,
+    QK_CODE_U16,
     QK_CODE_S16,
+    /* zeros are floats from here on */
     QK_CODE_BITS2,       /* a table's entries */
     QK_CODE_BITS4,       /* a table's entries */
     QK_CODE_FLOAT8,      /* a table's entries, the upper half of which is the lower one, negative */
@@ -28,10 +29,13 @@ enum qk_code {
     QK_CODE_COUNT
 };
 
-/* A vector has bytes as floats soonest by their becoming the lowest ones of 2^23, and its sign bit
- * turned where they are signed. What that adds to x is added to zeros, and so subtracted. */
+/* A vector has small integers as floats soonest by their becoming the lowest bits of 2^23, with
+ * their sign bits turned where they have one. What that adds to x is added to zeros, and so
+ * subtracted. */
 #define QK_RAISE_U8 0x1p23F
-#define QK_RAISE_S8 (0x1p23F + 128)
+#define QK_RAISE_S8 (0x1p23F + 0x1p7F)
+#define QK_RAISE_U16 0x1p23F
+#define QK_RAISE_S16 (0x1p23F + 0x1p15F)
 
 /* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */
 struct qk_code_table {

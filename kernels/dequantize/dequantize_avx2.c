@@ -27,11 +27,10 @@ typedef __m256 subtract_fn(__m256 value, __m256 zero);
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
 
-/* 2^23 + x: the bytes become the lowest ones of floats from 2^23 on, where the last bit is 1. */
-INLINE __m256 raise(__m128i bytes)
+/* 2^23 + x: small integers are the lowest bits of floats from 2^23 on, where the last bit is 1. */
+INLINE __m256 raise(__m256i words)
 {
-    return _mm256_castsi256_ps(
-        _mm256_or_si256(_mm256_cvtepu8_epi32(bytes), _mm256_set1_epi32(0x4b000000)));
+    return _mm256_castsi256_ps(_mm256_or_si256(words, _mm256_set1_epi32(0x4b000000)));
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x)
@@ -39,7 +38,7 @@ INLINE struct values read_u8(const struct codes *codes, const uint8_t *x)
     struct values y;
     (void)codes;
     for (size_t k = 0; k < VECTORS; k++)
-        y.v[k] = raise(_mm_loadl_epi64((const __m128i *)(x + 8 * k)));
+        y.v[k] = raise(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(x + 8 * k))));
     return y;
 }
 
@@ -49,7 +48,8 @@ INLINE struct values read_s8(const struct codes *codes, const uint8_t *x)
     struct values y;
     (void)codes;
     for (size_t k = 0; k < VECTORS; k++)
-        y.v[k] = raise(_mm_xor_si128(_mm_loadl_epi64((const __m128i *)(x + 8 * k)), sign));
+        y.v[k] = raise(_mm256_cvtepu8_epi32(
+            _mm_xor_si128(_mm_loadl_epi64((const __m128i *)(x + 8 * k)), sign)));
     return y;
 }
 
@@ -58,18 +58,18 @@ INLINE struct values read_u16(const struct codes *codes, const uint8_t *x)
     struct values y;
     (void)codes;
     for (size_t k = 0; k < VECTORS; k++)
-        y.v[k] = _mm256_cvtepi32_ps(
-            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k))));
+        y.v[k] = raise(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k))));
     return y;
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x)
 {
+    const __m128i sign = _mm_set1_epi16(-0x8000);
     struct values y;
     (void)codes;
     for (size_t k = 0; k < VECTORS; k++)
-        y.v[k] = _mm256_cvtepi32_ps(
-            _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(x + 16 * k))));
+        y.v[k] = raise(_mm256_cvtepu16_epi32(
+            _mm_xor_si128(_mm_loadu_si128((const __m128i *)(x + 16 * k)), sign)));
     return y;
 }
 
@@ -364,12 +364,12 @@ static void s8(const struct qk_dequantize_args *args)
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, 0, read_u16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, 0, read_s16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract});
 }
 
 static void bits2(const struct qk_dequantize_args *args)

@@ -82,24 +82,22 @@ INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool p
     return raise_all(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
 }
 
-INLINE __m512 low_u16(__m512i words)
+/* The same of 16-bit integers; 0x4b00 is the upper half of 2^23. */
+INLINE __m512 raise_words(__m256i words)
 {
-    return to_float(_mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_cvtepu16_epi32(words), _mm512_set1_epi32(0x4b000000)));
 }
 
-INLINE __m512 high_u16(__m512i words)
+INLINE __m512 raise_even(__m512i words)
 {
-    return to_float(_mm512_srli_epi32(words, 16));
+    return _mm512_castsi512_ps(
+        _mm512_mask_blend_epi16(0xaaaaaaaa, words, _mm512_set1_epi16(0x4b00)));
 }
 
-INLINE __m512 low_s16(__m512i words)
+INLINE __m512 raise_odd(__m512i words)
 {
-    return to_float(_mm512_srai_epi32(_mm512_slli_epi32(words, 16), 16));
-}
-
-INLINE __m512 high_s16(__m512i words)
-{
-    return to_float(_mm512_srai_epi32(words, 16));
+    return _mm512_castsi512_ps(_mm512_shrdi_epi32(words, _mm512_set1_epi16(0x4b00), 16));
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
@@ -108,26 +106,30 @@ INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool 
     if (pairs) {
         const __m512i p = _mm512_loadu_si512(x);
         const __m512i q = _mm512_loadu_si512(x + 64);
-        return (struct values){low_u16(p), high_u16(p), low_u16(q), high_u16(q)};
+        return (struct values){raise_even(p), raise_odd(p), raise_even(q), raise_odd(q)};
     }
-    return (struct values){to_float(_mm512_cvtepu16_epi32(load_256(x))),
-                           to_float(_mm512_cvtepu16_epi32(load_256(x + 32))),
-                           to_float(_mm512_cvtepu16_epi32(load_256(x + 64))),
-                           to_float(_mm512_cvtepu16_epi32(load_256(x + 96)))};
+    return (struct values){raise_words(load_256(x)), raise_words(load_256(x + 32)),
+                           raise_words(load_256(x + 64)), raise_words(load_256(x + 96))};
+}
+
+/* 2^23 + 2^15 + x of sign-extended words, which makes up for the sign. */
+INLINE __m512 raise_signed(__m256i words)
+{
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_cvtepi16_epi32(words), _mm512_set1_epi32(0x4b008000)));
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
     if (pairs) {
-        const __m512i p = _mm512_loadu_si512(x);
-        const __m512i q = _mm512_loadu_si512(x + 64);
-        return (struct values){low_s16(p), high_s16(p), low_s16(q), high_s16(q)};
+        const __m512i sign = _mm512_set1_epi16(-0x8000);
+        const __m512i p = _mm512_xor_si512(_mm512_loadu_si512(x), sign);
+        const __m512i q = _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign);
+        return (struct values){raise_even(p), raise_odd(p), raise_even(q), raise_odd(q)};
     }
-    return (struct values){to_float(_mm512_cvtepi16_epi32(load_256(x))),
-                           to_float(_mm512_cvtepi16_epi32(load_256(x + 32))),
-                           to_float(_mm512_cvtepi16_epi32(load_256(x + 64))),
-                           to_float(_mm512_cvtepi16_epi32(load_256(x + 96)))};
+    return (struct values){raise_signed(load_256(x)), raise_signed(load_256(x + 32)),
+                           raise_signed(load_256(x + 64)), raise_signed(load_256(x + 96))};
 }
 
 /* A permutation reads the lowest 4 bits of each index, and the table repeats for less, so that
@@ -632,7 +634,8 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     }
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block < args->count && args->block <= 128 && is_power_of_two)
+    else if (args->block < args->count && is_power_of_two &&
+             args->block <= (kernel.bits < 8 ? 32 : 128))
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else
         loop_long(args, &codes, kernel, y_type);
@@ -663,12 +666,12 @@ static void s8(const struct qk_dequantize_args *args)
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, 0, read_u16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, 0, read_s16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract});
 }
 
 static void bits2(const struct qk_dequantize_args *args)

@@ -20,6 +20,12 @@ static inline float minus_zero(const struct qk_dequantize_args *args, float valu
     return args->zeros ? value - zero(args, p) : value;
 }
 
+static inline float minus_raised(const struct qk_dequantize_args *args, float value, float raise,
+                                 size_t p)
+{
+    return value + raise - (args->zeros ? zero(args, p) : raise);
+}
+
 static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t p)
 {
     return args->zeros ? qk_load_i32(args->zeros, p) : 0;
@@ -27,28 +33,26 @@ static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t
 
 static inline float u8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const float raised = ((const uint8_t *)args->x)[args->first + i] + QK_RAISE_U8;
-    return raised - (args->zeros ? zero(args, p) : QK_RAISE_U8);
+    return minus_raised(args, ((const uint8_t *)args->x)[args->first + i], QK_RAISE_U8, p);
 }
 
 static inline float s8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const float raised = ((const int8_t *)args->x)[args->first + i] + QK_RAISE_S8;
-    return raised - (args->zeros ? zero(args, p) : QK_RAISE_S8);
+    return minus_raised(args, ((const int8_t *)args->x)[args->first + i], QK_RAISE_S8, p);
 }
 
 static inline float u16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     uint16_t value;
     memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
-    return minus_zero(args, value, p);
+    return minus_raised(args, value, QK_RAISE_U16, p);
 }
 
 static inline float s16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     int16_t value;
     memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
-    return minus_zero(args, value, p);
+    return minus_raised(args, value, QK_RAISE_S16, p);
 }
 
 static inline float bits2(const struct qk_dequantize_args *args, size_t i, size_t p)
