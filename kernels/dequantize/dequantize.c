@@ -41,10 +41,10 @@ static unsigned bits_of(enum qk_code code)
 static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t per_byte)
 {
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
-    const size_t to_byte = (per_byte - args->first % per_byte) % per_byte;
-    const size_t to_line = (64 - (uintptr_t)args->y % 64) % 64 / y_bytes;
+    const size_t to_byte = -args->first & (per_byte - 1);
+    const size_t to_line = (-(uintptr_t)args->y & 63) / y_bytes;
     const bool joined = args->block > 1 && args->block < args->count;
-    return args->stream && !joined && to_line % per_byte == to_byte ? to_line : to_byte;
+    return args->stream && !joined && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
 /* Elements [begin, end) of those of args, in one block, or of blocks of 1. */
@@ -89,11 +89,11 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
     const unsigned bits = bits_of(args->code);
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
-    const size_t end = args->count - (args->first + args->count) % per_byte;
+    const size_t end = args->count - ((args->first + args->count) & (per_byte - 1));
     const bool joined = args->block > 1 && args->block < args->count;
     const bool fits =
         !joined || (begin == 0 && end == args->count && qk_takes_blocks(args->block) &&
-                    args->block % per_byte == 0 && args->count % args->block == 0);
+                    (args->block & (per_byte - 1)) == 0 && args->count % args->block == 0);
     if (args->count < begin + QK_STEP + per_byte - 1 || !fits)
         qk_dequantize_scalar(args);
     else if (args->first == 0 && begin == 0 && end == args->count)

@@ -45,14 +45,9 @@ INLINE __m128i load_128(const uint8_t *x)
     return _mm_loadu_si128((const __m128i *)x);
 }
 
-INLINE __m256i load_256(const uint8_t *x)
-{
-    return _mm256_loadu_si256((const __m256i *)x);
-}
-
-/* 2^23 + x: every `step`th byte from `first` on becomes the lowest one of a float from 2^23 on,
- * where the last bit is 1. */
-INLINE __m512 raise(__m512i bytes, int first, int step)
+/* 2^23 + x: the bytes, or 16-bit words, that begin at `first` and every `step` from there on,
+ * become the lowest ones of floats from 2^23 on, where the last bit is 1. */
+INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)),
@@ -61,75 +56,58 @@ INLINE __m512 raise(__m512i bytes, int first, int step)
                                                             0x1111111111111111, places, bytes));
 }
 
-INLINE struct values raise_all(__m512i bytes, bool pairs)
+INLINE __m512 raise_words(__m512i words, int first, int step)
+{
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places =
+        _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step * 0x101)),
+                         _mm512_set1_epi32(first * 0x101 + 0x100));
+    return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_set1_epi32(0x4b000000),
+                                                            0x3333333333333333, places, words));
+}
+
+INLINE struct values raise_all_bytes(__m512i bytes, bool pairs)
 {
     if (pairs)
-        return (struct values){raise(bytes, 0, 2), raise(bytes, 1, 2), raise(bytes, 32, 2),
-                               raise(bytes, 33, 2)};
-    return (struct values){raise(bytes, 0, 1), raise(bytes, 16, 1), raise(bytes, 32, 1),
-                           raise(bytes, 48, 1)};
+        return (struct values){raise_bytes(bytes, 0, 2), raise_bytes(bytes, 1, 2),
+                               raise_bytes(bytes, 32, 2), raise_bytes(bytes, 33, 2)};
+    return (struct values){raise_bytes(bytes, 0, 1), raise_bytes(bytes, 16, 1),
+                           raise_bytes(bytes, 32, 1), raise_bytes(bytes, 48, 1)};
+}
+
+INLINE struct values raise_all_words(__m512i p, __m512i q, bool pairs)
+{
+    if (pairs)
+        return (struct values){raise_words(p, 0, 4), raise_words(p, 2, 4), raise_words(q, 0, 4),
+                               raise_words(q, 2, 4)};
+    return (struct values){raise_words(p, 0, 2), raise_words(p, 32, 2), raise_words(q, 0, 2),
+                           raise_words(q, 32, 2)};
 }
 
 INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all(_mm512_loadu_si512(x), pairs);
+    return raise_all_bytes(_mm512_loadu_si512(x), pairs);
 }
 
 INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    return raise_all(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
-}
-
-/* The same of 16-bit integers; 0x4b00 is the upper half of 2^23. */
-INLINE __m512 raise_words(__m256i words)
-{
-    return _mm512_castsi512_ps(
-        _mm512_or_si512(_mm512_cvtepu16_epi32(words), _mm512_set1_epi32(0x4b000000)));
-}
-
-INLINE __m512 raise_even(__m512i words)
-{
-    return _mm512_castsi512_ps(
-        _mm512_mask_blend_epi16(0xaaaaaaaa, words, _mm512_set1_epi16(0x4b00)));
-}
-
-INLINE __m512 raise_odd(__m512i words)
-{
-    return _mm512_castsi512_ps(_mm512_shrdi_epi32(words, _mm512_set1_epi16(0x4b00), 16));
+    return raise_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
 }
 
 INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
-    if (pairs) {
-        const __m512i p = _mm512_loadu_si512(x);
-        const __m512i q = _mm512_loadu_si512(x + 64);
-        return (struct values){raise_even(p), raise_odd(p), raise_even(q), raise_odd(q)};
-    }
-    return (struct values){raise_words(load_256(x)), raise_words(load_256(x + 32)),
-                           raise_words(load_256(x + 64)), raise_words(load_256(x + 96))};
-}
-
-/* 2^23 + 2^15 + x of sign-extended words, which makes up for the sign. */
-INLINE __m512 raise_signed(__m256i words)
-{
-    return _mm512_castsi512_ps(
-        _mm512_add_epi32(_mm512_cvtepi16_epi32(words), _mm512_set1_epi32(0x4b008000)));
+    return raise_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
 }
 
 INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
 {
+    const __m512i sign = _mm512_set1_epi16(-0x8000);
     (void)codes;
-    if (pairs) {
-        const __m512i sign = _mm512_set1_epi16(-0x8000);
-        const __m512i p = _mm512_xor_si512(_mm512_loadu_si512(x), sign);
-        const __m512i q = _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign);
-        return (struct values){raise_even(p), raise_odd(p), raise_even(q), raise_odd(q)};
-    }
-    return (struct values){raise_signed(load_256(x)), raise_signed(load_256(x + 32)),
-                           raise_signed(load_256(x + 64)), raise_signed(load_256(x + 96))};
+    return raise_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
+                           _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 
 /* A permutation reads the lowest 4 bits of each index, and the table repeats for less, so that
@@ -555,7 +533,8 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
 
 enum blocks {
     BLOCKS_OF_1,
-    BLOCKS_OF_32 /* or 64 or 128, 2^shift */
+    BLOCKS_OF_32,
+    BLOCKS_OF_64 /* or 128, 2^shift */
 };
 
 /* The parameters of elements from i on, in order. */
@@ -564,8 +543,8 @@ INLINE struct values load(const float *from, size_t i, unsigned shift, enum bloc
     if (blocks == BLOCKS_OF_1)
         return (struct values){_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16),
                                _mm512_loadu_ps(from + i + 32), _mm512_loadu_ps(from + i + 48)};
-    const __m512 first = _mm512_set1_ps(from[i >> shift]);
-    const __m512 second = _mm512_set1_ps(from[(i + 32) >> shift]);
+    const __m512 first = _mm512_set1_ps(from[i >> (blocks == BLOCKS_OF_32 ? 5 : shift)]);
+    const __m512 second = blocks == BLOCKS_OF_32 ? _mm512_set1_ps(from[(i >> 5) + 1]) : first;
     return (struct values){first, first, second, second};
 }
 
@@ -594,7 +573,7 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
-    const bool pairs = kernel.bits < 32 && y_type == QK_BF16 && blocks == BLOCKS_OF_32;
+    const bool pairs = kernel.bits < 32 && y_type == QK_BF16 && blocks != BLOCKS_OF_1;
     const enum result result = y_type == QK_FP32   ? RESULT_FP32
                                : y_type == QK_FP16 ? RESULT_FP16
                                : pairs             ? RESULT_BF16_PAIRS
@@ -620,7 +599,6 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
                      enum qk_type y_type)
 {
-    const bool is_power_of_two = (args->block & (args->block - 1)) == 0;
     struct codes codes = {0};
     if (args->table) {
         codes.even = codes.odd = _mm512_loadu_ps(args->table->values);
@@ -634,9 +612,11 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     }
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block < args->count && is_power_of_two &&
-             args->block <= (kernel.bits < 8 ? 32 : 128))
+    else if (args->block < args->count && args->block == 32)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
+    else if (args->block < args->count && (args->block == 64 || args->block == 128) &&
+             kernel.bits >= 8) /* for less, finishing tables takes less */
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_64);
     else
         loop_long(args, &codes, kernel, y_type);
 }

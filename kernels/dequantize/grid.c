@@ -113,8 +113,10 @@ void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, siz
 {
     cursor->grid = grid;
     for (uint32_t axis = grid->rank; axis-- > 0;) {
-        cursor->index[axis] = i % grid->axes[axis].size;
-        i /= grid->axes[axis].size;
+        const size_t size = grid->axes[axis].size;
+        const size_t outer = i < size ? 0 : i / size; /* a division costs more than all else here */
+        cursor->index[axis] = i - outer * size;
+        i = outer;
     }
     find_row(cursor);
 }
@@ -136,7 +138,7 @@ void qk_grid_next(struct qk_grid_cursor *cursor, size_t count_max, struct qk_gri
 {
     const struct qk_grid_piece *row = &cursor->row;
     size_t *index = &cursor->index[cursor->grid->rank - 1];
-    const size_t step = row->block == 1 ? *index : *index / row->block;
+    const size_t step = row->block == 1 ? *index : *index < row->block ? 0 : *index / row->block;
     *piece = *row;
     piece->block_done = *index - step * row->block;
     piece->count = row->count - *index < count_max ? row->count - *index : count_max;

@@ -64,18 +64,16 @@ static void set_parameters(const struct qk_affine *affine, struct qk_dequantize_
         args->offsets = affine->offsets + scale;
 }
 
-/* How many elements of a piece, from element k on, one call takes: as many blocks as there are, or
- * what there is of a block. */
-static size_t count_at(const struct state *state, const struct qk_grid_piece *piece, size_t k)
+/* How many elements of a piece one call takes, from element k on, of whose block `done` are over:
+ * as many blocks as there are, or what there is of one. */
+static size_t count_at(const struct state *state, size_t left, size_t done)
 {
-    const size_t left = piece->count - k;
     const size_t block = state->args.block;
-    if (left <= block - piece->block_done && k == 0)
+    if (left < block - done)
         return left;
-    const size_t done = (piece->block_done + k) % block;
-    if (done == 0 && state->joined && left >= block)
-        return left - left % block;
-    return left < block - done ? left : block - done;
+    if (block == 1)
+        return left;
+    return done == 0 && state->joined ? left - left % block : block - done;
 }
 
 /* Row after row, where x is. */
@@ -87,12 +85,14 @@ static void walk_rows(const struct state *state, struct qk_dequantize_args args,
     qk_grid_seek(&cursor, &state->grid, begin);
     for (size_t i = begin; i < end; i += piece.count) {
         qk_grid_next(&cursor, end - i, &piece);
-        for (size_t k = 0, count; k < piece.count; k += count) {
-            const size_t p = k == 0 ? 0 : (piece.block_done + k) / piece.block;
-            count = count_at(state, &piece, k);
+        size_t done = piece.block_done;
+        for (size_t k = 0, p = 0, count; k < piece.count; k += count) {
+            count = count_at(state, piece.count - k, done);
             set_parameters(state->affine, &args, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
             call(state, &args, state->args.x, piece.x + k, count);
+            p += (done + count) / piece.block;
+            done = 0;
         }
     }
 }
@@ -108,11 +108,13 @@ static void set_spread(const struct qk_spread *spread, size_t at, struct qk_dequ
 static void walk_period(const struct state *state, struct qk_dequantize_args args, size_t begin,
                         size_t end)
 {
+    const size_t step = QK_SPREAD_COUNT % state->period;
     size_t phase = begin % state->period;
     for (size_t i = begin; i < end; i += args.count) {
         set_spread(&state->repeated, phase, &args);
         call(state, &args, state->args.x, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
-        phase = (phase + args.count) % state->period;
+        phase += step;
+        phase -= phase < state->period ? 0 : state->period;
     }
 }
 
