@@ -383,7 +383,7 @@ INLINE void store(char *y, struct values v, enum result result, bool stream)
 
 INLINE void store_step(char *y, struct values v, enum result result, bool stream)
 {
-    if (stream)
+    if (__builtin_expect(stream, false)) /* then memory sets the pace */
         store(y, v, result, true);
     else
         store(y, v, result, false);

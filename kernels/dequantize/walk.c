@@ -86,11 +86,14 @@ static void walk_rows(const struct state *state, struct qk_dequantize_args args,
     for (size_t i = begin; i < end; i += piece.count) {
         qk_grid_next(&cursor, end - i, &piece);
         size_t done = piece.block_done;
-        for (size_t k = 0, p = 0, count; k < piece.count; k += count) {
-            count = count_at(state, piece.count - k, done);
+        for (size_t k = 0, p = 0;;) {
+            const size_t count = count_at(state, piece.count - k, done);
             set_parameters(state->affine, &args, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
             call(state, &args, state->args.x, piece.x + k, count);
+            k += count;
+            if (k == piece.count)
+                break;
             p += (done + count) / piece.block;
             done = 0;
         }
