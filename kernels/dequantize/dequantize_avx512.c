@@ -11,6 +11,9 @@
 /* From here on a block of float8s pays for a table of its results. */
 #define FLOAT8_TABLE_MIN 512
 
+/* How far ahead of a stream x is fetched. */
+#define PREFETCH_BYTES 2048
+
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
 /* A step's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
@@ -324,6 +327,12 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), words);
 }
 
+INLINE __m512i pack_fp16(__m512 a, __m512 b)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(a, NEAREST)),
+                              _mm512_cvtps_ph(b, NEAREST), 1);
+}
+
 /* The halves of words. */
 INLINE __m512i join(__m512 low, __m512 high)
 {
@@ -365,6 +374,11 @@ INLINE void store(char *y, struct values v, enum result result, bool stream)
         store_512(y + 192, _mm512_castps_si512(v.d), stream);
         break;
     case RESULT_FP16: /* NaNs stay canonical */
+        if (stream) {
+            store_512(y, pack_fp16(v.a, v.b), stream);
+            store_512(y + 64, pack_fp16(v.c, v.d), stream);
+            break;
+        }
         store_256(y, _mm512_cvtps_ph(v.a, NEAREST), stream);
         store_256(y + 32, _mm512_cvtps_ph(v.b, NEAREST), stream);
         store_256(y + 64, _mm512_cvtps_ph(v.c, NEAREST), stream);
@@ -444,6 +458,14 @@ INLINE struct codes finish_table(struct codes codes, const struct parameters *p,
     return codes;
 }
 
+/* The processor's own prefetching ends with each page. `x` may be near the end of its tensor: what
+ * is not there is not fetched. */
+INLINE void prefetch(const uint8_t *x, unsigned bits)
+{
+    for (size_t k = 0; k < QK_STEP * bits / 8; k += 64)
+        _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
+}
+
 /* Sixteen results of float8s, of codes `from` and on. */
 INLINE __m256i finish_float8(const struct qk_code_table *table, size_t from, __m512 scale,
                              enum qk_type y_type)
@@ -483,6 +505,8 @@ INLINE void loop_float8(const struct qk_dequantize_args *args, struct codes code
             stream = false;
         }
         __m512i words[2];
+        if (stream)
+            prefetch(x + i, 8);
         look_up_bytes(&codes, x + i, true, words);
         store_512(y + i * 2, words[0], stream);
         store_512(y + i * 2 + 64, words[1], stream);
@@ -523,6 +547,8 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
                 i = block - QK_STEP;
                 stream = false;
             }
+            if (stream)
+                prefetch(x + i * kernel.bits / 8, kernel.bits);
             struct values v = kernel.read(&table, x + i * kernel.bits / 8, pairs);
             if (!finished)
                 v = compute(v, &parameters, kernel.minus, has_offset);
@@ -589,6 +615,8 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
             i = a.count - QK_STEP;
             stream = false;
         }
+        if (stream)
+            prefetch(x + i * kernel.bits / 8, kernel.bits);
         struct values v = kernel.read(codes, x + i * kernel.bits / 8, pairs);
         v = compute_varied(v, &a, kernel, i, shift, blocks);
         store_step(y + i * y_bytes, v, result, stream);

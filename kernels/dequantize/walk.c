@@ -18,8 +18,9 @@
 /* Parameters that repeat after so many elements at most are spread once. */
 #define PERIOD_MAX 2048
 
-/* Outputs from here on are not going to be in a cache when they are read. */
-#define STREAM_BYTES_MIN ((size_t)4 << 20)
+/* Outputs from here on go past the caches. Measured on a Xeon of 2023, one thread: 32 MiB are
+ * written at 29 GB/s with plain stores and at 17 with streaming ones, 64 MiB at 12 and at 26. */
+#define STREAM_BYTES_MIN ((size_t)48 << 20)
 
 struct state;
 typedef void walk_fn(const struct state *state, struct qk_dequantize_args args, size_t begin,
@@ -243,7 +244,8 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
         inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
     const bool whole_bytes = (grid->rank == 1 || inner->size % per_byte == 0) &&
                              (inner->block == 1 || inner->block % per_byte == 0);
-    const bool whole_lines = !state->args.stream || inner->block == 1 || inner->block % 32 == 0;
+    const bool whole_lines = !state->args.stream || inner->block == 1 || inner->block == 32 ||
+                             inner->block % QK_STEP == 0; /* the ends of others are not streamed */
     return steps && whole_bytes && whole_lines && inner->size >= ROW_MIN &&
            qk_takes_blocks(inner->block);
 }
