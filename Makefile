@@ -44,7 +44,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/qk.c kernels/cpu.c kernels/dispatch.c \
-    kernels/element/element.c kernels/element/float.c kernels/element/words.c \
+    kernels/element/element.c kernels/element/float.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \

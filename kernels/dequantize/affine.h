@@ -31,6 +31,9 @@ struct qk_affine {
 /* Room for `count` floats or int32s, or for one, so that NULL always means no memory. */
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
+/* How kernels read x_type. */
+enum qk_code qk_affine_code(enum qk_type x_type, enum qk_affine_form form);
+
 /* Makes the NaNs canonical that `type`, of y, demands. */
 void qk_affine_canonical(enum qk_type type, float *values, size_t count);
 
@@ -38,11 +41,12 @@ void qk_affine_canonical(enum qk_type type, float *values, size_t count);
 float qk_affine_zero(enum qk_type x_type, float zero);
 
 /* Fills scales, zeros and table, for the other members as they are: scales of any float type become
- * FP32, which holds them exactly. A zero point that is absent or a float is left out. Reads the
- * `stored` elements of both, and takes memory in proportion to them. */
-enum qk_status qk_affine_set(struct qk_affine *affine, const struct qk_tensor *scale,
-                             const struct qk_tensor *zero_point, struct qk_memory memory,
-                             struct qk_error *error);
+ * FP32, which holds them exactly; where they are already, they are borrowed. A zero point that is
+ * absent or a float is left out. Reads the `stored` elements of both, and takes memory in
+ * proportion to them. */
+enum qk_status qk_affine_set(struct qk_affine *affine, const struct qk_dequantize_kernels *kernels,
+                             const struct qk_tensor *scale, const struct qk_tensor *zero_point,
+                             struct qk_memory memory, struct qk_error *error);
 
 /* Plans y of the call's first input, which is x. `affine` must outlive the plan, `grid` is
  * copied. */

@@ -76,11 +76,15 @@ static inline bool qk_takes_blocks(size_t block)
  * x. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
+#define QK_FILL_SLACK ((size_t)16)
+
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */
     qk_dequantize_fn run[QK_CODE_COUNT];
     void (*finish)(void); /* after the last streaming call, before others may read y */
-    uint32_t element_ps;  /* a rough guess for one element, in a cache */
+    /* Fills `count` words, and up to QK_FILL_SLACK - 1 behind them. */
+    void (*fill)(uint32_t *to, uint32_t value, size_t count);
+    uint32_t element_ps; /* a rough guess for one element, in a cache */
 };
 
 /* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */

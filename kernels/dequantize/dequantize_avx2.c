@@ -269,8 +269,8 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
     const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
     const size_t count = args->count;
     const size_t block = args->block < count ? args->block : count;
-    const bool can_stream =
-        args->stream && (uintptr_t)args->y % 64 == 0 && (block == count || block % 32 == 0);
+    const bool can_stream = args->stream && (uintptr_t)args->y % 64 == 0 &&
+                            (block == count || block * y_bytes % 64 == 0);
     for (size_t done = 0, at = 0; done < count; done += block, at++) {
         const struct parameters p = {
             _mm256_set1_ps(args->zeros ? ((const float *)args->zeros)[at] : kernel.raised),
@@ -287,7 +287,7 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
         for (size_t i = 0; i < block; i += QK_STEP) {
             if (i + QK_STEP > block) {
                 i = block - QK_STEP;
-                stream = false;
+                stream = stream && block * y_bytes % 64 == 0;
             }
             struct values values = kernel.read(&table, x + i * kernel.bits / 8);
             for (size_t k = 0; !finished && k < VECTORS; k++)
@@ -417,6 +417,13 @@ static void finish(void)
     _mm_sfence();
 }
 
+static void fill(uint32_t *to, uint32_t value, size_t count)
+{
+    const __m256i values = _mm256_set1_epi32((int32_t)value);
+    for (size_t i = 0; i < count; i += LANES)
+        _mm256_storeu_si256((__m256i *)(to + i), values);
+}
+
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels)
 {
     *kernels = (struct qk_dequantize_kernels){
@@ -434,6 +441,7 @@ void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels)
                 [QK_CODE_S32_EXACT] = s32_exact,
                 [QK_CODE_U32_EXACT] = u32_exact},
         .finish = finish,
+        .fill = fill,
         .element_ps = 120,
     };
 }

@@ -327,32 +327,38 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), words);
 }
 
-INLINE __m512i pack_fp16(__m512 a, __m512 b)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(a, NEAREST)),
-                              _mm512_cvtps_ph(b, NEAREST), 1);
-}
-
 /* The halves of words. */
 INLINE __m512i join(__m512 low, __m512 high)
 {
     return _mm512_castps_si512(_mm512_or_ps(low, high));
 }
 
-INLINE void store_512(char *y, __m512i v, bool stream)
+/* How a step is stored. Streams leave out what the step before has stored, in whole lines: twice
+ * costs much. */
+struct how {
+    bool stream;
+    size_t stored; /* bytes of y at the step's beginning */
+};
+
+INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
 {
-    if (stream)
-        _mm512_stream_si512((__m512i *)y, v);
-    else
-        _mm512_storeu_si512(y, v);
+    if (!how.stream)
+        _mm512_storeu_si512(y + at, v);
+    else if (at >= how.stored)
+        _mm512_stream_si512((__m512i *)(y + at), v);
 }
 
-INLINE void store_256(char *y, __m256i v, bool stream)
+/* NaNs stay canonical. Two stores cost less than putting halves together, but not as streams. */
+INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
 {
-    if (stream)
-        _mm256_stream_si256((__m256i *)y, v);
-    else
-        _mm256_storeu_si256((__m256i *)y, v);
+    const __m256i low = _mm512_cvtps_ph(a, NEAREST);
+    const __m256i high = _mm512_cvtps_ph(b, NEAREST);
+    if (how.stream) {
+        store_512(y, at, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), how);
+    } else {
+        _mm256_storeu_si256((__m256i *)(y + at), low);
+        _mm256_storeu_si256((__m256i *)(y + at + 32), high);
+    }
 }
 
 /* What the values of a step are yet to become. */
@@ -364,46 +370,47 @@ enum result {
     RESULT_HALVES /* nothing: the even ones are lower halves, the odd ones upper halves of words */
 };
 
-INLINE void store(char *y, struct values v, enum result result, bool stream)
+INLINE void store(char *y, struct values v, enum result result, struct how how)
 {
     switch (result) {
     case RESULT_FP32:
-        store_512(y, _mm512_castps_si512(v.a), stream);
-        store_512(y + 64, _mm512_castps_si512(v.b), stream);
-        store_512(y + 128, _mm512_castps_si512(v.c), stream);
-        store_512(y + 192, _mm512_castps_si512(v.d), stream);
+        store_512(y, 0, _mm512_castps_si512(v.a), how);
+        store_512(y, 64, _mm512_castps_si512(v.b), how);
+        store_512(y, 128, _mm512_castps_si512(v.c), how);
+        store_512(y, 192, _mm512_castps_si512(v.d), how);
         break;
-    case RESULT_FP16: /* NaNs stay canonical */
-        if (stream) {
-            store_512(y, pack_fp16(v.a, v.b), stream);
-            store_512(y + 64, pack_fp16(v.c, v.d), stream);
-            break;
-        }
-        store_256(y, _mm512_cvtps_ph(v.a, NEAREST), stream);
-        store_256(y + 32, _mm512_cvtps_ph(v.b, NEAREST), stream);
-        store_256(y + 64, _mm512_cvtps_ph(v.c, NEAREST), stream);
-        store_256(y + 96, _mm512_cvtps_ph(v.d, NEAREST), stream);
+    case RESULT_FP16:
+        store_fp16(y, 0, v.a, v.b, how);
+        store_fp16(y, 64, v.c, v.d, how);
         break;
     case RESULT_BF16:
     case RESULT_BF16_PAIRS:
-        store_512(y, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), stream);
-        store_512(y + 64, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), stream);
+        store_512(y, 0, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), how);
+        store_512(y, 64, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), how);
         break;
     case RESULT_HALVES:
-        store_512(y, join(v.a, v.b), stream);
-        store_512(y + 64, join(v.c, v.d), stream);
+        store_512(y, 0, join(v.a, v.b), how);
+        store_512(y, 64, join(v.c, v.d), how);
     }
 }
 
-INLINE void store_step(char *y, struct values v, enum result result, bool stream)
+INLINE void store_step(char *y, struct values v, enum result result, struct how how)
 {
-    if (__builtin_expect(stream, false)) /* then memory sets the pace */
-        store(y, v, result, true);
+    if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
+        store(y, v, result, (struct how){true, how.stored});
     else
-        store(y, v, result, false);
+        store(y, v, result, (struct how){false, 0});
 }
 
 /* ---- The loops ------------------------------------------------------------------------------ */
+
+/* Where the last step of `count` elements begins, which does again some of those before i. */
+INLINE size_t begin_early(size_t i, size_t count, size_t y_bytes, struct how *how)
+{
+    how->stream = how->stream && count * y_bytes % 64 == 0;
+    how->stored = (i + QK_STEP - count) * y_bytes;
+    return count - QK_STEP;
+}
 
 /* How a kernel reads x, and what it makes of it: constants all. */
 struct kernel {
@@ -479,7 +486,7 @@ INLINE __m256i finish_float8(const struct qk_code_table *table, size_t from, __m
  * ones but for the sign those of the others. That takes a scale under which all but NaNs become
  * numbers, and which is none itself. */
 INLINE void loop_float8(const struct qk_dequantize_args *args, struct codes codes, size_t done,
-                        size_t block, float scale, enum qk_type y_type, bool stream)
+                        size_t block, float scale, enum qk_type y_type, struct how how)
 {
     const __m512 scales = _mm512_set1_ps(scale);
     for (size_t k = 0; k < 4; k++) {
@@ -500,16 +507,14 @@ INLINE void loop_float8(const struct qk_dequantize_args *args, struct codes code
     const uint8_t *x = (const uint8_t *)args->x + done;
     char *y = (char *)args->y + done * 2;
     for (size_t i = 0; i < block; i += QK_STEP) {
-        if (i + QK_STEP > block) {
-            i = block - QK_STEP;
-            stream = false;
-        }
+        if (i + QK_STEP > block)
+            i = begin_early(i, block, 2, &how);
         __m512i words[2];
-        if (stream)
+        if (how.stream)
             prefetch(x + i, 8);
         look_up_bytes(&codes, x + i, true, words);
-        store_512(y + i * 2, words[0], stream);
-        store_512(y + i * 2 + 64, words[1], stream);
+        store_512(y + i * 2, 0, words[0], how);
+        store_512(y + i * 2, 64, words[1], how);
     }
 }
 
@@ -534,25 +539,24 @@ INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes 
     for (size_t done = 0, p = 0; done < count; done += block, p++) {
         if (kernel.read == read_float8 && y_type != QK_FP32 && block >= FLOAT8_TABLE_MIN &&
             isnormal(args->scales[p]) && !has_offset) {
-            loop_float8(args, *codes, done, block, args->scales[p], y_type, can_stream);
+            loop_float8(args, *codes, done, block, args->scales[p], y_type,
+                        (struct how){can_stream, 0});
             continue;
         }
         const struct parameters parameters = parameters_at(args, p, kernel.raised);
         const struct codes table = finished ? finish_table(*codes, &parameters, y_type) : *codes;
         const uint8_t *x = (const uint8_t *)args->x + done * kernel.bits / 8;
         char *y = (char *)args->y + done * y_bytes;
-        bool stream = can_stream;
+        struct how how = {can_stream, 0};
         for (size_t i = 0; i < block; i += QK_STEP) {
-            if (i + QK_STEP > block) {
-                i = block - QK_STEP;
-                stream = false;
-            }
-            if (stream)
+            if (i + QK_STEP > block)
+                i = begin_early(i, block, y_bytes, &how);
+            if (how.stream)
                 prefetch(x + i * kernel.bits / 8, kernel.bits);
             struct values v = kernel.read(&table, x + i * kernel.bits / 8, pairs);
             if (!finished)
                 v = compute(v, &parameters, kernel.minus, has_offset);
-            store_step(y + i * y_bytes, v, result, stream);
+            store_step(y + i * y_bytes, v, result, how);
         }
     }
 }
@@ -609,35 +613,41 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     const unsigned shift = (unsigned)__builtin_ctzll(a.block);
     const uint8_t *x = a.x;
     char *y = a.y;
-    bool stream = a.stream && (uintptr_t)y % 64 == 0;
+    struct how how = {a.stream && (uintptr_t)y % 64 == 0, 0};
     for (size_t i = 0; i < a.count; i += QK_STEP) {
-        if (i + QK_STEP > a.count) {
-            i = a.count - QK_STEP;
-            stream = false;
-        }
-        if (stream)
+        if (i + QK_STEP > a.count)
+            i = begin_early(i, a.count, y_bytes, &how);
+        if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
         struct values v = kernel.read(codes, x + i * kernel.bits / 8, pairs);
         v = compute_varied(v, &a, kernel, i, shift, blocks);
-        store_step(y + i * y_bytes, v, result, stream);
+        store_step(y + i * y_bytes, v, result, how);
     }
+}
+
+/* Member by member: clearing all of it, as an initializer would, waits for streams to end. */
+INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
+{
+    const __m512i none = _mm512_setzero_si512();
+    const __m512 values = table ? _mm512_loadu_ps(table->values) : _mm512_setzero_ps();
+    if (!table || bits < 8)
+        return (struct codes){values, values, {none, none}, {none, none}, none, none, false};
+    const uint8_t *low = table->halves[0];
+    const uint8_t *high = table->halves[1];
+    return (struct codes){values,
+                          values,
+                          {_mm512_loadu_si512(low), _mm512_loadu_si512(low + 64)},
+                          {_mm512_loadu_si512(high), _mm512_loadu_si512(high + 64)},
+                          _mm512_set1_epi8((char)0xc0),
+                          _mm512_set1_epi8((char)0xff),
+                          isnan(table->values[128])};
 }
 
 /* Loops for each way in which parameters change. */
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
                      enum qk_type y_type)
 {
-    struct codes codes = {0};
-    if (args->table) {
-        codes.even = codes.odd = _mm512_loadu_ps(args->table->values);
-        codes.low[0] = _mm512_loadu_si512(args->table->halves[0]);
-        codes.low[1] = _mm512_loadu_si512(args->table->halves[0] + 64);
-        codes.high[0] = _mm512_loadu_si512(args->table->halves[1]);
-        codes.high[1] = _mm512_loadu_si512(args->table->halves[1] + 64);
-        codes.nan_low = _mm512_set1_epi8((char)0xc0);
-        codes.nan_high = _mm512_set1_epi8((char)0xff);
-        codes.code_128_is_nan = args->table->values[128] != args->table->values[128];
-    }
+    const struct codes codes = load_codes(args->table, kernel.bits);
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (args->block < args->count && args->block == 32)
@@ -727,6 +737,13 @@ static void finish(void)
     _mm_sfence();
 }
 
+static void fill(uint32_t *to, uint32_t value, size_t count)
+{
+    const __m512i values = _mm512_set1_epi32((int32_t)value);
+    for (size_t i = 0; i < count; i += 16)
+        _mm512_storeu_si512(to + i, values);
+}
+
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
 {
     *kernels = (struct qk_dequantize_kernels){
@@ -744,6 +761,7 @@ void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
                 [QK_CODE_S32_EXACT] = s32_exact,
                 [QK_CODE_U32_EXACT] = u32_exact},
         .finish = finish,
+        .fill = fill,
         .element_ps = 60,
     };
 }

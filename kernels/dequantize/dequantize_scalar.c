@@ -172,11 +172,18 @@ static void finish(void)
 {
 }
 
+static void fill(uint32_t *to, uint32_t value, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = value;
+}
+
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
 {
     kernels->name = "dequantize_scalar";
     for (enum qk_code code = 0; code < QK_CODE_COUNT; code++)
         kernels->run[code] = qk_dequantize_scalar;
     kernels->finish = finish;
+    kernels->fill = fill;
     kernels->element_ps = 1000;
 }

@@ -2,23 +2,15 @@
 
 #include <string.h>
 
-/* In whole vectors, and so up to QK_SPREAD_SLACK - 1 too many. */
-static inline void fill(uint32_t *to, uint32_t value, size_t count)
-{
-    for (size_t i = 0; i < count; i += QK_SPREAD_SLACK)
-        for (size_t k = 0; k < QK_SPREAD_SLACK; k++)
-            to[i + k] = value;
-}
-
-static void spread(const uint32_t *from, size_t stride, const struct qk_grid_piece *piece,
-                   uint32_t *to)
+static void spread(const struct qk_dequantize_kernels *kernels, const uint32_t *from, size_t stride,
+                   const struct qk_grid_piece *piece, uint32_t *to)
 {
     size_t run = piece->block - piece->block_done;
     if (stride == 0)
-        fill(to, from[0], piece->count);
+        kernels->fill(to, from[0], piece->count);
     else if (piece->block > 1)
         for (size_t i = 0; i < piece->count; i += run, run = piece->block, from += stride)
-            fill(to + i, from[0], run < piece->count - i ? run : piece->count - i);
+            kernels->fill(to + i, from[0], run < piece->count - i ? run : piece->count - i);
     else if (stride == 1)
         memcpy(to, from, piece->count * sizeof(*to));
     else
@@ -26,17 +18,18 @@ static void spread(const uint32_t *from, size_t stride, const struct qk_grid_pie
             to[i] = from[i * stride];
 }
 
-void qk_spread_parameters(const struct qk_affine *affine, const struct qk_grid_piece *piece,
+void qk_spread_parameters(const struct qk_dequantize_kernels *kernels,
+                          const struct qk_affine *affine, const struct qk_grid_piece *piece,
                           const struct qk_spread *to, size_t at)
 {
     const uint32_t *scales = (const uint32_t *)affine->scales + piece->scale;
-    spread(scales, piece->scale_stride, piece, to->scales + at);
+    spread(kernels, scales, piece->scale_stride, piece, to->scales + at);
     if (affine->zeros)
-        spread((const uint32_t *)affine->zeros + piece->zero_point, piece->zero_point_stride, piece,
-               to->zeros + at);
+        spread(kernels, (const uint32_t *)affine->zeros + piece->zero_point,
+               piece->zero_point_stride, piece, to->zeros + at);
     if (affine->offsets)
-        spread((const uint32_t *)affine->offsets + piece->scale, piece->scale_stride, piece,
-               to->offsets + at);
+        spread(kernels, (const uint32_t *)affine->offsets + piece->scale, piece->scale_stride,
+               piece, to->offsets + at);
 }
 
 void qk_spread_elements(const void *x, size_t bytes, const struct qk_grid_piece *piece, void *to)

@@ -8,9 +8,6 @@
 /* A lot at a time, small enough to stay in the first cache. */
 #define QK_SPREAD_COUNT 1024
 
-/* Elements that spreading may write behind the last one. */
-#define QK_SPREAD_SLACK 16
-
 /* 32 bits each, whatever they are. Where affine has no zeros or offsets, to's are NULL, or not
  * written. */
 struct qk_spread {
@@ -19,8 +16,10 @@ struct qk_spread {
     uint32_t *offsets;
 };
 
-/* Writes the parameters of each element of a piece from element `at` on. */
-void qk_spread_parameters(const struct qk_affine *affine, const struct qk_grid_piece *piece,
+/* Writes the parameters of each element of a piece from element `at` on, and up to QK_FILL_SLACK -
+ * 1 elements behind the last one. */
+void qk_spread_parameters(const struct qk_dequantize_kernels *kernels,
+                          const struct qk_affine *affine, const struct qk_grid_piece *piece,
                           const struct qk_spread *to, size_t at);
 
 /* Copies a piece's elements of 1, 2 or 4 `bytes` to `to`. */

@@ -126,7 +126,7 @@ static void walk_period(const struct state *state, struct qk_dequantize_args arg
 static void walk_spread(const struct state *state, struct qk_dequantize_args args, size_t begin,
                         size_t end)
 {
-    enum { ROOM = QK_SPREAD_COUNT + QK_SPREAD_SLACK };
+    enum { ROOM = QK_SPREAD_COUNT + QK_FILL_SLACK };
     uint32_t parameters[3][ROOM];
     char x[QK_SPREAD_COUNT * sizeof(uint32_t)];
     const struct qk_spread spread = {parameters[0], state->affine->zeros ? parameters[1] : NULL,
@@ -139,7 +139,7 @@ static void walk_spread(const struct state *state, struct qk_dequantize_args arg
         const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
         for (size_t done = 0; done < count; done += piece.count) {
             qk_grid_next(&cursor, count - done, &piece);
-            qk_spread_parameters(state->affine, &piece, &spread, done);
+            qk_spread_parameters(state->kernels, state->affine, &piece, &spread, done);
             if (!state->packed)
                 qk_spread_elements(state->args.x, state->x_bits / 8, &piece,
                                    x + done * state->x_bits / 8);
@@ -168,31 +168,6 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
 
 /* ---- The choice ---------------------------------------------------------------------------- */
 
-static enum qk_code code_of(const struct qk_affine *affine)
-{
-    switch (affine->x_type) {
-    case QK_UINT8:
-        return QK_CODE_U8;
-    case QK_INT8:
-        return QK_CODE_S8;
-    case QK_UINT16:
-        return QK_CODE_U16;
-    case QK_INT16:
-        return QK_CODE_S16;
-    case QK_UINT32:
-        return QK_CODE_U32_EXACT;
-    case QK_INT32:
-        return affine->form == QK_AFFINE_WRAPPED ? QK_CODE_S32_WRAPPED
-               : affine->form == QK_AFFINE_EXACT ? QK_CODE_S32_EXACT
-               : affine->form == QK_AFFINE_FLOAT ? QK_CODE_S32
-                                                 : QK_CODE_S32_RECAST;
-    default:
-        return qk_type_info(affine->x_type)->bits == 2   ? QK_CODE_BITS2
-               : qk_type_info(affine->x_type)->bits == 4 ? QK_CODE_BITS4
-                                                         : QK_CODE_FLOAT8;
-    }
-}
-
 static bool is_packed(const struct qk_grid *grid)
 {
     size_t stride = 1;
@@ -219,7 +194,7 @@ static size_t period_of(const struct state *state)
 static bool repeat(struct state *state, struct qk_memory memory)
 {
     const size_t count = state->period + QK_SPREAD_COUNT;
-    const size_t room = count + QK_SPREAD_SLACK;
+    const size_t room = count + QK_FILL_SLACK;
     uint32_t *words = qk_alloc_words(3 * room, memory);
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
@@ -230,7 +205,7 @@ static bool repeat(struct state *state, struct qk_memory memory)
     qk_grid_seek(&cursor, &state->grid, 0);
     for (size_t i = 0; i < count; i += piece.count) {
         qk_grid_next(&cursor, count - i, &piece);
-        qk_spread_parameters(state->affine, &piece, &state->repeated, i);
+        qk_spread_parameters(state->kernels, state->affine, &piece, &state->repeated, i);
     }
     return true;
 }
@@ -244,8 +219,8 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
         inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
     const bool whole_bytes = (grid->rank == 1 || inner->size % per_byte == 0) &&
                              (inner->block == 1 || inner->block % per_byte == 0);
-    const bool whole_lines = !state->args.stream || inner->block == 1 || inner->block == 32 ||
-                             inner->block % QK_STEP == 0; /* the ends of others are not streamed */
+    const bool whole_lines =
+        !state->args.stream || inner->block == 1 || inner->block * state->y_bytes % 64 == 0;
     return steps && whole_bytes && whole_lines && inner->size >= ROW_MIN &&
            qk_takes_blocks(inner->block);
 }
@@ -297,7 +272,7 @@ enum qk_status qk_walk_plan(const struct qk_affine *affine,
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     *state = (struct state){.affine = affine,
                             .kernels = kernels,
-                            .args = {.code = code_of(affine),
+                            .args = {.code = qk_affine_code(affine->x_type, affine->form),
                                      .y_type = affine->y_type,
                                      .x = x->data,
                                      .table = affine->table,

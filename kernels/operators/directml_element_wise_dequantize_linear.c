@@ -65,7 +65,6 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
                              struct qk_error *error)
 {
     const struct qk_tensor *inputs = call->inputs;
-    (void)kernels;
     enum qk_status status = check_sizes(call, error);
     if (status == QK_OK)
         status = check_same_sizes(call, ZERO_POINT, &inputs[SCALE], error);
@@ -86,7 +85,8 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
         .zero_point_strides = call->attributes[ZERO_POINT],
     };
     *instance = &made->base;
-    return qk_affine_set(&made->affine, &inputs[SCALE], &inputs[ZERO_POINT], memory, error);
+    return qk_affine_set(&made->affine, &kernels->dequantize, &inputs[SCALE], &inputs[ZERO_POINT],
+                         memory, error);
 }
 
 static const int64_t *strides_of(const struct qk_attribute *given)

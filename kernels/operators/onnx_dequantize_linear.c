@@ -117,7 +117,6 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_type y_type;
-    (void)kernels;
     enum qk_status status = check_block_size(call, error);
     if (status == QK_OK)
         status = check_scale(call, error);
@@ -141,7 +140,8 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
         .block_size = (size_t)qk_int_or(&call->attributes[BLOCK_SIZE], 0),
     };
     *instance = &made->base;
-    return qk_affine_set(&made->affine, &inputs[SCALE], &inputs[ZERO_POINT], memory, error);
+    return qk_affine_set(&made->affine, &kernels->dequantize, &inputs[SCALE], &inputs[ZERO_POINT],
+                         memory, error);
 }
 
 /* ---- Rules about the shape of x ---------------------------------------------------------- */

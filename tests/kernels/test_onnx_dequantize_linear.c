@@ -257,6 +257,40 @@ Test(onnx_dequantize_linear, many_units)
     qk_test_tiers_deinit(&tiers);
 }
 
+/* So large that they go past the caches: in whole lines, in rows that end within lines, and element
+ * by element. Scalar, which the other tests check, says what is right. */
+Test(onnx_dequantize_linear, large_outputs)
+{
+    static const struct {
+        enum qk_type x_type;
+        enum qk_type y_type;
+        size_t dims[2];
+        uint32_t axis;
+        size_t block;
+    } cases[] = {
+        {QK_UINT8, QK_FP32, {16300, 784}, 0, 0},   {QK_INT4, QK_FP32, {16300, 784}, WHOLE, 0},
+        {QK_UINT4, QK_FP16, {32600, 784}, 0, 0},   {QK_INT16, QK_FP32, {16300, 787}, 0, 0},
+        {QK_FP8E5M2, QK_BF16, {32600, 800}, 0, 0}, {QK_INT2, QK_FP16, {13000, 2048}, 1, 32},
+        {QK_INT8, QK_BF16, {9000, 3000}, 1, 0},    {QK_INT32, QK_FP32, {4200000, 3}, 1, 0},
+    };
+    struct qk_test_tiers tiers;
+    uint64_t random = 9;
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const struct spec spec = {cases[i].x_type, QK_FP32,       cases[i].y_type, 2,
+                                  cases[i].dims,   cases[i].axis, cases[i].block};
+        struct sample sample;
+        struct qk_test_result result;
+        sample_init(&sample, &random, &spec);
+        qk_test_run_tiers(&tiers, &sample.call, i + 1, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_assert_gt(result.plan.output_bytes, 50000000);
+        qk_test_result_deinit(&result);
+        sample_deinit(&sample);
+    }
+    qk_test_tiers_deinit(&tiers);
+}
+
 /* Every code of each type of at most 8 bits, by every scale that rounds in its own way. */
 Test(onnx_dequantize_linear, every_code_of_small_types)
 {
@@ -410,7 +444,8 @@ Test(onnx_dequantize_linear, survives_every_failed_allocation)
     for (size_t i = 0; i < COUNT_OF(x_types); i++) {
         struct sample sample;
         sample_init(&sample, &random, &(struct spec){x_types[i], QK_FP32, QK_NONE, 2, dims, 1, 3});
-        cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call), 3);
+        cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call),
+                      2); /* aligned FP32 is borrowed */
         sample_deinit(&sample);
     }
     qk_kernels_destroy(kernels);
