@@ -132,7 +132,9 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
     const bool at_end = qk_test_random_below(&bed->random, 2);
     uint8_t *x = place(&bed->x, x_bytes, at_end);
     dequantize_random_elements(&bed->random, reading->type, x, first + count);
-    qk_code_table_init(&bed->table, reading->type);
+    const bool has_table = bits < 8 || reading->code == QK_CODE_FLOAT8;
+    if (has_table)
+        qk_code_table_init(&bed->table, reading->type);
     *args = (struct qk_dequantize_args){
         .code = reading->code,
         .y_type = y_type,
@@ -141,7 +143,7 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
         .count = count,
         .block = block == 0 ? SIZE_MAX : block,
         .scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type),
-        .table = bits < 8 || reading->code == QK_CODE_FLOAT8 ? &bed->table : NULL,
+        .table = has_table ? &bed->table : NULL,
         .stream = qk_test_random_below(&bed->random, 2)};
     if (qk_test_random_below(&bed->random, 2) && reading->code != QK_CODE_FLOAT8) {
         void *zeros = place(&bed->zeros, parameters * 4, at_end);
