@@ -80,9 +80,10 @@ all: $(B)/quantd
 # machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-%_avx2.o: TIER := -mavx2 -mfma -mf16c -mbmi -mbmi2
-%_avx512.o: TIER := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
-    -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
+AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2
+%_avx2.o: TIER := $(AVX2)
+%_avx512.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx512ifma \
+    -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
 endif
 
 $(B)/%.o: %.c

@@ -22,7 +22,6 @@ struct codes {
     __m256 high; /* and of the next 8 */
 };
 
-typedef struct values read_fn(const struct codes *codes, const uint8_t *x);
 typedef __m256 subtract_fn(__m256 value, __m256 zero);
 
 /* ---- Reading x ------------------------------------------------------------------------------ */
@@ -245,7 +244,7 @@ struct parameters {
 struct kernel {
     unsigned bits;
     float raised;
-    read_fn *read;
+    struct values (*read)(const struct codes *codes, const uint8_t *x);
     subtract_fn *minus;
 };
 
