@@ -13,6 +13,8 @@
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
 #   make test-image      builds one and runs it, as docker/README.md says
+#   make bench           speed beside its limits and ONNX Runtime, into tests/bench/RESULTS.md;
+#                        A=--help lists what else it can do
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
 #   make uninstall       removes these, with the same DESTDIR and PREFIX
@@ -20,8 +22,9 @@
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, fuzz, lint, conformance, test-load and test-clients first install what is missing,
-# through apt; conformance and test-clients also packages of their languages, into build/.
+# demo, test, fuzz, bench, lint, conformance, test-load and test-clients first install what is
+# missing, through apt; conformance, bench and test-clients also packages of their languages, into
+# build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -68,6 +71,7 @@ SERVER := \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c
 
+MEASURE := $(sort $(wildcard tests/bench/*.c))
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
@@ -79,7 +83,10 @@ all: $(B)/quantd
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
+%/move_avx2.o: TIER := -O3 -mavx2
+%/move_avx512.o: TIER := -O3 -mavx512f
 endif
+%/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -101,6 +108,9 @@ $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
+
+$(B)/measure: $(call objects,$(MEASURE)) $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 
 # Quiet, and on all cores unless the caller chose -j.
 SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -156,6 +166,13 @@ image:
 
 test-image:
 	@tests/image/run.sh $(T)
+
+bench:
+	@$(INSTALL) build bench
+	+@$(SUBMAKE) $(B)/quantd $(B)/measure
+	@tests/bench/setup.sh
+	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
+	    B=$(B) $$python tests/bench/run.py $(A)
 
 lint:
 	@$(INSTALL) build lint
@@ -215,5 +232,7 @@ clean:
 .PHONY: schema test-schema
 .PHONY: image test-image
 .PHONY: test-load
+.PHONY: bench
 .SECONDARY:
--include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))
+-include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \
+    $(MEASURE)))
