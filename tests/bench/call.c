@@ -86,20 +86,18 @@ void bench_call_input(struct bench_call *call, const char *name, const char *typ
 static void *take(void *context, size_t bytes)
 {
     struct bench_memory *memory = context;
-    struct bench_buffer block = {0};
-    bench_buffer_reserve(&block, bytes);
-    memory->blocks = realloc(memory->blocks, (memory->count + 1) * sizeof(*memory->blocks));
-    if (!memory->blocks)
-        bench_fail("no memory");
-    return memory->blocks[memory->count++] = block.data;
+    if (memory->used == BENCH_BLOCKS_MAX)
+        bench_fail("create and plan take more than %d blocks", BENCH_BLOCKS_MAX);
+    struct bench_buffer *block = &memory->blocks[memory->used++];
+    bench_buffer_reserve(block, bytes + 1);
+    return block->data;
 }
 
 void bench_call_plan(struct bench_call *call, const struct qk_kernels *kernels)
 {
     struct qk_error error;
     const struct qk_memory memory = {take, &call->memory};
-    for (; call->memory.count > 0; call->memory.count--)
-        free(call->memory.blocks[call->memory.count - 1]);
+    call->memory.used = 0;
     if (qk_create(kernels, &call->call, memory, &call->instance, &error) != QK_OK ||
         qk_plan(call->instance, &call->call, memory, &call->plan, &error) != QK_OK)
         bench_fail("%s", error.text);

@@ -5,7 +5,7 @@
 #include "kernels/qk.h"
 #include "tests/bench/buffer.h"
 
-enum { BENCH_INTS_MAX = 16 };
+enum { BENCH_INTS_MAX = 16, BENCH_BLOCKS_MAX = 32 };
 
 /* Starts as {0}; buffers stay from call to call. */
 struct bench_call {
@@ -13,9 +13,9 @@ struct bench_call {
     struct bench_buffer inputs[QK_INPUT_COUNT_MAX];
     int64_t ints[QK_ATTRIBUTE_COUNT_MAX][BENCH_INTS_MAX];
     struct bench_memory {
-        void **blocks;
-        size_t count;
-    } memory; /* what create and plan took */
+        struct bench_buffer blocks[BENCH_BLOCKS_MAX];
+        size_t used;
+    } memory; /* what create and plan take, and the next time take again */
     const struct qk_instance *instance;
     struct qk_plan plan;
 };

@@ -3,7 +3,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from rows import OPSET
+from tensors import OPSET
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
@@ -11,12 +11,16 @@ FILES = Path("build") / "bench"  # below ROOT
 
 
 class Libqk:
-    def __init__(self, cpu, x):
+    def __init__(self, cpu):
         (ROOT / FILES).mkdir(parents=True, exist_ok=True)
-        (ROOT / FILES / "x").write_bytes(x)
         self.process = subprocess.Popen([BUILD / "measure", cpu], cwd=ROOT, text=True, bufsize=1,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.tier, self.width = self.answer()
+        self.tier, self.width, self.core, *self.gemms = self.answer()
+
+    @staticmethod
+    def give(x):
+        """Of which the rows' x are the beginnings."""
+        (ROOT / FILES / "x").write_bytes(x)
 
     def say(self, *words):
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -29,35 +33,43 @@ class Libqk:
         return line.split()
 
     def prepare(self, row):
-        """Plans the row, and returns (kernel, units, bytes read, bytes written)."""
-        shape, scale_shape, attributes = row.shapes
-        self.say("call", "onnx.DequantizeLinear", OPSET)
-        for name, number in attributes.items():
-            self.say("int", name, number)
-        self.tensor("x", row.x, shape)
-        self.tensor("x_scale", row.y, scale_shape, row.scales())
-        zero_points = row.zero_points()
-        if zero_points is not None:
-            self.tensor("x_zero_point", row.x, scale_shape, zero_points)
-        self.say("plan", row.threads)
-        kernel, *numbers = self.answer()
-        units, read, written, _ = map(int, numbers)
-        return kernel, units, read, written
+        """Plans the row, and returns what plan() does."""
+        self.say("call", row.model, OPSET)
+        for name, value in row.attributes.items():
+            if isinstance(value, list):
+                self.say("ints", name, ",".join(map(str, value)))
+            else:
+                self.say("int", name, value)
+        for name, datatype, shape, raw in row.inputs:
+            path = FILES / name
+            if raw is not None:
+                (ROOT / path).write_bytes(raw)
+            self.say("input", name, datatype, path,
+                     *([",".join(map(str, shape))] if shape else []))
+        return self.plan(row.threads, row.gemm)
 
-    def tensor(self, name, datatype, shape, raw=None):
-        path = FILES / name
-        if raw is not None:
-            (ROOT / path).write_bytes(raw)
-        self.say("input", name, datatype, path, *([",".join(map(str, shape))] if shape else []))
+    def plan(self, threads, gemm):
+        """{kernel, units, read, written, workspace}; the last three are bytes."""
+        self.say("plan", threads, gemm)
+        kernel, *numbers = self.answer()
+        return dict(zip(("kernel", "units", "read", "written", "workspace"),
+                        [kernel, *map(int, numbers)]))
+
+    def peak(self, name):
+        """How many operations the measure of that name makes; 0: this CPU has none."""
+        self.say("peak", name)
+        return int(self.answer()[0])
 
     def round(self, *measures):
         """Measure -> nanoseconds."""
         self.say("round", *measures)
         return dict(zip(measures, map(float, self.answer())))
 
-    def sum(self):
-        self.say("sum")
-        return int(self.answer()[0])
+    def output(self):
+        """The bytes of y, of one more run."""
+        self.say("save", FILES / "y")
+        self.answer()
+        return (ROOT / FILES / "y").read_bytes()
 
     def huge_share(self):
         """How much of its memory is on huge pages, or None."""

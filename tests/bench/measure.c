@@ -4,29 +4,36 @@
  *   int NAME N
  *   ints NAME LIST
  *   input NAME TYPE FILE [DIMS]    the file holds its bytes; more is not read
- *   plan THREADS                   answers "kernel units read_bytes written_bytes workspace_bytes"
+ *   plan THREADS GEMM              answers "kernel units read_bytes written_bytes workspace_bytes"
+ *   sgemm M N K                    the shape of the matrices that "sgemm" multiplies
  *   round NAME...                  answers for each the nanoseconds of its best run of this round:
  *                                    run      qk_run, on all units
+ *                                    alone    the same, on one thread
  *                                    plan     qk_create and qk_plan
+ *                                    fresh    qk_create, qk_plan and qk_run
  *                                    store    moving as many bytes as the first input and the
  *                                             output have
  *                                    stream   the same, past the caches
- *   sum                            runs once, and answers the sum of the output's 64-bit words
+ *                                    sgemm    OpenBLAS's, alone
+ *                                    fma, madd, vnni, amx    as tests/bench/peak.h has them
+ *   peak NAME                      answers how many operations are in a run of it; 0: not here
+ *   save FILE                      runs once, and writes the output's bytes
  *
- * The first argument is the tier, "auto" without one; the first line says "tier width", the width
- * of the moves. Rounds are short, so that whoever sits at the other end can measure something else
+ * The first argument is the tier, "auto" without one; the first line says "tier width core", the
+ * width of the moves, and OpenBLAS's core; behind them come the names that GEMM may have. Rounds
+ * are short, so that whoever sits at the other end can measure something else
  * between them and take the best of many: on a machine with other work that is the one figure which
  * stays the same. */
 #define _GNU_SOURCE
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "kernels/qk.h"
+#include "kernels/dispatch.h"
 #include "tests/bench/call.h"
 #include "tests/bench/move.h"
+#include "tests/bench/peak.h"
 #include "tests/bench/team.h"
 
 #define CHUNK_NS 100000 /* what a worker of the server takes at a time */
@@ -34,9 +41,12 @@
 #define ROUND_NS 1000000
 #define WARM_NS_MAX 2000000 /* longer runs find the caches as they leave them */
 #define WORDS_MAX 16
+#define GEMMS_MAX 8
 
 struct bench {
-    struct qk_kernels *kernels;
+    struct qk_kernels *gemms[GEMMS_MAX]; /* all that this CPU has; the first is the best of them */
+    size_t gemm_count;
+    struct qk_kernels *kernels; /* one of them */
     bench_move_fn *move;
     struct bench_call call;
     struct bench_buffer output;
@@ -47,6 +57,8 @@ struct bench {
     size_t slice_count;
     size_t x_bytes;
     int doublings; /* of x_bytes to the output's */
+    struct qk_sgemm_args sgemm;
+    struct bench_buffer matrices[3];
 };
 
 /* ---- What can be measured ---------------------------------------------------------------- */
@@ -66,9 +78,21 @@ static void run(struct bench *bench)
     bench_team_run(bench->team, run_slice, bench, bench->slice_count);
 }
 
+static void alone(struct bench *bench)
+{
+    for (size_t slice = 0; slice < bench->slice_count; slice++)
+        run_slice(bench, 0, slice);
+}
+
 static void plan(struct bench *bench)
 {
     bench_call_plan(&bench->call, bench->kernels);
+}
+
+static void fresh(struct bench *bench)
+{
+    plan(bench);
+    run(bench);
 }
 
 /* As many slices as the plan has, of whole KiB, for all proportions. */
@@ -106,13 +130,31 @@ static void stream(struct bench *bench)
     bench_team_run(bench->team, stream_slice, bench, bench->slice_count);
 }
 
+static void sgemm(struct bench *bench)
+{
+    qk_gemm_sgemm(&bench->kernels->gemm, &bench->sgemm);
+}
+
 struct measure {
     const char *name;
     void (*run)(struct bench *bench);
+    void (*peak)(void); /* if not NULL: instead of it */
 };
 
 static const struct measure measures[] = {
-    {"run", run}, {"plan", plan}, {"store", store}, {"stream", stream}};
+    {"run", run, NULL},     {"alone", alone, NULL},   {"plan", plan, NULL},  {"fresh", fresh, NULL},
+    {"store", store, NULL}, {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
+
+static struct measure find_measure(const char *name)
+{
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (strcmp(measures[i].name, name) == 0)
+            return measures[i];
+    const struct bench_peak *peak = bench_peak_find(name);
+    if (!peak)
+        bench_fail("no measure '%s'", name);
+    return (struct measure){name, NULL, peak->run};
+}
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
@@ -128,7 +170,10 @@ static double time_batch(const struct measure *measure, struct bench *bench, siz
 {
     const double start = clock_ns();
     for (size_t i = 0; i < count; i++)
-        measure->run(bench);
+        if (measure->peak)
+            measure->peak();
+        else
+            measure->run(bench);
     return (clock_ns() - start) / (double)count;
 }
 
@@ -151,19 +196,20 @@ static double time_round(const struct measure *measure, struct bench *bench)
     return best;
 }
 
-static const struct measure *find_measure(const char *name)
-{
-    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
-        if (strcmp(measures[i].name, name) == 0)
-            return &measures[i];
-    bench_fail("no measure '%s'", name);
-}
-
 /* ---- Commands ---------------------------------------------------------------------------- */
 
-static void on_plan(struct bench *bench, size_t thread_count)
+static void choose_gemm(struct bench *bench, const char *name)
+{
+    bench->kernels = bench->gemms[0];
+    for (size_t i = 0; i < bench->gemm_count && strcmp(name, "auto") != 0; i++)
+        if (strcmp(name, qk_kernels_gemm(bench->gemms[i])) == 0)
+            bench->kernels = bench->gemms[i];
+}
+
+static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
 {
     const struct qk_plan *made = &bench->call.plan;
+    choose_gemm(bench, gemm);
     plan(bench);
     if (thread_count == 0 || made->unit_count == 0)
         bench_fail("plan: expected a thread and a unit at least");
@@ -187,28 +233,50 @@ static void on_plan(struct bench *bench, size_t thread_count)
            made->output_bytes, made->workspace_bytes);
 }
 
+static void on_sgemm(struct bench *bench, char *const *words)
+{
+    const int m = atoi(words[0]), n = atoi(words[1]), k = atoi(words[2]);
+    const size_t counts[3] = {(size_t)m * (size_t)k, (size_t)k * (size_t)n, (size_t)m * (size_t)n};
+    float *data[3];
+    if (m < 1 || n < 1 || k < 1)
+        bench_fail("sgemm: expected numbers above 0");
+    for (size_t i = 0; i < 3; i++) {
+        bench_buffer_reserve(&bench->matrices[i], counts[i] * sizeof(float));
+        data[i] = (float *)(void *)bench->matrices[i].data;
+        for (size_t at = 0; at < counts[i]; at++)
+            data[i][at] = 1;
+    }
+    bench->sgemm = (struct qk_sgemm_args){m, n, k, data[0], data[1], data[2], k, n, n};
+}
+
 static void on_round(struct bench *bench, char *const *names, size_t count)
 {
     bench_team_wake(bench->team);
-    for (size_t i = 0; i < count; i++)
-        printf("%s%.1f", i > 0 ? " " : "", time_round(find_measure(names[i]), bench));
+    for (size_t i = 0; i < count; i++) {
+        const struct measure measure = find_measure(names[i]);
+        printf("%s%.1f", i > 0 ? " " : "", time_round(&measure, bench));
+    }
     bench_team_rest(bench->team);
     printf("\n");
 }
 
-static void on_sum(struct bench *bench)
+static void on_peak(const char *name)
+{
+    const struct bench_peak *peak = bench_peak_find(name);
+    printf("%zu\n", peak ? peak->operations : 0);
+}
+
+static void on_save(struct bench *bench, const char *path)
 {
     const size_t bytes = bench->call.plan.output_bytes;
-    uint64_t sum = 0;
+    memset(bench->output.data, 0x55, bytes); /* what an earlier run wrote does not count */
     bench_team_wake(bench->team);
     run(bench);
     bench_team_rest(bench->team);
-    for (size_t i = 0; i < bytes; i += sizeof(sum)) {
-        uint64_t word = 0;
-        memcpy(&word, bench->output.data + i, bytes - i < sizeof(word) ? bytes - i : sizeof(word));
-        sum += word;
-    }
-    printf("%" PRIu64 "\n", sum);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(bench->output.data, 1, bytes, file) != bytes || fclose(file) != 0)
+        bench_fail("%s: cannot be written", path);
+    printf("%zu\n", bytes);
 }
 
 static void obey(struct bench *bench, char *const *words, size_t count)
@@ -222,12 +290,16 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         bench_call_ints(&bench->call, words[1], words[2]);
     else if (strcmp(name, "input") == 0 && (count == 4 || count == 5))
         bench_call_input(&bench->call, words[1], words[2], count == 5 ? words[4] : "", words[3]);
-    else if (strcmp(name, "plan") == 0 && count == 2 && bench->call.call.op)
-        on_plan(bench, strtoul(words[1], NULL, 10));
+    else if (strcmp(name, "plan") == 0 && count == 3 && bench->call.call.op)
+        on_plan(bench, strtoul(words[1], NULL, 10), words[2]);
+    else if (strcmp(name, "sgemm") == 0 && count == 4)
+        on_sgemm(bench, words + 1);
+    else if (strcmp(name, "peak") == 0 && count == 2)
+        on_peak(words[1]);
     else if (strcmp(name, "round") == 0 && bench->team)
         on_round(bench, words + 1, count - 1);
-    else if (strcmp(name, "sum") == 0 && count == 1 && bench->team)
-        on_sum(bench);
+    else if (strcmp(name, "save") == 0 && count == 2 && bench->team)
+        on_save(bench, words[1]);
     else
         bench_fail("a line that begins with '%s' and has %zu words is no command here", name,
                    count);
@@ -245,19 +317,36 @@ static size_t split(char *line, char **words)
     return count;
 }
 
+/* Before there is any thread. */
+static void create_kernels(struct bench *bench, const char *tier)
+{
+    struct qk_error error;
+    const char *name = "auto";
+    for (size_t i = 0; name && bench->gemm_count < GEMMS_MAX; name = qk_gemm_name(i++)) {
+        enum qk_status status =
+            qk_kernels_create(tier, name, &bench->gemms[bench->gemm_count], &error);
+        if (status == QK_OK)
+            bench->gemm_count++;
+        else if (bench->gemm_count == 0)
+            bench_fail("%s", error.text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
-    struct qk_error error;
     const char *width;
     char *line = NULL;
     size_t capacity = 0;
     char *words[WORDS_MAX];
-    if (qk_kernels_create(argc > 1 ? argv[1] : "auto", &bench.kernels, &error) != QK_OK)
-        bench_fail("%s", error.text);
+    create_kernels(&bench, argc > 1 ? argv[1] : "auto");
     bench.move = bench_move_pick(&width);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    printf("%s %s\n", qk_kernels_tier(bench.kernels), width);
+    printf("%s %s %s", qk_kernels_tier(bench.gemms[0]), width,
+           qk_kernels_blas_core(bench.gemms[0]));
+    for (size_t i = 1; i < bench.gemm_count; i++)
+        printf(" %s", qk_kernels_gemm(bench.gemms[i]));
+    printf("\n");
     while (getline(&line, &capacity, stdin) >= 0) {
         const size_t count = split(line, words);
         if (count > 0)
@@ -265,6 +354,7 @@ int main(int argc, char **argv)
     }
     free(line);
     bench_team_destroy(bench.team);
-    qk_kernels_destroy(bench.kernels);
+    while (bench.gemm_count > 0)
+        qk_kernels_destroy(bench.gemms[--bench.gemm_count]);
     return 0;
 }

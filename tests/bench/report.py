@@ -1,12 +1,9 @@
-"""Rows to text: the targets and who reaches them, tests/bench/RESULTS.md, one-liners."""
+"""The dequantizers' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
 import math
-import os
-import platform
-import re
-import subprocess
-from pathlib import Path
 
+import figures
 import plot
+from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
 from rows import LONG_RUNS, SIZES, size_text
 
 WIDE = ("UINT8", "INT8", "UINT16", "INT16")
@@ -32,8 +29,6 @@ GROUPS = {
 }
 PEER_LEAST = 1.0
 PEER_MEAN = 4.0
-PEER_UNCERTAIN = 0.02  # of a call
-SHORT_MAX = 40
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -51,21 +46,14 @@ def gb_per_s(row):
     return (row["read"] + row["written"]) / row["ns"]["run"]
 
 
-def peer_net_ns(row):
-    """What ONNX Runtime computes; without what any call costs it, for libqk's has none of that.
-    Never less than the clockwork can tell: the difference of two best calls is that uncertain."""
-    return max(row["ns"]["peer"] - row["ns"]["call"], PEER_UNCERTAIN * row["ns"]["peer"])
-
-
 def times_peer(row):
     """How many times as fast; None: there is no such kernel."""
     return peer_net_ns(row) / row["ns"]["run"] if "peer" in row["ns"] else None
 
 
 def name(row):
-    return "%s → %s, %s, %s, %d thread%s" % (
-        row["x"], row["y"], row["grain"], size_text(row["size"]), row["threads"],
-        "s" if row["threads"] > 1 else "")
+    return "%s → %s, %s, %s, %s" % (row["x"], row["y"], row["grain"], size_text(row["size"]),
+                                    threads_text(row["threads"]))
 
 
 def one_line(row):
@@ -74,13 +62,6 @@ def one_line(row):
         name(row), ns_text(row["ns"]["run"]), gb_per_s(row), share(row),
         ", %.1f × ONNX Runtime" % times if times else "",
         "; OTHER BYTES" if row["same"] is False else "")
-
-
-def ns_text(ns):
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return "%.3g %s" % (ns / size, unit)
-    return "%.0f ns" % ns
 
 
 def group_of(row):
@@ -93,46 +74,6 @@ def target(row):
 
 
 # ---- All rows ------------------------------------------------------------------------------------
-
-
-def machine(libqk, peer):
-    """What the figures depend on, as lines."""
-    lines = ["%s, %d threads; %s" % (cpu_name(), len(os.sched_getaffinity(0)), caches()),
-             "libqk: tier %s, built with %s" % (libqk.tier, compiler()),
-             "limit: %s loads and stores" % libqk.width,
-             "%s, Python %s" % ("ONNX Runtime " + peer.version if peer else "no ONNX Runtime",
-                                platform.python_version())]
-    huge = libqk.huge_share()
-    if huge is not None:
-        lines.append("huge pages: %.0f %% of libqk's memory" % (100 * huge))
-    return lines
-
-
-def cpu_name():
-    text = Path("/proc/cpuinfo").read_text()
-    fields = dict(re.findall(r"^(.*?)\s*: (.*)$", text, re.MULTILINE))
-    return "%s (family %s, model %s)" % (fields.get("model name", platform.machine()),
-                                         fields.get("cpu family", "?"), fields.get("model", "?"))
-
-
-def caches():
-    found = []
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        kind = (index / "type").read_text().strip()
-        if kind != "Instruction":
-            found.append("L%s %s" % ((index / "level").read_text().strip(),
-                                     (index / "size").read_text().strip()))
-    return ", ".join(found) or "unknown caches"
-
-
-def compiler():
-    command = os.environ.get("CC", "cc")
-    return subprocess.run([command, "--version"], capture_output=True, text=True,
-                          check=False).stdout.partition("\n")[0]
-
-
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 class Report:
@@ -172,10 +113,10 @@ class Report:
         lines = []
         for row in self.results:
             if (row["x"], row["y"], row["grain"]) == ("UINT8", "FP32", "tensor"):
-                lines.append("%.1f GB/s, reading %s and writing four times that, %d thread%s, "
-                             "%s stores" % (
+                lines.append("%.1f GB/s, reading %s and writing four times that, %s, %s "
+                             "stores" % (
                     (row["read"] + row["written"]) / limit_ns(row), size_text(row["size"]),
-                    row["threads"], "s" if row["threads"] > 1 else "",
+                    threads_text(row["threads"]),
                     "normal" if row["ns"]["store"] == limit_ns(row) else "streaming"))
         return ["limit: " + line for line in lines]
 
@@ -183,21 +124,7 @@ class Report:
         for row in self.results:
             print(one_line(row) + ", spread %.0f %%" % (100 * row["spread"]["run"]))
 
-    def wrong(self):
-        """Rows with other bytes than ONNX Runtime's; says which."""
-        rows = [row for row in self.results if row["same"] is False]
-        for row in rows:
-            print("Other bytes than ONNX Runtime's: " + name(row))
-        return rows
-
-    def print_counts(self):
-        """As tests end; the exit status."""
-        failed = len(self.wrong())
-        print("%d passed, %d failed" % (len(self.results) - failed, failed))
-        return 1 if failed else 0
-
     def print_summary(self):
-        """The exit status: a wrong result is a failure, a slow one is not."""
         print("\nShare of the limit")
         for group, size, threads, least, shares in self.group_rows():
             reached = sum(value >= least for value in shares)
@@ -211,7 +138,6 @@ class Report:
                 print("%s (%d rows):" % (title, len(rows)))
             for row in rows[:10]:
                 print("  " + one_line(row))
-        return 1 if self.wrong() else 0
 
     # ---- RESULTS.md ------------------------------------------------------------------------------
 
@@ -230,19 +156,15 @@ class Report:
         for threads in sorted({row["threads"] for row in self.results}):
             for grain in dict.fromkeys(row["grain"] for row in self.results):
                 lines += self.table(threads, grain)
-        (folder / "RESULTS.md").write_text("\n".join(lines) + "\n")
+        figures.write_section(folder, lines)
         (folder / "dequantize.svg").write_text(plot.svg(self.results, share, limit_ns,
                                                         peer_net_ns))
 
     def short_lines(self):
-        lines = ["", "## Rows that fall short", ""]
         short = self.short()
         short += [row for row in self.slower() if row not in short]
-        for row in short[:SHORT_MAX]:
-            lines.append("- %s (target %.2f)" % (one_line(row), target(row)))
-        if len(short) > SHORT_MAX:
-            lines.append("- and %d more: bold in the tables" % (len(short) - SHORT_MAX))
-        return lines if short else lines + ["None."]
+        return figures.short_lines(["%s (target %.2f)" % (one_line(row), target(row))
+                                    for row in short])
 
     def table(self, threads, grain):
         rows = [row for row in self.results if (row["threads"], row["grain"]) == (threads, grain)]
@@ -250,8 +172,7 @@ class Report:
             return []
         sizes = [size for size in SIZES if any(row["size"] == size for row in rows)]
         head = "".join(" %s | GB/s | limit | peer | ± |" % size_text(size) for size in sizes)
-        lines = ["", "## %s, %d thread%s" % (grain.capitalize(), threads,
-                                             "s" if threads > 1 else ""), "",
+        lines = ["", "## %s, %s" % (grain.capitalize(), threads_text(threads)), "",
                  "| x | y |" + head, "|---|---|" + "---:|---:|---:|---:|---:|" * len(sizes)]
         by_key = {(row["x"], row["y"], row["size"]): row for row in rows}
         for x, y in dict.fromkeys((row["x"], row["y"]) for row in rows):
@@ -267,10 +188,6 @@ def cell(row):
     return " %s | %.1f | %s | %s | %.0f %% |" % (
         ns_text(row["ns"]["run"]), gb_per_s(row), bold_below("%.2f", share(row), target(row)),
         bold_below("%.1f ×", times, PEER_LEAST) if times else "–", 100 * row["spread"]["run"])
-
-
-def bold_below(form, value, least):
-    return ("**" + form + "**" if value < least else form) % value
 
 
 HEAD = """\

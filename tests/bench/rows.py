@@ -1,22 +1,15 @@
-"""What `make bench` measures: the rows, their geometry, and the bytes that go in."""
+"""What the dequantizers' part of `make bench` measures: the rows, and the bytes that go in."""
 import dataclasses
 import functools
 import itertools
-import random
 import struct
 
-KIB = 1 << 10
-MIB = 1 << 20
-SIZES = (4 * KIB, 256 * KIB, 256 * MIB)  # of x, in bytes
+from tensors import BITS as ALL_BITS
+from tensors import KIB, MIB, product, repeat, size_text
 
-BITS = {"UINT8": 8, "INT8": 8, "UINT16": 16, "INT16": 16, "INT32": 32, "UINT4": 4, "INT4": 4,
-        "UINT2": 2, "INT2": 2, "FP4E2M1": 4, "FP8E4M3FN": 8, "FP8E4M3FNUZ": 8, "FP8E5M2": 8,
-        "FP8E5M2FNUZ": 8}
-Y_BITS = {"FP32": 32, "FP16": 16, "BF16": 16}
-NUMBERS = {"FP32": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "FP16": 10,
-           "BF16": 16, "FP8E4M3FN": 17, "FP8E4M3FNUZ": 18, "FP8E5M2": 19, "FP8E5M2FNUZ": 20,
-           "UINT4": 21, "INT4": 22, "FP4E2M1": 23, "UINT2": 25, "INT2": 26}  # TensorProto.DataType
-OPSET = 25
+SIZES = (4 * KIB, 256 * KIB, 256 * MIB)  # of x, in bytes
+Y_TYPES = ("FP32", "FP16", "BF16")
+BITS = {name: bits for name, bits in ALL_BITS.items() if name not in Y_TYPES}
 
 # Name -> (run, channels, block): x is [outer, channels, run], one scale for each channel; or
 # [rows, columns], one for each block of columns.
@@ -40,6 +33,9 @@ class Row:
     size: int  # about: x has so many bytes, or a few less where its shape wants it
     threads: int
 
+    model = "onnx.DequantizeLinear"
+    gemm = "auto"
+
     def __str__(self):
         return "%s %s, %s, %s, %d thread%s" % (self.x, self.y, self.grain, size_text(self.size),
                                                self.threads, "s" if self.threads > 1 else "")
@@ -61,12 +57,29 @@ class Row:
         return [count // (channels * run), channels, run], [channels], {"axis": 1}
 
     @property
-    def count(self):
-        return product(self.shapes[0])
+    def x_bytes(self):
+        return self.size
+
+    @property
+    def attributes(self):
+        return self.shapes[2]
+
+    @property
+    def y_shape(self):
+        return self.shapes[0]
+
+    @property
+    def inputs(self):
+        """(name, type, shape, bytes; None: of x)"""
+        x_shape, shape, _ = self.shapes
+        found = [("x", self.x, x_shape, None), ("x_scale", self.y, shape, self.scales())]
+        if self.zero_points() is not None:
+            found.append(("x_zero_point", self.x, shape, self.zero_points()))
+        return found
 
     @property
     def y_bytes(self):
-        return self.count * Y_BITS[self.y] // 8
+        return product(self.y_shape) * ALL_BITS[self.y] // 8
 
     def scales(self):
         """Seven values in turn, which are exact in all three types."""
@@ -76,7 +89,7 @@ class Row:
             period = b"".join(struct.pack("<f", value)[2:] for value in values)
         else:
             period = struct.pack("<7" + {"FP32": "f", "FP16": "e"}[self.y], *values)
-        return repeat(period, product(self.shapes[1]) * Y_BITS[self.y] // 8)
+        return repeat(period, product(self.shapes[1]) * ALL_BITS[self.y] // 8)
 
     def zero_points(self):
         """0, 1, 2 in turn; None for the floats, which have none."""
@@ -88,28 +101,10 @@ class Row:
                       (product(self.shapes[1]) * bits + 7) // 8)
 
 
-def size_text(size):
-    return "%d MiB" % (size // MIB) if size >= MIB else "%d KiB" % (size // KIB)
-
-
-def product(numbers):
-    return functools.reduce(lambda a, b: a * b, numbers, 1)
-
-
-def repeat(period, size):
-    return (period * (size // len(period) + 1))[:size]
-
-
-def x_bytes(size):
-    """The same on every machine; a smaller x is the beginning of a larger one."""
-    source = random.Random(5)
-    return b"".join(source.randbytes(64 * KIB) for _ in range(size // (64 * KIB) + 1))[:size]
-
-
 def full(threads):
     return [row for row in (Row(x, y, grain, size, count)
                             for size, count, grain, x, y in itertools.product(
-                                SIZES, sorted({1, threads}), GRAINS, BITS, Y_BITS))
+                                SIZES, sorted({1, threads}), GRAINS, BITS, Y_TYPES))
             if row.shapes]
 
 

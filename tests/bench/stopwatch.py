@@ -1,9 +1,10 @@
-"""Rounds of time, as measure.c has them."""
+"""Rounds of time, as measure.c has them, and their series."""
 import time
 
 BATCH_NS = 100_000
 ROUND_NS = 1_000_000
 WARM_NS_MAX = 2_000_000
+SAME = 1.03  # two rounds that are no further apart have seen the same
 
 
 def time_batch(run, count):
@@ -30,3 +31,22 @@ def time_round(run):
         spent += ns * count
         best = min(best, ns)
     return best
+
+
+def settled(series):
+    """Its best has been seen at least twice."""
+    return sum(ns <= min(series) * SAME for ns in series) > 1
+
+
+def take_turns(measures, least, most, seconds):
+    """Name -> series, of rounds that each of `measures` gives as name -> nanoseconds: at least so
+    many, until all have settled, at most so many or for so long."""
+    series = {}
+    end = time.monotonic() + seconds
+    for count in range(1, most + 1):
+        for measure in measures:
+            for name, ns in measure(count).items():
+                series.setdefault(name, []).append(ns)
+        if count >= least and all(map(settled, series.values())) or time.monotonic() > end:
+            break
+    return series
