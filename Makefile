@@ -13,6 +13,8 @@
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
 #   make test-image      builds one and runs it, as docker/README.md says
+#   make bench           speed beside its limits and ONNX Runtime, into tests/bench/RESULTS.md;
+#                        A=--help lists what else it can do
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
 #   make uninstall       removes these, with the same DESTDIR and PREFIX
@@ -20,8 +22,9 @@
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, fuzz, lint, conformance, test-load and test-clients first install what is missing,
-# through apt; conformance and test-clients also packages of their languages, into build/.
+# demo, test, fuzz, bench, lint, conformance, test-load and test-clients first install what is
+# missing, through apt; conformance, bench and test-clients also packages of their languages, into
+# build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -54,9 +57,15 @@ KERNELS := \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512.c \
-    kernels/gemm/openblas.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_vnni.c \
+    kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
-    kernels/conv/pack.c kernels/conv/conv.c
+    kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
+    kernels/conv/stage.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
+    kernels/conv/slabs.c kernels/conv/blocks.c \
+    kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
+    kernels/conv/depthwise.c kernels/conv/depthwise_vnni.c \
+    kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.
 SERVER := \
@@ -70,6 +79,7 @@ SERVER := \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c
 
+MEASURE := $(sort $(wildcard tests/bench/*.c))
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
@@ -82,9 +92,13 @@ all: $(B)/quantd
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2
 %_avx2.o: TIER := $(AVX2)
-%_avx512.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl -mavx512ifma \
-    -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
+%_avx512.o %_vnni.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
+    -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
+%_amx.o: TIER := -mavx512f -mamx-tile -mamx-int8
+%/move_avx2.o: TIER := -O3 -mavx2
+%/move_avx512.o: TIER := -O3 -mavx512f
 endif
+%/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -106,6 +120,9 @@ $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
+
+$(B)/measure: $(call objects,$(MEASURE)) $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 
 # Quiet, and on all cores unless the caller chose -j.
 SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -161,6 +178,13 @@ image:
 
 test-image:
 	@tests/image/run.sh $(T)
+
+bench:
+	@$(INSTALL) build bench
+	+@$(SUBMAKE) $(B)/quantd $(B)/measure
+	@tests/bench/setup.sh
+	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
+	    B=$(B) $$python tests/bench/run.py $(A)
 
 lint:
 	@$(INSTALL) build lint
@@ -231,5 +255,7 @@ clean:
 .PHONY: schema test-schema
 .PHONY: image test-image
 .PHONY: test-load
+.PHONY: bench
 .SECONDARY:
--include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS)))
+-include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \
+    $(MEASURE)))

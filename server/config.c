@@ -20,6 +20,7 @@ enum kind {
     KIND_BYTES,
     KIND_SECONDS,
     KIND_CPU,
+    KIND_GEMM,
     KIND_LEVEL
 };
 
@@ -62,7 +63,8 @@ static const struct flag flags[] = {
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "Other"},
-    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels"}, /* see print_about */
+    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
+    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies in convolutions: "},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
@@ -164,12 +166,13 @@ static bool parse_listen(struct qd_config *config, const char *text)
     }
 }
 
-static bool parse_cpu(const char *text, const char **cpu)
+/* "auto", or a name of libqk's list. */
+static bool parse_name(const char *(*name_at)(size_t index), const char *text, const char **name)
 {
-    *cpu = "auto";
-    for (size_t i = 0; *cpu != NULL && strcmp(*cpu, text) != 0; i++)
-        *cpu = qk_tier_name(i);
-    return *cpu != NULL;
+    *name = "auto";
+    for (size_t i = 0; *name != NULL && strcmp(*name, text) != 0; i++)
+        *name = name_at(i);
+    return *name != NULL;
 }
 
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
@@ -187,7 +190,9 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     case KIND_SECONDS:
         return parse_seconds(flag, text, field);
     case KIND_CPU:
-        return parse_cpu(text, &config->cpu);
+        return parse_name(qk_tier_name, text, field);
+    case KIND_GEMM:
+        return parse_name(qk_gemm_name, text, field);
     case KIND_LEVEL:
         if (!parse_choice(levels, text, &choice))
             return false;
@@ -201,13 +206,14 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     return false;
 }
 
-/* What a flag is; the tiers are listed where they are made. */
-static void print_about(const struct flag *flag, char *text, size_t bytes)
+/* The names that a flag takes; they are listed where they are made. */
+static void print_names(const struct flag *flag, char *text, size_t bytes)
 {
-    char tiers[64] = "";
+    *text = '\0';
     if (flag->kind == KIND_CPU)
-        qk_tier_names(tiers, sizeof(tiers));
-    snprintf(text, bytes, "%s%s%s", tiers, *tiers != '\0' ? " " : "", flag->about);
+        qk_tier_names(text, bytes);
+    else if (flag->kind == KIND_GEMM)
+        qk_gemm_names(text, bytes);
 }
 
 static void print_expected(const struct flag *flag, char *text, size_t bytes)
@@ -232,8 +238,12 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
                  "commas between them; no @NAME",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
+    case KIND_CPU:
+    case KIND_GEMM:
+        print_names(flag, text, bytes);
+        return;
     default:
-        print_about(flag, text, bytes);
+        snprintf(text, bytes, "%s", flag->about);
     }
 }
 
@@ -352,9 +362,9 @@ void qd_config_print_help(FILE *file)
         }
         char left[64];
         snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
-        char about[128];
-        print_about(flag, about, sizeof(about));
-        fprintf(file, "  %-28s %s", left, about);
+        char names[64];
+        print_names(flag, names, sizeof(names));
+        fprintf(file, "  %-28s %s%s", left, flag->about, names);
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }
     fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"

@@ -1,21 +1,32 @@
-/* Quantized convolution: geometry, im2col blocks, exact integer sums through sgemm, requantize.
+/* Quantized convolution: geometry, exact integer sums, requantize.
  *
  * acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32.
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
  * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
  *
- * Positions outside x hold x_zp and so add nothing.
+ * Positions outside x hold x_zp and so add nothing. There are three ways to the sums, which give
+ * the same bits:
  *
- * How it stays exact: sgemm gets the weights less their zero point, |w| <= 255, and x centred to
- * signed 8 bit, |x| <= 128, in blocks of k so short that no partial sum passes 2^24, where floats
- * hold every integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero
- * point is the same for every position, so the bias takes it along.
+ *   panels     integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
+ *              (kernels/conv/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a
+ *              uint8 w have their top bit flipped), and zero points come in afterwards:
+ *                  sum (x - x_zp)(w - w_zp) = sum x w - w_zp sum x - x_zp sum (w - w_zp)
+ *              The last term is one number for each m and goes into the bias; the middle one takes
+ *              sums of x's columns, made only where a w_zp is not 0. All of it wraps modulo 2^32.
+ *   depthwise  the same products, for one channel in a group, straight from x
+ *              (kernels/conv/depthwise.h)
+ *   sgemm      weights less their zero point, |w| <= 255, and x centred to signed 8 bit, |x| <=
+ * 128, as floats, in blocks of k so short that no partial sum passes 2^24, where floats hold every
+ * integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero point goes into
+ * the bias.
  */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
+
+struct qk_conv_backend;
 
 /* More than anybody convolves; some bound keeps the loops and the structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
@@ -62,39 +73,65 @@ struct qk_requantize {
     int32_t zero_point;
 };
 
+/* Packed for sgemm: floats. */
+struct qk_conv_sgemm {
+    int32_t x_centre;     /* taken from x, so that |x| <= 128 */
+    int32_t x_fill;       /* x's zero point, centred: what padding holds */
+    size_t block;         /* terms in one sgemm; the last block may be shorter */
+    const float *weights; /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
+};
+
+/* Packed for integer products: kernels/gemm/igemm.h. */
+struct qk_conv_panels {
+    size_t count; /* of each group */
+    size_t step_bytes;
+    size_t bytes;                /* of one panel */
+    const uint8_t *weights;      /* [group][panel] */
+    const uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
+    const int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
+};
+
+/* Packed for groups of one channel: kernels/conv/depthwise.h. */
+struct qk_conv_depthwise {
+    size_t cells;                /* of an output channel */
+    const uint8_t *weights;      /* [M][cells][4] */
+    const uint8_t *ones;         /* [cells][4] */
+    const int32_t *w_zero_point; /* [M], as the packed weights have it */
+};
+
+enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_PANELS, QK_CONV_DEPTHWISE };
+
 /* A convolution, ready for any x. Immutable; shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
     struct qk_requantize requantize;
     enum qk_type x_type;
     enum qk_type y_type;
-    int32_t x_centre;        /* taken from x, so that |x| <= 128 */
-    int32_t x_fill;          /* x's zero point, centred: what padding holds */
-    size_t depth;            /* K: terms of one sum, group_channels * kernel volume */
-    size_t block;            /* terms in one sgemm; the last block may be shorter */
-    const float *weights;    /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
-    const int32_t *bias;     /* [M], with what centring x leaves of its zero point */
+    int32_t x_zero_point;
+    size_t depth;                          /* K: terms of one sum, group_channels * kernel volume */
+    const struct qk_conv_backend *backend; /* NULL: sgemm */
+    enum qk_conv_method method;            /* says which of these is filled */
+    struct qk_conv_sgemm sgemm;
+    struct qk_conv_panels panels;
+    struct qk_conv_depthwise depthwise;
+    const int32_t *bias;     /* [M], with what x's zero point makes of the weights */
     const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };
 
 /* Packs the constants. `desc` and `constants` hold what their comments promise: the operator has
- * checked it. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
+ * checked it. `backend`: what shall multiply, NULL for sgemm, which also serves where the backend
+ * cannot. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
-                              const struct qk_conv_constants *constants, struct qk_memory memory,
+                              const struct qk_conv_constants *constants,
+                              const struct qk_conv_backend *backend, struct qk_memory memory,
                               struct qk_conv *conv, struct qk_error *error);
 
-/* The tile of a unit: at most so many output channels by so many positions. */
-#define QK_CONV_TILE_ROWS 256
-#define QK_CONV_TILE_COLUMNS 2048
-/* At most so many floats in each part of the workspace: 1 MiB stays in a core's own cache while
- * sgemm reads it. The parts are a block of im2col, the sums, and the sums carried over blocks. */
-#define QK_CONV_TILE_FLOATS ((size_t)256 * 1024)
-#define QK_CONV_WORKSPACE_MAX (3 * QK_CONV_TILE_FLOATS * sizeof(float))
+/* The workspace of one worker never exceeds this, whatever the shapes. */
+#define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
 /* Fits the convolution to x, whose rank and type the operator has checked; everything is borrowed
- * until the plan has run. A unit is one tile of one image and group, about a millisecond's work
- * where K is not huge. The workspace never exceeds QK_CONV_WORKSPACE_MAX bytes, whatever the
- * shapes. QK_INVALID: x and the attributes do not fit together. */
+ * until the plan has run. A unit is a part of the positions and channels of one image and group,
+ * some 100 microseconds' work. QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
                             const struct qk_tensor *x, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error);

@@ -246,7 +246,7 @@ def build_with(compiler):
         need(compiler)
         folder = "build/lint-" + compiler
         status, lines = run("make", "-s", "-j%d" % cpus(), "CC=" + compiler, "B=" + folder, "all",
-                            folder + "/unit-tests", "headers")
+                            folder + "/unit-tests", folder + "/measure", "headers")
         return lines + ["make exited with %d" % status] if status else []
     return build
 

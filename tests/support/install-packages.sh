@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, load, clients, schema, man, image or podman.
+# GROUP: build, demo, test, fuzz, lint, conformance, load, clients, schema, man, image, podman
+# or bench.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -23,9 +24,10 @@ packages_of()
     image) echo python3 python3-venv ;;
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
     schema) echo python3 python3-venv npm ;;
+    bench) echo python3 python3-venv ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, clients, schema, man, image, podman" >&2
+            "load, clients, schema, man, image, podman, bench" >&2
         exit 2
         ;;
     esac

@@ -1,0 +1,276 @@
+#include "kernels/conv/depthwise.h"
+
+#include <string.h>
+
+#include "kernels/conv/pack.h"
+
+/* About 100 microseconds of channels make a unit. */
+#define UNIT_CYCLES 300000.0
+#define CYCLES_A_NS 3.0
+/* Taps of the axes before the last two: planes of one channel. */
+#define PLANES_MOST 64
+/* A strip of fewer positions than this is not worth it. */
+#define STRIP_LEAST 8
+
+struct state {
+    const struct qk_conv *conv;
+    const uint8_t *x;
+    struct qk_conv_geometry geometry;
+    struct qk_depthwise_job job; /* but for what a unit says */
+    size_t outer;                /* positions of the axes before the last two */
+    size_t chunk, chunks;        /* groups of a unit */
+    size_t band, bands;          /* rows of a unit */
+};
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* ---- Weights ----------------------------------------------------------------------------- */
+
+static size_t row_cells(const struct qk_conv_desc *desc)
+{
+    return divide_up((size_t)desc->kernel[QK_AXIS_COLUMN], QK_DEPTHWISE_TAPS);
+}
+
+/* Rows of taps, over all axes but the last. */
+static size_t tap_rows(const struct qk_conv *conv)
+{
+    return conv->depth / (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
+}
+
+/* Positions whose taps are all within QK_DEPTHWISE_BYTES; 0: not even one's. */
+static size_t strip_most(const struct qk_conv_desc *desc)
+{
+    const int64_t bytes = QK_DEPTHWISE_BYTES;
+    const int64_t kernel = desc->kernel[QK_AXIS_COLUMN];
+    const int64_t dilation = desc->dilation[QK_AXIS_COLUMN];
+    if (kernel > bytes || dilation > bytes || (kernel - 1) * dilation >= bytes)
+        return 0;
+    return (size_t)((bytes - 1 - (kernel - 1) * dilation) / desc->stride[QK_AXIS_COLUMN]) + 1;
+}
+
+/* Rows of the output that see at most QK_DEPTHWISE_ROWS_SEEN of x; 0: not even one. */
+static size_t band_most(const struct qk_conv_desc *desc)
+{
+    const int64_t seen = QK_DEPTHWISE_ROWS_SEEN;
+    const int64_t kernel = desc->kernel[QK_AXIS_ROW];
+    const int64_t dilation = desc->dilation[QK_AXIS_ROW];
+    if (kernel > seen || dilation > seen || (kernel - 1) * dilation >= seen)
+        return 0;
+    return (size_t)((seen - 1 - (kernel - 1) * dilation) / desc->stride[QK_AXIS_ROW]) + 1;
+}
+
+bool qk_conv_is_depthwise(const struct qk_conv *conv)
+{
+    return conv->backend->depthwise && conv->desc.group_channels == 1 &&
+           strip_most(&conv->desc) >= STRIP_LEAST && band_most(&conv->desc) > 0 &&
+           tap_rows(conv) / (size_t)conv->desc.kernel[QK_AXIS_ROW] <= PLANES_MOST;
+}
+
+/* The `count` bytes at `from`, as one word; a word is read where that is within `end`. */
+static inline uint32_t load_taps(const uint8_t *from, size_t count, const uint8_t *end)
+{
+    uint32_t word = 0;
+    if (end - from >= (ptrdiff_t)sizeof(word))
+        memcpy(&word, from, sizeof(word));
+    else
+        for (size_t t = 0; t < count; t++)
+            word |= (uint32_t)from[t] << 8 * t;
+    return word & UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
+}
+
+/* One output channel; gives the sum of what is stored. */
+static int32_t pack_channel(const uint8_t *w, const uint8_t *end, size_t rows, size_t width,
+                            uint8_t flip, uint8_t *cells)
+{
+    const uint32_t flips = flip * UINT32_C(0x01010101);
+    int32_t sum = 0;
+    for (size_t r = 0; r < rows; r++, w += width)
+        for (size_t c = 0; c < width; c += QK_DEPTHWISE_TAPS, cells += QK_DEPTHWISE_TAPS) {
+            const size_t count = size_min(width - c, QK_DEPTHWISE_TAPS);
+            const uint32_t there = UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
+            const uint32_t word = load_taps(w + c, count, end) ^ (flips & there);
+            for (size_t t = 0; t < QK_DEPTHWISE_TAPS; t++)
+                sum += (int8_t)(word >> 8 * t);
+            memcpy(cells, &word, sizeof(word));
+        }
+    return sum;
+}
+
+bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                            struct qk_memory memory, int32_t *sums)
+{
+    const size_t channels = conv->desc.out_channels;
+    const size_t width = (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
+    const size_t rows = tap_rows(conv);
+    const size_t cells = rows * row_cells(&conv->desc);
+    const int32_t centre = constants->w->type == QK_UINT8 ? 128 : 0;
+    const uint8_t *w = constants->w->data;
+    uint8_t *weights = qk_conv_alloc(memory, channels, cells * QK_DEPTHWISE_TAPS);
+    uint8_t *ones = qk_conv_alloc(memory, cells, QK_DEPTHWISE_TAPS);
+    int32_t *zero_points = qk_conv_alloc(memory, channels, sizeof(*zero_points));
+    if (!weights || !ones || !zero_points)
+        return false;
+    for (size_t m = 0; m < channels; m++) {
+        const int32_t sum = pack_channel(w + m * conv->depth, w + constants->w->count, rows, width,
+                                         (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
+        zero_points[m] = qk_w_zero_point(constants, m) - centre;
+        sums[m] = (int32_t)((uint32_t)sum - (uint32_t)conv->depth * (uint32_t)zero_points[m]);
+    }
+    memset(ones, 0, cells * QK_DEPTHWISE_TAPS);
+    for (size_t i = 0; i < cells; i++)
+        memset(ones + i * QK_DEPTHWISE_TAPS, 1,
+               size_min(width - i % row_cells(&conv->desc) * QK_DEPTHWISE_TAPS, QK_DEPTHWISE_TAPS));
+    conv->depthwise = (struct qk_conv_depthwise){cells, weights, ones, zero_points};
+    return true;
+}
+
+/* ---- Run --------------------------------------------------------------------------------- */
+
+struct unit {
+    size_t image, outer;
+    size_t group_begin, group_end;
+    size_t row, rows;
+};
+
+static struct unit locate(const struct state *state, size_t index)
+{
+    struct unit unit;
+    unit.row = index % state->bands * state->band;
+    unit.rows = size_min((size_t)state->geometry.axis[QK_AXIS_ROW].out - unit.row, state->band);
+    index /= state->bands;
+    unit.outer = index % state->outer;
+    index /= state->outer;
+    unit.group_begin = index % state->chunks * state->chunk;
+    unit.group_end = size_min(unit.group_begin + state->chunk, state->conv->desc.group);
+    unit.image = index / state->chunks;
+    return unit;
+}
+
+static void run_unit(const struct state *state, const struct unit *unit, uint8_t *output)
+{
+    const struct qk_conv *conv = state->conv;
+    const struct qk_conv_geometry *geometry = &state->geometry;
+    const size_t groups = conv->desc.group;
+    const size_t m = unit->group_begin * state->job.multiplicity;
+    const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
+    const size_t line = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
+    size_t planes[PLANES_MOST];
+    for (size_t p = 0; p < state->job.plane_count; p++)
+        if (!qk_conv_find_plane(geometry, unit->outer, p, &planes[p]))
+            planes[p] = QK_DEPTHWISE_NO_PLANE;
+    struct qk_depthwise_job job = state->job;
+    job.row = unit->row;
+    job.rows = unit->rows;
+    job.x = state->x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
+    job.planes = planes;
+    job.channels = unit->group_end - unit->group_begin;
+    job.weights = conv->depthwise.weights + m * conv->depthwise.cells * QK_DEPTHWISE_TAPS;
+    job.w_zero_point = conv->depthwise.w_zero_point + m;
+    job.bias = conv->bias + m;
+    job.multiplier = conv->multiplier + m;
+    job.y =
+        output + (unit->image * conv->desc.out_channels + m) * geometry->positions + line * width;
+    conv->backend->depthwise(&job);
+}
+
+static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    (void)workspace;
+    for (size_t i = begin; i < end; i++) {
+        const struct unit unit = locate(state, i);
+        run_unit(state, &unit, output);
+    }
+}
+
+/* ---- Plan -------------------------------------------------------------------------------- */
+
+static void fit_job(struct state *state)
+{
+    const struct qk_conv *conv = state->conv;
+    const struct qk_conv_axis *row = &state->geometry.axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &state->geometry.axis[QK_AXIS_COLUMN];
+    const size_t width = (size_t)column->out;
+    struct qk_depthwise_job *job = &state->job;
+    *job = (struct qk_depthwise_job){
+        .row_axis = row,
+        .column_axis = column,
+        .strip = divide_up(width, divide_up(width, strip_most(&conv->desc))),
+        .cells = row_cells(&conv->desc),
+        .fill = (uint8_t)conv->x_zero_point,
+        .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
+        .channel_size = state->geometry.channel_size,
+        .plane_count = tap_rows(conv) / (size_t)row->kernel,
+        .multiplicity = conv->desc.out_channels / conv->desc.group,
+        .ones = conv->depthwise.ones,
+        .requantize = &conv->requantize,
+        .y_signed = conv->y_type == QK_INT8,
+        .y_stride = state->geometry.positions,
+    };
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
+        job->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
+                                  i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
+}
+
+/* One row of the output for one group. */
+static double count_cycles(const struct state *state)
+{
+    const struct qk_conv *conv = state->conv;
+    const double width = (double)state->geometry.axis[QK_AXIS_COLUMN].out;
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    return rows * (width / 64 + 0.25) * (12 + 4 * (double)conv->depthwise.cells);
+}
+
+static void cut_units(struct state *state)
+{
+    const double wanted = UNIT_CYCLES / count_cycles(state); /* rows of all groups */
+    const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].out;
+    const size_t group = state->conv->desc.group;
+    const size_t most = size_min(band_most(&state->conv->desc), height);
+    state->band = wanted < (double)most ? (size_t)wanted : most;
+    state->bands = divide_up(height, size_max(state->band, 1));
+    state->band = divide_up(height, state->bands);
+    const double groups = wanted / (double)state->band;
+    state->chunk = size_max(groups < (double)group ? (size_t)groups : group, 1);
+    state->chunks = divide_up(group, state->chunk);
+    state->chunk = divide_up(group, state->chunks);
+}
+
+bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                            const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
+{
+    struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
+    if (!state)
+        return false;
+    *state = (struct state){.conv = conv, .x = x, .geometry = *geometry};
+    plan->kernel = conv->backend->depthwise_kernel;
+    plan->run = run;
+    plan->state = state;
+    plan->unit_count = 0;
+    plan->unit_cost_ns = 0;
+    plan->workspace_bytes = 0;
+    if (plan->output.count == 0)
+        return true;
+    state->outer = qk_conv_outer_positions(geometry);
+    fit_job(state);
+    cut_units(state);
+    /* At most one unit for each byte of output. */
+    plan->unit_count = geometry->images * state->chunks * state->outer * state->bands;
+    plan->unit_cost_ns =
+        (uint64_t)(count_cycles(state) * (double)state->band * (double)state->chunk / CYCLES_A_NS) +
+        1;
+    return true;
+}

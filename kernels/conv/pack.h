@@ -1,0 +1,52 @@
+/* The two ways to pack and run a convolution: for sgemm, and for integer products. Private to
+ * conv/. */
+#ifndef KERNELS_CONV_PACK_H
+#define KERNELS_CONV_PACK_H
+
+#include "kernels/conv/geometry.h"
+#include "kernels/conv/slabs.h"
+#include "kernels/element/load.h"
+
+/* w_scale and w_zero_point: one for all channels, or one each. */
+static inline size_t qk_channel_index(const struct qk_tensor *tensor, size_t channel)
+{
+    return tensor->count == 1 ? 0 : channel;
+}
+
+static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants, size_t channel)
+{
+    const struct qk_tensor *tensor = constants->w_zero_point;
+    const uint8_t byte = ((const uint8_t *)tensor->data)[qk_channel_index(tensor, channel)];
+    return tensor->type == QK_INT8 ? (int8_t)byte : byte;
+}
+
+/* Room for `count` elements of `size` bytes; NULL: there is none. */
+void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
+
+/* Fill conv->sgemm or conv->panels; the rest is there. `sums` gets sum(w - w_zp) of each output
+ * channel, modulo 2^32, where x has something left to multiply it with. False: no memory. */
+bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                        struct qk_memory memory, int32_t *sums);
+bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                         struct qk_memory memory, int32_t *sums);
+
+/* That sum for one channel. */
+int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                           size_t channel);
+
+/* The same for conv->depthwise, where it fits. */
+bool qk_conv_is_depthwise(const struct qk_conv *conv);
+bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                            struct qk_memory memory, int32_t *sums);
+
+/* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
+ * memory. */
+bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                        const struct qk_conv_geometry *geometry, const uint8_t *x,
+                        struct qk_memory memory, struct qk_plan *plan);
+bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                            const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                         const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+
+#endif

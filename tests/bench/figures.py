@@ -1,0 +1,126 @@
+"""What the reports of all parts share: the machine, ratios, texts, RESULTS.md."""
+import math
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+PEER_UNCERTAIN = 0.02  # of a call
+SHORT_MAX = 40
+
+
+# ---- Ratios --------------------------------------------------------------------------------------
+
+
+def peer_net_ns(row, name="peer"):
+    """What ONNX Runtime computes; without what any call costs it, for libqk's has none of that.
+    Never less than the clockwork can tell: the difference of two best calls is that uncertain."""
+    return max(row["ns"][name] - row["ns"]["call"], PEER_UNCERTAIN * row["ns"][name])
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+# ---- Texts ---------------------------------------------------------------------------------------
+
+
+def ns_text(ns):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= size:
+            return "%.3g %s" % (ns / size, unit)
+    return "%.0f ns" % ns
+
+
+def bold_below(form, value, least):
+    return ("**" + form + "**" if value < least else form) % value
+
+
+def threads_text(threads):
+    return "%d thread%s" % (threads, "s" if threads > 1 else "")
+
+
+def short_lines(texts):
+    """Of rows that fall short, the worst first."""
+    lines = ["", "## Rows that fall short", ""] + ["- " + text for text in texts[:SHORT_MAX]]
+    if len(texts) > SHORT_MAX:
+        lines.append("- and %d more: bold in the tables" % (len(texts) - SHORT_MAX))
+    return lines if texts else lines + ["None."]
+
+
+# ---- The machine ---------------------------------------------------------------------------------
+
+
+def machine(libqk, peer):
+    """What the figures depend on, as lines."""
+    lines = ["%s, %d threads; %s" % (cpu_name(), len(os.sched_getaffinity(0)), caches()),
+             "libqk: tier %s, built with %s; %s" % (libqk.tier, compiler(), revision()),
+             "%s, Python %s" % ("ONNX Runtime " + peer.version if peer else "no ONNX Runtime",
+                                platform.python_version())]
+    huge = libqk.huge_share()
+    if huge is not None:
+        lines.append("huge pages: %.0f %% of libqk's memory" % (100 * huge))
+    return lines
+
+
+def cpu_name():
+    text = Path("/proc/cpuinfo").read_text()
+    fields = dict(re.findall(r"^(.*?)\s*: (.*)$", text, re.MULTILINE))
+    return "%s (family %s, model %s)" % (fields.get("model name", platform.machine()),
+                                         fields.get("cpu family", "?"), fields.get("model", "?"))
+
+
+def caches():
+    found = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = (index / "type").read_text().strip()
+        if kind != "Instruction":
+            found.append("L%s %s" % ((index / "level").read_text().strip(),
+                                     (index / "size").read_text().strip()))
+    return ", ".join(found) or "unknown caches"
+
+
+def compiler():
+    return output(os.environ.get("CC", "cc"), "--version").partition("\n")[0]
+
+
+def revision():
+    return "commit " + (output("git", "describe", "--always", "--dirty", "--exclude=*").strip()
+                        or "unknown")
+
+
+def output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False,
+                              cwd=Path(__file__).parent).stdout
+    except OSError:
+        return ""
+
+
+# ---- All rows ------------------------------------------------------------------------------------
+
+
+def print_counts(results):
+    """As tests end; the exit status."""
+    failed = len(wrong(results))
+    print("%d passed, %d failed" % (len(results) - failed, failed))
+    return 1 if failed else 0
+
+
+def wrong(results):
+    """Rows with other bytes than ONNX Runtime's; says which."""
+    rows = [row for row in results if row["same"] is False]
+    for row in rows:
+        print("Other bytes than ONNX Runtime's: " + row["name"])
+    return rows
+
+
+def write_section(folder, lines):
+    """Puts them into RESULTS.md, in place of those that begin with the same heading."""
+    path = folder / "RESULTS.md"
+    text = path.read_text() if path.exists() else ""
+    sections = {section.partition("\n")[0]: section.rstrip() + "\n"
+                for section in re.split(r"^(?=# )", text, flags=re.MULTILINE) if section}
+    sections[lines[0]] = "\n".join(lines) + "\n"
+    path.write_text("\n".join(sections.values()))

@@ -1,0 +1,86 @@
+"""build/measure at the other end of a pipe; measure.c is its manual."""
+import os
+import subprocess
+from pathlib import Path
+
+from tensors import OPSET
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = ROOT / os.environ.get("B", "build")
+FILES = Path("build") / "bench"  # below ROOT
+
+
+class Libqk:
+    def __init__(self, cpu):
+        (ROOT / FILES).mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen([BUILD / "measure", cpu], cwd=ROOT, text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.tier, self.width, self.core, *self.gemms = self.answer()
+
+    @staticmethod
+    def give(x):
+        """Of which the rows' x are the beginnings."""
+        (ROOT / FILES / "x").write_bytes(x)
+
+    def say(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("bench: %s ended with status %d" % (BUILD / "measure",
+                                                                 self.process.wait()))
+        return line.split()
+
+    def prepare(self, row):
+        """Plans the row, and returns what plan() does."""
+        self.say("call", row.model, OPSET)
+        for name, value in row.attributes.items():
+            if isinstance(value, list):
+                self.say("ints", name, ",".join(map(str, value)))
+            else:
+                self.say("int", name, value)
+        for name, datatype, shape, raw in row.inputs:
+            path = FILES / name
+            if raw is not None:
+                (ROOT / path).write_bytes(raw)
+            self.say("input", name, datatype, path,
+                     *([",".join(map(str, shape))] if shape else []))
+        return self.plan(row.threads, row.gemm)
+
+    def plan(self, threads, gemm):
+        """{kernel, units, read, written, workspace}; the last three are bytes."""
+        self.say("plan", threads, gemm)
+        kernel, *numbers = self.answer()
+        return dict(zip(("kernel", "units", "read", "written", "workspace"),
+                        [kernel, *map(int, numbers)]))
+
+    def peak(self, name):
+        """How many operations the measure of that name makes; 0: this CPU has none."""
+        self.say("peak", name)
+        return int(self.answer()[0])
+
+    def round(self, *measures):
+        """Measure -> nanoseconds."""
+        self.say("round", *measures)
+        return dict(zip(measures, map(float, self.answer())))
+
+    def output(self):
+        """The bytes of y, of one more run."""
+        self.say("save", FILES / "y")
+        self.answer()
+        return (ROOT / FILES / "y").read_bytes()
+
+    def huge_share(self):
+        """How much of its memory is on huge pages, or None."""
+        try:
+            text = Path("/proc/%d/smaps_rollup" % self.process.pid).read_text()
+        except OSError:
+            return None
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:]}
+        return sizes["AnonHugePages"] / sizes["Rss"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()

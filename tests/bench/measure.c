@@ -1,0 +1,360 @@
+/* Measures calls of libqk beside what limits them, as standard input says, line by line:
+ *
+ *   call OPERATOR VERSION          begins a call; a list is numbers between commas
+ *   int NAME N
+ *   ints NAME LIST
+ *   input NAME TYPE FILE [DIMS]    the file holds its bytes; more is not read
+ *   plan THREADS GEMM              answers "kernel units read_bytes written_bytes workspace_bytes"
+ *   sgemm M N K                    the shape of the matrices that "sgemm" multiplies
+ *   round NAME...                  answers for each the nanoseconds of its best run of this round:
+ *                                    run      qk_run, on all units
+ *                                    alone    the same, on one thread
+ *                                    plan     qk_create and qk_plan
+ *                                    fresh    qk_create, qk_plan and qk_run
+ *                                    store    moving as many bytes as the first input and the
+ *                                             output have
+ *                                    stream   the same, past the caches
+ *                                    sgemm    OpenBLAS's, alone
+ *                                    fma, madd, vnni, amx    as tests/bench/peak.h has them
+ *   peak NAME                      answers how many operations are in a run of it; 0: not here
+ *   save FILE                      runs once, and writes the output's bytes
+ *
+ * The first argument is the tier, "auto" without one; the first line says "tier width core", the
+ * width of the moves, and OpenBLAS's core; behind them come the names that GEMM may have. Rounds
+ * are short, so that whoever sits at the other end can measure something else
+ * between them and take the best of many: on a machine with other work that is the one figure which
+ * stays the same. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/dispatch.h"
+#include "tests/bench/call.h"
+#include "tests/bench/move.h"
+#include "tests/bench/peak.h"
+#include "tests/bench/team.h"
+
+#define CHUNK_NS 100000 /* what a worker of the server takes at a time */
+#define BATCH_NS 100000 /* short runs are timed together, so that the clock does not count */
+#define ROUND_NS 1000000
+#define WARM_NS_MAX 2000000 /* longer runs find the caches as they leave them */
+#define WORDS_MAX 16
+#define GEMMS_MAX 8
+
+struct bench {
+    struct qk_kernels *gemms[GEMMS_MAX]; /* all that this CPU has; the first is the best of them */
+    size_t gemm_count;
+    struct qk_kernels *kernels; /* one of them */
+    bench_move_fn *move;
+    struct bench_call call;
+    struct bench_buffer output;
+    struct bench_buffer workspace;
+    size_t workspace_stride;
+    struct bench_team *team;
+    size_t chunk_units;
+    size_t slice_count;
+    size_t x_bytes;
+    int doublings; /* of x_bytes to the output's */
+    struct qk_sgemm_args sgemm;
+    struct bench_buffer matrices[3];
+};
+
+/* ---- What can be measured ---------------------------------------------------------------- */
+
+static void run_slice(void *context, size_t thread, size_t slice)
+{
+    const struct bench *bench = context;
+    const struct qk_plan *plan = &bench->call.plan;
+    const size_t begin = slice * bench->chunk_units;
+    const size_t left = plan->unit_count - begin;
+    qk_run(plan, bench->output.data, bench->workspace.data + thread * bench->workspace_stride,
+           begin, begin + (left < bench->chunk_units ? left : bench->chunk_units));
+}
+
+static void run(struct bench *bench)
+{
+    bench_team_run(bench->team, run_slice, bench, bench->slice_count);
+}
+
+static void alone(struct bench *bench)
+{
+    for (size_t slice = 0; slice < bench->slice_count; slice++)
+        run_slice(bench, 0, slice);
+}
+
+static void plan(struct bench *bench)
+{
+    bench_call_plan(&bench->call, bench->kernels);
+}
+
+static void fresh(struct bench *bench)
+{
+    plan(bench);
+    run(bench);
+}
+
+/* As many slices as the plan has, of whole KiB, for all proportions. */
+static void move_slice(const struct bench *bench, size_t slice, bool stream)
+{
+    const size_t kib = bench->x_bytes / 1024;
+    const size_t begin = kib * slice / bench->slice_count * 1024;
+    const size_t end = slice + 1 < bench->slice_count
+                           ? kib * (slice + 1) / bench->slice_count * 1024
+                           : bench->x_bytes;
+    const size_t to = bench->doublings < 0 ? begin / 2 : begin << bench->doublings;
+    bench->move(bench->call.inputs[0].data + begin, bench->output.data + to, end - begin,
+                bench->doublings, stream);
+}
+
+static void store_slice(void *context, size_t thread, size_t slice)
+{
+    (void)thread;
+    move_slice(context, slice, false);
+}
+
+static void store(struct bench *bench)
+{
+    bench_team_run(bench->team, store_slice, bench, bench->slice_count);
+}
+
+static void stream_slice(void *context, size_t thread, size_t slice)
+{
+    (void)thread;
+    move_slice(context, slice, true);
+}
+
+static void stream(struct bench *bench)
+{
+    bench_team_run(bench->team, stream_slice, bench, bench->slice_count);
+}
+
+static void sgemm(struct bench *bench)
+{
+    qk_gemm_sgemm(&bench->kernels->gemm, &bench->sgemm);
+}
+
+struct measure {
+    const char *name;
+    void (*run)(struct bench *bench);
+    void (*peak)(void); /* if not NULL: instead of it */
+};
+
+static const struct measure measures[] = {
+    {"run", run, NULL},     {"alone", alone, NULL},   {"plan", plan, NULL},  {"fresh", fresh, NULL},
+    {"store", store, NULL}, {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
+
+static struct measure find_measure(const char *name)
+{
+    for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (strcmp(measures[i].name, name) == 0)
+            return measures[i];
+    const struct bench_peak *peak = bench_peak_find(name);
+    if (!peak)
+        bench_fail("no measure '%s'", name);
+    return (struct measure){name, NULL, peak->run};
+}
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+static double clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+/* Nanoseconds of one of `count` runs. */
+static double time_batch(const struct measure *measure, struct bench *bench, size_t count)
+{
+    const double start = clock_ns();
+    for (size_t i = 0; i < count; i++)
+        if (measure->peak)
+            measure->peak();
+        else
+            measure->run(bench);
+    return (clock_ns() - start) / (double)count;
+}
+
+/* The best of a round. */
+static double time_round(const struct measure *measure, struct bench *bench)
+{
+    double best = time_batch(measure, bench, 1);
+    if (best < WARM_NS_MAX)
+        best = time_batch(measure, bench, 1);
+    if (best >= WARM_NS_MAX)
+        return best;
+    size_t count = 1;
+    for (; best * (double)count < BATCH_NS; best = time_batch(measure, bench, count))
+        count *= 2;
+    for (double spent = 0; spent < ROUND_NS;) {
+        const double ns = time_batch(measure, bench, count);
+        spent += ns * (double)count;
+        best = ns < best ? ns : best;
+    }
+    return best;
+}
+
+/* ---- Commands ---------------------------------------------------------------------------- */
+
+static void choose_gemm(struct bench *bench, const char *name)
+{
+    bench->kernels = bench->gemms[0];
+    for (size_t i = 0; i < bench->gemm_count && strcmp(name, "auto") != 0; i++)
+        if (strcmp(name, qk_kernels_gemm(bench->gemms[i])) == 0)
+            bench->kernels = bench->gemms[i];
+}
+
+static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
+{
+    const struct qk_plan *made = &bench->call.plan;
+    choose_gemm(bench, gemm);
+    plan(bench);
+    if (thread_count == 0 || made->unit_count == 0)
+        bench_fail("plan: expected a thread and a unit at least");
+    bench_team_destroy(bench->team);
+    bench->team = bench_team_create(thread_count);
+    bench->workspace_stride = (made->workspace_bytes + 63) / 64 * 64;
+    bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
+    bench_buffer_reserve(&bench->output, made->output_bytes);
+    bench->chunk_units = (size_t)(CHUNK_NS / (made->unit_cost_ns + 1));
+    bench->chunk_units += bench->chunk_units == 0;
+    bench->slice_count = (made->unit_count - 1) / bench->chunk_units + 1;
+
+    const struct qk_tensor *x = &bench->call.call.inputs[0];
+    if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
+        bench_fail("plan: x is too large");
+    bench->doublings = -1;
+    for (unsigned bits = qk_type_info(x->type)->bits;
+         bits < 2U * qk_type_info(made->output.type)->bits; bits *= 2)
+        bench->doublings++;
+    printf("%s %zu %zu %zu %zu\n", made->kernel, made->unit_count, bench->x_bytes,
+           made->output_bytes, made->workspace_bytes);
+}
+
+static void on_sgemm(struct bench *bench, char *const *words)
+{
+    const int m = atoi(words[0]), n = atoi(words[1]), k = atoi(words[2]);
+    const size_t counts[3] = {(size_t)m * (size_t)k, (size_t)k * (size_t)n, (size_t)m * (size_t)n};
+    float *data[3];
+    if (m < 1 || n < 1 || k < 1)
+        bench_fail("sgemm: expected numbers above 0");
+    for (size_t i = 0; i < 3; i++) {
+        bench_buffer_reserve(&bench->matrices[i], counts[i] * sizeof(float));
+        data[i] = (float *)(void *)bench->matrices[i].data;
+        for (size_t at = 0; at < counts[i]; at++)
+            data[i][at] = 1;
+    }
+    bench->sgemm = (struct qk_sgemm_args){m, n, k, data[0], data[1], data[2], k, n, n};
+}
+
+static void on_round(struct bench *bench, char *const *names, size_t count)
+{
+    bench_team_wake(bench->team);
+    for (size_t i = 0; i < count; i++) {
+        const struct measure measure = find_measure(names[i]);
+        printf("%s%.1f", i > 0 ? " " : "", time_round(&measure, bench));
+    }
+    bench_team_rest(bench->team);
+    printf("\n");
+}
+
+static void on_peak(const char *name)
+{
+    const struct bench_peak *peak = bench_peak_find(name);
+    printf("%zu\n", peak ? peak->operations : 0);
+}
+
+static void on_save(struct bench *bench, const char *path)
+{
+    const size_t bytes = bench->call.plan.output_bytes;
+    memset(bench->output.data, 0x55, bytes); /* what an earlier run wrote does not count */
+    bench_team_wake(bench->team);
+    run(bench);
+    bench_team_rest(bench->team);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(bench->output.data, 1, bytes, file) != bytes || fclose(file) != 0)
+        bench_fail("%s: cannot be written", path);
+    printf("%zu\n", bytes);
+}
+
+static void obey(struct bench *bench, char *const *words, size_t count)
+{
+    const char *name = words[0];
+    if (strcmp(name, "call") == 0 && count == 3)
+        bench_call_start(&bench->call, words[1], (unsigned)strtoul(words[2], NULL, 10));
+    else if (strcmp(name, "int") == 0 && count == 3)
+        bench_call_int(&bench->call, words[1], strtoll(words[2], NULL, 10));
+    else if (strcmp(name, "ints") == 0 && count == 3)
+        bench_call_ints(&bench->call, words[1], words[2]);
+    else if (strcmp(name, "input") == 0 && (count == 4 || count == 5))
+        bench_call_input(&bench->call, words[1], words[2], count == 5 ? words[4] : "", words[3]);
+    else if (strcmp(name, "plan") == 0 && count == 3 && bench->call.call.op)
+        on_plan(bench, strtoul(words[1], NULL, 10), words[2]);
+    else if (strcmp(name, "sgemm") == 0 && count == 4)
+        on_sgemm(bench, words + 1);
+    else if (strcmp(name, "peak") == 0 && count == 2)
+        on_peak(words[1]);
+    else if (strcmp(name, "round") == 0 && bench->team)
+        on_round(bench, words + 1, count - 1);
+    else if (strcmp(name, "save") == 0 && count == 2 && bench->team)
+        on_save(bench, words[1]);
+    else
+        bench_fail("a line that begins with '%s' and has %zu words is no command here", name,
+                   count);
+}
+
+static size_t split(char *line, char **words)
+{
+    size_t count = 0;
+    for (char *rest, *word = strtok_r(line, " \n", &rest); word;
+         word = strtok_r(NULL, " \n", &rest)) {
+        if (count == WORDS_MAX)
+            bench_fail("more than %d words in a line", WORDS_MAX);
+        words[count++] = word;
+    }
+    return count;
+}
+
+/* Before there is any thread. */
+static void create_kernels(struct bench *bench, const char *tier)
+{
+    struct qk_error error;
+    const char *name = "auto";
+    for (size_t i = 0; name && bench->gemm_count < GEMMS_MAX; name = qk_gemm_name(i++)) {
+        enum qk_status status =
+            qk_kernels_create(tier, name, &bench->gemms[bench->gemm_count], &error);
+        if (status == QK_OK)
+            bench->gemm_count++;
+        else if (bench->gemm_count == 0)
+            bench_fail("%s", error.text);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {0};
+    const char *width;
+    char *line = NULL;
+    size_t capacity = 0;
+    char *words[WORDS_MAX];
+    create_kernels(&bench, argc > 1 ? argv[1] : "auto");
+    bench.move = bench_move_pick(&width);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("%s %s %s", qk_kernels_tier(bench.gemms[0]), width,
+           qk_kernels_blas_core(bench.gemms[0]));
+    for (size_t i = 1; i < bench.gemm_count; i++)
+        printf(" %s", qk_kernels_gemm(bench.gemms[i]));
+    printf("\n");
+    while (getline(&line, &capacity, stdin) >= 0) {
+        const size_t count = split(line, words);
+        if (count > 0)
+            obey(&bench, words, count);
+    }
+    free(line);
+    bench_team_destroy(bench.team);
+    while (bench.gemm_count > 0)
+        qk_kernels_destroy(bench.gemms[--bench.gemm_count]);
+    return 0;
+}

@@ -1,0 +1,113 @@
+"""ONNX Runtime on the same bytes: one node, input and output bound to buffers of ours, so that it
+pays for page faults no more than libqk does."""
+import ctypes
+import mmap
+import time
+
+from rows import Row
+from stopwatch import time_round
+from tensors import NUMBERS, OPSET, size_text
+
+HUGE_PAGE_BYTES = 2 << 20
+SPIN_SECONDS = 0.03  # for which its threads look for more work, and so keep processors busy
+
+
+class Unsupported(Exception):
+    """ONNX Runtime has no such kernel."""
+
+
+class Buffer:
+    """Memory on huge pages, where the system gives them; touched."""
+
+    def __init__(self, size, raw=b""):
+        size = (size // HUGE_PAGE_BYTES + 1) * HUGE_PAGE_BYTES
+        self.size = size
+        self.map = mmap.mmap(-1, size + HUGE_PAGE_BYTES)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self.map.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.address = (start + HUGE_PAGE_BYTES - 1) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+        ctypes.memset(self.address, 1, size)
+        ctypes.memmove(self.address, raw, len(raw))
+
+
+def run_fresh(session, binding):
+    binding.bind_output("y", "cpu")
+    session.run_with_iobinding(binding)
+    binding.clear_binding_outputs()
+
+
+class OnnxRuntime:
+    """Raises ImportError where it is not installed."""
+
+    def __init__(self, x):
+        import onnx.helper
+        import onnxruntime
+        self.helper, self.library = onnx.helper, onnxruntime
+        self.version = onnxruntime.__version__
+        self.x = Buffer(len(x), x)
+        self.y = None
+        self.nothing = {}  # threads -> a run of one element
+
+    def reserve(self, size):
+        """Room for the largest output, before the first row."""
+        self.y = None
+        self.y = Buffer(size)
+
+    def model(self, row, variable):
+        make = self.helper
+        constants = [make.make_tensor(name, NUMBERS[datatype], shape, raw, raw=True)
+                     for name, datatype, shape, raw in row.inputs if name not in variable]
+        graph = make.make_graph(
+            [make.make_node(row.model.removeprefix("onnx."), [name for name, *_ in row.inputs],
+                            ["y"], **row.attributes)], "row",
+            [make.make_tensor_value_info(name, NUMBERS[datatype], shape)
+             for name, datatype, shape, _ in row.inputs if name in variable],
+            [make.make_tensor_value_info("y", NUMBERS[row.y], row.y_shape)], constants)
+        return make.make_model(graph, opset_imports=[make.make_opsetid("", OPSET)], ir_version=13)
+
+    def session(self, row, variable):
+        options = self.library.SessionOptions()
+        options.intra_op_num_threads = row.threads
+        options.log_severity_level = 4
+        try:
+            return self.library.InferenceSession(self.model(row, variable).SerializeToString(),
+                                                 options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its exceptions have no class of their own
+            raise Unsupported(str(error)) from None
+
+    def prepare(self, row, variable=("x",), fresh=False):
+        """A function that runs the row once. `variable`: what is no constant of the model; `fresh`:
+        with an output that it allocates."""
+        session = self.session(row, variable)
+        if self.y is None or self.y.size < row.y_bytes:
+            raise Unsupported("no buffer of " + size_text(row.y_bytes))
+        binding = session.io_binding()
+        buffers = []  # live as long as the function
+        for name, datatype, shape, raw in row.inputs:
+            if name not in variable:
+                continue
+            buffers.append(self.x if raw is None else Buffer(len(raw), raw))
+            binding.bind_input(name, "cpu", 0, NUMBERS[datatype], shape, buffers[-1].address)
+        if fresh:
+            return lambda: run_fresh(session, binding)
+        binding.bind_output("y", "cpu", 0, NUMBERS[row.y], row.y_shape, self.y.address)
+        return lambda _=buffers: session.run_with_iobinding(binding)
+
+    def time_round(self, run, threads):
+        ns = time_round(run)
+        if threads > 1:
+            time.sleep(SPIN_SECONDS)
+        return ns
+
+    def output(self, row, run):
+        """The bytes of y, of one more run."""
+        ctypes.memset(self.y.address, 0xaa, row.y_bytes)  # what was there before does not count
+        run()
+        return ctypes.string_at(self.y.address, row.y_bytes)
+
+    def call_ns(self, threads):
+        """What a call costs that computes next to nothing: Python, session, binding."""
+        if threads not in self.nothing:
+            self.nothing[threads] = self.prepare(Row("UINT8", "FP32", "tensor", 1, threads))
+        return self.time_round(self.nothing[threads], threads)

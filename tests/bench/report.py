@@ -1,0 +1,207 @@
+"""The dequantizers' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+import math
+
+import figures
+import plot
+from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
+from rows import LONG_RUNS, SIZES, size_text
+
+WIDE = ("UINT8", "INT8", "UINT16", "INT16")
+
+# Group -> (whether a row is in it, the least shares of the limit for SIZES in turn).
+GROUPS = {
+    "8- and 16-bit to FP32, long runs": (
+        lambda row: row["grain"] in LONG_RUNS and row["y"] == "FP32" and row["x"] in WIDE,
+        (0.33, 0.90, 0.95)),
+    "4- and 2-bit, float8 and float4 to FP32, long runs": (
+        lambda row: (row["grain"] in LONG_RUNS and row["y"] == "FP32" and
+                     row["x"] not in WIDE + ("INT32",)),
+        (0.25, 0.60, 0.90)),
+    "to FP16 and BF16, long runs": (
+        lambda row: row["grain"] in LONG_RUNS and row["y"] != "FP32",
+        (0.25, 0.60, 0.85)),
+    "one scale for each element of a row, or for 32": (
+        lambda row: row["grain"] not in LONG_RUNS,
+        (0.20, 0.50, 0.80)),
+    "INT32 to FP32, long runs": (
+        lambda row: row["grain"] in LONG_RUNS and row["y"] == "FP32" and row["x"] == "INT32",
+        None),
+}
+PEER_LEAST = 1.0
+PEER_MEAN = 4.0
+
+
+# ---- One row -------------------------------------------------------------------------------------
+
+
+def limit_ns(row):
+    return min(row["ns"]["store"], row["ns"]["stream"])
+
+
+def share(row):
+    return limit_ns(row) / row["ns"]["run"]
+
+
+def gb_per_s(row):
+    return (row["read"] + row["written"]) / row["ns"]["run"]
+
+
+def times_peer(row):
+    """How many times as fast; None: there is no such kernel."""
+    return peer_net_ns(row) / row["ns"]["run"] if "peer" in row["ns"] else None
+
+
+def name(row):
+    return "%s → %s, %s, %s, %s" % (row["x"], row["y"], row["grain"], size_text(row["size"]),
+                                    threads_text(row["threads"]))
+
+
+def one_line(row):
+    times = times_peer(row)
+    return "%s: %s, %.1f GB/s, %.2f of the limit%s%s" % (
+        name(row), ns_text(row["ns"]["run"]), gb_per_s(row), share(row),
+        ", %.1f × ONNX Runtime" % times if times else "",
+        "; OTHER BYTES" if row["same"] is False else "")
+
+
+def group_of(row):
+    return next(group for group, (contains, _) in GROUPS.items() if contains(row))
+
+
+def target(row):
+    least = GROUPS[group_of(row)][1]
+    return least[SIZES.index(row["size"])] if least else 0.0
+
+
+# ---- All rows ------------------------------------------------------------------------------------
+
+
+class Report:
+    def __init__(self, results, machine_lines):
+        self.results, self.machine = results, machine_lines
+
+    def short(self):
+        """Rows that miss their share of the limit, worst first."""
+        short = [row for row in self.results if share(row) < target(row)]
+        return sorted(short, key=lambda row: share(row) / target(row))
+
+    def slower(self):
+        slow = [row for row in self.results if (times_peer(row) or math.inf) < PEER_LEAST]
+        return sorted(slow, key=times_peer)
+
+    def group_rows(self):
+        """(group, size, threads, target or None, shares), for those that have any."""
+        keys = sorted({(list(GROUPS).index(group_of(row)), row["threads"], row["size"])
+                       for row in self.results})
+        for index, threads, size in keys:
+            group = list(GROUPS)[index]
+            rows = [row for row in self.results if (group_of(row), row["threads"], row["size"]) ==
+                    (group, threads, size)]
+            yield group, size, threads, target(rows[0]), sorted(map(share, rows))
+
+    def peer_text(self):
+        times = sorted(filter(None, map(times_peer, self.results)))
+        if not times:
+            return "ONNX Runtime was not measured."
+        return ("Against ONNX Runtime, %d rows: geometric mean %.1f × as fast (target %.0f), least "
+                "%.2f × (target %.0f), %d rows slower." % (
+                    len(times), geometric_mean(times), PEER_MEAN, times[0], PEER_LEAST,
+                    len(self.slower())))
+
+    def limits(self):
+        """How fast the machine moves bytes, one read for four written."""
+        lines = []
+        for row in self.results:
+            if (row["x"], row["y"], row["grain"]) == ("UINT8", "FP32", "tensor"):
+                lines.append("%.1f GB/s, reading %s and writing four times that, %s, %s "
+                             "stores" % (
+                    (row["read"] + row["written"]) / limit_ns(row), size_text(row["size"]),
+                    threads_text(row["threads"]),
+                    "normal" if row["ns"]["store"] == limit_ns(row) else "streaming"))
+        return ["limit: " + line for line in lines]
+
+    def print_rows(self):
+        for row in self.results:
+            print(one_line(row) + ", spread %.0f %%" % (100 * row["spread"]["run"]))
+
+    def print_summary(self):
+        print("\nShare of the limit")
+        for group, size, threads, least, shares in self.group_rows():
+            reached = sum(value >= least for value in shares)
+            print("  %-51s %7s, %d thread%s: %3d of %3d reach %s; least %.2f, median %.2f" % (
+                group, size_text(size), threads, "s" if threads > 1 else " ", reached, len(shares),
+                "%.2f" % least if least else "any", shares[0], shares[len(shares) // 2]))
+        print(self.peer_text())
+        for title, rows in (("Farthest below their share", self.short()),
+                            ("Slower than ONNX Runtime", self.slower())):
+            if rows:
+                print("%s (%d rows):" % (title, len(rows)))
+            for row in rows[:10]:
+                print("  " + one_line(row))
+
+    # ---- RESULTS.md ------------------------------------------------------------------------------
+
+    def write(self, folder):
+        lines = ["# Speed of dequantizers", "", HEAD, ""]
+        lines += ["- " + line for line in self.machine + self.limits()]
+        lines += ["", "![share of the limit, and ONNX Runtime's](dequantize.svg)", "",
+                  "## Targets", "", self.peer_text(), "",
+                  "| group | x | threads | target | rows | reach it | least | median |",
+                  "|---|---:|---:|---:|---:|---:|---:|---:|"]
+        for group, size, threads, least, shares in self.group_rows():
+            lines.append("| %s | %s | %d | %s | %d | %d | %.2f | %.2f |" % (
+                group, size_text(size), threads, "%.2f" % least if least else "–", len(shares),
+                sum(value >= least for value in shares), shares[0], shares[len(shares) // 2]))
+        lines += self.short_lines()
+        for threads in sorted({row["threads"] for row in self.results}):
+            for grain in dict.fromkeys(row["grain"] for row in self.results):
+                lines += self.table(threads, grain)
+        figures.write_section(folder, lines)
+        (folder / "dequantize.svg").write_text(plot.svg(self.results, share, limit_ns,
+                                                        peer_net_ns))
+
+    def short_lines(self):
+        short = self.short()
+        short += [row for row in self.slower() if row not in short]
+        return figures.short_lines(["%s (target %.2f)" % (one_line(row), target(row))
+                                    for row in short])
+
+    def table(self, threads, grain):
+        rows = [row for row in self.results if (row["threads"], row["grain"]) == (threads, grain)]
+        if not rows:
+            return []
+        sizes = [size for size in SIZES if any(row["size"] == size for row in rows)]
+        head = "".join(" %s | GB/s | limit | peer | ± |" % size_text(size) for size in sizes)
+        lines = ["", "## %s, %s" % (grain.capitalize(), threads_text(threads)), "",
+                 "| x | y |" + head, "|---|---|" + "---:|---:|---:|---:|---:|" * len(sizes)]
+        by_key = {(row["x"], row["y"], row["size"]): row for row in rows}
+        for x, y in dict.fromkeys((row["x"], row["y"]) for row in rows):
+            cells = [cell(by_key.get((x, y, size))) for size in sizes]
+            lines.append("| %s | %s |%s" % (x, y, "".join(cells)))
+        return lines
+
+
+def cell(row):
+    if row is None:
+        return " | | | | |"
+    times = times_peer(row)
+    return " %s | %.1f | %s | %s | %.0f %% |" % (
+        ns_text(row["ns"]["run"]), gb_per_s(row), bold_below("%.2f", share(row), target(row)),
+        bold_below("%.1f ×", times, PEER_LEAST) if times else "–", 100 * row["spread"]["run"])
+
+
+HEAD = """\
+Written by `make bench`; not by hand. Each figure is the best of several rounds in which libqk, its
+limit and ONNX Runtime took turns.
+
+- The first columns say how long x of that many bytes takes, create and plan done beforehand,
+  buffers reused; GB/s counts bytes read and written.
+- *limit* is the share of the limit's speed: moving as many bytes as x and y have by the widest
+  loads and stores of the CPU, in as many slices, without computing anything; by normal or streaming
+  stores, whichever is faster. Scales and zero points do not count, although they are read as well.
+- *peer* is how many times as fast it is as ONNX Runtime, whose input and output are bound to
+  reused buffers, and from whose time that of a call for one element is taken off (some 2 µs; so
+  at 4 KiB it is a small difference of larger figures, uncertain by some 40 ns); – where it has no
+  kernel.
+- *±* is by how much the median round was slower than the best.
+- Bold is what misses its target."""

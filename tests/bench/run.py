@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""make bench: libqk's speed beside the machine's limits and ONNX Runtime, all in one run.
+
+Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
+bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
+other work on the machine makes this slower, but hardly changes the figures.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+import black_box
+import convolve
+import dequantize
+import figures
+from libqk import FILES, ROOT, Libqk
+from peer import OnnxRuntime
+from tensors import random_bytes
+
+PARTS = {"dequantize": dequantize, "conv": convolve}
+SAY_SECONDS = 10
+SMOKE_SECONDS = 0.1
+SHARE_MAX = 3  # of the time that is left, how much more than its share a row may have
+
+
+class Clock:
+    """Says now and then how far it has come, and how long a row may take."""
+
+    def __init__(self, total, one_line, budget):
+        self.total, self.one_line = total, one_line
+        self.start = self.said = time.monotonic()
+        self.end = self.start + budget
+
+    def share(self, index):
+        return max(0, self.end - time.monotonic()) / (self.total - index) * SHARE_MAX
+
+    def tick(self, index, result):
+        now = time.monotonic()
+        if now - self.said > SAY_SECONDS or index + 1 == self.total:
+            self.said = now
+            print("bench: %d of %d rows, %.0f s; %s" % (
+                index + 1, self.total, now - self.start, self.one_line(result)), flush=True)
+
+
+def start_peer(x, selected):
+    try:
+        peer = OnnxRuntime(x)
+    except ImportError as error:
+        print("bench: without ONNX Runtime: %s" % error)
+        return None
+    peer.reserve(max(row.y_bytes for row in selected))
+    return peer
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="make bench A=", description=__doc__)
+    add = parser.add_argument
+    for name in PARTS:
+        add("--" + name, action="store_true", help="this part only")
+    add("--full", action="store_true",
+        help="every row; the default is some of the large dequantizations")
+    add("--smoke", action="store_true", help="a few small rows, to see that it works")
+    add("--only", action="append", metavar="TEXT",
+        help="rows that have TEXT in their names, as 'INT8 FP32, tensor' or 'depthwise, batch 1'; "
+        "given twice, both")
+    add("--cpu", default="auto", metavar="TIER", help="libqk's tier")
+    add("--without-peer", action="store_true", help="without ONNX Runtime")
+    add("--seconds", type=float, default=3, help="for a row, at most (default 3)")
+    add("--http", action="store_true",
+        help="64 MiB tensors and some layers over HTTP: the server's own times")
+    options = parser.parse_args(arguments)
+    chosen = [name for name in PARTS if getattr(options, name)]
+    return options, chosen or list(PARTS)
+
+
+def run_part(name, options):
+    """Its results: a wrong one is a failure, a slow one is not."""
+    part = PARTS[name]
+    libqk = Libqk(options.cpu)
+    selected = part.select(options, len(os.sched_getaffinity(0)), libqk.gemms)
+    if not selected:
+        libqk.close()
+        return []
+    x = random_bytes(max(row.x_bytes for row in selected))
+    libqk.give(x)
+    peer = None if options.without_peer else start_peer(x, selected)
+    del x
+    seconds = SMOKE_SECONDS if options.smoke else options.seconds
+    budget = float("inf") if options.full or options.only else part.BUDGET_SECONDS
+    clock, results = Clock(len(selected), part.one_line, budget), []
+    for index, row in enumerate(selected):
+        results.append(part.measure(row, libqk, peer, min(seconds, clock.share(index))))
+        clock.tick(index, results[-1])
+    report = part.Report(results, figures.machine(libqk, peer) + part.notes(libqk, results))
+    libqk.close()
+    if options.only:
+        report.print_rows()
+    elif not options.smoke:
+        (ROOT / FILES / (name + ".json")).write_text(json.dumps([report.machine, results],
+                                                                indent=1))
+        report.write(ROOT / "tests" / "bench")
+    if not options.smoke:
+        report.print_summary()
+    return results
+
+
+def main():
+    options, names = parse(sys.argv[1:])
+    if options.http:
+        threads = sorted({1, len(os.sched_getaffinity(0))})
+        return black_box.main(threads, names, not options.without_peer)
+    results = [result for name in names for result in run_part(name, options)]
+    if not results:
+        raise SystemExit("bench: no such row")
+    if options.smoke:
+        return figures.print_counts(results)
+    return 1 if figures.wrong(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

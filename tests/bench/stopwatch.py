@@ -1,0 +1,52 @@
+"""Rounds of time, as measure.c has them, and their series."""
+import time
+
+BATCH_NS = 100_000
+ROUND_NS = 1_000_000
+WARM_NS_MAX = 2_000_000
+SAME = 1.03  # two rounds that are no further apart have seen the same
+
+
+def time_batch(run, count):
+    start = time.perf_counter_ns()
+    for _ in range(count):
+        run()
+    return (time.perf_counter_ns() - start) / count
+
+
+def time_round(run):
+    """Nanoseconds of the best run, or of the best batch of short ones."""
+    best = time_batch(run, 1)
+    if best < WARM_NS_MAX:
+        best = time_batch(run, 1)
+    if best >= WARM_NS_MAX:
+        return best
+    count = 1
+    while best * count < BATCH_NS:
+        count *= 2
+        best = time_batch(run, count)
+    spent = 0
+    while spent < ROUND_NS:
+        ns = time_batch(run, count)
+        spent += ns * count
+        best = min(best, ns)
+    return best
+
+
+def settled(series):
+    """Its best has been seen at least twice."""
+    return sum(ns <= min(series) * SAME for ns in series) > 1
+
+
+def take_turns(measures, least, most, seconds):
+    """Name -> series, of rounds that each of `measures` gives as name -> nanoseconds: at least so
+    many, until all have settled, at most so many or for so long."""
+    series = {}
+    end = time.monotonic() + seconds
+    for count in range(1, most + 1):
+        for measure in measures:
+            for name, ns in measure(count).items():
+                series.setdefault(name, []).append(ns)
+        if count >= least and all(map(settled, series.values())) or time.monotonic() > end:
+            break
+    return series
