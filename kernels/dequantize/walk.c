@@ -1,5 +1,7 @@
 #include "kernels/dequantize/walk.h"
 
+#include <string.h>
+
 #include "kernels/dequantize/spread.h"
 
 /* A unit takes about this long, from memory and back. */
@@ -38,7 +40,7 @@ struct state {
     bool joined; /* kernels take all blocks of a row at once */
     bool packed; /* element i of y is element i of x */
     size_t period;
-    struct qk_spread repeated; /* the parameters of period + QK_SPREAD_COUNT elements */
+    struct qk_spread repeated; /* parameters from any phase on as far as a call reaches */
     struct qk_grid grid;
 };
 
@@ -188,12 +190,24 @@ static size_t period_of(const struct state *state)
         return 0;
     for (uint32_t i = 1; i < grid->rank && period <= PERIOD_MAX; i++)
         period *= grid->axes[i].size;
-    return period <= PERIOD_MAX && state->count >= 2 * (period + QK_SPREAD_COUNT) ? period : 0;
+    return period <= PERIOD_MAX && period < state->count ? period : 0;
 }
 
+/* Copies the first `count` words to behind them, until there are `room`. */
+static void repeat_words(uint32_t *words, size_t count, size_t room)
+{
+    while (words && count < room) {
+        const size_t more = count < room - count ? count : room - count;
+        memcpy(words + count, words, more * sizeof(*words));
+        count += more;
+    }
+}
+
+/* Spreads the parameters of one period, and repeats them as far as a call may reach. */
 static bool repeat(struct state *state, struct qk_memory memory)
 {
-    const size_t count = state->period + QK_SPREAD_COUNT;
+    const size_t reach = state->period + QK_SPREAD_COUNT;
+    const size_t count = reach < state->count ? reach : state->count;
     const size_t room = count + QK_FILL_SLACK;
     uint32_t *words = qk_alloc_words(3 * room, memory);
     struct qk_grid_cursor cursor;
@@ -203,10 +217,13 @@ static bool repeat(struct state *state, struct qk_memory memory)
     state->repeated = (struct qk_spread){words, state->affine->zeros ? words + room : NULL,
                                          state->affine->offsets ? words + 2 * room : NULL};
     qk_grid_seek(&cursor, &state->grid, 0);
-    for (size_t i = 0; i < count; i += piece.count) {
-        qk_grid_next(&cursor, count - i, &piece);
+    for (size_t i = 0; i < state->period; i += piece.count) {
+        qk_grid_next(&cursor, state->period - i, &piece);
         qk_spread_parameters(state->kernels, state->affine, &piece, &state->repeated, i);
     }
+    repeat_words(state->repeated.scales, state->period, count);
+    repeat_words(state->repeated.zeros, state->period, count);
+    repeat_words(state->repeated.offsets, state->period, count);
     return true;
 }
 
