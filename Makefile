@@ -52,9 +52,12 @@ KERNELS := \
     kernels/operators/tensorflow_dequantize.c \
     kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/gemm/openblas.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_vnni.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
-    kernels/conv/pack.c kernels/conv/conv.c
+    kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
+    kernels/conv/stage.c kernels/conv/vector_avx512.c kernels/conv/slabs.c \
+    kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
+    kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.
 SERVER := \
@@ -79,6 +82,8 @@ all: $(B)/quantd
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
+%_avx512.o %_vnni.o: TIER := -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
+    -mavx512vbmi -mavx512vbmi2 -mavx512vnni
 endif
 
 $(B)/%.o: %.c

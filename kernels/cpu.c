@@ -47,8 +47,11 @@ uint32_t qk_cpu_flags(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !fma || !has(b, haswell_ebx))
         return flags;
     flags |= QK_CPU_AVX2;
-    if (has(b, skylakex_ebx) && has(xcr0, xcr0_zmm))
-        flags |= QK_CPU_AVX512;
+    if (!has(b, skylakex_ebx) || !has(xcr0, xcr0_zmm))
+        return flags;
+    flags |= QK_CPU_AVX512;
+    if (has(c, bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI))
+        flags |= QK_CPU_VNNI;
     return flags;
 }
 

@@ -33,6 +33,29 @@ static size_t find_tier(const char *name, uint32_t cpu_flags)
     return i;
 }
 
+/* What multiplies: the fastest that `cpu_flags` have, or the one of that name. */
+static enum qk_status choose_gemm(const char *name, uint32_t cpu_flags,
+                                  const struct qk_conv_backend **backend, struct qk_error *error)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    *backend = NULL;
+    if (strcmp(name, "blas") == 0)
+        return QK_OK;
+    for (size_t i = count; i-- > 0;) {
+        const bool runs = !(backends[i].cpu_flags & ~cpu_flags);
+        if (strcmp(name, backends[i].name) == 0 && !runs)
+            return qk_fail(error, QK_UNAVAILABLE, "gemm: this CPU lacks %s", name);
+        if (strcmp(name, backends[i].name) == 0 || (strcmp(name, "auto") == 0 && runs)) {
+            *backend = &backends[i];
+            return QK_OK;
+        }
+    }
+    if (strcmp(name, "auto") == 0)
+        return QK_OK;
+    return qk_fail(error, QK_UNAVAILABLE, "gemm: expected auto, blas or vnni, got \"%s\"", name);
+}
+
 static void fill_table(struct qk_kernels *kernels)
 {
     qk_dequantize_init_scalar(&kernels->dequantize);
@@ -42,7 +65,7 @@ static void fill_table(struct qk_kernels *kernels)
 #endif
 }
 
-enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
                                  struct qk_error *error)
 {
     const uint32_t cpu_flags = qk_cpu_flags();
@@ -53,14 +76,23 @@ enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
     if (tiers[index].cpu_flags & ~cpu_flags)
         return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", tier);
 
+    /* A tier hides what is beyond it from the choice, not from who names a backend. */
+    const struct qk_conv_backend *conv;
+    const bool limited = strcmp(gemm, "auto") == 0 && strcmp(tier, "auto") != 0;
+    enum qk_status status =
+        choose_gemm(gemm, limited ? cpu_flags & tiers[index].cpu_flags : cpu_flags, &conv, error);
+    if (status != QK_OK)
+        return status;
+
     struct qk_kernels *made = calloc(1, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
     made->tier = tiers[index].name;
     made->cpu_flags = cpu_flags & tiers[index].cpu_flags;
+    made->conv = conv;
     fill_table(made);
     /* OpenBLAS has tiers of its own: it gets the whole CPU. */
-    enum qk_status status = qk_gemm_init(&made->gemm, cpu_flags, error);
+    status = qk_gemm_init(&made->gemm, cpu_flags, error);
     if (status != QK_OK) {
         free(made);
         return status;

@@ -4,6 +4,7 @@
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 
+#include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
@@ -13,6 +14,7 @@ struct qk_kernels {
     const char *tier;
     struct qk_dequantize_kernels dequantize;
     struct qk_gemm gemm;
+    const struct qk_conv_backend *conv; /* NULL: gemm */
 };
 
 #endif

@@ -253,9 +253,10 @@ void qk_run(const struct qk_plan *plan, void *output, void *workspace, size_t be
 /* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core
  * that the CPU has. Call it once, before any other thread starts: it sets OPENBLAS_* in the
  * environment, which OpenBLAS reads while it loads.
- * `tier`: "auto", "scalar" or "avx2"; QK_UNAVAILABLE when this CPU lacks it. Destroy frees it;
+ * `tier`: "auto", "scalar" or "avx2"; `gemm`, what multiplies the integers of convolutions: "auto",
+ * "blas" or "vnni"; QK_UNAVAILABLE when this CPU lacks it. Destroy frees it;
  * NULL is fine. */
-enum qk_status qk_kernels_create(const char *tier, struct qk_kernels **kernels,
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
                                  struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 

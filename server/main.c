@@ -138,7 +138,7 @@ static bool raise_file_limit(const struct qd_config *config)
 static bool start_kernels(struct process *process)
 {
     struct qk_error error;
-    if (qk_kernels_create(process->config.cpu, &process->kernels, &error) != QK_OK)
+    if (qk_kernels_create(process->config.cpu, "auto", &process->kernels, &error) != QK_OK)
         return complain("%s", error.text);
     qd_pool_set_threads((unsigned)process->config.threads);
     qd_log(QD_LOG_INFO, "quantd starts",

@@ -1,215 +1,106 @@
 #include "kernels/conv/conv.h"
 
-#include <string.h>
-
-#include "kernels/conv/geometry.h"
-#include "kernels/conv/im2col.h"
+#include "kernels/conv/pack.h"
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/widen.h"
 
-/* Rows and columns of floats begin on cache lines. */
-#define LINE_FLOATS 16
-
-/* A unit is about a millisecond's work, so that cores can share a request and a worker gives way
- * soon; but sgemm slows down on fewer columns than these. */
-#define UNIT_TERMS ((size_t)1 << 26)
-#define TILE_COLUMNS_LEAST 96
-
-struct state {
-    const struct qk_conv *conv;
-    const struct qk_gemm *gemm;
-    struct qk_conv_geometry geometry;
-    const uint8_t *x;
-    size_t rows;         /* output channels of a group */
-    size_t tile_rows;    /* of a full tile; the last may have fewer */
-    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, the distance of rows, too */
-    size_t row_tiles;    /* tiles of one image and group */
-    size_t column_tiles;
-};
-
-struct tile {
-    size_t image, group;
-    size_t row_begin, row_count; /* output channels of the group */
-    size_t position_begin, position_count;
-};
-
-/* The parts of a workspace; `carried` only where k has several blocks. */
-struct workspace {
-    float *block;
-    float *sums;
-    int32_t *carried;
-};
-
-static size_t size_min(size_t a, size_t b)
+void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
 {
-    return a < b ? a : b;
+    size_t bytes;
+    if (!qk_mul_size(count == 0 ? 1 : count, size, &bytes))
+        return NULL;
+    return memory.alloc(memory.context, bytes);
 }
 
-static size_t size_max(size_t a, size_t b)
+/* ---- Create ------------------------------------------------------------------------------ */
+
+/* Sum of w - w_zp over one channel, modulo 2^32. */
+static uint32_t weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                           size_t channel)
 {
-    return a > b ? a : b;
+    const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
+    struct qk_widen widen = qk_widen_from(constants->w->type, qk_w_zero_point(constants, channel));
+    return qk_widen_sum(widen, w, conv->depth);
 }
 
-static size_t divide_up(size_t a, size_t b)
+/* What is multiplied is x as stored, or flipped to unsigned, or centred: x - x_zp plus `left`. The
+ * sum over that goes into the bias. */
+static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                      int32_t left, int32_t *bias)
 {
-    return a == 0 ? 0 : (a - 1) / b + 1;
-}
-
-/* Cuts `total` into equal parts of at most `most`. */
-static size_t even_part(size_t total, size_t most)
-{
-    return total == 0 ? 1 : divide_up(total, divide_up(total, most));
-}
-
-static struct tile locate_tile(const struct state *state, size_t unit)
-{
-    struct tile tile;
-    tile.position_begin = unit % state->column_tiles * state->tile_columns;
-    unit /= state->column_tiles;
-    tile.row_begin = unit % state->row_tiles * state->tile_rows;
-    unit /= state->row_tiles;
-    tile.group = unit % state->conv->desc.group;
-    tile.image = unit / state->conv->desc.group;
-    tile.row_count = size_min(state->rows - tile.row_begin, state->tile_rows);
-    tile.position_count =
-        size_min(state->geometry.positions - tile.position_begin, state->tile_columns);
-    return tile;
-}
-
-static void multiply_block(const struct state *state, const struct tile *tile,
-                           const struct workspace *work, size_t k_begin, size_t k_count)
-{
-    const struct qk_conv *conv = state->conv;
-    const size_t columns = state->tile_columns;
-    const size_t channel =
-        (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
-    qk_im2col_block(&(struct qk_im2col){
-        .geometry = &state->geometry,
-        .x = state->x + channel * state->geometry.channel_size,
-        .widen = qk_widen_from(conv->x_type, conv->x_centre),
-        .fill = (float)conv->x_fill,
-        .k_begin = k_begin,
-        .k_count = k_count,
-        .position_begin = tile->position_begin,
-        .position_count = tile->position_count,
-        .block = work->block,
-        .row_stride = columns,
-    });
-    const float *group = conv->weights + tile->group * state->rows * conv->depth;
-    /* Every number here is at most QK_GEMM_EXACT_K or a tile's side: an int holds it. */
-    qk_gemm_sgemm(state->gemm, &(struct qk_sgemm_args){
-                                   .m = (int)tile->row_count,
-                                   .n = (int)tile->position_count,
-                                   .k = (int)k_count,
-                                   .a = group + state->rows * k_begin + tile->row_begin * k_count,
-                                   .b = work->block,
-                                   .c = work->sums,
-                                   .lda = (int)k_count,
-                                   .ldb = (int)columns,
-                                   .ldc = (int)columns,
-                               });
-}
-
-static void run_tile(const struct state *state, const struct tile *tile,
-                     const struct workspace *work, uint8_t *output)
-{
-    const struct qk_conv *conv = state->conv;
-    const size_t columns = state->tile_columns;
-    const size_t channel = tile->group * state->rows + tile->row_begin;
-
-    if (conv->depth == 0) /* no channels: the sums are empty */
-        memset(work->sums, 0, tile->row_count * columns * sizeof(*work->sums));
-    if (work->carried)
-        memset(work->carried, 0, tile->row_count * columns * sizeof(*work->carried));
-    for (size_t k = 0; k < conv->depth; k += conv->block) {
-        multiply_block(state, tile, work, k, size_min(conv->depth - k, conv->block));
-        if (conv->depth - k <= conv->block)
-            break; /* the last block is added while requantizing */
-        for (size_t row = 0; row < tile->row_count; row++)
-            qk_requantize_carry(work->sums + row * columns, tile->position_count,
-                                work->carried + row * columns);
-    }
-    uint8_t *y = output +
-                 (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
-                 tile->position_begin;
-    for (size_t row = 0; row < tile->row_count; row++) {
-        qk_requantize_row(&conv->requantize,
-                          &(struct qk_requantize_row){
-                              .sums = work->sums + row * columns,
-                              .carried = work->carried ? work->carried + row * columns : NULL,
-                              .bias = conv->bias[channel + row],
-                              .multiplier = conv->multiplier[channel + row],
-                              .count = tile->position_count,
-                              .y = y + row * state->geometry.positions,
-                          });
+    const struct qk_tensor *given = constants->bias;
+    for (size_t m = 0; m < conv->desc.out_channels; m++) {
+        uint32_t value = given->type == QK_NONE ? 0 : (uint32_t)qk_load_i32(given->data, m);
+        if (left != 0 && conv->depth != 0)
+            value -= (uint32_t)left * weight_sum(conv, constants, m);
+        bias[m] = (int32_t)value;
     }
 }
 
-/* In floats; carried sums are as large. */
-static size_t block_floats(const struct state *state)
+static int32_t x_left(const struct qk_conv *conv)
 {
-    return state->conv->block * state->tile_columns;
+    if (!conv->backend)
+        return conv->sgemm.x_fill;
+    if (conv->backend->gemm->cell_k == 2)
+        return 0; /* words hold x - x_zp */
+    return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
 
-static size_t sum_floats(const struct state *state)
+static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                            float *multiplier)
 {
-    return state->tile_rows * state->tile_columns;
-}
-
-static bool carries(const struct state *state)
-{
-    return state->conv->depth > state->conv->block;
-}
-
-static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
-{
-    const struct state *state = plan->state;
-    struct workspace work = {.block = workspace};
-    work.sums = work.block + block_floats(state);
-    if (carries(state))
-        work.carried = (int32_t *)workspace + block_floats(state) + sum_floats(state);
-    for (size_t unit = begin; unit < end; unit++) {
-        struct tile tile = locate_tile(state, unit);
-        run_tile(state, &tile, &work, output);
+    const struct qk_tensor *w_scale = constants->w_scale;
+    for (size_t m = 0; m < conv->desc.out_channels; m++) {
+        float product =
+            constants->x_scale * qk_load_f32(w_scale->data, qk_channel_index(w_scale, m));
+        multiplier[m] = product / constants->y_scale;
     }
 }
+
+enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
+                              const struct qk_conv_constants *constants,
+                              const struct qk_conv_backend *backend, struct qk_memory memory,
+                              struct qk_conv *conv, struct qk_error *error)
+{
+    size_t depth = desc->group_channels;
+    for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++)
+        if (!qk_mul_size(depth, (size_t)desc->kernel[i], &depth))
+            return qk_fail(error, QK_INVALID, "w: its shape does not fit in 64 bits");
+    *conv = (struct qk_conv){
+        .desc = *desc,
+        .requantize = qk_requantize_for(constants->y_type, constants->y_zero_point),
+        .x_type = constants->x_type,
+        .y_type = constants->y_type,
+        .x_zero_point = constants->x_zero_point,
+        .depth = depth,
+        .backend = constants->w->count == 0 ? NULL : backend,
+    };
+    int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
+    float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
+    if (!bias || !multiplier || !(conv->backend ? qk_conv_pack_panels(conv, constants, memory)
+                                                : qk_conv_pack_sgemm(conv, constants, memory)))
+        return qk_fail(error, QK_NO_MEMORY, "no memory to pack %zu weights", constants->w->count);
+    pack_bias(conv, constants, x_left(conv), bias);
+    pack_multiplier(conv, constants, multiplier);
+    conv->bias = bias;
+    conv->multiplier = multiplier;
+    return QK_OK;
+}
+
+/* ---- Plan -------------------------------------------------------------------------------- */
 
 /* N, M and the positions of each axis, as the caller counts axes. */
-static void set_output_dims(const struct state *state, struct qk_tensor *output)
+static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                            struct qk_tensor *output)
 {
-    const struct qk_conv_desc *desc = &state->conv->desc;
-    output->type = state->conv->y_type;
+    const struct qk_conv_desc *desc = &conv->desc;
+    output->type = conv->y_type;
     output->rank = desc->spatial_rank + 2;
-    output->dims[0] = state->geometry.images;
+    output->dims[0] = geometry->images;
     output->dims[1] = desc->out_channels;
     for (uint32_t i = 0; i < desc->spatial_rank; i++)
         output->dims[2 + i] =
-            (size_t)state->geometry.axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
-}
-
-static void choose_tiles(struct state *state)
-{
-    const struct qk_conv *conv = state->conv;
-    state->tile_rows = even_part(state->rows, QK_CONV_TILE_ROWS);
-    size_t most = QK_CONV_TILE_FLOATS / size_max(conv->block, state->tile_rows);
-    most = size_min(most, QK_CONV_TILE_COLUMNS);
-    size_t quick = UNIT_TERMS / size_max(conv->depth * state->tile_rows, 1);
-    most = size_min(most, size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
-    state->tile_columns =
-        divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
-    state->row_tiles = divide_up(state->rows, state->tile_rows);
-    state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
-}
-
-/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. Without output
- * channels there are no units, and a depth that nothing in memory bounds. */
-static uint64_t guess_unit_ns(const struct state *state)
-{
-    if (state->rows == 0)
-        return 0;
-    double depth = (double)state->conv->depth;
-    double columns = (double)state->tile_columns;
-    double rows = (double)state->tile_rows;
-    return (uint64_t)(columns * (depth * rows / 50 + depth / 4 + rows / 3)) + 1;
+            (size_t)geometry->axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
 }
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
@@ -217,32 +108,17 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *ge
                             struct qk_plan *plan, struct qk_error *error)
 {
     static const uint8_t nothing[1];
-    struct state *state = memory.alloc(memory.context, sizeof(*state));
-    if (!state)
-        return qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
-    *state = (struct state){
-        .conv = conv,
-        .gemm = gemm,
-        .x = x->count == 0 ? nothing : x->data,
-        .rows = conv->desc.out_channels / conv->desc.group,
-    };
-    enum qk_status status = qk_conv_geometry_init(&state->geometry, &conv->desc, x, error);
+    struct qk_conv_geometry geometry;
+    enum qk_status status = qk_conv_geometry_init(&geometry, &conv->desc, x, error);
     if (status != QK_OK)
         return status;
-    set_output_dims(state, &plan->output);
+    set_output_dims(conv, &geometry, &plan->output);
     if (!qk_tensor_set_count(&plan->output))
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
-    choose_tiles(state);
-    plan->kernel = "conv_sgemm";
     plan->output_bytes = plan->output.count;
-    plan->workspace_bytes =
-        (block_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
-    /* At most one unit for each byte of output. */
-    plan->unit_count = plan->output.count == 0 ? 0
-                                               : state->geometry.images * conv->desc.group *
-                                                     state->row_tiles * state->column_tiles;
-    plan->unit_cost_ns = guess_unit_ns(state);
-    plan->run = run;
-    plan->state = state;
+    const uint8_t *data = x->count == 0 ? nothing : x->data;
+    if (!(conv->backend ? qk_conv_plan_panels(conv, &geometry, data, memory, plan)
+                        : qk_conv_plan_sgemm(conv, gemm, &geometry, data, memory, plan)))
+        return qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
     return QK_OK;
 }

@@ -17,6 +17,8 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
 
+struct qk_conv_backend;
+
 /* More than anybody convolves; some bound keeps the loops and the structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
 
@@ -62,39 +64,53 @@ struct qk_requantize {
     int32_t zero_point;
 };
 
+/* Packed for sgemm: floats. */
+struct qk_conv_sgemm {
+    int32_t x_centre; /* taken from x, so that |x| <= 128 */
+    int32_t x_fill;   /* x's zero point, centred: what padding holds */
+    size_t block;     /* terms in one sgemm; the last block may be shorter */
+    const float *weights; /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
+};
+
+/* Packed for integer products: kernels/gemm/igemm.h. */
+struct qk_conv_panels {
+    size_t count; /* of each group */
+    size_t step_bytes;
+    size_t bytes;                /* of one panel */
+    const uint8_t *weights;      /* [group][panel] */
+    const uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
+    const int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
+};
+
 /* A convolution, ready for any x. Immutable; shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
     struct qk_requantize requantize;
     enum qk_type x_type;
     enum qk_type y_type;
-    int32_t x_centre;        /* taken from x, so that |x| <= 128 */
-    int32_t x_fill;          /* x's zero point, centred: what padding holds */
-    size_t depth;            /* K: terms of one sum, group_channels * kernel volume */
-    size_t block;            /* terms in one sgemm; the last block may be shorter */
-    const float *weights;    /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
-    const int32_t *bias;     /* [M], with what centring x leaves of its zero point */
+    int32_t x_zero_point;
+    size_t depth;                          /* K: terms of one sum, group_channels * kernel volume */
+    const struct qk_conv_backend *backend; /* NULL: sgemm */
+    struct qk_conv_sgemm sgemm;
+    struct qk_conv_panels panels;
+    const int32_t *bias;     /* [M], with what x's zero point makes of the weights */
     const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };
 
 /* Packs the constants. `desc` and `constants` hold what their comments promise: the operator has
- * checked it. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
+ * checked it. `backend`: what shall multiply, NULL for sgemm, which also serves where the backend
+ * cannot. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
-                              const struct qk_conv_constants *constants, struct qk_memory memory,
+                              const struct qk_conv_constants *constants,
+                              const struct qk_conv_backend *backend, struct qk_memory memory,
                               struct qk_conv *conv, struct qk_error *error);
 
-/* The tile of a unit: at most so many output channels by so many positions. */
-#define QK_CONV_TILE_ROWS 256
-#define QK_CONV_TILE_COLUMNS 2048
-/* At most so many floats in each part of the workspace: 1 MiB stays in a core's own cache while
- * sgemm reads it. The parts are a block of im2col, the sums, and the sums carried over blocks. */
-#define QK_CONV_TILE_FLOATS ((size_t)256 * 1024)
-#define QK_CONV_WORKSPACE_MAX (3 * QK_CONV_TILE_FLOATS * sizeof(float))
+/* The workspace of one worker never exceeds this, whatever the shapes. */
+#define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
 /* Fits the convolution to x, whose rank and type the operator has checked; everything is borrowed
- * until the plan has run. A unit is one tile of one image and group, about a millisecond's work
- * where K is not huge. The workspace never exceeds QK_CONV_WORKSPACE_MAX bytes, whatever the
- * shapes. QK_INVALID: x and the attributes do not fit together. */
+ * until the plan has run. A unit is a part of the positions and channels of one image and group,
+ * some 100 microseconds' work. QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
                             const struct qk_tensor *x, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error);

@@ -195,7 +195,6 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
                              struct qk_memory memory, struct qk_instance **instance,
                              struct qk_error *error)
 {
-    (void)kernels;
     const struct qk_tensor *inputs = call->inputs;
     enum qk_status status = check_constants(call, error);
     if (status != QK_OK)
@@ -226,7 +225,7 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "no memory for the operator");
     *instance = &made->base;
-    return qk_conv_create(&desc, &constants, memory, &made->conv, error);
+    return qk_conv_create(&desc, &constants, kernels->conv, memory, &made->conv, error);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */

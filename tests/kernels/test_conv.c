@@ -84,7 +84,7 @@ static struct conv_case tiled_case(void)
     return (struct conv_case){
         .naive = {.images = 2,
                   .channels = 2 * 70,
-                  .out_channels = 2 * (QK_CONV_TILE_ROWS + 3),
+                  .out_channels = 2 * (256 + 3),
                   .group = 2,
                   .in = {1, 13, 27},
                   .kernel = {1, 3, 3},
@@ -112,7 +112,7 @@ static struct conv_case wide_case(void)
     test.naive.images = 1;
     test.naive.channels = test.naive.out_channels = 2;
     test.naive.in[1] = 3;
-    test.naive.in[2] = 3 * QK_CONV_TILE_COLUMNS / 2;
+    test.naive.in[2] = 3 * 2048 / 2;
     return test;
 }
 

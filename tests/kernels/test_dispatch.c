@@ -77,7 +77,7 @@ Test(dispatch, refuses_unknown_tiers)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct qk_kernels *kernels = NULL;
         struct qk_error error = {0};
-        cr_assert_eq(qk_kernels_create(names[i], &kernels, &error), QK_UNAVAILABLE);
+        cr_assert_eq(qk_kernels_create(names[i], "auto", &kernels, &error), QK_UNAVAILABLE);
         cr_assert_null(kernels);
         cr_assert_not_null(strstr(error.text, "expected auto, scalar or avx2"));
     }

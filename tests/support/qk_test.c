@@ -198,14 +198,19 @@ void qk_test_result_deinit(struct qk_test_result *result)
 
 struct qk_kernels *qk_test_kernels(const char *tier)
 {
+    return qk_test_kernels_gemm(tier, "auto");
+}
+
+struct qk_kernels *qk_test_kernels_gemm(const char *tier, const char *gemm)
+{
     struct qk_kernels *kernels;
     struct qk_error error;
-    enum qk_status status = qk_kernels_create(tier, &kernels, &error);
+    enum qk_status status = qk_kernels_create(tier, gemm, &kernels, &error);
     if (status == QK_UNAVAILABLE && strstr(error.text, "this CPU lacks")) {
-        fprintf(stderr, "skipped: tier %s: %s\n", tier, error.text);
+        fprintf(stderr, "skipped: tier %s, gemm %s: %s\n", tier, gemm, error.text);
         return NULL;
     }
-    cr_assert_eq(status, QK_OK, "tier %s: %s", tier, error.text);
+    cr_assert_eq(status, QK_OK, "tier %s, gemm %s: %s", tier, gemm, error.text);
     return kernels;
 }
 

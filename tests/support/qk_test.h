@@ -86,6 +86,7 @@ size_t qk_test_fail_allocations(const struct qk_kernels *kernels, const struct q
 /* The kernels of a tier, or NULL (and a line on standard error that names the tier) where this
  * CPU lacks it. Any other failure fails the test. */
 struct qk_kernels *qk_test_kernels(const char *tier);
+struct qk_kernels *qk_test_kernels_gemm(const char *tier, const char *gemm);
 
 /* Fails the test unless the call is refused with QK_INVALID and a text that begins "field: ". */
 void qk_test_expect_refusal(const struct qk_call *call, const char *field);

@@ -1,0 +1,21 @@
+/* What can multiply the integers of a convolution besides OpenBLAS. Private to kernels/. */
+#ifndef KERNELS_CONV_BACKEND_H
+#define KERNELS_CONV_BACKEND_H
+
+#include "kernels/conv/vector.h"
+#include "kernels/gemm/igemm.h"
+
+struct qk_conv_backend {
+    const char *name;   /* as --gemm has it */
+    const char *kernel; /* as the answer has it */
+    uint32_t cpu_flags; /* QK_CPU_* that it needs */
+    const struct qk_igemm *gemm;
+    const struct qk_conv_vector *vector;
+    /* Rough: for one row, 16 positions, and a slab or, with whole_steps, a step. */
+    double cycles;
+};
+
+/* From the slowest to the fastest. */
+const struct qk_conv_backend *qk_conv_backends(size_t *count);
+
+#endif

@@ -1,0 +1,39 @@
+/* The two ways to pack and run a convolution: for sgemm, and for integer products. Private to
+ * conv/. */
+#ifndef KERNELS_CONV_PACK_H
+#define KERNELS_CONV_PACK_H
+
+#include "kernels/conv/geometry.h"
+#include "kernels/conv/slabs.h"
+#include "kernels/element/load.h"
+
+/* w_scale and w_zero_point: one for all channels, or one each. */
+static inline size_t qk_channel_index(const struct qk_tensor *tensor, size_t channel)
+{
+    return tensor->count == 1 ? 0 : channel;
+}
+
+static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants, size_t channel)
+{
+    const struct qk_tensor *tensor = constants->w_zero_point;
+    return (int32_t)qk_load_integer(tensor->type, tensor->data, qk_channel_index(tensor, channel));
+}
+
+/* Room for `count` elements of `size` bytes; NULL: there is none. */
+void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
+
+/* Fill conv->sgemm or conv->panels; the rest is there. False: no memory. */
+bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                        struct qk_memory memory);
+bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                         struct qk_memory memory);
+
+/* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
+ * memory. */
+bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                        const struct qk_conv_geometry *geometry, const uint8_t *x,
+                        struct qk_memory memory, struct qk_plan *plan);
+bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                         const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+
+#endif

@@ -1,0 +1,45 @@
+/* A convolution on integer products, fitted to x: what panels_plan.c makes and panels_run.c runs.
+ * Private to conv/. */
+#ifndef KERNELS_CONV_PANELS_H
+#define KERNELS_CONV_PANELS_H
+
+#include "kernels/conv/slabs.h"
+
+/* The workspace, in bytes from its start; every part is aligned to 64. */
+struct qk_panels_workspace {
+    size_t cells;
+    size_t stage, stage_bytes; /* of one of its planes */
+    size_t sums;               /* a tile, or where K has parts, all tiles of the unit */
+    size_t column_tile; /* column_tile and column_sums: where w has zero points */
+    size_t column_sums;
+    size_t blocks; /* struct qk_panels_block, of a full unit */
+    size_t bytes;
+};
+
+/* Up to QK_IGEMM_NR positions of a unit. */
+struct qk_panels_block {
+    size_t first;   /* cell; a multiple of QK_IGEMM_VECTOR */
+    size_t vectors; /* 1 to 4 */
+    uint64_t keep;  /* the cells that are positions */
+    size_t before;  /* positions in the blocks before */
+};
+
+struct qk_panels_plan {
+    const struct qk_conv *conv;
+    const uint8_t *x;
+    struct qk_conv_geometry geometry;
+    struct qk_slab_order order;
+    struct qk_slab_layout layout;
+    const struct qk_igemm_step *steps;
+    struct qk_panels_workspace workspace;
+    size_t rows;  /* output channels of a group */
+    size_t outer; /* positions of the axes before the last two */
+    size_t row_bands, column_bands;
+    size_t parts;       /* of the output channels of a group */
+    size_t part_panels; /* in one part */
+};
+
+void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
+                   size_t end);
+
+#endif

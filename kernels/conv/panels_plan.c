@@ -1,0 +1,332 @@
+#include <math.h>
+
+#include "kernels/conv/pack.h"
+#include "kernels/conv/panels.h"
+
+/* A unit's slabs stay in a core's own cache beside the weights. */
+#define CELLS_BYTES ((size_t)512 << 10)
+/* Where not even the least unit's slabs do, K has parts, and the sums wait in the workspace. */
+#define SUMS_BYTES ((size_t)1 << 20)
+#define PART_CELLS 512
+/* A unit never has more cells than this; it bounds the lists of blocks. */
+#define UNIT_CELLS ((size_t)1 << 14)
+/* Units for other cores, and to give way: about 100 microseconds, but not so small that what
+ * neighbours share is made again and again. */
+#define UNIT_CYCLES 300000.0
+#define UNIT_CELLS_LEAST 512
+#define CYCLES_A_NS 3.0
+
+/* Axes and strides beyond this are not shifted along, so that no sum of them overflows. */
+#define SHARED_MOST (INT64_C(1) << 20)
+
+enum mode {
+    SHARED,  /* rows and columns of taps share slabs */
+    COLUMNS, /* rows do; each column has its own */
+    SINGLE,  /* each tap has its own */
+    MODE_COUNT
+};
+
+/* One way to lay it out. */
+struct choice {
+    struct qk_slab_layout layout;
+    size_t row_bands, column_bands;
+    size_t parts, part_panels;
+    double cycles; /* of all; INFINITY: impossible */
+};
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* ---- Slabs ------------------------------------------------------------------------------- */
+
+static bool may_share(const struct qk_conv_axis *axis)
+{
+    return axis->in <= SHARED_MOST && axis->pad <= SHARED_MOST && axis->stride <= SHARED_MOST &&
+           axis->dilation <= SHARED_MOST && axis->kernel <= SHARED_MOST &&
+           axis->kernel * axis->dilation <= SHARED_MOST;
+}
+
+/* `taps`: 1 where a cell holds the axis' taps. */
+static struct qk_slab_axis fit_axis(const struct qk_conv_axis *axis, size_t taps, bool shared)
+{
+    const int64_t divisor = greatest_divisor(axis->stride, axis->dilation);
+    const size_t cycle = (size_t)(axis->stride / divisor);
+    if (!shared || taps <= cycle)
+        return (struct qk_slab_axis){.clusters = taps};
+    const size_t shift = (size_t)(axis->dilation / divisor);
+    return (struct qk_slab_axis){cycle, shift, (taps - 1) / cycle * shift};
+}
+
+/* Columns of padding behind a whole line that may be those before the next, in every cluster. */
+static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
+{
+    struct qk_stage job = {.in_columns = axis->in,
+                           .column_stride = axis->stride,
+                           .columns = (size_t)axis->out + slabs->span};
+    size_t overlap = slabs->span;
+    for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
+        job.column_first = (int64_t)c * axis->dilation - axis->pad;
+        const struct qk_stage_range inside = qk_stage_columns(&job);
+        overlap = size_min(overlap, size_min(inside.begin, job.columns - inside.end));
+    }
+    return overlap;
+}
+
+/* Cells of one slab. */
+static size_t slab_cells(const struct qk_slab_layout *layout)
+{
+    return (layout->rows + layout->row.span - 1) * layout->pitch + layout->columns +
+           layout->column.span;
+}
+
+/* Sizes that follow from rows and columns. An odd number of lines, so that a column of slabs does
+ * not fall on the same few sets of the cache. */
+static void set_slab_bytes(struct qk_slab_layout *layout)
+{
+    size_t lines = divide_up(slab_cells(layout), 16);
+    layout->slab_bytes = (lines | 1) * 64;
+}
+
+/* ---- Units ------------------------------------------------------------------------------- */
+
+/* The most rows, or the most columns of one row, whose slabs have at most `cells` cells. */
+static bool fit_unit(const struct qk_panels_plan *plan, struct choice *choice, size_t cells)
+{
+    struct qk_slab_layout *layout = &choice->layout;
+    const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
+    const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
+    const size_t span = layout->column.span;
+    const size_t tall = layout->row.span;
+    if (cells > width && cells - width > span && tall < (cells - width - span)) {
+        const size_t pitch = width + span - layout->overlap;
+        const size_t more = (cells - width - span) / pitch; /* rows behind the first */
+        if (more >= tall) {
+            layout->rows = size_min(more - tall + 1, height);
+            layout->columns = width;
+            layout->pitch = pitch;
+            return true;
+        }
+    }
+    if (tall >= cells || cells / (tall + 1) < span + QK_IGEMM_NR)
+        return false;
+    layout->overlap = 0;
+    layout->rows = 1;
+    layout->columns = size_min(cells / (tall + 1) - span, width);
+    layout->pitch = layout->columns + span;
+    return true;
+}
+
+/* Cuts rows, or columns, into even bands that are no larger; `least` bands if they may be. */
+static void cut_bands(const struct qk_panels_plan *plan, struct choice *choice, size_t least)
+{
+    struct qk_slab_layout *layout = &choice->layout;
+    const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
+    const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
+    const bool lines = layout->columns == width;
+    const size_t whole = lines ? height * layout->pitch : width;
+    const size_t useful = size_max(whole / UNIT_CELLS_LEAST, 1);
+    const size_t wanted = size_min(least, useful);
+    if (lines && height > 1) {
+        layout->rows = size_min(layout->rows, divide_up(height, size_min(wanted, height)));
+    } else {
+        layout->columns = size_min(layout->columns, divide_up(width, wanted));
+        if (layout->columns < width) {
+            layout->overlap = 0;
+            layout->pitch = layout->columns + layout->column.span;
+        }
+    }
+    choice->row_bands = divide_up(height, layout->rows);
+    choice->column_bands = divide_up(width, layout->columns);
+    layout->rows = divide_up(height, choice->row_bands);
+    if (choice->column_bands > 1)
+        layout->columns = divide_up(width, choice->column_bands);
+}
+
+/* Cycles for all positions of one image, group and outer position. */
+static double count_cycles(const struct qk_panels_plan *plan, const struct choice *choice)
+{
+    const struct qk_slab_layout *layout = &choice->layout;
+    const struct qk_conv_backend *backend = plan->conv->backend;
+    const double bands = (double)choice->row_bands * (double)choice->column_bands;
+    const double cells = (double)((layout->rows - 1) * layout->pitch + layout->columns);
+    const double rows = (double)plan->rows;
+    const double products =
+        (double)plan->order.steps *
+        (backend->gemm->whole_steps ? 1 : (double)plan->order.slabs / (double)plan->order.blocks);
+    const double slabs = (double)layout->groups * (double)layout->group_slabs;
+    return bands * (cells / 16 * rows * products * backend->cycles + cells / 64 * rows * 16 +
+                    (double)slab_cells(layout) / 16 * slabs * 4);
+}
+
+static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
+{
+    const struct qk_slab_order *order = &plan->order;
+    const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
+    struct choice choice = {.cycles = INFINITY};
+    struct qk_slab_layout *layout = &choice.layout;
+    if (mode != SINGLE && (!may_share(row) || !may_share(column)))
+        return choice;
+    layout->row = fit_axis(row, order->row_taps, mode != SINGLE);
+    layout->column = fit_axis(column, order->column_taps, mode == SHARED);
+    layout->overlap = count_overlap(column, &layout->column);
+    layout->fine = mode == SINGLE;
+    layout->group_slabs =
+        order->step_slabs * (layout->fine ? 1 : layout->row.clusters * layout->column.clusters);
+    layout->group_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
+    layout->groups = order->steps / layout->group_steps;
+    layout->part_groups = layout->groups;
+    const size_t all_slabs = layout->groups * layout->group_slabs;
+    if (!fit_unit(plan, &choice,
+                  size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS))) {
+        if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
+            !fit_unit(plan, &choice, PART_CELLS))
+            return choice;
+        layout->part_groups =
+            CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS / layout->group_slabs;
+    }
+    cut_bands(plan, &choice, 1);
+    choice.cycles = count_cycles(plan, &choice);
+    return choice;
+}
+
+/* More units than memory needs: bands first, then parts of the channels. */
+static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
+{
+    const size_t panels = plan->conv->panels.count;
+    const double wanted = choice->cycles / UNIT_CYCLES + 1;
+    const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
+    size_t most = panels;
+    cut_bands(plan, choice, least);
+    set_slab_bytes(&choice->layout);
+    if (choice->layout.part_groups < choice->layout.groups) {
+        const size_t blocks = divide_up(slab_cells(&choice->layout), QK_IGEMM_NR) + 1;
+        most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / blocks;
+    }
+    const size_t bands = choice->row_bands * choice->column_bands;
+    choice->parts = size_max(size_min(divide_up(least, bands), panels), divide_up(panels, most));
+    choice->part_panels = divide_up(panels, choice->parts);
+    choice->parts = divide_up(panels, choice->part_panels);
+}
+
+/* ---- Workspace --------------------------------------------------------------------------- */
+
+static size_t add_part(size_t *at, size_t bytes)
+{
+    const size_t begin = *at;
+    *at += divide_up(bytes, 64) * 64;
+    return begin;
+}
+
+static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
+{
+    const struct qk_slab_layout *layout = &plan->layout;
+    const struct qk_igemm *gemm = plan->conv->backend->gemm;
+    const size_t tile = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
+    const size_t blocks = divide_up(slab_cells(layout), QK_IGEMM_NR) + 1;
+    const bool whole = layout->part_groups == layout->groups;
+    const bool column_sums = plan->conv->panels.ones != NULL;
+    /* Vectors read beyond the last cell, and whole steps beyond the last slab. */
+    const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
+    const size_t slabs = layout->part_groups * layout->group_slabs +
+                         (gemm->whole_steps ? plan->order.step_slabs : 0);
+    struct qk_panels_workspace work = {.stage_bytes =
+                                           divide_up(slab_cells(layout), 64) * 64 + QK_STAGE_SLACK};
+    size_t at = 0;
+    work.cells = add_part(&at, slabs * layout->slab_bytes + slack);
+    work.stage = add_part(&at, plan->order.cell_k * work.stage_bytes);
+    work.sums = add_part(&at, whole ? tile : plan->part_panels * blocks * tile);
+    work.column_tile = add_part(&at, column_sums ? tile : 0);
+    work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
+    work.blocks = add_part(&at, blocks * sizeof(struct qk_panels_block));
+    work.bytes = at;
+    return work;
+}
+
+/* ---- The plan ---------------------------------------------------------------------------- */
+
+static size_t count_outer(const struct qk_conv_geometry *geometry)
+{
+    size_t count = 1; /* at most y's positions: the other axes are not empty */
+    for (int i = 0; i < QK_AXIS_ROW; i++)
+        count *= (size_t)geometry->axis[i].out;
+    return count;
+}
+
+static void fit(struct qk_panels_plan *plan, double *cycles)
+{
+    struct choice best = {.cycles = INFINITY};
+    for (enum mode mode = 0; mode < MODE_COUNT; mode++) {
+        struct choice choice = choose(plan, mode);
+        if (choice.cycles < best.cycles)
+            best = choice;
+    }
+    cut_units(plan, &best);
+    plan->layout = best.layout;
+    plan->row_bands = best.row_bands;
+    plan->column_bands = best.column_bands;
+    plan->parts = best.parts;
+    plan->part_panels = best.part_panels;
+    plan->workspace = lay_out(plan);
+    *cycles = best.cycles / (double)(best.row_bands * best.column_bands * best.parts);
+}
+
+bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                         const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
+{
+    const struct qk_igemm *gemm = conv->backend->gemm;
+    struct qk_panels_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
+    if (!state)
+        return false;
+    *state = (struct qk_panels_plan){
+        .conv = conv,
+        .x = x,
+        .geometry = *geometry,
+        .order = qk_slab_order_for(&conv->desc, gemm->cell_k, gemm->whole_steps),
+        .rows = conv->desc.out_channels / conv->desc.group,
+        .outer = count_outer(geometry),
+    };
+    plan->kernel = conv->backend->kernel;
+    plan->run = qk_panels_run;
+    plan->state = state;
+    plan->unit_count = 0;
+    plan->unit_cost_ns = 0;
+    plan->workspace_bytes = 0;
+    if (plan->output.count == 0)
+        return true;
+    struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));
+    if (!steps)
+        return false;
+    double cycles;
+    fit(state, &cycles);
+    qk_slab_steps(&state->order, &state->layout, steps);
+    state->steps = steps;
+    plan->workspace_bytes = state->workspace.bytes;
+    /* At most one unit for each byte of output. */
+    plan->unit_count = geometry->images * conv->desc.group * state->outer * state->row_bands *
+                       state->column_bands * state->parts;
+    plan->unit_cost_ns = cycles < 1e15 ? (uint64_t)(cycles / CYCLES_A_NS) + 1 : (uint64_t)1e15;
+    return true;
+}

@@ -1,0 +1,237 @@
+#include "kernels/conv/panels.h"
+
+#include <string.h>
+
+/* What one unit computes. */
+struct unit {
+    size_t image, group, outer;
+    size_t row, column, rows, columns;
+    size_t panel_begin, panel_end;
+    size_t block_count;
+};
+
+/* The parts of one worker's workspace. */
+struct work {
+    uint8_t *cells;
+    uint8_t *stage;
+    int32_t *sums;
+    int32_t *column_tile;
+    int32_t *column_sums;
+    struct qk_panels_block *blocks;
+};
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct unit locate(const struct qk_panels_plan *plan, size_t index)
+{
+    const struct qk_conv_axis *axis = plan->geometry.axis;
+    const struct qk_slab_layout *layout = &plan->layout;
+    struct unit unit;
+    unit.panel_begin = index % plan->parts * plan->part_panels;
+    unit.panel_end =
+        size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
+    index /= plan->parts;
+    unit.column = index % plan->column_bands * layout->columns;
+    unit.columns = size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, layout->columns);
+    index /= plan->column_bands;
+    unit.row = index % plan->row_bands * layout->rows;
+    unit.rows = size_min((size_t)axis[QK_AXIS_ROW].out - unit.row, layout->rows);
+    index /= plan->row_bands;
+    unit.outer = index % plan->outer;
+    index /= plan->outer;
+    unit.group = index % plan->conv->desc.group;
+    unit.image = index / plan->conv->desc.group;
+    return unit;
+}
+
+/* Cuts the unit's cells into blocks of up to four vectors, as even as can be. */
+static size_t cut_blocks(const struct qk_panels_plan *plan, const struct unit *unit,
+                         struct qk_panels_block *blocks)
+{
+    const size_t pitch = plan->layout.pitch;
+    const size_t cells = (unit->rows - 1) * pitch + unit->columns;
+    const size_t vectors = (cells - 1) / QK_IGEMM_VECTOR + 1;
+    const size_t most = QK_IGEMM_NR / QK_IGEMM_VECTOR;
+    const size_t count = (vectors - 1) / most + 1;
+    size_t before = 0;
+    size_t kept_count = 0;
+    for (size_t b = 0; b < count; b++) {
+        const size_t begin = vectors * b / count;
+        const size_t end = vectors * (b + 1) / count;
+        const size_t first = begin * QK_IGEMM_VECTOR;
+        const size_t last = size_min(end * QK_IGEMM_VECTOR, cells);
+        uint64_t keep = 0;
+        for (size_t cell = first; cell < last;) {
+            const size_t column = cell % pitch;
+            const size_t next = size_min(cell - column + pitch, last);
+            if (column < unit->columns) {
+                const size_t kept = size_min(next - cell, unit->columns - column);
+                keep |= (kept == 64 ? UINT64_MAX : (UINT64_C(1) << kept) - 1) << (cell - first);
+            }
+            cell = next;
+        }
+        if (keep == 0)
+            continue; /* a pitch so wide that no position is in it */
+        blocks[kept_count++] = (struct qk_panels_block){first, end - begin, keep, before};
+        before += (size_t)__builtin_popcountll(keep);
+    }
+    return kept_count;
+}
+
+static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const struct unit *unit,
+                                   const struct work *work)
+{
+    const struct qk_conv *conv = plan->conv;
+    const size_t channel = (unit->image * conv->desc.group + unit->group) *
+                           conv->desc.group_channels;
+    struct qk_slab_job job = {
+        .backend = conv->backend,
+        .order = &plan->order,
+        .layout = &plan->layout,
+        .geometry = &plan->geometry,
+        .x_type = conv->x_type,
+        .x_zero_point = conv->x_zero_point,
+        .x = plan->x + channel * plan->geometry.channel_size,
+        .group_channels = conv->desc.group_channels,
+        .row = unit->row,
+        .column = unit->column,
+        .rows = unit->rows,
+        .columns = unit->columns,
+        .stage = work->stage,
+        .stage_bytes = plan->workspace.stage_bytes,
+    };
+    size_t outer = unit->outer;
+    for (int i = QK_AXIS_ROW - 1; i >= 0; i--) {
+        job.outer[i] = (int64_t)(outer % (size_t)plan->geometry.axis[i].out);
+        outer /= (size_t)plan->geometry.axis[i].out;
+    }
+    return job;
+}
+
+/* The tile of a panel and block over steps [begin, end). */
+static void multiply(const struct qk_panels_plan *plan, const struct work *work,
+                     const struct qk_panels_block *block, const uint8_t *panel, size_t rows,
+                     size_t begin, size_t end, int32_t *sums)
+{
+    const struct qk_conv *conv = plan->conv;
+    conv->backend->gemm->multiply(&(struct qk_igemm_args){
+        .cells = work->cells + block->first * QK_IGEMM_CELL_BYTES,
+        .slab_bytes = plan->layout.slab_bytes,
+        .steps = plan->steps + begin,
+        .step_count = end - begin,
+        .weights = panel + begin * conv->panels.step_bytes,
+        .step_bytes = conv->panels.step_bytes,
+        .rows = rows,
+        .vectors = block->vectors,
+        .add = begin > 0,
+        .sums = sums,
+    });
+}
+
+static void requantize(const struct qk_panels_plan *plan, const struct unit *unit,
+                       const struct work *work, size_t b, size_t row, size_t rows,
+                       const int32_t *sums, uint8_t *output)
+{
+    const struct qk_conv *conv = plan->conv;
+    const struct qk_conv_axis *axis = plan->geometry.axis;
+    const struct qk_panels_block *block = &work->blocks[b];
+    const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
+    const size_t channel = unit->group * plan->rows + row;
+    const size_t position = (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width +
+                            unit->column + block->before;
+    conv->backend->vector->requantize(&(struct qk_requantize_tile){
+        .requantize = &conv->requantize,
+        .y_signed = conv->y_type == QK_INT8,
+        .sums = sums,
+        .rows = rows,
+        .bias = conv->bias + channel,
+        .multiplier = conv->multiplier + channel,
+        .w_zero_point = conv->panels.ones ? conv->panels.w_zero_point + channel : NULL,
+        .column_sums = work->column_sums + b * QK_IGEMM_NR,
+        .keep = block->keep,
+        .y = output + (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
+             position,
+        .y_stride = plan->geometry.positions,
+    });
+}
+
+/* The sums of x's columns come out as the first row of a tile, whose other rows go nowhere. */
+static void add_column_sums(const struct qk_panels_plan *plan, const struct unit *unit,
+                            const struct work *work, size_t begin, size_t end)
+{
+    const size_t row_bytes = QK_IGEMM_NR * sizeof(int32_t);
+    for (size_t b = 0; b < unit->block_count; b++) {
+        int32_t *sums = work->column_sums + b * QK_IGEMM_NR;
+        memcpy(work->column_tile, sums, row_bytes);
+        multiply(plan, work, &work->blocks[b], plan->conv->panels.ones, 1, begin, end,
+                 work->column_tile);
+        memcpy(sums, work->column_tile, row_bytes);
+    }
+}
+
+/* Steps [begin, end) of all tiles of the unit. */
+static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit,
+                      const struct work *work, size_t begin, size_t end, uint8_t *output)
+{
+    const struct qk_conv *conv = plan->conv;
+    const size_t mr = conv->backend->gemm->mr;
+    const bool whole = begin == 0 && end == plan->order.steps;
+    int32_t *sums = work->sums;
+    for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
+        const uint8_t *panel =
+            conv->panels.weights + (unit->group * conv->panels.count + p) * conv->panels.bytes;
+        const size_t row = p * mr;
+        const size_t rows = size_min(plan->rows - row, mr);
+        for (size_t b = 0; b < unit->block_count; b++) {
+            multiply(plan, work, &work->blocks[b], panel, rows, begin, end, sums);
+            if (end == plan->order.steps)
+                requantize(plan, unit, work, b, row, rows, sums, output);
+            if (!whole)
+                sums += mr * QK_IGEMM_NR;
+        }
+    }
+}
+
+static void run_unit(const struct qk_panels_plan *plan, size_t index, const struct work *work,
+                     uint8_t *output)
+{
+    const struct qk_slab_layout *layout = &plan->layout;
+    struct unit unit = locate(plan, index);
+    unit.block_count = cut_blocks(plan, &unit, work->blocks);
+    const struct qk_slab_job job = slab_job(plan, &unit, work);
+    for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
+        const size_t groups = size_min(layout->groups - g, layout->part_groups);
+        const size_t begin = g * layout->group_steps;
+        const size_t end = begin + groups * layout->group_steps;
+        qk_slabs_make(&job, g, g + groups, work->cells);
+        if (plan->conv->panels.ones)
+            add_column_sums(plan, &unit, work, begin, end);
+        run_steps(plan, &unit, work, begin, end, output);
+    }
+}
+
+void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
+                   size_t end)
+{
+    const struct qk_panels_plan *state = plan->state;
+    const struct qk_panels_workspace *at = &state->workspace;
+    const struct qk_igemm *gemm = state->conv->backend->gemm;
+    uint8_t *bytes = workspace;
+    const struct work work = {
+        .cells = bytes + at->cells,
+        .stage = bytes + at->stage,
+        .sums = (int32_t *)(void *)(bytes + at->sums),
+        .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
+        .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
+        .blocks = (struct qk_panels_block *)(void *)(bytes + at->blocks),
+    };
+    if (gemm->begin)
+        gemm->begin(state->order.step_slabs);
+    for (size_t unit = begin; unit < end; unit++)
+        run_unit(state, unit, &work, output);
+    if (gemm->end)
+        gemm->end();
+}

@@ -1,0 +1,64 @@
+#include "kernels/conv/pack.h"
+#include "kernels/conv/widen.h"
+
+/* What x is centred with, so that |x| <= 128. */
+static int32_t centre_of(enum qk_type type)
+{
+    return type == QK_UINT8 ? 128 : 0;
+}
+
+/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the blocks. Looks
+ * at the zero points that there are: channels without weights are not in memory, and their number
+ * is whatever a shape says. */
+static size_t choose_block(const struct qk_conv_constants *constants, size_t depth)
+{
+    const struct qk_type_info *info = qk_type_info(constants->w->type);
+    int64_t largest = 128;
+    for (size_t i = 0; i < constants->w_zero_point->count; i++) {
+        int64_t zero_point = qk_w_zero_point(constants, i);
+        int64_t above = info->max - zero_point;
+        int64_t below = zero_point - info->min;
+        largest = above > largest ? above : largest;
+        largest = below > largest ? below : largest;
+    }
+    size_t most = QK_GEMM_EXACT_K * 128 / (size_t)largest;
+    size_t blocks = depth == 0 ? 1 : (depth - 1) / most + 1;
+    return depth == 0 ? 1 : (depth - 1) / blocks + 1;
+}
+
+static void pack_weights(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                         size_t block, float *weights)
+{
+    const uint8_t *w = constants->w->data;
+    const size_t rows = conv->desc.out_channels / conv->desc.group;
+    for (size_t group = 0; group < conv->desc.group; group++) {
+        for (size_t begin = 0; begin < conv->depth; begin += block) {
+            size_t left = conv->depth - begin;
+            size_t count = left < block ? left : block;
+            for (size_t m = group * rows; m < (group + 1) * rows; m++) {
+                struct qk_widen widen =
+                    qk_widen_from(constants->w->type, qk_w_zero_point(constants, m));
+                qk_widen_row(widen, w + m * conv->depth + begin, count, weights);
+                weights += count;
+            }
+        }
+    }
+}
+
+bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                        struct qk_memory memory)
+{
+    const size_t block = choose_block(constants, conv->depth);
+    float *weights = qk_conv_alloc(memory, constants->w->count, sizeof(*weights));
+    if (!weights)
+        return false;
+    if (constants->w->count != 0)
+        pack_weights(conv, constants, block, weights);
+    conv->sgemm = (struct qk_conv_sgemm){
+        .x_centre = centre_of(conv->x_type),
+        .x_fill = conv->x_zero_point - centre_of(conv->x_type),
+        .block = block,
+        .weights = weights,
+    };
+    return true;
+}

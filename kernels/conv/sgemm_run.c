@@ -1,0 +1,233 @@
+#include <string.h>
+
+#include "kernels/conv/im2col.h"
+#include "kernels/conv/pack.h"
+#include "kernels/conv/requantize.h"
+
+/* The tile of a unit: at most so many output channels by so many positions. */
+#define TILE_ROWS 256
+#define TILE_COLUMNS 2048
+/* At most so many floats in each part of the workspace: 1 MiB stays in a core's own cache while
+ * sgemm reads it. The parts are a block of im2col, the sums, and the sums carried over blocks. */
+#define TILE_FLOATS ((size_t)256 * 1024)
+
+/* Rows and columns of floats begin on cache lines. */
+#define LINE_FLOATS 16
+
+/* A unit is about a millisecond's work, so that cores can share a request and a worker gives way
+ * soon; but sgemm slows down on fewer columns than these. */
+#define UNIT_TERMS ((size_t)1 << 26)
+#define TILE_COLUMNS_LEAST 96
+
+struct state {
+    const struct qk_conv *conv;
+    const struct qk_gemm *gemm;
+    struct qk_conv_geometry geometry;
+    const uint8_t *x;
+    size_t rows;         /* output channels of a group */
+    size_t tile_rows;    /* of a full tile; the last may have fewer */
+    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, the distance of rows, too */
+    size_t row_tiles;    /* tiles of one image and group */
+    size_t column_tiles;
+};
+
+struct tile {
+    size_t image, group;
+    size_t row_begin, row_count; /* output channels of the group */
+    size_t position_begin, position_count;
+};
+
+/* The parts of a workspace; `carried` only where k has several blocks. */
+struct workspace {
+    float *block;
+    float *sums;
+    int32_t *carried;
+};
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* Cuts `total` into equal parts of at most `most`. */
+static size_t even_part(size_t total, size_t most)
+{
+    return total == 0 ? 1 : divide_up(total, divide_up(total, most));
+}
+
+static struct tile locate_tile(const struct state *state, size_t unit)
+{
+    struct tile tile;
+    tile.position_begin = unit % state->column_tiles * state->tile_columns;
+    unit /= state->column_tiles;
+    tile.row_begin = unit % state->row_tiles * state->tile_rows;
+    unit /= state->row_tiles;
+    tile.group = unit % state->conv->desc.group;
+    tile.image = unit / state->conv->desc.group;
+    tile.row_count = size_min(state->rows - tile.row_begin, state->tile_rows);
+    tile.position_count =
+        size_min(state->geometry.positions - tile.position_begin, state->tile_columns);
+    return tile;
+}
+
+static void multiply_block(const struct state *state, const struct tile *tile,
+                           const struct workspace *work, size_t k_begin, size_t k_count)
+{
+    const struct qk_conv *conv = state->conv;
+    const size_t columns = state->tile_columns;
+    const size_t channel =
+        (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
+    qk_im2col_block(&(struct qk_im2col){
+        .geometry = &state->geometry,
+        .x = state->x + channel * state->geometry.channel_size,
+        .widen = qk_widen_from(conv->x_type, conv->sgemm.x_centre),
+        .fill = (float)conv->sgemm.x_fill,
+        .k_begin = k_begin,
+        .k_count = k_count,
+        .position_begin = tile->position_begin,
+        .position_count = tile->position_count,
+        .block = work->block,
+        .row_stride = columns,
+    });
+    const float *group = conv->sgemm.weights + tile->group * state->rows * conv->depth;
+    /* Every number here is at most QK_GEMM_EXACT_K or a tile's side: an int holds it. */
+    qk_gemm_sgemm(state->gemm, &(struct qk_sgemm_args){
+                                   .m = (int)tile->row_count,
+                                   .n = (int)tile->position_count,
+                                   .k = (int)k_count,
+                                   .a = group + state->rows * k_begin + tile->row_begin * k_count,
+                                   .b = work->block,
+                                   .c = work->sums,
+                                   .lda = (int)k_count,
+                                   .ldb = (int)columns,
+                                   .ldc = (int)columns,
+                               });
+}
+
+static void run_tile(const struct state *state, const struct tile *tile,
+                     const struct workspace *work, uint8_t *output)
+{
+    const struct qk_conv *conv = state->conv;
+    const size_t columns = state->tile_columns;
+    const size_t channel = tile->group * state->rows + tile->row_begin;
+
+    if (conv->depth == 0) /* no channels: the sums are empty */
+        memset(work->sums, 0, tile->row_count * columns * sizeof(*work->sums));
+    if (work->carried)
+        memset(work->carried, 0, tile->row_count * columns * sizeof(*work->carried));
+    for (size_t k = 0; k < conv->depth; k += conv->sgemm.block) {
+        multiply_block(state, tile, work, k, size_min(conv->depth - k, conv->sgemm.block));
+        if (conv->depth - k <= conv->sgemm.block)
+            break; /* the last block is added while requantizing */
+        for (size_t row = 0; row < tile->row_count; row++)
+            qk_requantize_carry(work->sums + row * columns, tile->position_count,
+                                work->carried + row * columns);
+    }
+    uint8_t *y = output +
+                 (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
+                 tile->position_begin;
+    for (size_t row = 0; row < tile->row_count; row++) {
+        qk_requantize_row(&conv->requantize,
+                          &(struct qk_requantize_row){
+                              .sums = work->sums + row * columns,
+                              .carried = work->carried ? work->carried + row * columns : NULL,
+                              .bias = conv->bias[channel + row],
+                              .multiplier = conv->multiplier[channel + row],
+                              .count = tile->position_count,
+                              .y = y + row * state->geometry.positions,
+                          });
+    }
+}
+
+/* In floats; carried sums are as large. */
+static size_t block_floats(const struct state *state)
+{
+    return state->conv->sgemm.block * state->tile_columns;
+}
+
+static size_t sum_floats(const struct state *state)
+{
+    return state->tile_rows * state->tile_columns;
+}
+
+static bool carries(const struct state *state)
+{
+    return state->conv->depth > state->conv->sgemm.block;
+}
+
+static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+{
+    const struct state *state = plan->state;
+    struct workspace work = {.block = workspace};
+    work.sums = work.block + block_floats(state);
+    if (carries(state))
+        work.carried = (int32_t *)workspace + block_floats(state) + sum_floats(state);
+    for (size_t unit = begin; unit < end; unit++) {
+        struct tile tile = locate_tile(state, unit);
+        run_tile(state, &tile, &work, output);
+    }
+}
+
+static void choose_tiles(struct state *state)
+{
+    const struct qk_conv *conv = state->conv;
+    state->tile_rows = even_part(state->rows, TILE_ROWS);
+    size_t most = TILE_FLOATS / size_max(conv->sgemm.block, state->tile_rows);
+    most = size_min(most, TILE_COLUMNS);
+    size_t quick = UNIT_TERMS / size_max(conv->depth * state->tile_rows, 1);
+    most = size_min(most, size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
+    state->tile_columns =
+        divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
+    state->row_tiles = divide_up(state->rows, state->tile_rows);
+    state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
+}
+
+/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. Without output
+ * channels there are no units, and a depth that nothing in memory bounds. */
+static uint64_t guess_unit_ns(const struct state *state)
+{
+    if (state->rows == 0)
+        return 0;
+    double depth = (double)state->conv->depth;
+    double columns = (double)state->tile_columns;
+    double rows = (double)state->tile_rows;
+    return (uint64_t)(columns * (depth * rows / 50 + depth / 4 + rows / 3)) + 1;
+}
+
+bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                        const struct qk_conv_geometry *geometry, const uint8_t *x,
+                        struct qk_memory memory, struct qk_plan *plan)
+{
+    struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
+    if (!state)
+        return false;
+    *state = (struct state){
+        .conv = conv,
+        .gemm = gemm,
+        .geometry = *geometry,
+        .x = x,
+        .rows = conv->desc.out_channels / conv->desc.group,
+    };
+    choose_tiles(state);
+    plan->kernel = "conv_sgemm";
+    plan->workspace_bytes =
+        (block_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
+    /* At most one unit for each byte of output. */
+    plan->unit_count = plan->output.count == 0 ? 0
+                                               : state->geometry.images * conv->desc.group *
+                                                     state->row_tiles * state->column_tiles;
+    plan->unit_cost_ns = guess_unit_ns(state);
+    plan->run = run;
+    plan->state = state;
+    return true;
+}

@@ -1,0 +1,226 @@
+#include "kernels/conv/slabs.h"
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t divide_up(size_t a, size_t b)
+{
+    return a == 0 ? 0 : (a - 1) / b + 1;
+}
+
+/* ---- The order of K ---------------------------------------------------------------------- */
+
+struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t cell_k,
+                                       bool whole_steps)
+{
+    const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
+    const size_t channel_slabs = divide_up(desc->group_channels, cell_k);
+    const size_t column_cells = divide_up(width, cell_k);
+    const size_t column_slabs = desc->group_channels * column_cells;
+    /* What is multiplied, zeros and all: whole steps, or cells. */
+    const size_t unit = whole_steps ? QK_IGEMM_STEP_SLABS : 1;
+    struct qk_slab_order order = {
+        .columns_in_cells = divide_up(column_slabs, unit) < divide_up(channel_slabs, unit) * width,
+        .cell_k = cell_k,
+        .column_cells = column_cells,
+        .outer_taps = 1,
+        .row_taps = (size_t)desc->kernel[QK_AXIS_ROW],
+    };
+    order.slabs = order.columns_in_cells ? column_slabs : channel_slabs;
+    order.column_taps = order.columns_in_cells ? 1 : width;
+    for (int i = 0; i < QK_AXIS_ROW; i++)
+        order.outer_taps *= (size_t)desc->kernel[i];
+    order.step_slabs = size_min(order.slabs, QK_IGEMM_STEP_SLABS);
+    order.blocks = divide_up(order.slabs, order.step_slabs);
+    order.steps = order.blocks * order.outer_taps * order.row_taps * order.column_taps;
+    return order;
+}
+
+struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
+                                   const struct qk_conv_desc *desc, size_t block, size_t tap,
+                                   size_t slab)
+{
+    const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
+    const size_t index = block * order->step_slabs + slab;
+    const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
+    if (order->columns_in_cells) {
+        const size_t channel = index / order->column_cells;
+        const size_t column = index % order->column_cells * order->cell_k;
+        return (struct qk_slab_terms){.first = (channel * taps + tap) * width + column,
+                                      .stride = 1,
+                                      .count = size_min(width - column, order->cell_k)};
+    }
+    const size_t channel = index * order->cell_k;
+    return (struct qk_slab_terms){.first = channel * taps + tap,
+                                  .stride = taps,
+                                  .count = size_min(desc->group_channels - channel, order->cell_k)};
+}
+
+void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
+                   struct qk_igemm_step *steps)
+{
+    const struct qk_slab_axis *row = &layout->row;
+    const struct qk_slab_axis *column = &layout->column;
+    const size_t taps = order->row_taps * order->column_taps;
+    for (size_t s = 0; s < order->steps; s++) {
+        const size_t r = s % taps / order->column_taps;
+        const size_t c = s % order->column_taps;
+        const size_t group = s / layout->group_steps % layout->part_groups;
+        const size_t cluster =
+            layout->fine ? 0 : r % row->clusters * column->clusters + c % column->clusters;
+        const size_t slab = group * layout->group_slabs + cluster * order->step_slabs;
+        const size_t cell = r / row->clusters * row->shift * layout->pitch +
+                            c / column->clusters * column->shift;
+        steps[s] = (struct qk_igemm_step){
+            .offset = (uint32_t)(slab * layout->slab_bytes + cell * QK_IGEMM_CELL_BYTES),
+            .slabs = (uint32_t)qk_slab_count(order, s / (order->outer_taps * taps)),
+        };
+    }
+}
+
+/* ---- Making them ------------------------------------------------------------------------- */
+
+/* The rows and columns of one cluster, as its first tap sees them. */
+struct window {
+    int64_t row_first, column_first;
+    size_t rows, columns;
+};
+
+/* The element of the axis that tap `tap` of position `position` sees. */
+static int64_t look(const struct qk_conv_axis *axis, size_t position, size_t tap)
+{
+    return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
+}
+
+/* The offset in a channel of the plane that an outer tap sees; false: it is padding. */
+static bool find_plane(const struct qk_slab_job *job, size_t tap, size_t *offset)
+{
+    const struct qk_conv_geometry *geometry = job->geometry;
+    const size_t plane = (size_t)geometry->axis[QK_AXIS_ROW].in *
+                         (size_t)geometry->axis[QK_AXIS_COLUMN].in;
+    size_t stride = plane;
+    *offset = 0;
+    if (geometry->channel_size == 0)
+        return false;
+    for (int i = QK_AXIS_ROW - 1; i >= geometry->lead; i--) {
+        const struct qk_conv_axis *axis = &geometry->axis[i];
+        const int64_t at = look(axis, (size_t)job->outer[i], tap % (size_t)axis->kernel);
+        tap /= (size_t)axis->kernel;
+        if (at < 0 || at >= axis->in)
+            return false;
+        *offset += (size_t)at * stride;
+        stride *= (size_t)axis->in;
+    }
+    return true;
+}
+
+/* Whether the window is one run of bytes in x. */
+static bool lies_in_x(const struct qk_slab_job *job, const struct window *window)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const int64_t rows = (int64_t)window->rows;
+    const int64_t columns = (int64_t)window->columns;
+    return column->stride == 1 && window->column_first >= 0 && window->column_first < column->in &&
+           columns <= column->in - window->column_first && window->row_first >= 0 &&
+           window->row_first < row->in &&
+           (rows == 1 || (row->stride == 1 && rows <= row->in - window->row_first &&
+                          (int64_t)job->layout->pitch == column->in));
+}
+
+/* Where the window of a channel's plane is as bytes: in x, or copied to `stage`. */
+static const uint8_t *source(const struct qk_slab_job *job, const struct window *window,
+                             const uint8_t *plane, uint8_t *stage)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    if (plane && lies_in_x(job, window))
+        return plane + window->row_first * column->in + window->column_first;
+    job->backend->vector->stage(&(struct qk_stage){
+        .plane = plane,
+        .in_rows = row->in,
+        .in_columns = column->in,
+        .row_first = window->row_first,
+        .column_first = window->column_first,
+        .row_stride = row->stride,
+        .column_stride = column->stride,
+        .rows = window->rows,
+        .columns = window->columns,
+        .pitch = job->layout->pitch,
+        .fill = (uint8_t)job->x_zero_point,
+        .to = stage,
+    });
+    return stage;
+}
+
+/* One slab of channels, or of columns. */
+static void make_slab(const struct qk_slab_job *job, const struct window *window, bool inside,
+                      size_t plane, size_t index, uint8_t *cells)
+{
+    const struct qk_slab_order *order = job->order;
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    struct qk_interleave out = {
+        .count = (window->rows - 1) * job->layout->pitch + window->columns,
+        .x_type = job->x_type,
+        .x_zero_point = job->x_zero_point,
+        .cells = cells,
+    };
+    for (size_t k = 0; k < order->cell_k; k++) {
+        struct window mine = *window;
+        size_t channel = index * order->cell_k + k;
+        bool there = channel < job->group_channels;
+        if (order->columns_in_cells) {
+            const size_t tap = index % order->column_cells * order->cell_k + k;
+            channel = index / order->column_cells;
+            there = tap < (size_t)column->kernel;
+            mine.column_first = there ? look(column, job->column, tap) : 0;
+        }
+        /* What is not there meets weights of 0. */
+        const uint8_t *x =
+            inside && there ? job->x + channel * job->geometry->channel_size + plane : NULL;
+        out.from[k] = there ? source(job, &mine, x, job->stage + k * job->stage_bytes)
+                            : out.from[0];
+    }
+    job->backend->vector->interleave(&out);
+}
+
+static void make_cluster(const struct qk_slab_job *job, size_t block, size_t outer_tap,
+                         size_t row_tap, size_t column_tap, uint8_t *cells)
+{
+    const struct qk_slab_order *order = job->order;
+    const struct qk_conv_axis *axis = job->geometry->axis;
+    const size_t slabs = qk_slab_count(order, block);
+    const struct window window = {
+        .row_first = look(&axis[QK_AXIS_ROW], job->row, row_tap),
+        .column_first = look(&axis[QK_AXIS_COLUMN], job->column, column_tap),
+        .rows = job->rows + job->layout->row.span,
+        .columns = job->columns + job->layout->column.span,
+    };
+    size_t plane;
+    const bool inside = find_plane(job, outer_tap, &plane);
+    for (size_t i = 0; i < slabs; i++)
+        make_slab(job, &window, inside, plane, block * order->step_slabs + i,
+                  cells + i * job->layout->slab_bytes);
+}
+
+void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells)
+{
+    const struct qk_slab_order *order = job->order;
+    const struct qk_slab_layout *layout = job->layout;
+    const size_t taps = order->row_taps * order->column_taps;
+    const size_t cluster_bytes = order->step_slabs * layout->slab_bytes;
+    for (size_t g = begin; g < end; g++, cells += layout->group_slabs * layout->slab_bytes) {
+        if (layout->fine) {
+            const size_t outer = g / taps;
+            make_cluster(job, outer / order->outer_taps, outer % order->outer_taps,
+                         g % taps / order->column_taps, g % order->column_taps, cells);
+            continue;
+        }
+        uint8_t *to = cells;
+        for (size_t r = 0; r < layout->row.clusters; r++)
+            for (size_t c = 0; c < layout->column.clusters; c++, to += cluster_bytes)
+                make_cluster(job, g / order->outer_taps, g % order->outer_taps, r, c, to);
+    }
+}

@@ -1,0 +1,105 @@
+/* The slabs of a unit (kernels/gemm/igemm.h): x as cells, padded, so that a tap of the kernel is an
+ * offset. Private to conv/.
+ *
+ * A unit's positions are some rows of the output, or a part of one row. They are counted along a
+ * padded line: position (row, column) is row * pitch + column, and what lies between the last
+ * column and the pitch is computed for nothing and dropped. With a stride, the columns (and rows)
+ * of x that one tap sees are every stride-th: those taps that see the same ones, shifted by whole
+ * strides, form a cluster, which has slabs of its own:
+ *
+ *     stride 2, kernel 3:   taps 0 and 2 see  0 2 4 6 ...   tap 2 from the second on
+ *                           tap  1       sees 1 3 5 7 ...
+ *
+ * Where the kernel is wide for its line, a cluster for each tap costs less: nothing is shifted, no
+ * position is dropped, and slabs hold what im2col would.
+ */
+#ifndef KERNELS_CONV_SLABS_H
+#define KERNELS_CONV_SLABS_H
+
+#include "kernels/conv/backend.h"
+#include "kernels/conv/geometry.h"
+
+/* The last two axes have rows and columns; each position and tap of the others has slabs of its
+ * own. */
+enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
+
+/* Tap t belongs to cluster t % clusters, and is t / clusters * shift elements behind its first. */
+struct qk_slab_axis {
+    size_t clusters;
+    size_t shift;
+    size_t span; /* the largest shift of a tap */
+};
+
+/* How K becomes steps: blocks of up to 16 slabs; for each, the taps of all but the last two axes;
+ * for each, rows and columns of taps (no columns where cells hold these). It depends on the weights
+ * alone. */
+struct qk_slab_order {
+    bool columns_in_cells; /* a cell holds taps of one channel's row, not channels */
+    size_t cell_k;
+    size_t column_cells; /* with columns_in_cells: cells of one row of taps */
+    size_t slabs;        /* for each tap */
+    size_t step_slabs;   /* of a step that is not in the last block */
+    size_t blocks;
+    size_t outer_taps, row_taps, column_taps;
+    size_t steps;
+};
+
+struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t cell_k,
+                                       bool whole_steps);
+
+/* Slabs of the steps in one block. */
+static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t block)
+{
+    size_t left = order->slabs - block * order->step_slabs;
+    return left < order->step_slabs ? left : order->step_slabs;
+}
+
+/* Where the weights of a slab's cell are: `count` of them, `stride` apart. */
+struct qk_slab_terms {
+    size_t first, stride, count;
+};
+
+struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
+                                   const struct qk_conv_desc *desc, size_t block, size_t tap,
+                                   size_t slab);
+
+/* How slabs lie in memory. A part of K, `part_groups` groups, is there at a time; each group has
+ * group_slabs slabs. A group is a block and a tap of the outer axes, and where `fine`, one of the
+ * rows and columns, too. */
+struct qk_slab_layout {
+    struct qk_slab_axis row, column;
+    bool fine;
+    size_t rows, columns; /* positions of a full unit */
+    size_t overlap;       /* columns of padding behind a line that are those before the next */
+    size_t pitch;
+    size_t slab_bytes;
+    size_t group_slabs;
+    size_t group_steps;
+    size_t groups;
+    size_t part_groups;
+};
+
+/* The part of a plane of x that one unit sees. */
+struct qk_slab_job {
+    const struct qk_conv_backend *backend;
+    const struct qk_slab_order *order;
+    const struct qk_slab_layout *layout;
+    const struct qk_conv_geometry *geometry;
+    enum qk_type x_type;
+    int32_t x_zero_point;
+    const uint8_t *x; /* the image's and group's first channel */
+    size_t group_channels;
+    int64_t outer[QK_CONV_SPATIAL_MAX]; /* the unit's position on the outer axes */
+    size_t row, column, rows, columns;
+    uint8_t *stage; /* four planes, stage_bytes apart */
+    size_t stage_bytes;
+};
+
+/* Makes the slabs of groups [begin, end), from `cells` on. */
+void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells);
+
+/* Fills steps[0, order->steps), with offsets from the start of each part. */
+void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
+                   struct qk_igemm_step *steps);
+
+#endif

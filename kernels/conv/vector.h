@@ -1,0 +1,63 @@
+/* What a convolution on integer products needs besides them, for one kind of cell and vector unit.
+ * Private to conv/. */
+#ifndef KERNELS_CONV_VECTOR_H
+#define KERNELS_CONV_VECTOR_H
+
+#include "kernels/conv/conv.h"
+
+/* Copies a strided, padded window of one plane of x: element (i, j) of `to` is the plane's element
+ * (row_first + i * row_stride, column_first + j * column_stride), or `fill` outside of it. Rows of
+ * `to` lie `pitch` bytes apart, which may be less than `columns`: a later row wins. */
+struct qk_stage {
+    const uint8_t *plane; /* [in_rows][in_columns]; NULL: all is outside */
+    int64_t in_rows, in_columns;
+    int64_t row_first, column_first;
+    int64_t row_stride, column_stride;
+    size_t rows, columns, pitch;
+    uint8_t fill;
+    uint8_t *to; /* QK_STAGE_SLACK bytes more than the window may change */
+};
+
+#define QK_STAGE_SLACK 64
+
+/* Where the columns that look inside begin and end; both in [0, columns]. */
+struct qk_stage_range {
+    size_t begin, end;
+};
+
+struct qk_stage_range qk_stage_columns(const struct qk_stage *job);
+
+/* Puts bytes of `cell_k` sources side by side: cell i is the i-th element of each. */
+struct qk_interleave {
+    const uint8_t *from[4];
+    size_t count;
+    enum qk_type x_type;
+    int32_t x_zero_point; /* taken off where cells are words */
+    uint8_t *cells;       /* a whole vector of them may be written: 60 bytes more than `count` */
+};
+
+/* A tile of sums to bytes: sum + bias - w_zero_point * column_sum, modulo 2^32, then as in
+ * kernels/conv/requantize.h. */
+struct qk_requantize_tile {
+    const struct qk_requantize *requantize;
+    bool y_signed;
+    const int32_t *sums; /* [rows][QK_IGEMM_NR] */
+    size_t rows;
+    const int32_t *bias; /* this and the next two: [rows] */
+    const float *multiplier;
+    const int32_t *w_zero_point; /* NULL: 0 for all */
+    const int32_t *column_sums;  /* [QK_IGEMM_NR]; read where there is a w_zero_point */
+    uint64_t keep;               /* the positions that are wanted; not 0 */
+    uint8_t *y;                  /* where those of row 0 go, without gaps */
+    size_t y_stride;             /* to the next row's */
+};
+
+struct qk_conv_vector {
+    void (*stage)(const struct qk_stage *job);
+    void (*interleave)(const struct qk_interleave *job);
+    void (*requantize)(const struct qk_requantize_tile *tile);
+};
+
+extern const struct qk_conv_vector qk_conv_vector_avx512;
+
+#endif

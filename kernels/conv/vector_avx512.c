@@ -1,0 +1,164 @@
+#include "kernels/conv/vector.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+#include "kernels/gemm/igemm.h"
+
+static inline size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The lowest `count` of 64 bits. */
+static inline uint64_t low_bits(size_t count)
+{
+    return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+}
+
+/* ---- Stage ------------------------------------------------------------------------------- */
+
+/* 64 elements at `at` of a line, of which those in [begin, end) are inside. Masked loads do not
+ * touch what lies outside, where there may be no memory. */
+static inline __m512i load_line(const uint8_t *line, size_t at, struct qk_stage_range inside,
+                                __m512i fill)
+{
+    uint64_t mask = inside.end > at ? low_bits(inside.end - at) : 0;
+    if (inside.begin > at)
+        mask &= ~low_bits(inside.begin - at);
+    return _mm512_mask_loadu_epi8(fill, mask, (const void *)((uintptr_t)line + at));
+}
+
+/* Every second byte of 128. */
+static inline __m512i even_bytes(__m512i low, __m512i high)
+{
+    const __m512i order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+    const __m512i byte = _mm512_set1_epi16(0xff);
+    return _mm512_permutexvar_epi64(
+        order, _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
+}
+
+/* Columns one apart: `line` is where column 0 looks, which may be before the plane. */
+static inline void stage_line(const uint8_t *line, const struct qk_stage *job,
+                              struct qk_stage_range inside, __m512i fill, uint8_t *to)
+{
+    for (size_t at = 0; at < job->columns; at += 64)
+        _mm512_storeu_si512(to + at, load_line(line, at, inside, fill));
+}
+
+/* Columns two apart. */
+static inline void stage_half(const uint8_t *line, const struct qk_stage *job,
+                              struct qk_stage_range inside, __m512i fill, uint8_t *to)
+{
+    const struct qk_stage_range wide = {2 * inside.begin, inside.end ? 2 * inside.end - 1 : 0};
+    for (size_t at = 0; at < job->columns; at += 64) {
+        __m512i low = load_line(line, 2 * at, wide, fill);
+        __m512i high = load_line(line, 2 * at + 64, wide, fill);
+        _mm512_storeu_si512(to + at, even_bytes(low, high));
+    }
+}
+
+static inline void stage_sparse(const uint8_t *line, const struct qk_stage *job,
+                                struct qk_stage_range inside, uint8_t *to)
+{
+    for (size_t i = 0; i < job->columns; i++)
+        to[i] = i < inside.begin || i >= inside.end
+                    ? job->fill
+                    : *(const uint8_t *)((uintptr_t)line + i * (size_t)job->column_stride);
+}
+
+static void stage(const struct qk_stage *job)
+{
+    const struct qk_stage_range inside = qk_stage_columns(job);
+    const __m512i fill = _mm512_set1_epi8((char)job->fill);
+    int64_t row = job->row_first;
+    uint8_t *to = job->to;
+    for (size_t i = 0; i < job->rows; i++, row += job->row_stride, to += job->pitch) {
+        const bool outside = !job->plane || row < 0 || row >= job->in_rows;
+        const struct qk_stage_range range = outside ? (struct qk_stage_range){0, 0} : inside;
+        const int64_t first = outside ? 0 : row * job->in_columns + job->column_first;
+        const uint8_t *line = (const uint8_t *)((uintptr_t)job->plane + (uintptr_t)first);
+        if (job->column_stride == 1)
+            stage_line(line, job, range, fill, to);
+        else if (job->column_stride == 2)
+            stage_half(line, job, range, fill, to);
+        else
+            stage_sparse(line, job, range, to);
+    }
+}
+
+/* ---- Interleave -------------------------------------------------------------------------- */
+
+static void interleave(const struct qk_interleave *job)
+{
+    /* Byte 4 i + j of the result is byte i of 16-byte lane j. */
+    const __m512i by_byte = _mm512_set_epi32(
+        0x3f2f1f0f, 0x3e2e1e0e, 0x3d2d1d0d, 0x3c2c1c0c, 0x3b2b1b0b, 0x3a2a1a0a, 0x39291909,
+        0x38281808, 0x37271707, 0x36261606, 0x35251505, 0x34241404, 0x33231303, 0x32221202,
+        0x31211101, 0x30201000);
+    const __m512i flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0);
+    for (size_t i = 0; i < job->count; i += 16) {
+        const __mmask16 mask = (__mmask16)low_bits(size_min(job->count - i, 16));
+        __m512i lanes = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(mask, job->from[0] + i));
+        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[1] + i), 1);
+        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[2] + i), 2);
+        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[3] + i), 3);
+        lanes = _mm512_xor_si512(_mm512_permutexvar_epi8(by_byte, lanes), flip);
+        _mm512_storeu_si512(job->cells + i * QK_IGEMM_CELL_BYTES, lanes);
+    }
+}
+
+/* ---- Requantize -------------------------------------------------------------------------- */
+
+/* 16 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
+ * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
+ * order of min's operands keeps NaN. */
+static inline __m512i scale(__m512i sums, __m512 multiplier, __m512 high)
+{
+    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), multiplier);
+    return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
+}
+
+static inline __m512i requantize_row(const struct qk_requantize_tile *tile, size_t row)
+{
+    const int32_t *sums = tile->sums + row * QK_IGEMM_NR;
+    const __m512i bias = _mm512_set1_epi32(tile->bias[row]);
+    const __m512 multiplier = _mm512_set1_ps(tile->multiplier[row]);
+    const __m512 high = _mm512_set1_ps(tile->requantize->high);
+    const __m512i zero_point = _mm512_set1_epi16((int16_t)tile->requantize->zero_point);
+    const bool centred = !tile->w_zero_point || tile->w_zero_point[row] == 0;
+    __m512i y[4];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++) {
+        __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums + 16 * v), bias);
+        if (!centred)
+            sum = _mm512_sub_epi32(
+                sum, _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v),
+                                        _mm512_set1_epi32(tile->w_zero_point[row])));
+        y[v] = scale(sum, multiplier, high);
+    }
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), zero_point);
+    const __m512i upper = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), zero_point);
+    /* Packing works within 16-byte lanes: lane l holds the l-th quarter of each vector. */
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, tile->y_signed ? _mm512_packs_epi16(low, upper)
+                                                          : _mm512_packus_epi16(low, upper));
+}
+
+static void requantize(const struct qk_requantize_tile *tile)
+{
+    const uint64_t keep = tile->keep;
+    const uint64_t dense = low_bits((size_t)_mm_popcnt_u64(keep));
+    uint8_t *y = tile->y;
+    for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
+        __m512i bytes = requantize_row(tile, row);
+        if (keep != dense)
+            bytes = _mm512_maskz_compress_epi8(keep, bytes);
+        _mm512_mask_storeu_epi8(y, dense, bytes);
+    }
+}
+
+const struct qk_conv_vector qk_conv_vector_avx512 = {stage, interleave, requantize};
+
+#endif

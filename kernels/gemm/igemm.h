@@ -1,0 +1,82 @@
+/* Integer matrix products: the contract of a backend.
+ *
+ * A cell is 4 bytes: what one position has for `cell_k` neighbouring terms of a sum. A slab is a
+ * row of cells, one for each position; slabs lie `slab_bytes` apart. A step is up to `step_slabs`
+ * slabs one behind the other, read from some position on; a sum is a list of steps.
+ *
+ *                position 0   1   2   3
+ *     slab 0     [ k0..k3 ][    ][    ][    ] ...   x less nothing, as unsigned bytes, for cells
+ *     slab 1     [ k4..k7 ][    ][    ][    ] ...   of 4; as signed words for cells of 2
+ *     ...
+ *
+ *     sums[row][position] (+)= sum over steps, their slabs and k of
+ *         weight[row][step][slab][k] * cell[slab][position][k], modulo 2^32
+ *
+ * What a slab holds is the caller's affair. In a convolution it is four channels of a padded plane
+ * of x, and each tap of the kernel is a step: the same slabs, read from another position on. So no
+ * matrix of x is ever made.
+ *
+ * One product makes a tile of up to `mr` rows by QK_IGEMM_NR positions. Weights are packed for it
+ * in panels of mr rows, as bytes or words of the size of x's; step by step, and there
+ *
+ *     weight (row, slab, 0) is at slab * cell_stride + row * row_stride
+ *
+ * so kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights
+ * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
+ *
+ * Lines: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab is readable
+ * for all positions of whole vectors. Where `whole_steps` is set, a kernel reads as many slabs in
+ * each step as the longest has, the missing ones being garbage times 0.
+ */
+#ifndef KERNELS_GEMM_IGEMM_H
+#define KERNELS_GEMM_IGEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QK_IGEMM_VECTOR 16 /* positions of the smallest tile */
+#define QK_IGEMM_NR 64     /* and of the largest */
+#define QK_IGEMM_CELL_BYTES 4
+#define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
+
+struct qk_igemm_step {
+    uint32_t offset; /* bytes from qk_igemm_args.cells to the first cell of position 0 */
+    uint32_t slabs;  /* at least 1 */
+};
+
+struct qk_igemm_args {
+    const uint8_t *cells;
+    size_t slab_bytes;
+    const struct qk_igemm_step *steps;
+    size_t step_count;
+    const uint8_t *weights; /* of the panel, at the first step */
+    size_t step_bytes;      /* of the weights */
+    size_t rows;            /* 1 to mr */
+    size_t vectors;         /* 1 to QK_IGEMM_NR / QK_IGEMM_VECTOR */
+    bool add;               /* to what sums hold; false: they are only written */
+    int32_t *sums;          /* [mr][QK_IGEMM_NR]; what lies beyond rows and vectors may change */
+};
+
+struct qk_igemm {
+    size_t cell_k; /* 4: x is unsigned bytes, weights are signed ones; 2: both signed words */
+    size_t mr;
+    size_t row_stride;
+    size_t cell_stride;
+    bool whole_steps;
+    void (*multiply)(const struct qk_igemm_args *args);
+    /* Around any number of products on one thread, whose longest step has so many slabs; NULL:
+     * nothing to do. */
+    void (*begin)(size_t step_slabs);
+    void (*end)(void);
+};
+
+/* Bytes of one step's weights in a panel, where the longest step has so many slabs. */
+static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t step_slabs)
+{
+    return gemm->whole_steps ? gemm->mr * gemm->row_stride : step_slabs * gemm->cell_stride;
+}
+
+extern const struct qk_igemm qk_igemm_vnni;
+
+#endif

@@ -1,0 +1,101 @@
+/* VPDPBUSD on vectors of 16 positions: u8 times s8, four products to a sum, modulo 2^32 (the form
+ * without saturation). A weight cell is one 4-byte broadcast, which the instruction makes itself;
+ * 24 sums of a tile stay in registers over all of a sum. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+#include <string.h>
+
+enum { MR = 6, NV = QK_IGEMM_NR / QK_IGEMM_VECTOR };
+
+static inline __m512i broadcast_cell(const uint8_t *weights)
+{
+    int32_t cell;
+    memcpy(&cell, weights, sizeof(cell));
+    return _mm512_set1_epi32(cell);
+}
+
+/* Inlined with constant rows and vectors, so that `sums` lies in registers. */
+__attribute__((always_inline)) static inline void
+multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t vectors)
+{
+    const struct qk_igemm_step *step = args->steps;
+    const uint8_t *step_weights = args->weights;
+    __m512i sums[MR][NV];
+
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[r][v] = _mm512_setzero_si512();
+    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
+        const uint8_t *cells = args->cells + step->offset;
+        const uint8_t *weights = step_weights;
+        for (uint32_t i = 0; i < step->slabs; i++) {
+            __m512i x[NV];
+#pragma GCC unroll 4
+            for (size_t v = 0; v < vectors; v++)
+                x[v] = _mm512_loadu_si512(cells + 64 * v);
+#pragma GCC unroll 6
+            for (size_t r = 0; r < rows; r++) {
+                __m512i w = broadcast_cell(weights + r * QK_IGEMM_CELL_BYTES);
+#pragma GCC unroll 4
+                for (size_t v = 0; v < vectors; v++)
+                    sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], x[v], w);
+            }
+            cells += args->slab_bytes;
+            weights += (size_t)MR * QK_IGEMM_CELL_BYTES;
+        }
+    }
+#pragma GCC unroll 6
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++) {
+            int32_t *to = args->sums + r * QK_IGEMM_NR + v * QK_IGEMM_VECTOR;
+            if (args->add)
+                sums[r][v] = _mm512_add_epi32(sums[r][v], _mm512_loadu_si512(to));
+            _mm512_storeu_si512(to, sums[r][v]);
+        }
+}
+
+/* Rows by twos: an odd one more costs less than twice as many bodies. */
+__attribute__((always_inline)) static inline void multiply_vectors(const struct qk_igemm_args *args,
+                                                                   const size_t vectors)
+{
+    if (args->rows > 4)
+        multiply_tile(args, 6, vectors);
+    else if (args->rows > 2)
+        multiply_tile(args, 4, vectors);
+    else
+        multiply_tile(args, 2, vectors);
+}
+
+static void multiply(const struct qk_igemm_args *args)
+{
+    switch (args->vectors) {
+    case 1:
+        multiply_vectors(args, 1);
+        break;
+    case 2:
+        multiply_vectors(args, 2);
+        break;
+    case 3:
+        multiply_vectors(args, 3);
+        break;
+    default:
+        multiply_vectors(args, 4);
+        break;
+    }
+}
+
+const struct qk_igemm qk_igemm_vnni = {
+    .cell_k = 4,
+    .mr = MR,
+    .row_stride = QK_IGEMM_CELL_BYTES,
+    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .multiply = multiply,
+};
+
+#endif
