@@ -10,9 +10,9 @@
 #define PART_CELLS 512
 /* A unit never has more cells than this; it bounds the lists of blocks. */
 #define UNIT_CELLS ((size_t)1 << 14)
-/* Units for other cores, and to give way: about 100 microseconds, but not so small that what
+/* Units for other cores, and to give way: about 300 microseconds, but not so small that what
  * neighbours share is made again and again. */
-#define UNIT_CYCLES 300000.0
+#define UNIT_CYCLES 1000000.0
 #define UNIT_CELLS_LEAST 512
 #define CYCLES_A_NS 3.0
 
@@ -177,7 +177,7 @@ static double count_cycles(const struct qk_panels_plan *plan, const struct choic
         (backend->gemm->whole_steps ? 1 : (double)plan->order.slabs / (double)plan->order.blocks);
     const double slabs = (double)layout->groups * (double)layout->group_slabs;
     return bands * (cells / 16 * rows * products * backend->cycles + cells / 64 * rows * 16 +
-                    (double)slab_cells(layout) / 16 * slabs * 4);
+                    (double)slab_cells(layout) / 16 * slabs * 12);
 }
 
 static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)

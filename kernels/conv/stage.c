@@ -16,3 +16,11 @@ struct qk_stage_range qk_stage_columns(const struct qk_stage *job)
         first_reaching(job->column_first, job->column_stride, job->in_columns, job->columns),
     };
 }
+
+struct qk_stage_range qk_stage_rows(const struct qk_stage *job)
+{
+    return (struct qk_stage_range){
+        first_reaching(job->row_first, job->row_stride, 0, job->rows),
+        first_reaching(job->row_first, job->row_stride, job->in_rows, job->rows),
+    };
+}

@@ -20,12 +20,14 @@ struct qk_stage {
 
 #define QK_STAGE_SLACK 64
 
-/* Where the columns that look inside begin and end; both in [0, columns]. */
+/* Where the columns or rows that look inside begin and end. Where none does, the end is not above
+ * the begin. */
 struct qk_stage_range {
     size_t begin, end;
 };
 
 struct qk_stage_range qk_stage_columns(const struct qk_stage *job);
+struct qk_stage_range qk_stage_rows(const struct qk_stage *job);
 
 /* Puts bytes of `cell_k` sources side by side: cell i is the i-th element of each. */
 struct qk_interleave {

@@ -19,15 +19,18 @@ static inline uint64_t low_bits(size_t count)
 
 /* ---- Stage ------------------------------------------------------------------------------- */
 
-/* 64 elements at `at` of a line, of which those in [begin, end) are inside. Masked loads do not
- * touch what lies outside, where there may be no memory. */
-static inline __m512i load_line(const uint8_t *line, size_t at, struct qk_stage_range inside,
-                                __m512i fill)
+/* The elements of a line's 64 bytes from `at` on that are in [begin, end). */
+static inline __mmask64 line_mask(struct qk_stage_range inside, size_t at)
 {
-    uint64_t mask = inside.end > at ? low_bits(inside.end - at) : 0;
-    if (inside.begin > at)
-        mask &= ~low_bits(inside.begin - at);
-    return _mm512_mask_loadu_epi8(fill, mask, (const void *)((uintptr_t)line + at));
+    const uint64_t mask = inside.end > at ? low_bits(inside.end - at) : 0;
+    return inside.begin > at ? mask & ~low_bits(inside.begin - at) : mask;
+}
+
+/* Masked loads do not touch what lies outside, where there may be no memory: `line` may begin
+ * before the plane. */
+static inline __m512i load_line(uintptr_t line, __mmask64 mask, __m512i fill)
+{
+    return _mm512_mask_loadu_epi8(fill, mask, (const void *)line);
 }
 
 /* Every second byte of 128. */
@@ -39,53 +42,97 @@ static inline __m512i even_bytes(__m512i low, __m512i high)
         order, _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
 }
 
-/* Columns one apart: `line` is where column 0 looks, which may be before the plane. */
-static inline void stage_line(const uint8_t *line, const struct qk_stage *job,
-                              struct qk_stage_range inside, __m512i fill, uint8_t *to)
+static void stage_fill(uint8_t *to, size_t count, __m512i fill)
 {
-    for (size_t at = 0; at < job->columns; at += 64)
-        _mm512_storeu_si512(to + at, load_line(line, at, inside, fill));
+    for (size_t at = 0; at < count; at += 64)
+        _mm512_storeu_si512(to + at, fill);
 }
 
-/* Columns two apart. */
-static inline void stage_half(const uint8_t *line, const struct qk_stage *job,
-                              struct qk_stage_range inside, __m512i fill, uint8_t *to)
+/* Rows that are inside, of which `line` is where column 0 of the first looks. Each of these writes
+ * up to 63 bytes behind a row, before the next row is written. */
+struct stage_rows {
+    uintptr_t line;
+    uintptr_t line_step;
+    size_t count;
+    struct qk_stage_range inside;
+    __m512i fill;
+    uint8_t *to;
+};
+
+/* Columns one apart. */
+static void stage_lines(const struct qk_stage *job, struct stage_rows rows)
 {
-    const struct qk_stage_range wide = {2 * inside.begin, inside.end ? 2 * inside.end - 1 : 0};
-    for (size_t at = 0; at < job->columns; at += 64) {
-        __m512i low = load_line(line, 2 * at, wide, fill);
-        __m512i high = load_line(line, 2 * at + 64, wide, fill);
-        _mm512_storeu_si512(to + at, even_bytes(low, high));
+    const __mmask64 first = line_mask(rows.inside, 0);
+    for (size_t i = 0; i < rows.count; i++) {
+        _mm512_storeu_si512(rows.to, load_line(rows.line, first, rows.fill));
+        for (size_t at = 64; at < job->columns; at += 64)
+            _mm512_storeu_si512(rows.to + at, load_line(rows.line + at,
+                                                        line_mask(rows.inside, at), rows.fill));
+        rows.to += job->pitch;
+        rows.line += rows.line_step;
     }
 }
 
-static inline void stage_sparse(const uint8_t *line, const struct qk_stage *job,
-                                struct qk_stage_range inside, uint8_t *to)
+/* Columns two apart. */
+static void stage_halves(const struct qk_stage *job, struct stage_rows rows)
 {
-    for (size_t i = 0; i < job->columns; i++)
-        to[i] = i < inside.begin || i >= inside.end
-                    ? job->fill
-                    : *(const uint8_t *)((uintptr_t)line + i * (size_t)job->column_stride);
+    const struct qk_stage_range wide = {2 * rows.inside.begin,
+                                        rows.inside.end ? 2 * rows.inside.end - 1 : 0};
+    const __mmask64 first[2] = {line_mask(wide, 0), line_mask(wide, 64)};
+    for (size_t i = 0; i < rows.count; i++) {
+        _mm512_storeu_si512(rows.to, even_bytes(load_line(rows.line, first[0], rows.fill),
+                                                load_line(rows.line + 64, first[1], rows.fill)));
+        for (size_t at = 64; at < job->columns; at += 64)
+            _mm512_storeu_si512(
+                rows.to + at,
+                even_bytes(
+                    load_line(rows.line + 2 * at, line_mask(wide, 2 * at), rows.fill),
+                    load_line(rows.line + 2 * at + 64, line_mask(wide, 2 * at + 64), rows.fill)));
+        rows.to += job->pitch;
+        rows.line += rows.line_step;
+    }
+}
+
+/* Columns any distance apart. */
+static void stage_elements(const struct qk_stage *job, struct stage_rows rows)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        stage_fill(rows.to, job->columns, rows.fill);
+        for (size_t c = rows.inside.begin; c < rows.inside.end; c++)
+            rows.to[c] = *(const uint8_t *)(rows.line + c * (uintptr_t)job->column_stride);
+        rows.to += job->pitch;
+        rows.line += rows.line_step;
+    }
 }
 
 static void stage(const struct qk_stage *job)
 {
-    const struct qk_stage_range inside = qk_stage_columns(job);
     const __m512i fill = _mm512_set1_epi8((char)job->fill);
-    int64_t row = job->row_first;
-    uint8_t *to = job->to;
-    for (size_t i = 0; i < job->rows; i++, row += job->row_stride, to += job->pitch) {
-        const bool outside = !job->plane || row < 0 || row >= job->in_rows;
-        const struct qk_stage_range range = outside ? (struct qk_stage_range){0, 0} : inside;
-        const int64_t first = outside ? 0 : row * job->in_columns + job->column_first;
-        const uint8_t *line = (const uint8_t *)((uintptr_t)job->plane + (uintptr_t)first);
-        if (job->column_stride == 1)
-            stage_line(line, job, range, fill, to);
-        else if (job->column_stride == 2)
-            stage_half(line, job, range, fill, to);
-        else
-            stage_sparse(line, job, range, to);
+    const struct qk_stage_range inside =
+        job->plane ? qk_stage_rows(job) : (struct qk_stage_range){0, 0};
+    const size_t bytes = (job->rows - 1) * job->pitch + job->columns;
+    if (inside.begin >= inside.end) {
+        stage_fill(job->to, bytes, fill);
+        return;
     }
+    const int64_t row = job->row_first + (int64_t)inside.begin * job->row_stride;
+    const struct stage_rows rows = {
+        .line = (uintptr_t)job->plane + (uintptr_t)(row * job->in_columns + job->column_first),
+        .line_step = (uintptr_t)(job->row_stride * job->in_columns),
+        .count = inside.end - inside.begin,
+        .inside = qk_stage_columns(job),
+        .fill = fill,
+        .to = job->to + inside.begin * job->pitch,
+    };
+    stage_fill(job->to, inside.begin * job->pitch, fill);
+    if (job->column_stride == 1)
+        stage_lines(job, rows);
+    else if (job->column_stride == 2)
+        stage_halves(job, rows);
+    else
+        stage_elements(job, rows);
+    const size_t behind = (inside.end - 1) * job->pitch + job->columns;
+    stage_fill(job->to + behind, bytes - behind, fill);
 }
 
 /* ---- Interleave -------------------------------------------------------------------------- */
