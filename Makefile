@@ -52,7 +52,7 @@ KERNELS := \
     kernels/operators/tensorflow_dequantize.c \
     kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_vnni.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
     kernels/conv/stage.c kernels/conv/vector_avx512.c kernels/conv/slabs.c \
@@ -84,6 +84,7 @@ ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
 %_avx512.o %_vnni.o: TIER := -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
     -mavx512vbmi -mavx512vbmi2 -mavx512vnni
+%_amx.o: TIER := -mavx512f -mamx-tile -mamx-int8
 endif
 
 $(B)/%.o: %.c

@@ -4,6 +4,8 @@
 
 #include <cpuid.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* XCR0: which registers the operating system saves. Only to be read where CPUID says OSXSAVE. */
 static uint64_t read_xcr0(void)
@@ -12,6 +14,17 @@ static uint64_t read_xcr0(void)
     uint32_t high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
+}
+
+/* Linux enlarges what it saves of a thread only for a process that asks for it. */
+static bool ask_for_tiles(void)
+{
+#ifdef __linux__
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
 }
 
 static bool has(uint64_t word, uint64_t all)
@@ -23,6 +36,7 @@ uint32_t qk_cpu_flags(void)
 {
     const uint64_t xcr0_ymm = 1 << 1 | 1 << 2;                     /* XMM, YMM */
     const uint64_t xcr0_zmm = xcr0_ymm | 1 << 5 | 1 << 6 | 1 << 7; /* k, both halves of ZMM */
+    const uint64_t xcr0_tiles = 1 << 17 | 1 << 18;                 /* configuration, data */
     const uint32_t haswell_ebx = bit_BMI | bit_AVX2 | bit_BMI2;
     const uint32_t skylakex_ebx =
         bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
@@ -52,6 +66,9 @@ uint32_t qk_cpu_flags(void)
     flags |= QK_CPU_AVX512;
     if (has(c, bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI))
         flags |= QK_CPU_VNNI;
+    if (flags & QK_CPU_VNNI && has(d, bit_AMX_TILE | bit_AMX_INT8) && has(xcr0, xcr0_tiles) &&
+        ask_for_tiles())
+        flags |= QK_CPU_AMX;
     return flags;
 }
 

@@ -10,7 +10,8 @@ enum qk_cpu_flag {
     QK_CPU_AVX2 = 1 << 2,   /* with FMA, F16C and BMI: Haswell's set */
     QK_CPU_AVX512 = 1 << 3, /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
     QK_CPU_AMD = 1 << 4,    /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
-    QK_CPU_VNNI = 1 << 5    /* AVX512, and VNNI, VBMI, VBMI2: Ice Lake's set */
+    QK_CPU_VNNI = 1 << 5,   /* AVX512, and VNNI, VBMI, VBMI2: Ice Lake's set */
+    QK_CPU_AMX = 1 << 6     /* VNNI and AMX's int8 tiles, and the system has let us use them */
 };
 
 /* The QK_CPU_* of this machine; 0 where it is not an x86-64. */

@@ -1,0 +1,124 @@
+/* AMX: 16 rows by 16 positions by 64 terms in one instruction, u8 times s8 to int32, modulo 2^32.
+ * A step is one tile of x, which lies in the slabs as the instruction wants it: 16 slabs of 16
+ * cells. Weights are one tile for 16 rows. Four sums, 32 rows by 32 positions, share each tile that
+ * is loaded. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, MR = 2 * TILE_ROWS };
+
+/* Tiles by number: 0 to 3 are sums, [rows][positions]; 4 and 5 weights; 6 and 7 cells. */
+struct config {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* Tiles of x and weights are as deep as the longest step. */
+static void begin(size_t step_slabs)
+{
+    struct config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = TILE_ROWS;
+        config.row_bytes[i] = TILE_ROW_BYTES;
+    }
+    config.row_bytes[4] = config.row_bytes[5] = (uint16_t)(step_slabs * QK_IGEMM_CELL_BYTES);
+    config.rows[6] = config.rows[7] = (uint8_t)step_slabs;
+    /* GCC 12 believes that the instruction reads 8 bytes, and would leave the others out. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+}
+
+static void end(void)
+{
+    _tile_release();
+}
+
+static inline const uint8_t *second_weights(const uint8_t *weights)
+{
+    return weights + (size_t)TILE_ROWS * TILE_ROW_BYTES;
+}
+
+static inline int32_t *second_rows(int32_t *sums)
+{
+    return sums + (size_t)TILE_ROWS * QK_IGEMM_NR;
+}
+
+static const size_t sums_stride = QK_IGEMM_NR * sizeof(int32_t);
+
+/* 16 or 32 rows by 16 or 32 positions; inlined with constants. */
+__attribute__((always_inline)) static inline void
+multiply_tiles(const struct qk_igemm_args *args, size_t vector, const bool rows, const bool vectors)
+{
+    const uint8_t *cells = args->cells + vector * TILE_ROW_BYTES;
+    const uint8_t *weights = args->weights;
+    int32_t *sums = args->sums + vector * QK_IGEMM_VECTOR;
+    if (args->add) {
+        _tile_loadd(0, sums, sums_stride);
+        _tile_loadd(1, sums + QK_IGEMM_VECTOR, sums_stride);
+        _tile_loadd(2, second_rows(sums), sums_stride);
+        _tile_loadd(3, second_rows(sums) + QK_IGEMM_VECTOR, sums_stride);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
+        const uint8_t *x = cells + args->steps[s].offset;
+        _tile_loadd(4, weights, TILE_ROW_BYTES);
+        _tile_loadd(6, x, args->slab_bytes);
+        _tile_dpbsud(0, 4, 6);
+        if (vectors) {
+            _tile_loadd(7, x + TILE_ROW_BYTES, args->slab_bytes);
+            _tile_dpbsud(1, 4, 7);
+        }
+        if (rows) {
+            _tile_loadd(5, second_weights(weights), TILE_ROW_BYTES);
+            _tile_dpbsud(2, 5, 6);
+        }
+        if (rows && vectors)
+            _tile_dpbsud(3, 5, 7);
+    }
+    _tile_stored(0, sums, sums_stride);
+    if (vectors)
+        _tile_stored(1, sums + QK_IGEMM_VECTOR, sums_stride);
+    if (rows)
+        _tile_stored(2, second_rows(sums), sums_stride);
+    if (rows && vectors)
+        _tile_stored(3, second_rows(sums) + QK_IGEMM_VECTOR, sums_stride);
+}
+
+static void multiply(const struct qk_igemm_args *args)
+{
+    const bool rows = args->rows > TILE_ROWS;
+    for (size_t vector = 0; vector < args->vectors; vector += 2) {
+        const bool vectors = vector + 1 < args->vectors;
+        if (rows && vectors)
+            multiply_tiles(args, vector, true, true);
+        else if (rows)
+            multiply_tiles(args, vector, true, false);
+        else if (vectors)
+            multiply_tiles(args, vector, false, true);
+        else
+            multiply_tiles(args, vector, false, false);
+    }
+}
+
+const struct qk_igemm qk_igemm_amx = {
+    .cell_k = 4,
+    .mr = MR,
+    .row_stride = TILE_ROW_BYTES,
+    .cell_stride = QK_IGEMM_CELL_BYTES,
+    .whole_steps = true,
+    .multiply = multiply,
+    .begin = begin,
+    .end = end,
+};
+
+#endif
