@@ -14,26 +14,23 @@ void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
 
 /* ---- Create ------------------------------------------------------------------------------ */
 
-/* Sum of w - w_zp over one channel, modulo 2^32. */
-static uint32_t weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                            size_t channel)
 {
     const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
     struct qk_widen widen = qk_widen_from(constants->w->type, qk_w_zero_point(constants, channel));
-    return qk_widen_sum(widen, w, conv->depth);
+    return (int32_t)qk_widen_sum(widen, w, conv->depth);
 }
 
 /* What is multiplied is x as stored, or flipped to unsigned, or centred: x - x_zp plus `left`. The
- * sum over that goes into the bias. */
+ * sum over that goes into the bias, which holds the sums of weights. */
 static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                       int32_t left, int32_t *bias)
 {
     const struct qk_tensor *given = constants->bias;
     for (size_t m = 0; m < conv->desc.out_channels; m++) {
-        uint32_t value = given->type == QK_NONE ? 0 : (uint32_t)qk_load_i32(given->data, m);
-        if (left != 0 && conv->depth != 0)
-            value -= (uint32_t)left * weight_sum(conv, constants, m);
-        bias[m] = (int32_t)value;
+        const uint32_t value = given->type == QK_NONE ? 0 : (uint32_t)qk_load_i32(given->data, m);
+        bias[m] = (int32_t)(value - (uint32_t)left * (uint32_t)bias[m]);
     }
 }
 
@@ -77,8 +74,8 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
     };
     int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
     float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
-    if (!bias || !multiplier || !(conv->backend ? qk_conv_pack_panels(conv, constants, memory)
-                                                : qk_conv_pack_sgemm(conv, constants, memory)))
+    if (!bias || !multiplier || !(conv->backend ? qk_conv_pack_panels(conv, constants, memory, bias)
+                                                : qk_conv_pack_sgemm(conv, constants, memory, bias)))
         return qk_fail(error, QK_NO_MEMORY, "no memory to pack %zu weights", constants->w->count);
     pack_bias(conv, constants, x_left(conv), bias);
     pack_multiplier(conv, constants, multiplier);

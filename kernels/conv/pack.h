@@ -22,11 +22,16 @@ static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants,
 /* Room for `count` elements of `size` bytes; NULL: there is none. */
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 
-/* Fill conv->sgemm or conv->panels; the rest is there. False: no memory. */
+/* Fill conv->sgemm or conv->panels; the rest is there. `sums` gets sum(w - w_zp) of each output
+ * channel, modulo 2^32. False: no memory. */
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                        struct qk_memory memory);
+                        struct qk_memory memory, int32_t *sums);
 bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         struct qk_memory memory);
+                         struct qk_memory memory, int32_t *sums);
+
+/* That sum for one channel. */
+int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                           size_t channel);
 
 /* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
  * memory. */

@@ -2,6 +2,14 @@
 
 #include "kernels/conv/pack.h"
 
+/* One row of transposed weights, and the most rows of a panel that are not transposed in place. */
+enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* How a weight is stored: bytes as s8, or words less the zero point. */
 struct recode {
     bool words;
@@ -20,7 +28,7 @@ static inline void store_weight(struct recode recode, uint8_t byte, size_t k, ui
     memcpy(cell + k * sizeof(word), &word, sizeof(word));
 }
 
-/* The weights of one output channel, to its row of a panel. */
+/* The weights of one output channel, to its row of a panel of zeros. */
 static void pack_row(const struct qk_conv *conv, const struct qk_slab_order *order,
                      const uint8_t *w, struct recode recode, uint8_t *row)
 {
@@ -34,6 +42,85 @@ static void pack_row(const struct qk_conv *conv, const struct qk_slab_order *ord
             for (size_t k = 0; k < terms.count; k++)
                 store_weight(recode, w[terms.first + k * terms.stride], k, row + i * cell_stride);
         }
+    }
+}
+
+/* Rows of transposed weights, 64 bytes each, to the cells of one step. */
+static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t rows, size_t slabs,
+                       uint8_t *step)
+{
+    for (size_t i = 0; i < slabs; i++)
+        for (size_t row = 0; row < rows; row++)
+            memcpy(step + i * gemm->cell_stride + row * gemm->row_stride,
+                   from + row * TRANSPOSED_BYTES + i * QK_IGEMM_CELL_BYTES, QK_IGEMM_CELL_BYTES);
+}
+
+/* The same as pack_row for all rows of a panel, faster. */
+static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
+                            const uint8_t *w, size_t rows, uint8_t flip, uint8_t *panel,
+                            int32_t *sums)
+{
+    const struct qk_igemm *gemm = conv->backend->gemm;
+    const size_t taps = conv->depth / conv->desc.group_channels;
+    const size_t channels = order->step_slabs * order->cell_k;
+    const bool direct = gemm->row_stride == TRANSPOSED_BYTES;
+    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
+    struct qk_transpose job = {
+        .rows = rows,
+        .from_row_stride = conv->depth,
+        .taps = taps,
+        .flip = flip,
+        .to = scratch,
+        .sums = sums,
+        .to_row_stride = TRANSPOSED_BYTES,
+        .to_tap_stride = direct ? conv->panels.step_bytes : rows * TRANSPOSED_BYTES,
+    };
+    for (size_t block = 0; block < order->blocks; block++) {
+        const size_t first = block * channels;
+        job.from = w + first * taps;
+        job.channels = size_min(conv->desc.group_channels - first, channels);
+        if (direct)
+            job.to = panel;
+        conv->backend->vector->transpose(&job);
+        for (size_t tap = 0; tap < taps; tap++, panel += conv->panels.step_bytes)
+            if (!direct)
+                place_step(gemm, scratch + tap * job.to_tap_stride, rows,
+                           qk_slab_count(order, block), panel);
+    }
+}
+
+static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
+{
+    const struct qk_igemm *gemm = conv->backend->gemm;
+    return conv->backend->vector->transpose && !order->columns_in_cells &&
+           conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS &&
+           (gemm->row_stride == TRANSPOSED_BYTES || gemm->mr <= TRANSPOSED_ROWS);
+}
+
+static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constants *constants,
+                       const struct qk_slab_order *order, size_t channel, size_t rows,
+                       uint8_t *panel, int32_t *sums)
+{
+    const struct qk_igemm *gemm = conv->backend->gemm;
+    const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
+    const bool is_signed = constants->w->type == QK_INT8;
+    if (may_transpose(conv, order)) {
+        const int32_t centre = is_signed ? 0 : 128;
+        memset(sums, 0, rows * sizeof(*sums));
+        pack_transposed(conv, order, w, rows, (uint8_t)centre, panel, sums);
+        for (size_t row = 0; row < rows; row++)
+            sums[row] = (int32_t)((uint32_t)sums[row] -
+                                  (uint32_t)conv->depth * (uint32_t)(qk_w_zero_point(
+                                                              constants, channel + row) - centre));
+        return;
+    }
+    memset(panel, 0, conv->panels.bytes);
+    for (size_t row = 0; row < rows; row++) {
+        sums[row] = qk_conv_weight_sum(conv, constants, channel + row);
+        pack_row(conv, order, w + row * conv->depth,
+                 (struct recode){gemm->cell_k == 2, is_signed,
+                                 qk_w_zero_point(constants, channel + row)},
+                 panel + row * gemm->row_stride);
     }
 }
 
@@ -80,14 +167,13 @@ static bool pack_zero_points(struct qk_conv *conv, const struct qk_conv_constant
 }
 
 bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         struct qk_memory memory)
+                         struct qk_memory memory, int32_t *sums)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const struct qk_slab_order order =
         qk_slab_order_for(&conv->desc, gemm->cell_k, gemm->whole_steps);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_panels *panels = &conv->panels;
-    const uint8_t *w = constants->w->data;
     *panels = (struct qk_conv_panels){.count = (rows - 1) / gemm->mr + 1};
     panels->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs);
     size_t bytes;
@@ -97,15 +183,11 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
     uint8_t *weights = qk_conv_alloc(memory, bytes, 1);
     if (!weights)
         return false;
-    memset(weights, 0, bytes);
-    for (size_t m = 0; m < conv->desc.out_channels; m++) {
-        const size_t row = m % rows;
-        const struct recode recode = {gemm->cell_k == 2, constants->w->type == QK_INT8,
-                                      qk_w_zero_point(constants, m)};
-        uint8_t *panel = weights + (m / rows * panels->count + row / gemm->mr) * panels->bytes;
-        pack_row(conv, &order, w + m * conv->depth, recode,
-                 panel + row % gemm->mr * gemm->row_stride);
-    }
+    uint8_t *panel = weights;
+    for (size_t group = 0; group < conv->desc.group; group++)
+        for (size_t row = 0; row < rows; row += gemm->mr, panel += panels->bytes)
+            pack_panel(conv, constants, &order, group * rows + row, size_min(rows - row, gemm->mr),
+                       panel, sums + group * rows + row);
     panels->weights = weights;
     return gemm->cell_k == 2 || pack_zero_points(conv, constants, &order, memory);
 }

@@ -46,7 +46,7 @@ static void pack_weights(const struct qk_conv *conv, const struct qk_conv_consta
 }
 
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                        struct qk_memory memory)
+                        struct qk_memory memory, int32_t *sums)
 {
     const size_t block = choose_block(constants, conv->depth);
     float *weights = qk_conv_alloc(memory, constants->w->count, sizeof(*weights));
@@ -54,6 +54,8 @@ bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *co
         return false;
     if (constants->w->count != 0)
         pack_weights(conv, constants, block, weights);
+    for (size_t m = 0; m < conv->desc.out_channels; m++)
+        sums[m] = constants->w->count == 0 ? 0 : qk_conv_weight_sum(conv, constants, m);
     conv->sgemm = (struct qk_conv_sgemm){
         .x_centre = centre_of(conv->x_type),
         .x_fill = conv->x_zero_point - centre_of(conv->x_type),

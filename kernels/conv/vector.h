@@ -54,10 +54,26 @@ struct qk_requantize_tile {
     size_t y_stride;             /* to the next row's */
 };
 
+/* Rows of weights for up to 64 channels: each [channels][taps] to [taps][64], with zeros behind the
+ * channels. */
+struct qk_transpose {
+    const uint8_t *from;
+    size_t rows, from_row_stride;
+    size_t channels; /* 1 to 64 */
+    size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
+    uint8_t flip;    /* every byte is xored with it; then it is signed */
+    uint8_t *to;
+    size_t to_row_stride, to_tap_stride;
+    int32_t *sums; /* [rows], to which the sum of each row is added */
+};
+
+#define QK_TRANSPOSE_TAPS 32
+
 struct qk_conv_vector {
     void (*stage)(const struct qk_stage *job);
     void (*interleave)(const struct qk_interleave *job);
     void (*requantize)(const struct qk_requantize_tile *tile);
+    void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
 };
 
 extern const struct qk_conv_vector qk_conv_vector_avx512;
