@@ -57,6 +57,7 @@ KERNELS := \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
     kernels/conv/stage.c kernels/conv/vector_avx512.c kernels/conv/slabs.c \
     kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
+    kernels/conv/blocks.c kernels/conv/depthwise.c kernels/conv/depthwise_vnni.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.

@@ -1,12 +1,31 @@
 #include "kernels/conv/backend.h"
 
+#include "kernels/conv/depthwise.h"
 #include "kernels/cpu.h"
 
 #ifdef __x86_64__
 
 static const struct qk_conv_backend backends[] = {
-    {"vnni", "conv_vnni", QK_CPU_VNNI, &qk_igemm_vnni, &qk_conv_vector_avx512, 0.5},
-    {"amx", "conv_amx", QK_CPU_AMX, &qk_igemm_amx, &qk_conv_vector_avx512, 1.5},
+    {
+        .name = "vnni",
+        .kernel = "conv_vnni",
+        .cpu_flags = QK_CPU_VNNI,
+        .gemm = &qk_igemm_vnni,
+        .vector = &qk_conv_vector_avx512,
+        .depthwise = qk_depthwise_vnni,
+        .depthwise_kernel = "conv_depthwise_vnni",
+        .cycles = 0.5,
+    },
+    {
+        .name = "amx",
+        .kernel = "conv_amx",
+        .cpu_flags = QK_CPU_AMX,
+        .gemm = &qk_igemm_amx,
+        .vector = &qk_conv_vector_avx512,
+        .depthwise = qk_depthwise_vnni,
+        .depthwise_kernel = "conv_depthwise_vnni",
+        .cycles = 1.5,
+    },
 };
 
 const struct qk_conv_backend *qk_conv_backends(size_t *count)

@@ -5,12 +5,17 @@
 #include "kernels/conv/vector.h"
 #include "kernels/gemm/igemm.h"
 
+struct qk_depthwise_job;
+
 struct qk_conv_backend {
     const char *name;   /* as --gemm has it */
     const char *kernel; /* as the answer has it */
     uint32_t cpu_flags; /* QK_CPU_* that it needs */
     const struct qk_igemm *gemm;
     const struct qk_conv_vector *vector;
+    /* For groups of one channel; NULL: as all others. */
+    void (*depthwise)(const struct qk_depthwise_job *job);
+    const char *depthwise_kernel;
     /* Rough: for one row, 16 positions, and a slab or, with whole_steps, a step. */
     double cycles;
 };

@@ -36,9 +36,9 @@ static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants
 
 static int32_t x_left(const struct qk_conv *conv)
 {
-    if (!conv->backend)
+    if (conv->method == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->backend->gemm->cell_k == 2)
+    if (conv->method == QK_CONV_PANELS && conv->backend->gemm->cell_k == 2)
         return 0; /* words hold x - x_zp */
     return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
@@ -52,6 +52,21 @@ static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_con
             constants->x_scale * qk_load_f32(w_scale->data, qk_channel_index(w_scale, m));
         multiplier[m] = product / constants->y_scale;
     }
+}
+
+static bool pack_weights(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                         struct qk_memory memory, int32_t *sums)
+{
+    if (!conv->backend) {
+        conv->method = QK_CONV_SGEMM;
+        return qk_conv_pack_sgemm(conv, constants, memory, sums);
+    }
+    if (qk_conv_is_depthwise(conv)) {
+        conv->method = QK_CONV_DEPTHWISE;
+        return qk_conv_pack_depthwise(conv, constants, memory, sums);
+    }
+    conv->method = QK_CONV_PANELS;
+    return qk_conv_pack_panels(conv, constants, memory, sums);
 }
 
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
@@ -74,8 +89,7 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
     };
     int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
     float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
-    if (!bias || !multiplier || !(conv->backend ? qk_conv_pack_panels(conv, constants, memory, bias)
-                                                : qk_conv_pack_sgemm(conv, constants, memory, bias)))
+    if (!bias || !multiplier || !pack_weights(conv, constants, memory, bias))
         return qk_fail(error, QK_NO_MEMORY, "no memory to pack %zu weights", constants->w->count);
     pack_bias(conv, constants, x_left(conv), bias);
     pack_multiplier(conv, constants, multiplier);
@@ -114,8 +128,12 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *ge
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
     plan->output_bytes = plan->output.count;
     const uint8_t *data = x->count == 0 ? nothing : x->data;
-    if (!(conv->backend ? qk_conv_plan_panels(conv, &geometry, data, memory, plan)
-                        : qk_conv_plan_sgemm(conv, gemm, &geometry, data, memory, plan)))
-        return qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
-    return QK_OK;
+    bool planned;
+    if (conv->method == QK_CONV_SGEMM)
+        planned = qk_conv_plan_sgemm(conv, gemm, &geometry, data, memory, plan);
+    else if (conv->method == QK_CONV_DEPTHWISE)
+        planned = qk_conv_plan_depthwise(conv, &geometry, data, memory, plan);
+    else
+        planned = qk_conv_plan_panels(conv, &geometry, data, memory, plan);
+    return planned ? QK_OK : qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
 }

@@ -82,6 +82,16 @@ struct qk_conv_panels {
     const int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
 };
 
+/* Packed for groups of one channel: kernels/conv/depthwise.h. */
+struct qk_conv_depthwise {
+    size_t cells;                /* of an output channel */
+    const uint8_t *weights;      /* [M][cells][4] */
+    const uint8_t *ones;         /* [cells][4] */
+    const int32_t *w_zero_point; /* [M], as the packed weights have it */
+};
+
+enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_PANELS, QK_CONV_DEPTHWISE };
+
 /* A convolution, ready for any x. Immutable; shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
@@ -91,8 +101,10 @@ struct qk_conv {
     int32_t x_zero_point;
     size_t depth;                          /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_backend *backend; /* NULL: sgemm */
+    enum qk_conv_method method;            /* says which of these is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_panels panels;
+    struct qk_conv_depthwise depthwise;
     const int32_t *bias;     /* [M], with what x's zero point makes of the weights */
     const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };

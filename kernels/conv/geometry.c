@@ -88,3 +88,33 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
     geometry->positions = positions;
     return QK_OK;
 }
+
+size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry)
+{
+    size_t count = 1;
+    for (int i = 0; i < QK_AXIS_ROW; i++)
+        count *= (size_t)geometry->axis[i].out;
+    return count;
+}
+
+bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
+                        size_t *offset)
+{
+    if (geometry->channel_size == 0)
+        return false;
+    size_t stride =
+        (size_t)geometry->axis[QK_AXIS_ROW].in * (size_t)geometry->axis[QK_AXIS_COLUMN].in;
+    *offset = 0;
+    for (int i = QK_AXIS_ROW - 1; i >= geometry->lead; i--) {
+        const struct qk_conv_axis *axis = &geometry->axis[i];
+        const int64_t at =
+            qk_conv_look(axis, position % (size_t)axis->out, tap % (size_t)axis->kernel);
+        if (at < 0 || at >= axis->in)
+            return false;
+        *offset += (size_t)at * stride;
+        stride *= (size_t)axis->in;
+        position /= (size_t)axis->out;
+        tap /= (size_t)axis->kernel;
+    }
+    return true;
+}

@@ -20,6 +20,23 @@ struct qk_conv_geometry {
     size_t positions;    /* output elements of one channel */
 };
 
+/* The last two axes have rows and columns, which lie together in x; the others have planes. */
+enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
+
+/* The element of the axis that tap `tap` of position `position` sees. */
+static inline int64_t qk_conv_look(const struct qk_conv_axis *axis, size_t position, size_t tap)
+{
+    return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
+}
+
+/* Positions of the axes before the last two, counted in one; of a y that is not empty. */
+size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
+
+/* Where in a channel the plane begins that tap `tap` of those axes sees from their position
+ * `position`; false: it is padding. */
+bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
+                        size_t *offset);
+
 /* x: [N, C, D1..Dn] with n = desc->spatial_rank. QK_INVALID: an axis holds no window, or its sizes
  * do not fit in 63 bits. */
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,

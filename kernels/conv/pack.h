@@ -33,11 +33,18 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
 int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                            size_t channel);
 
+/* The same for conv->depthwise, where it fits. */
+bool qk_conv_is_depthwise(const struct qk_conv *conv);
+bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                            struct qk_memory memory, int32_t *sums);
+
 /* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
  * memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
                         const struct qk_conv_geometry *geometry, const uint8_t *x,
                         struct qk_memory memory, struct qk_plan *plan);
+bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                            const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
 bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                          const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
 

@@ -3,6 +3,7 @@
 #ifndef KERNELS_CONV_PANELS_H
 #define KERNELS_CONV_PANELS_H
 
+#include "kernels/conv/blocks.h"
 #include "kernels/conv/slabs.h"
 
 /* The workspace, in bytes from its start; every part is aligned to 64. */
@@ -12,16 +13,8 @@ struct qk_panels_workspace {
     size_t sums;               /* a tile, or where K has parts, all tiles of the unit */
     size_t column_tile; /* column_tile and column_sums: where w has zero points */
     size_t column_sums;
-    size_t blocks; /* struct qk_panels_block, of a full unit */
+    size_t blocks; /* struct qk_conv_block, of a full unit */
     size_t bytes;
-};
-
-/* Up to QK_IGEMM_NR positions of a unit. */
-struct qk_panels_block {
-    size_t first;   /* cell; a multiple of QK_IGEMM_VECTOR */
-    size_t vectors; /* 1 to 4 */
-    uint64_t keep;  /* the cells that are positions */
-    size_t before;  /* positions in the blocks before */
 };
 
 struct qk_panels_plan {

@@ -16,9 +16,6 @@
 #define UNIT_CELLS_LEAST 512
 #define CYCLES_A_NS 3.0
 
-/* Axes and strides beyond this are not shifted along, so that no sum of them overflows. */
-#define SHARED_MOST (INT64_C(1) << 20)
-
 enum mode {
     SHARED,  /* rows and columns of taps share slabs */
     COLUMNS, /* rows do; each column has its own */
@@ -49,35 +46,7 @@ static size_t divide_up(size_t a, size_t b)
     return a == 0 ? 0 : (a - 1) / b + 1;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* ---- Slabs ------------------------------------------------------------------------------- */
-
-static bool may_share(const struct qk_conv_axis *axis)
-{
-    return axis->in <= SHARED_MOST && axis->pad <= SHARED_MOST && axis->stride <= SHARED_MOST &&
-           axis->dilation <= SHARED_MOST && axis->kernel <= SHARED_MOST &&
-           axis->kernel * axis->dilation <= SHARED_MOST;
-}
-
-/* `taps`: 1 where a cell holds the axis' taps. */
-static struct qk_slab_axis fit_axis(const struct qk_conv_axis *axis, size_t taps, bool shared)
-{
-    const int64_t divisor = greatest_divisor(axis->stride, axis->dilation);
-    const size_t cycle = (size_t)(axis->stride / divisor);
-    if (!shared || taps <= cycle)
-        return (struct qk_slab_axis){.clusters = taps};
-    const size_t shift = (size_t)(axis->dilation / divisor);
-    return (struct qk_slab_axis){cycle, shift, (taps - 1) / cycle * shift};
-}
 
 /* Columns of padding behind a whole line that may be those before the next, in every cluster. */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
@@ -187,10 +156,10 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
     struct choice choice = {.cycles = INFINITY};
     struct qk_slab_layout *layout = &choice.layout;
-    if (mode != SINGLE && (!may_share(row) || !may_share(column)))
+    if (mode != SINGLE && (!qk_slab_may_share(row) || !qk_slab_may_share(column)))
         return choice;
-    layout->row = fit_axis(row, order->row_taps, mode != SINGLE);
-    layout->column = fit_axis(column, order->column_taps, mode == SHARED);
+    layout->row = qk_slab_axis_for(row, order->row_taps, mode != SINGLE);
+    layout->column = qk_slab_axis_for(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
     layout->group_slabs =
@@ -222,7 +191,7 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
     cut_bands(plan, choice, least);
     set_slab_bytes(&choice->layout);
     if (choice->layout.part_groups < choice->layout.groups) {
-        const size_t blocks = divide_up(slab_cells(&choice->layout), QK_IGEMM_NR) + 1;
+        const size_t blocks = qk_conv_blocks_most(slab_cells(&choice->layout));
         most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / blocks;
     }
     const size_t bands = choice->row_bands * choice->column_bands;
@@ -245,7 +214,7 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     const struct qk_slab_layout *layout = &plan->layout;
     const struct qk_igemm *gemm = plan->conv->backend->gemm;
     const size_t tile = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
-    const size_t blocks = divide_up(slab_cells(layout), QK_IGEMM_NR) + 1;
+    const size_t blocks = qk_conv_blocks_most(slab_cells(layout));
     const bool whole = layout->part_groups == layout->groups;
     const bool column_sums = plan->conv->panels.ones != NULL;
     /* Vectors read beyond the last cell, and whole steps beyond the last slab. */
@@ -260,20 +229,12 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     work.sums = add_part(&at, whole ? tile : plan->part_panels * blocks * tile);
     work.column_tile = add_part(&at, column_sums ? tile : 0);
     work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
-    work.blocks = add_part(&at, blocks * sizeof(struct qk_panels_block));
+    work.blocks = add_part(&at, blocks * sizeof(struct qk_conv_block));
     work.bytes = at;
     return work;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
-
-static size_t count_outer(const struct qk_conv_geometry *geometry)
-{
-    size_t count = 1; /* at most y's positions: the other axes are not empty */
-    for (int i = 0; i < QK_AXIS_ROW; i++)
-        count *= (size_t)geometry->axis[i].out;
-    return count;
-}
 
 static void fit(struct qk_panels_plan *plan, double *cycles)
 {
@@ -306,7 +267,6 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
         .geometry = *geometry,
         .order = qk_slab_order_for(&conv->desc, gemm->cell_k, gemm->whole_steps),
         .rows = conv->desc.out_channels / conv->desc.group,
-        .outer = count_outer(geometry),
     };
     plan->kernel = conv->backend->kernel;
     plan->run = qk_panels_run;
@@ -316,6 +276,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
     plan->workspace_bytes = 0;
     if (plan->output.count == 0)
         return true;
+    state->outer = qk_conv_outer_positions(geometry);
     struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));
     if (!steps)
         return false;

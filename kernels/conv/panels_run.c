@@ -17,7 +17,7 @@ struct work {
     int32_t *sums;
     int32_t *column_tile;
     int32_t *column_sums;
-    struct qk_panels_block *blocks;
+    struct qk_conv_block *blocks;
 };
 
 static size_t size_min(size_t a, size_t b)
@@ -47,47 +47,13 @@ static struct unit locate(const struct qk_panels_plan *plan, size_t index)
     return unit;
 }
 
-/* Cuts the unit's cells into blocks of up to four vectors, as even as can be. */
-static size_t cut_blocks(const struct qk_panels_plan *plan, const struct unit *unit,
-                         struct qk_panels_block *blocks)
-{
-    const size_t pitch = plan->layout.pitch;
-    const size_t cells = (unit->rows - 1) * pitch + unit->columns;
-    const size_t vectors = (cells - 1) / QK_IGEMM_VECTOR + 1;
-    const size_t most = QK_IGEMM_NR / QK_IGEMM_VECTOR;
-    const size_t count = (vectors - 1) / most + 1;
-    size_t before = 0;
-    size_t kept_count = 0;
-    for (size_t b = 0; b < count; b++) {
-        const size_t begin = vectors * b / count;
-        const size_t end = vectors * (b + 1) / count;
-        const size_t first = begin * QK_IGEMM_VECTOR;
-        const size_t last = size_min(end * QK_IGEMM_VECTOR, cells);
-        uint64_t keep = 0;
-        for (size_t cell = first; cell < last;) {
-            const size_t column = cell % pitch;
-            const size_t next = size_min(cell - column + pitch, last);
-            if (column < unit->columns) {
-                const size_t kept = size_min(next - cell, unit->columns - column);
-                keep |= (kept == 64 ? UINT64_MAX : (UINT64_C(1) << kept) - 1) << (cell - first);
-            }
-            cell = next;
-        }
-        if (keep == 0)
-            continue; /* a pitch so wide that no position is in it */
-        blocks[kept_count++] = (struct qk_panels_block){first, end - begin, keep, before};
-        before += (size_t)__builtin_popcountll(keep);
-    }
-    return kept_count;
-}
-
 static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const struct unit *unit,
                                    const struct work *work)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t channel = (unit->image * conv->desc.group + unit->group) *
                            conv->desc.group_channels;
-    struct qk_slab_job job = {
+    return (struct qk_slab_job){
         .backend = conv->backend,
         .order = &plan->order,
         .layout = &plan->layout,
@@ -96,6 +62,7 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
         .x_zero_point = conv->x_zero_point,
         .x = plan->x + channel * plan->geometry.channel_size,
         .group_channels = conv->desc.group_channels,
+        .outer = unit->outer,
         .row = unit->row,
         .column = unit->column,
         .rows = unit->rows,
@@ -103,17 +70,11 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
         .stage = work->stage,
         .stage_bytes = plan->workspace.stage_bytes,
     };
-    size_t outer = unit->outer;
-    for (int i = QK_AXIS_ROW - 1; i >= 0; i--) {
-        job.outer[i] = (int64_t)(outer % (size_t)plan->geometry.axis[i].out);
-        outer /= (size_t)plan->geometry.axis[i].out;
-    }
-    return job;
 }
 
 /* The tile of a panel and block over steps [begin, end). */
 static void multiply(const struct qk_panels_plan *plan, const struct work *work,
-                     const struct qk_panels_block *block, const uint8_t *panel, size_t rows,
+                     const struct qk_conv_block *block, const uint8_t *panel, size_t rows,
                      size_t begin, size_t end, int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
@@ -137,7 +98,7 @@ static void requantize(const struct qk_panels_plan *plan, const struct unit *uni
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
-    const struct qk_panels_block *block = &work->blocks[b];
+    const struct qk_conv_block *block = &work->blocks[b];
     const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
     const size_t channel = unit->group * plan->rows + row;
     const size_t position = (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width +
@@ -200,7 +161,7 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
 {
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit = locate(plan, index);
-    unit.block_count = cut_blocks(plan, &unit, work->blocks);
+    unit.block_count = qk_conv_cut_blocks(unit.rows, unit.columns, layout->pitch, work->blocks);
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
         const size_t groups = size_min(layout->groups - g, layout->part_groups);
@@ -226,7 +187,7 @@ void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, si
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
-        .blocks = (struct qk_panels_block *)(void *)(bytes + at->blocks),
+        .blocks = (struct qk_conv_block *)(void *)(bytes + at->blocks),
     };
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);

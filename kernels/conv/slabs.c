@@ -80,6 +80,38 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
     }
 }
 
+/* ---- Axes -------------------------------------------------------------------------------- */
+
+/* Axes and strides beyond this are not shifted along, so that no sum of them overflows. */
+#define SHARED_MOST (INT64_C(1) << 20)
+
+bool qk_slab_may_share(const struct qk_conv_axis *axis)
+{
+    return axis->in <= SHARED_MOST && axis->pad <= SHARED_MOST && axis->stride <= SHARED_MOST &&
+           axis->dilation <= SHARED_MOST && axis->kernel <= SHARED_MOST &&
+           axis->kernel * axis->dilation <= SHARED_MOST;
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared)
+{
+    const int64_t divisor = greatest_divisor(axis->stride, axis->dilation);
+    const size_t cycle = (size_t)(axis->stride / divisor);
+    if (!shared || taps <= cycle)
+        return (struct qk_slab_axis){.clusters = taps};
+    const size_t shift = (size_t)(axis->dilation / divisor);
+    return (struct qk_slab_axis){cycle, shift, (taps - 1) / cycle * shift};
+}
+
 /* ---- Making them ------------------------------------------------------------------------- */
 
 /* The rows and columns of one cluster, as its first tap sees them. */
@@ -87,34 +119,6 @@ struct window {
     int64_t row_first, column_first;
     size_t rows, columns;
 };
-
-/* The element of the axis that tap `tap` of position `position` sees. */
-static int64_t look(const struct qk_conv_axis *axis, size_t position, size_t tap)
-{
-    return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
-}
-
-/* The offset in a channel of the plane that an outer tap sees; false: it is padding. */
-static bool find_plane(const struct qk_slab_job *job, size_t tap, size_t *offset)
-{
-    const struct qk_conv_geometry *geometry = job->geometry;
-    const size_t plane = (size_t)geometry->axis[QK_AXIS_ROW].in *
-                         (size_t)geometry->axis[QK_AXIS_COLUMN].in;
-    size_t stride = plane;
-    *offset = 0;
-    if (geometry->channel_size == 0)
-        return false;
-    for (int i = QK_AXIS_ROW - 1; i >= geometry->lead; i--) {
-        const struct qk_conv_axis *axis = &geometry->axis[i];
-        const int64_t at = look(axis, (size_t)job->outer[i], tap % (size_t)axis->kernel);
-        tap /= (size_t)axis->kernel;
-        if (at < 0 || at >= axis->in)
-            return false;
-        *offset += (size_t)at * stride;
-        stride *= (size_t)axis->in;
-    }
-    return true;
-}
 
 /* Whether the window is one run of bytes in x. */
 static bool lies_in_x(const struct qk_slab_job *job, const struct window *window)
@@ -175,7 +179,7 @@ static void make_slab(const struct qk_slab_job *job, const struct window *window
             const size_t tap = index % order->column_cells * order->cell_k + k;
             channel = index / order->column_cells;
             there = tap < (size_t)column->kernel;
-            mine.column_first = there ? look(column, job->column, tap) : 0;
+            mine.column_first = there ? qk_conv_look(column, job->column, tap) : 0;
         }
         /* What is not there meets weights of 0. */
         const uint8_t *x =
@@ -193,13 +197,13 @@ static void make_cluster(const struct qk_slab_job *job, size_t block, size_t out
     const struct qk_conv_axis *axis = job->geometry->axis;
     const size_t slabs = qk_slab_count(order, block);
     const struct window window = {
-        .row_first = look(&axis[QK_AXIS_ROW], job->row, row_tap),
-        .column_first = look(&axis[QK_AXIS_COLUMN], job->column, column_tap),
+        .row_first = qk_conv_look(&axis[QK_AXIS_ROW], job->row, row_tap),
+        .column_first = qk_conv_look(&axis[QK_AXIS_COLUMN], job->column, column_tap),
         .rows = job->rows + job->layout->row.span,
         .columns = job->columns + job->layout->column.span,
     };
     size_t plane;
-    const bool inside = find_plane(job, outer_tap, &plane);
+    const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
     for (size_t i = 0; i < slabs; i++)
         make_slab(job, &window, inside, plane, block * order->step_slabs + i,
                   cells + i * job->layout->slab_bytes);

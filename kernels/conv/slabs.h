@@ -1,5 +1,6 @@
 /* The slabs of a unit (kernels/gemm/igemm.h): x as cells, padded, so that a tap of the kernel is an
- * offset. Private to conv/.
+ * offset. Each position and
+ * tap of the axes before the last two has slabs of its own. Private to conv/.
  *
  * A unit's positions are some rows of the output, or a part of one row. They are counted along a
  * padded line: position (row, column) is row * pitch + column, and what lies between the last
@@ -19,16 +20,17 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
 
-/* The last two axes have rows and columns; each position and tap of the others has slabs of its
- * own. */
-enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
-
 /* Tap t belongs to cluster t % clusters, and is t / clusters * shift elements behind its first. */
 struct qk_slab_axis {
     size_t clusters;
     size_t shift;
     size_t span; /* the largest shift of a tap */
 };
+
+/* For so many taps of the axis; `shared`: one cluster for all that see the same, which only works
+ * where qk_slab_may_share, or one for each tap. */
+struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared);
+bool qk_slab_may_share(const struct qk_conv_axis *axis);
 
 /* How K becomes steps: blocks of up to 16 slabs; for each, the taps of all but the last two axes;
  * for each, rows and columns of taps (no columns where cells hold these). It depends on the weights
@@ -89,7 +91,7 @@ struct qk_slab_job {
     int32_t x_zero_point;
     const uint8_t *x; /* the image's and group's first channel */
     size_t group_channels;
-    int64_t outer[QK_CONV_SPATIAL_MAX]; /* the unit's position on the outer axes */
+    size_t outer; /* the unit's position on the axes before the last two */
     size_t row, column, rows, columns;
     uint8_t *stage; /* four planes, stage_bytes apart */
     size_t stage_bytes;

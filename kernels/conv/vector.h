@@ -15,6 +15,7 @@ struct qk_stage {
     int64_t row_stride, column_stride;
     size_t rows, columns, pitch;
     uint8_t fill;
+    uint8_t flip; /* all that is written is xored with it */
     uint8_t *to; /* QK_STAGE_SLACK bytes more than the window may change */
 };
 

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/conv/requantize_avx512.h"
 #include "kernels/gemm/igemm.h"
 
 static inline size_t size_min(size_t a, size_t b)
@@ -24,13 +25,6 @@ static inline __mmask64 line_mask(struct qk_stage_range inside, size_t at)
 {
     const uint64_t mask = inside.end > at ? low_bits(inside.end - at) : 0;
     return inside.begin > at ? mask & ~low_bits(inside.begin - at) : mask;
-}
-
-/* Masked loads do not touch what lies outside, where there may be no memory: `line` may begin
- * before the plane. */
-static inline __m512i load_line(uintptr_t line, __mmask64 mask, __m512i fill)
-{
-    return _mm512_mask_loadu_epi8(fill, mask, (const void *)line);
 }
 
 /* Every second byte of 128. */
@@ -55,22 +49,36 @@ struct stage_rows {
     uintptr_t line_step;
     size_t count;
     struct qk_stage_range inside;
-    __m512i fill;
+    __m512i fill, flip;
     uint8_t *to;
 };
+
+/* Masked loads do not touch what lies outside, where there may be no memory. */
+static inline __m512i load_line(const struct stage_rows *rows, size_t at, __mmask64 mask)
+{
+    const void *from = (const void *)(rows->line + at);
+    return _mm512_xor_si512(_mm512_mask_loadu_epi8(rows->fill, mask, from), rows->flip);
+}
 
 /* Columns one apart. */
 static void stage_lines(const struct qk_stage *job, struct stage_rows rows)
 {
     const __mmask64 first = line_mask(rows.inside, 0);
     for (size_t i = 0; i < rows.count; i++) {
-        _mm512_storeu_si512(rows.to, load_line(rows.line, first, rows.fill));
+        _mm512_storeu_si512(rows.to, load_line(&rows, 0, first));
         for (size_t at = 64; at < job->columns; at += 64)
-            _mm512_storeu_si512(rows.to + at, load_line(rows.line + at,
-                                                        line_mask(rows.inside, at), rows.fill));
+            _mm512_storeu_si512(rows.to + at, load_line(&rows, at, line_mask(rows.inside, at)));
         rows.to += job->pitch;
         rows.line += rows.line_step;
     }
+}
+
+/* 64 elements from `at` on, of which those in `wide`, bytes of the line, are inside. */
+static inline __m512i load_halves(const struct stage_rows *rows, size_t at,
+                                  struct qk_stage_range wide)
+{
+    return even_bytes(load_line(rows, 2 * at, line_mask(wide, 2 * at)),
+                      load_line(rows, 2 * at + 64, line_mask(wide, 2 * at + 64)));
 }
 
 /* Columns two apart. */
@@ -78,16 +86,9 @@ static void stage_halves(const struct qk_stage *job, struct stage_rows rows)
 {
     const struct qk_stage_range wide = {2 * rows.inside.begin,
                                         rows.inside.end ? 2 * rows.inside.end - 1 : 0};
-    const __mmask64 first[2] = {line_mask(wide, 0), line_mask(wide, 64)};
     for (size_t i = 0; i < rows.count; i++) {
-        _mm512_storeu_si512(rows.to, even_bytes(load_line(rows.line, first[0], rows.fill),
-                                                load_line(rows.line + 64, first[1], rows.fill)));
-        for (size_t at = 64; at < job->columns; at += 64)
-            _mm512_storeu_si512(
-                rows.to + at,
-                even_bytes(
-                    load_line(rows.line + 2 * at, line_mask(wide, 2 * at), rows.fill),
-                    load_line(rows.line + 2 * at + 64, line_mask(wide, 2 * at + 64), rows.fill)));
+        for (size_t at = 0; at < job->columns; at += 64)
+            _mm512_storeu_si512(rows.to + at, load_halves(&rows, at, wide));
         rows.to += job->pitch;
         rows.line += rows.line_step;
     }
@@ -97,9 +98,10 @@ static void stage_halves(const struct qk_stage *job, struct stage_rows rows)
 static void stage_elements(const struct qk_stage *job, struct stage_rows rows)
 {
     for (size_t i = 0; i < rows.count; i++) {
-        stage_fill(rows.to, job->columns, rows.fill);
+        stage_fill(rows.to, job->columns, _mm512_xor_si512(rows.fill, rows.flip));
         for (size_t c = rows.inside.begin; c < rows.inside.end; c++)
-            rows.to[c] = *(const uint8_t *)(rows.line + c * (uintptr_t)job->column_stride);
+            rows.to[c] =
+                *(const uint8_t *)(rows.line + c * (uintptr_t)job->column_stride) ^ job->flip;
         rows.to += job->pitch;
         rows.line += rows.line_step;
     }
@@ -107,12 +109,12 @@ static void stage_elements(const struct qk_stage *job, struct stage_rows rows)
 
 static void stage(const struct qk_stage *job)
 {
-    const __m512i fill = _mm512_set1_epi8((char)job->fill);
+    const __m512i flipped_fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
     const struct qk_stage_range inside =
         job->plane ? qk_stage_rows(job) : (struct qk_stage_range){0, 0};
     const size_t bytes = (job->rows - 1) * job->pitch + job->columns;
     if (inside.begin >= inside.end) {
-        stage_fill(job->to, bytes, fill);
+        stage_fill(job->to, bytes, flipped_fill);
         return;
     }
     const int64_t row = job->row_first + (int64_t)inside.begin * job->row_stride;
@@ -121,10 +123,11 @@ static void stage(const struct qk_stage *job)
         .line_step = (uintptr_t)(job->row_stride * job->in_columns),
         .count = inside.end - inside.begin,
         .inside = qk_stage_columns(job),
-        .fill = fill,
+        .fill = _mm512_set1_epi8((char)job->fill),
+        .flip = _mm512_set1_epi8((char)job->flip),
         .to = job->to + inside.begin * job->pitch,
     };
-    stage_fill(job->to, inside.begin * job->pitch, fill);
+    stage_fill(job->to, inside.begin * job->pitch, flipped_fill);
     if (job->column_stride == 1)
         stage_lines(job, rows);
     else if (job->column_stride == 2)
@@ -132,7 +135,7 @@ static void stage(const struct qk_stage *job)
     else
         stage_elements(job, rows);
     const size_t behind = (inside.end - 1) * job->pitch + job->columns;
-    stage_fill(job->to + behind, bytes - behind, fill);
+    stage_fill(job->to + behind, bytes - behind, flipped_fill);
 }
 
 /* ---- Interleave -------------------------------------------------------------------------- */
@@ -158,51 +161,24 @@ static void interleave(const struct qk_interleave *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* 16 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
- * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
- * order of min's operands keeps NaN. */
-static inline __m512i scale(__m512i sums, __m512 multiplier, __m512 high)
-{
-    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), multiplier);
-    return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
-}
-
-static inline __m512i requantize_row(const struct qk_requantize_tile *tile, size_t row)
-{
-    const int32_t *sums = tile->sums + row * QK_IGEMM_NR;
-    const __m512i bias = _mm512_set1_epi32(tile->bias[row]);
-    const __m512 multiplier = _mm512_set1_ps(tile->multiplier[row]);
-    const __m512 high = _mm512_set1_ps(tile->requantize->high);
-    const __m512i zero_point = _mm512_set1_epi16((int16_t)tile->requantize->zero_point);
-    const bool centred = !tile->w_zero_point || tile->w_zero_point[row] == 0;
-    __m512i y[4];
-#pragma GCC unroll 4
-    for (size_t v = 0; v < 4; v++) {
-        __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums + 16 * v), bias);
-        if (!centred)
-            sum = _mm512_sub_epi32(
-                sum, _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v),
-                                        _mm512_set1_epi32(tile->w_zero_point[row])));
-        y[v] = scale(sum, multiplier, high);
-    }
-    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), zero_point);
-    const __m512i upper = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), zero_point);
-    /* Packing works within 16-byte lanes: lane l holds the l-th quarter of each vector. */
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(order, tile->y_signed ? _mm512_packs_epi16(low, upper)
-                                                          : _mm512_packus_epi16(low, upper));
-}
-
 static void requantize(const struct qk_requantize_tile *tile)
 {
-    const uint64_t keep = tile->keep;
-    const uint64_t dense = low_bits((size_t)_mm_popcnt_u64(keep));
+    const struct qk_requantize_512 to = qk_requantize_512_from(tile->requantize, tile->y_signed);
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
-        __m512i bytes = requantize_row(tile, row);
-        if (keep != dense)
-            bytes = _mm512_maskz_compress_epi8(keep, bytes);
-        _mm512_mask_storeu_epi8(y, dense, bytes);
+        const int32_t *from = tile->sums + row * QK_IGEMM_NR;
+        __m512i sums[4];
+        for (size_t v = 0; v < 4; v++)
+            sums[v] = _mm512_loadu_si512(from + 16 * v);
+        if (tile->w_zero_point && tile->w_zero_point[row] != 0) {
+            const __m512i zero_point = _mm512_set1_epi32(tile->w_zero_point[row]);
+            for (size_t v = 0; v < 4; v++)
+                sums[v] = _mm512_sub_epi32(
+                    sums[v], _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v),
+                                                zero_point));
+        }
+        qk_store_kept(y, qk_requantize_64(&to, sums, tile->bias[row], tile->multiplier[row]),
+                      tile->keep);
     }
 }
 

@@ -1,0 +1,63 @@
+/* 64 sums to bytes; for files that are compiled for AVX-512. Private to conv/. */
+#ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
+#define KERNELS_CONV_REQUANTIZE_AVX512_H
+
+#include <immintrin.h>
+
+#include "kernels/conv/requantize.h"
+
+/* The same for a whole tensor. */
+struct qk_requantize_512 {
+    __m512 high;
+    __m512i zero_point;
+    bool is_signed;
+};
+
+static inline struct qk_requantize_512 qk_requantize_512_from(const struct qk_requantize *from,
+                                                              bool is_signed)
+{
+    return (struct qk_requantize_512){
+        _mm512_set1_ps(from->high),
+        _mm512_set1_epi16((int16_t)from->zero_point),
+        is_signed,
+    };
+}
+
+/* 16 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
+ * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
+ * order of min's operands keeps NaN. */
+static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m512 high)
+{
+    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), multiplier);
+    return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
+}
+
+/* sums: four vectors, to which the bias is still to be added. */
+static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
+                                       int32_t bias, float multiplier)
+{
+    const __m512i biases = _mm512_set1_epi32(bias);
+    const __m512 multipliers = _mm512_set1_ps(multiplier);
+    __m512i y[4];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++)
+        y[v] = qk_requantize_scale(_mm512_add_epi32(sums[v], biases), multipliers, to->high);
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
+    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point);
+    /* Packing works within 16-byte lanes: lane l holds the l-th quarter of each vector. */
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, to->is_signed ? _mm512_packs_epi16(low, high)
+                                                         : _mm512_packus_epi16(low, high));
+}
+
+/* Stores the bytes that `keep` has, without gaps. */
+static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
+{
+    const uint64_t count = (uint64_t)_mm_popcnt_u64(keep);
+    const uint64_t dense = count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
+    if (keep != dense)
+        bytes = _mm512_maskz_compress_epi8(keep, bytes);
+    _mm512_mask_storeu_epi8(y, dense, bytes);
+}
+
+#endif
