@@ -6,6 +6,8 @@
 
 /* All planes of one channel, staged: they stay in a core's nearest caches. */
 #define PLANES_BYTES ((size_t)64 << 10)
+/* Staged at a time, if there is more than one group. */
+#define BATCH_BYTES ((size_t)8 << 10)
 /* About 100 microseconds of channels make a unit. */
 #define UNIT_CYCLES 300000.0
 #define CYCLES_A_NS 3.0
@@ -25,9 +27,12 @@ struct state {
     struct qk_conv_geometry geometry;
     struct layout layout;
     const uint32_t *offsets;
+    uint8_t order[64];
     size_t outer;        /* positions of the axes before the last two */
     size_t chunk;        /* groups of a unit */
     size_t chunks;
+    size_t batch;        /* groups staged at a time */
+    size_t group_bytes;  /* of one group's planes */
     size_t blocks_bytes; /* of the workspace, before the planes */
 };
 
@@ -129,12 +134,13 @@ static size_t columns_seen(const struct qk_conv_axis *axis, size_t columns)
 /* Columns of padding behind a whole line that may be those before the next. */
 static size_t count_overlap(const struct qk_conv_axis *axis)
 {
-    const struct qk_stage job = {.in_columns = axis->in,
-                                 .column_first = -axis->pad,
-                                 .column_stride = 1,
-                                 .columns = columns_seen(axis, (size_t)axis->out)};
-    const struct qk_stage_range inside = qk_stage_columns(&job);
-    return size_min(inside.begin, job.columns - inside.end);
+    struct qk_stage job = {.in_columns = axis->in,
+                           .column_first = -axis->pad,
+                           .row_stride = 1,
+                           .column_stride = 1,
+                           .columns = columns_seen(axis, (size_t)axis->out)};
+    qk_stage_fit(&job);
+    return size_min(job.inside_columns.begin, job.columns - job.inside_columns.end);
 }
 
 static size_t pitch_for(const struct qk_conv_axis *axis, size_t columns, size_t overlap)
@@ -199,6 +205,13 @@ static struct layout choose_layout(const struct qk_conv *conv,
     return best;
 }
 
+void qk_depthwise_order(size_t stride, size_t dilation, uint8_t order[64])
+{
+    for (size_t p = 0; p < 16; p++)
+        for (size_t t = 0; t < QK_DEPTHWISE_TAPS; t++)
+            order[QK_DEPTHWISE_TAPS * p + t] = (uint8_t)(p * stride + t * dilation);
+}
+
 /* Where the taps of each cell begin, from the first plane on. */
 static void fill_offsets(const struct state *state, uint32_t *offsets)
 {
@@ -211,7 +224,7 @@ static void fill_offsets(const struct state *state, uint32_t *offsets)
         const size_t plane = r / taps * layout->row.clusters + tap % layout->row.clusters;
         const size_t line = tap / layout->row.clusters * layout->row.shift;
         for (size_t c = 0; c < cells; c++)
-            *offsets++ = (uint32_t)(plane * layout->plane_bytes + line * layout->pitch +
+            *offsets++ = (uint32_t)(plane * (layout->plane_bytes + QK_STAGE_SLACK) + line * layout->pitch +
                                     c * QK_DEPTHWISE_TAPS *
                                         (size_t)desc->dilation[QK_AXIS_COLUMN]);
     }
@@ -244,13 +257,16 @@ static struct unit locate(const struct state *state, size_t index)
     return unit;
 }
 
-static void stage_planes(const struct state *state, const struct unit *unit, const uint8_t *channel,
-                         uint8_t *planes)
+/* The planes of groups [begin, end), `group_bytes` apart. */
+static void stage_planes(const struct state *state, const struct unit *unit, size_t begin,
+                         size_t end, uint8_t *planes)
 {
     const struct qk_conv *conv = state->conv;
     const struct layout *layout = &state->layout;
-    const struct qk_conv_axis *row = &state->geometry.axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &state->geometry.axis[QK_AXIS_COLUMN];
+    const struct qk_conv_geometry *geometry = &state->geometry;
+    const struct qk_conv_axis *row = &geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &geometry->axis[QK_AXIS_COLUMN];
+    const uint8_t *x = state->x + unit->image * conv->desc.group * geometry->channel_size;
     struct qk_stage job = {
         .in_rows = row->in,
         .in_columns = column->in,
@@ -262,30 +278,29 @@ static void stage_planes(const struct state *state, const struct unit *unit, con
         .pitch = layout->pitch,
         .fill = (uint8_t)conv->x_zero_point,
         .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
-        .to = planes,
     };
-    for (size_t p = 0; p < layout->planes; p++, job.to += layout->plane_bytes) {
+    for (size_t p = 0; p < layout->planes; p++) {
         size_t plane;
-        const bool inside = qk_conv_find_plane(&state->geometry, unit->outer,
-                                               p / layout->row.clusters, &plane);
-        job.plane = inside ? channel + plane : NULL;
+        const bool inside =
+            qk_conv_find_plane(geometry, unit->outer, p / layout->row.clusters, &plane);
+        uint8_t *to = planes + p * (layout->plane_bytes + QK_STAGE_SLACK);
         job.row_first = qk_conv_look(row, unit->row, p % layout->row.clusters);
-        conv->backend->vector->stage(&job);
+        qk_stage_fit(&job);
+        for (size_t group = begin; group < end; group++, to += state->group_bytes)
+            conv->backend->vector->stage(
+                &job, inside ? x + group * geometry->channel_size + plane : NULL, to);
     }
 }
 
 static void run_group(const struct state *state, const struct unit *unit, size_t group,
-                      const struct qk_depthwise_job *common, uint8_t *planes, uint8_t *output)
+                      struct qk_depthwise_job job, uint8_t *output)
 {
     const struct qk_conv *conv = state->conv;
     const struct qk_conv_geometry *geometry = &state->geometry;
     const size_t rows = conv->desc.out_channels / conv->desc.group;
-    const size_t channel = unit->image * conv->desc.group + group;
     const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
     const size_t position =
         (unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row) * width + unit->column;
-    struct qk_depthwise_job job = *common;
-    stage_planes(state, unit, state->x + channel * geometry->channel_size, planes);
     for (size_t m = group * rows; m < (group + 1) * rows; m++) {
         job.weights = conv->depthwise.weights + m * job.cells * QK_DEPTHWISE_TAPS;
         job.w_zero_point = conv->depthwise.w_zero_point[m];
@@ -306,12 +321,11 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
     uint8_t *planes = (uint8_t *)workspace + state->blocks_bytes;
     for (size_t i = begin; i < end; i++) {
         const struct unit unit = locate(state, i);
-        const struct qk_depthwise_job job = {
-            .planes = planes,
+        struct qk_depthwise_job job = {
             .offsets = state->offsets,
             .cells = conv->depthwise.cells,
             .stride = (size_t)column->stride,
-            .dilation = (size_t)column->dilation,
+            .order = state->order,
             .ones = conv->depthwise.ones,
             .requantize = &conv->requantize,
             .y_signed = conv->y_type == QK_INT8,
@@ -319,8 +333,14 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
             .block_count = qk_conv_cut_blocks(
                 unit.rows, unit.columns, state->layout.pitch / (size_t)column->stride, blocks),
         };
-        for (size_t group = unit.group_begin; group < unit.group_end; group++)
-            run_group(state, &unit, group, &job, planes, output);
+        for (size_t begin_group = unit.group_begin; begin_group < unit.group_end;) {
+            const size_t end_group = size_min(begin_group + state->batch, unit.group_end);
+            stage_planes(state, &unit, begin_group, end_group, planes);
+            for (job.planes = planes; begin_group < end_group; begin_group++) {
+                run_group(state, &unit, begin_group, job, output);
+                job.planes += state->group_bytes;
+            }
+        }
     }
 }
 
@@ -357,6 +377,12 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     state->layout = choose_layout(conv, geometry);
     const struct layout *layout = &state->layout;
     fill_offsets(state, offsets);
+    qk_depthwise_order((size_t)conv->desc.stride[QK_AXIS_COLUMN],
+                       (size_t)conv->desc.dilation[QK_AXIS_COLUMN], state->order);
+    /* A load that meets bytes which are still on their way from several stores waits for all of
+     * them: so some groups are staged before the first is read. */
+    state->group_bytes = layout->planes * (layout->plane_bytes + QK_STAGE_SLACK);
+    state->batch = size_max(BATCH_BYTES / state->group_bytes, 1);
     const double cycles = count_cycles(state);
     state->chunk = size_max(size_min((size_t)(UNIT_CYCLES / cycles), conv->desc.group), 1);
     state->chunks = divide_up(conv->desc.group, state->chunk);
@@ -364,7 +390,7 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     const size_t blocks = qk_conv_blocks_most(layout->rows * layout->pitch);
     state->blocks_bytes = divide_up(blocks * sizeof(struct qk_conv_block), 64) * 64;
     plan->workspace_bytes =
-        state->blocks_bytes + layout->planes * layout->plane_bytes + QK_DEPTHWISE_SLACK;
+        state->blocks_bytes + state->batch * state->group_bytes + QK_DEPTHWISE_SLACK;
     /* At most one unit for each byte of output. */
     plan->unit_count = geometry->images * state->chunks * state->outer * layout->row_bands *
                        layout->column_bands;

@@ -52,13 +52,15 @@ static size_t divide_up(size_t a, size_t b)
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
 {
     struct qk_stage job = {.in_columns = axis->in,
+                           .row_stride = 1,
                            .column_stride = axis->stride,
                            .columns = (size_t)axis->out + slabs->span};
     size_t overlap = slabs->span;
     for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
         job.column_first = (int64_t)c * axis->dilation - axis->pad;
-        const struct qk_stage_range inside = qk_stage_columns(&job);
-        overlap = size_min(overlap, size_min(inside.begin, job.columns - inside.end));
+        qk_stage_fit(&job);
+        overlap = size_min(overlap, size_min(job.inside_columns.begin,
+                                             job.columns - job.inside_columns.end));
     }
     return overlap;
 }

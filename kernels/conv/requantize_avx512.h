@@ -32,16 +32,15 @@ static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m51
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
-/* sums: four vectors, to which the bias is still to be added. */
+/* sums: four vectors, with the bias. */
 static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
-                                       int32_t bias, float multiplier)
+                                       float multiplier)
 {
-    const __m512i biases = _mm512_set1_epi32(bias);
     const __m512 multipliers = _mm512_set1_ps(multiplier);
     __m512i y[4];
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        y[v] = qk_requantize_scale(_mm512_add_epi32(sums[v], biases), multipliers, to->high);
+        y[v] = qk_requantize_scale(sums[v], multipliers, to->high);
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
     const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point);
     /* Packing works within 16-byte lanes: lane l holds the l-th quarter of each vector. */

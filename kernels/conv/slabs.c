@@ -114,99 +114,117 @@ struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t tap
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
-/* The rows and columns of one cluster, as its first tap sees them. */
-struct window {
-    int64_t row_first, column_first;
-    size_t rows, columns;
-};
-
 /* Whether the window is one run of bytes in x. */
-static bool lies_in_x(const struct qk_slab_job *job, const struct window *window)
+static bool lies_in_x(const struct qk_stage *window)
 {
-    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
-    const int64_t rows = (int64_t)window->rows;
-    const int64_t columns = (int64_t)window->columns;
-    return column->stride == 1 && window->column_first >= 0 && window->column_first < column->in &&
-           columns <= column->in - window->column_first && window->row_first >= 0 &&
-           window->row_first < row->in &&
-           (rows == 1 || (row->stride == 1 && rows <= row->in - window->row_first &&
-                          (int64_t)job->layout->pitch == column->in));
+    return window->column_stride == 1 && window->inside_columns.begin == 0 &&
+           window->inside_columns.end == window->columns && window->inside_rows.begin == 0 &&
+           window->inside_rows.end == window->rows &&
+           (window->rows == 1 ||
+            (window->row_stride == 1 && (int64_t)window->pitch == window->in_columns));
 }
 
-/* Where the window of a channel's plane is as bytes: in x, or copied to `stage`. */
-static const uint8_t *source(const struct qk_slab_job *job, const struct window *window,
+/* Where the window of a plane is as bytes: in x, or copied to `stage`. */
+static const uint8_t *source(const struct qk_slab_job *job, const struct qk_stage *window,
                              const uint8_t *plane, uint8_t *stage)
 {
-    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
-    if (plane && lies_in_x(job, window))
-        return plane + window->row_first * column->in + window->column_first;
-    job->backend->vector->stage(&(struct qk_stage){
-        .plane = plane,
-        .in_rows = row->in,
-        .in_columns = column->in,
-        .row_first = window->row_first,
-        .column_first = window->column_first,
-        .row_stride = row->stride,
-        .column_stride = column->stride,
-        .rows = window->rows,
-        .columns = window->columns,
-        .pitch = job->layout->pitch,
-        .fill = (uint8_t)job->x_zero_point,
-        .to = stage,
-    });
+    if (plane && lies_in_x(window))
+        return plane + window->row_first * window->in_columns + window->column_first;
+    job->backend->vector->stage(window, plane, stage);
     return stage;
 }
 
-/* One slab of channels, or of columns. */
-static void make_slab(const struct qk_slab_job *job, const struct window *window, bool inside,
-                      size_t plane, size_t index, uint8_t *cells)
+/* The rows and columns of one cluster, as its first tap sees them. */
+static struct qk_stage cluster_window(const struct qk_slab_job *job, size_t row_tap,
+                                      size_t column_tap)
 {
-    const struct qk_slab_order *order = job->order;
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
-    struct qk_interleave out = {
-        .count = (window->rows - 1) * job->layout->pitch + window->columns,
+    struct qk_stage window = {
+        .in_rows = row->in,
+        .in_columns = column->in,
+        .row_first = qk_conv_look(row, job->row, row_tap),
+        .column_first = qk_conv_look(column, job->column, column_tap),
+        .row_stride = row->stride,
+        .column_stride = column->stride,
+        .rows = job->rows + job->layout->row.span,
+        .columns = job->columns + job->layout->column.span,
+        .pitch = job->layout->pitch,
+        .fill = (uint8_t)job->x_zero_point,
+    };
+    qk_stage_fit(&window);
+    return window;
+}
+
+static void interleave(const struct qk_slab_job *job, const struct qk_stage *window,
+                       const uint8_t *const from[], uint8_t *cells)
+{
+    job->backend->vector->interleave(&(struct qk_interleave){
+        .from = {from[0], from[1], from[2], from[3]},
+        .count = (window->rows - 1) * window->pitch + window->columns,
         .x_type = job->x_type,
         .x_zero_point = job->x_zero_point,
         .cells = cells,
-    };
-    for (size_t k = 0; k < order->cell_k; k++) {
-        struct window mine = *window;
-        size_t channel = index * order->cell_k + k;
-        bool there = channel < job->group_channels;
-        if (order->columns_in_cells) {
-            const size_t tap = index % order->column_cells * order->cell_k + k;
-            channel = index / order->column_cells;
-            there = tap < (size_t)column->kernel;
-            mine.column_first = there ? qk_conv_look(column, job->column, tap) : 0;
+    });
+}
+
+/* The slabs of a block whose cells hold channels. `x`: the plane of the first channel; NULL: it is
+ * padding. */
+static void make_of_channels(const struct qk_slab_job *job, const struct qk_stage *window,
+                             const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
+{
+    const size_t cell_k = job->order->cell_k;
+    for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
+        const uint8_t *from[4] = {NULL};
+        for (size_t k = 0; k < cell_k; k++) {
+            const size_t channel = (first + i) * cell_k + k;
+            const uint8_t *plane = x ? x + channel * job->geometry->channel_size : NULL;
+            /* What is not there meets weights of 0. */
+            from[k] = channel < job->group_channels
+                          ? source(job, window, plane, job->stage + k * job->stage_bytes)
+                          : from[0];
         }
-        /* What is not there meets weights of 0. */
-        const uint8_t *x =
-            inside && there ? job->x + channel * job->geometry->channel_size + plane : NULL;
-        out.from[k] = there ? source(job, &mine, x, job->stage + k * job->stage_bytes)
-                            : out.from[0];
+        interleave(job, window, from, cells);
     }
-    job->backend->vector->interleave(&out);
+}
+
+/* The same where they hold columns of taps. */
+static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
+                            size_t first, size_t slabs, uint8_t *cells)
+{
+    const struct qk_slab_order *order = job->order;
+    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
+    for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
+        const uint8_t *from[4] = {NULL};
+        const uint8_t *plane =
+            x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
+        struct qk_stage window;
+        for (size_t k = 0; k < order->cell_k; k++) {
+            const size_t tap = i % order->column_cells * order->cell_k + k;
+            if (tap < width)
+                window = cluster_window(job, row_tap, tap);
+            from[k] = tap < width ? source(job, &window, plane, job->stage + k * job->stage_bytes)
+                                  : from[0];
+        }
+        interleave(job, &window, from, cells);
+    }
 }
 
 static void make_cluster(const struct qk_slab_job *job, size_t block, size_t outer_tap,
                          size_t row_tap, size_t column_tap, uint8_t *cells)
 {
     const struct qk_slab_order *order = job->order;
-    const struct qk_conv_axis *axis = job->geometry->axis;
+    const size_t first = block * order->step_slabs;
     const size_t slabs = qk_slab_count(order, block);
-    const struct window window = {
-        .row_first = qk_conv_look(&axis[QK_AXIS_ROW], job->row, row_tap),
-        .column_first = qk_conv_look(&axis[QK_AXIS_COLUMN], job->column, column_tap),
-        .rows = job->rows + job->layout->row.span,
-        .columns = job->columns + job->layout->column.span,
-    };
     size_t plane;
     const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
-    for (size_t i = 0; i < slabs; i++)
-        make_slab(job, &window, inside, plane, block * order->step_slabs + i,
-                  cells + i * job->layout->slab_bytes);
+    const uint8_t *x = inside ? job->x + plane : NULL;
+    if (order->columns_in_cells) {
+        make_of_columns(job, row_tap, x, first, slabs, cells);
+        return;
+    }
+    const struct qk_stage window = cluster_window(job, row_tap, column_tap);
+    make_of_channels(job, &window, x, first, slabs, cells);
 }
 
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells)

@@ -9,18 +9,14 @@ static size_t first_reaching(int64_t first, int64_t stride, int64_t bound, size_
     return i < count ? (size_t)i : count;
 }
 
-struct qk_stage_range qk_stage_columns(const struct qk_stage *job)
+void qk_stage_fit(struct qk_stage *job)
 {
-    return (struct qk_stage_range){
-        first_reaching(job->column_first, job->column_stride, 0, job->columns),
-        first_reaching(job->column_first, job->column_stride, job->in_columns, job->columns),
-    };
-}
-
-struct qk_stage_range qk_stage_rows(const struct qk_stage *job)
-{
-    return (struct qk_stage_range){
+    job->inside_rows = (struct qk_stage_range){
         first_reaching(job->row_first, job->row_stride, 0, job->rows),
         first_reaching(job->row_first, job->row_stride, job->in_rows, job->rows),
+    };
+    job->inside_columns = (struct qk_stage_range){
+        first_reaching(job->column_first, job->column_stride, 0, job->columns),
+        first_reaching(job->column_first, job->column_stride, job->in_columns, job->columns),
     };
 }

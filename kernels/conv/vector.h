@@ -5,30 +5,30 @@
 
 #include "kernels/conv/conv.h"
 
+/* Where the columns or rows of a window that look inside begin and end. Where none does, the end is
+ * not above the begin. */
+struct qk_stage_range {
+    size_t begin, end;
+};
+
 /* Copies a strided, padded window of one plane of x: element (i, j) of `to` is the plane's element
  * (row_first + i * row_stride, column_first + j * column_stride), or `fill` outside of it. Rows of
  * `to` lie `pitch` bytes apart, which may be less than `columns`: a later row wins. */
 struct qk_stage {
-    const uint8_t *plane; /* [in_rows][in_columns]; NULL: all is outside */
     int64_t in_rows, in_columns;
     int64_t row_first, column_first;
     int64_t row_stride, column_stride;
     size_t rows, columns, pitch;
     uint8_t fill;
     uint8_t flip; /* all that is written is xored with it */
-    uint8_t *to; /* QK_STAGE_SLACK bytes more than the window may change */
+    /* Set by qk_stage_fit: */
+    struct qk_stage_range inside_rows, inside_columns;
 };
 
+/* QK_STAGE_SLACK bytes more than the window may change. */
 #define QK_STAGE_SLACK 64
 
-/* Where the columns or rows that look inside begin and end. Where none does, the end is not above
- * the begin. */
-struct qk_stage_range {
-    size_t begin, end;
-};
-
-struct qk_stage_range qk_stage_columns(const struct qk_stage *job);
-struct qk_stage_range qk_stage_rows(const struct qk_stage *job);
+void qk_stage_fit(struct qk_stage *job);
 
 /* Puts bytes of `cell_k` sources side by side: cell i is the i-th element of each. */
 struct qk_interleave {
@@ -71,7 +71,8 @@ struct qk_transpose {
 #define QK_TRANSPOSE_TAPS 32
 
 struct qk_conv_vector {
-    void (*stage)(const struct qk_stage *job);
+    /* plane: [in_rows][in_columns]; NULL: all is outside. */
+    void (*stage)(const struct qk_stage *job, const uint8_t *plane, uint8_t *to);
     void (*interleave)(const struct qk_interleave *job);
     void (*requantize)(const struct qk_requantize_tile *tile);
     void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */

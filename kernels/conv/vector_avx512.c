@@ -107,27 +107,26 @@ static void stage_elements(const struct qk_stage *job, struct stage_rows rows)
     }
 }
 
-static void stage(const struct qk_stage *job)
+static void stage(const struct qk_stage *job, const uint8_t *plane, uint8_t *to)
 {
-    const __m512i flipped_fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    const struct qk_stage_range inside =
-        job->plane ? qk_stage_rows(job) : (struct qk_stage_range){0, 0};
+    const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
+    const struct qk_stage_range inside = job->inside_rows;
     const size_t bytes = (job->rows - 1) * job->pitch + job->columns;
-    if (inside.begin >= inside.end) {
-        stage_fill(job->to, bytes, flipped_fill);
+    if (!plane || inside.begin >= inside.end) {
+        stage_fill(to, bytes, fill);
         return;
     }
     const int64_t row = job->row_first + (int64_t)inside.begin * job->row_stride;
     const struct stage_rows rows = {
-        .line = (uintptr_t)job->plane + (uintptr_t)(row * job->in_columns + job->column_first),
+        .line = (uintptr_t)plane + (uintptr_t)(row * job->in_columns + job->column_first),
         .line_step = (uintptr_t)(job->row_stride * job->in_columns),
         .count = inside.end - inside.begin,
-        .inside = qk_stage_columns(job),
+        .inside = job->inside_columns,
         .fill = _mm512_set1_epi8((char)job->fill),
         .flip = _mm512_set1_epi8((char)job->flip),
-        .to = job->to + inside.begin * job->pitch,
+        .to = to + inside.begin * job->pitch,
     };
-    stage_fill(job->to, inside.begin * job->pitch, flipped_fill);
+    stage_fill(to, inside.begin * job->pitch, fill);
     if (job->column_stride == 1)
         stage_lines(job, rows);
     else if (job->column_stride == 2)
@@ -135,7 +134,7 @@ static void stage(const struct qk_stage *job)
     else
         stage_elements(job, rows);
     const size_t behind = (inside.end - 1) * job->pitch + job->columns;
-    stage_fill(job->to + behind, bytes - behind, flipped_fill);
+    stage_fill(to + behind, bytes - behind, fill);
 }
 
 /* ---- Interleave -------------------------------------------------------------------------- */
@@ -169,7 +168,8 @@ static void requantize(const struct qk_requantize_tile *tile)
         const int32_t *from = tile->sums + row * QK_IGEMM_NR;
         __m512i sums[4];
         for (size_t v = 0; v < 4; v++)
-            sums[v] = _mm512_loadu_si512(from + 16 * v);
+            sums[v] = _mm512_add_epi32(_mm512_loadu_si512(from + 16 * v),
+                                       _mm512_set1_epi32(tile->bias[row]));
         if (tile->w_zero_point && tile->w_zero_point[row] != 0) {
             const __m512i zero_point = _mm512_set1_epi32(tile->w_zero_point[row]);
             for (size_t v = 0; v < 4; v++)
@@ -177,8 +177,7 @@ static void requantize(const struct qk_requantize_tile *tile)
                     sums[v], _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v),
                                                 zero_point));
         }
-        qk_store_kept(y, qk_requantize_64(&to, sums, tile->bias[row], tile->multiplier[row]),
-                      tile->keep);
+        qk_store_kept(y, qk_requantize_64(&to, sums, tile->multiplier[row]), tile->keep);
     }
 }
 
