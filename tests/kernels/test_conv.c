@@ -8,16 +8,16 @@
 #include "kernels/conv/conv.h"
 #include "tests/support/conv_run.h"
 
-static struct qk_kernels *kernels;
+static struct qk_test_gemms gemms;
 
 static void setup(void)
 {
-    kernels = qk_test_kernels("auto");
+    qk_test_gemms_init(&gemms);
 }
 
 static void teardown(void)
 {
-    qk_kernels_destroy(kernels);
+    qk_test_gemms_deinit(&gemms);
 }
 
 TestSuite(conv, .init = setup, .fini = teardown);
@@ -40,10 +40,10 @@ static bool check_random(uint32_t spatial_rank, uint64_t seed)
         possible && (test.naive.out_channels == 0 ||
                      test.y_bytes * (test.w_bytes / (size_t)test.naive.out_channels) <= TERMS_MAX);
     if (small) {
-        conv_case_check_made(kernels, &test, text);
+        conv_case_check_made(&gemms, &test, text);
     } else if (!possible) {
         struct qk_test_result result;
-        qk_test_run(kernels, &test.call, &result);
+        qk_test_run(gemms.kernels[0], &test.call, &result);
         cr_assert_eq(result.status, QK_INVALID, "%s", text);
         cr_assert_eq(strncmp(result.error.text, "x: ", 3), 0, "%s: %s", result.error.text, text);
         qk_test_result_deinit(&result);
@@ -120,21 +120,65 @@ static void check_shuffled(struct conv_case test, size_t units_least)
 {
     cr_assert(conv_case_make(&test));
     conv_case_expect(&test);
-    for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct qk_test_result result;
-        qk_test_run_shuffled(kernels, &test.call, seed, &result);
-        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-        cr_assert_geq(result.plan.unit_count, units_least);
-        cr_assert_arr_eq(result.output, test.expected, test.y_bytes);
-        qk_test_result_deinit(&result);
+    for (size_t i = 0; i < gemms.count; i++) {
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            struct qk_test_result result;
+            qk_test_run_shuffled(gemms.kernels[i], &test.call, seed, &result);
+            cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+            cr_assert_geq(result.plan.unit_count, units_least, "%s: %zu", result.plan.kernel,
+                          result.plan.unit_count);
+            cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s", result.plan.kernel);
+            qk_test_result_deinit(&result);
+        }
     }
     conv_case_deinit(&test);
 }
 
+/* Lines so long that they are cut, and a kernel that is as long. */
+static struct conv_case long_case(void)
+{
+    struct conv_case test = wide_case();
+    test.naive.channels = 40;
+    test.naive.in[2] = 9000;
+    test.naive.in[1] = test.naive.kernel[1] = 1;
+    test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
+    return test;
+}
+
 Test(conv, units_in_any_order)
 {
-    check_shuffled(tiled_case(), 8);
-    check_shuffled(wide_case(), 10);
+    check_shuffled(tiled_case(), 4);
+    check_shuffled(wide_case(), 1);
+    check_shuffled(long_case(), 2);
+}
+
+/* Sums so deep that not even the slabs of a few positions are there at once. */
+Test(conv, sums_in_parts)
+{
+    for (int64_t stride = 1; stride <= 2; stride++) {
+        struct conv_case test = tiled_case();
+        test.naive.images = 1;
+        test.naive.group = 1;
+        test.naive.channels = 3001;
+        test.naive.out_channels = 37;
+        test.naive.in[1] = 3;
+        test.naive.in[2] = stride == 1 ? 5 : 70;
+        test.naive.stride[2] = stride;
+        conv_case_check(&gemms, &test);
+        test = tiled_case();
+        test.naive.images = 1;
+        test.naive.group = 1;
+        test.naive.channels = 700;
+        test.naive.out_channels = 5;
+        test.naive.in[1] = 1;
+        test.naive.in[2] = 400;
+        test.naive.kernel[1] = 1;
+        test.naive.kernel[2] = 30;
+        test.naive.stride[2] = 7 * stride;
+        test.naive.dilation[2] = 3;
+        test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
+        conv_case_check(&gemms, &test);
+    }
 }
 
 Test(conv, tiles_of_every_width)
@@ -146,7 +190,7 @@ Test(conv, tiles_of_every_width)
         test.naive.out_channels = 2 * 5;
         test.naive.in[1] = 2;
         test.naive.in[2] = width;
-        conv_case_check(kernels, &test);
+        conv_case_check(&gemms, &test);
     }
 }
 
@@ -160,7 +204,7 @@ static void *work(void *argument)
 {
     const struct worker *worker = argument;
     for (size_t unit = worker->first; unit < worker->run->plan.unit_count; unit += 2)
-        conv_run_units(worker->run, unit, unit + 1, "two threads");
+        conv_run_units(worker->run, unit, unit + 1);
     return NULL;
 }
 
@@ -171,13 +215,15 @@ Test(conv, two_threads_share_a_plan)
     pthread_t threads[2];
     cr_assert(conv_case_make(&test));
     conv_case_expect(&test);
-    conv_run_init(&run, kernels, &test, "two threads");
-    struct worker workers[] = {{&run, 0}, {&run, 1}};
-    for (int i = 0; i < 2; i++)
-        cr_assert_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-    conv_run_check(&run, &test, "two threads");
+    for (size_t g = 0; g < gemms.count; g++) {
+        conv_run_init(&run, gemms.kernels[g], &test, gemms.names[g]);
+        struct worker workers[] = {{&run, 0}, {&run, 1}};
+        for (int i = 0; i < 2; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        conv_run_check(&run, &test, gemms.names[g]);
+    }
     conv_case_deinit(&test);
 }
 
@@ -196,23 +242,42 @@ Test(conv, unaligned_inputs)
         memcpy(moved + 1, tensor->data, bytes);
         tensor->data = moved + 1;
     }
-    qk_test_run(kernels, &test.call, &result);
-    cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-    cr_assert_arr_eq(result.output, test.expected, test.y_bytes);
+    for (size_t g = 0; g < gemms.count; g++) {
+        qk_test_run(gemms.kernels[g], &test.call, &result);
+        cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+        cr_assert_arr_eq(result.output, test.expected, test.y_bytes, "%s", gemms.names[g]);
+        qk_test_result_deinit(&result);
+    }
     for (size_t i = 0; i < test.call.op->input_count; i++)
         free((uint8_t *)(uintptr_t)test.call.inputs[i].data - 1);
+    conv_case_deinit(&test);
+}
+
+static void expect_kernel(const struct qk_kernels *kernels, struct conv_case test,
+                          const char *expected)
+{
+    struct qk_test_result result;
+    cr_assert(conv_case_make(&test));
+    qk_test_run(kernels, &test.call, &result);
+    cr_expect_str_eq(result.plan.kernel, expected);
+    cr_expect_gt(result.plan.unit_cost_ns, 0);
     qk_test_result_deinit(&result);
     conv_case_deinit(&test);
 }
 
 Test(conv, names_its_kernel_and_cost)
 {
-    struct conv_case test = tiled_case();
-    struct qk_test_result result;
-    cr_assert(conv_case_make(&test));
-    qk_test_run(kernels, &test.call, &result);
-    cr_expect_str_eq(result.plan.kernel, "conv_sgemm");
-    cr_expect_gt(result.plan.unit_cost_ns, 0);
-    qk_test_result_deinit(&result);
-    conv_case_deinit(&test);
+    struct conv_case depthwise = tiled_case();
+    depthwise.naive.group = depthwise.naive.channels;
+    depthwise.naive.out_channels = depthwise.naive.channels;
+    for (size_t i = 0; i < gemms.count; i++) {
+        const bool blas = strcmp(gemms.names[i], "blas") == 0;
+        char expected[32];
+        snprintf(expected, sizeof(expected), "conv_%s", blas ? "sgemm" : gemms.names[i]);
+        expect_kernel(gemms.kernels[i], tiled_case(), expected);
+        if (blas)
+            expect_kernel(gemms.kernels[i], depthwise, "conv_sgemm");
+        else if (strcmp(gemms.names[i], "vnni") == 0 || strcmp(gemms.names[i], "amx") == 0)
+            expect_kernel(gemms.kernels[i], depthwise, "conv_depthwise_vnni");
+    }
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "kernels/conv/conv.h"
 #include "tests/support/conv_case.h"
 #include "tests/support/qk_test.h"
 
@@ -247,12 +248,24 @@ Test(conv_rules, zero_points_have_their_tensors_type)
 
 /* ---- The edge of what is accepted -------------------------------------------------------- */
 
+/* With every backend, all of which must give the same bytes. */
 static void run(const struct qk_call *call, struct qk_test_result *result)
 {
-    struct qk_kernels *kernels = qk_test_kernels("auto");
-    qk_test_run(kernels, call, result);
-    cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
-    qk_kernels_destroy(kernels);
+    struct qk_test_gemms gemms;
+    qk_test_gemms_init(&gemms);
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_result other;
+        qk_test_run(gemms.kernels[i], call, &other);
+        cr_assert_eq(other.status, QK_OK, "%s: %s", gemms.names[i], other.error.text);
+        if (i > 0) {
+            cr_assert_eq(other.plan.output_bytes, result->plan.output_bytes);
+            cr_assert_eq(memcmp(other.output, result->output, other.plan.output_bytes), 0,
+                         "%s: other bytes than %s", gemms.names[i], gemms.names[0]);
+            qk_test_result_deinit(result);
+        }
+        *result = other;
+    }
+    qk_test_gemms_deinit(&gemms);
 }
 
 static void check(struct conv_case *test)
@@ -395,20 +408,24 @@ static void *allocate_little(void *context, size_t bytes)
 Test(conv_rules, channels_without_weights, .timeout = 10)
 {
     struct conv_case test = plain_case();
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
-    struct qk_test_memory memory;
-    const struct qk_instance *instance;
-    struct qk_error error;
+    struct qk_test_gemms gemms;
     const size_t w_dims[] = {(size_t)1 << 50, 0, 1, 1};
     test.naive.group = 1;
     test.with_bias = false;
     cr_assert(conv_case_make(&test));
     qk_test_call_input(&test.call, "w", QK_UINT8, NULL, 4, w_dims);
-    qk_test_memory_init(&memory, SIZE_MAX);
-    struct qk_memory face = {allocate_little, &memory};
-    cr_expect_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_NO_MEMORY);
-    qk_test_memory_deinit(&memory);
-    qk_kernels_destroy(kernels);
+    qk_test_gemms_init(&gemms);
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_memory memory;
+        const struct qk_instance *instance;
+        struct qk_error error;
+        qk_test_memory_init(&memory, SIZE_MAX);
+        struct qk_memory face = {allocate_little, &memory};
+        cr_expect_eq(qk_create(gemms.kernels[i], &test.call, face, &instance, &error),
+                     QK_NO_MEMORY);
+        qk_test_memory_deinit(&memory);
+    }
+    qk_test_gemms_deinit(&gemms);
     conv_case_deinit(&test);
 }
 
@@ -437,27 +454,62 @@ Test(conv_rules, empty_lines_far_apart)
     conv_case_deinit(&test);
 }
 
-/* An output of 2^60 elements is planned without a thought for its size: the caller refuses it. */
-Test(conv_rules, huge_outputs_are_planned)
+static void plan_within_bounds(const struct qk_kernels *kernels, const struct qk_call *call,
+                               size_t output_bytes)
 {
-    struct conv_case test = plain_case();
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
     struct qk_test_memory memory;
     const struct qk_instance *instance;
     struct qk_plan plan;
     struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(qk_create(kernels, call, face, &instance, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_plan(instance, call, face, &plan, &error), QK_OK, "%s", error.text);
+    cr_expect_eq(plan.output_bytes, output_bytes);
+    cr_expect_leq(plan.workspace_bytes, QK_CONV_WORKSPACE_MAX, "%s", plan.kernel);
+    qk_test_memory_deinit(&memory);
+}
+
+/* An output of 2^60 elements is planned without a thought for its size: the caller refuses it. */
+Test(conv_rules, huge_outputs_are_planned)
+{
+    struct conv_case test = plain_case();
+    struct qk_test_gemms gemms;
     const int64_t pads[] = {INT64_C(1) << 28, INT64_C(1) << 29, 0, 0};
     cr_assert(conv_case_make(&test));
     qk_test_call_ints(&test.call, "pads", pads, 4);
-    qk_test_memory_init(&memory, SIZE_MAX);
-    struct qk_memory face = qk_test_memory_face(&memory);
-    cr_assert_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_OK, "%s", error.text);
-    cr_assert_eq(qk_plan(instance, &test.call, face, &plan, &error), QK_OK, "%s", error.text);
-    cr_expect_eq(plan.output_bytes, 6 * ((size_t)(1 << 28) + 3) * ((size_t)(1 << 29) + 3));
-    cr_expect_leq(plan.workspace_bytes, 3 << 20);
-    qk_test_memory_deinit(&memory);
-    qk_kernels_destroy(kernels);
+    qk_test_gemms_init(&gemms);
+    for (size_t i = 0; i < gemms.count; i++)
+        plan_within_bounds(gemms.kernels[i], &test.call,
+                           6 * ((size_t)(1 << 28) + 3) * ((size_t)(1 << 29) + 3));
+    qk_test_gemms_deinit(&gemms);
     conv_case_deinit(&test);
+}
+
+/* Every power of two of channels and lengths: whatever the shapes, a worker's memory is bounded. */
+Test(conv_rules, workspaces_are_bounded)
+{
+    struct qk_test_gemms gemms;
+    qk_test_gemms_init(&gemms);
+    for (int shape = 0; shape < 4 * 5 * 5 * 5; shape++) {
+        struct conv_case test = plain_case();
+        struct naive_conv *naive = &test.naive;
+        naive->group = shape % 4 == 3 ? 8 : 1;
+        naive->channels = naive->group * (INT64_C(1) << shape / 4 % 5 * 3);
+        naive->out_channels = naive->group * (1 + shape % 4 % 3);
+        naive->in[2] = 16 << shape / 20 % 5 * 3;
+        naive->in[1] = 8;
+        naive->kernel[2] = 1 << shape / 100;
+        naive->dilation[2] = shape % 4 + 1;
+        naive->pad_begin[2] = 100;
+        if (naive->channels * naive->in[2] > (1 << 22))
+            continue;
+        cr_assert(conv_case_make(&test));
+        for (size_t i = 0; i < gemms.count; i++)
+            plan_within_bounds(gemms.kernels[i], &test.call, test.y_bytes);
+        conv_case_deinit(&test);
+    }
+    qk_test_gemms_deinit(&gemms);
 }
 
 /* A plan may get another x than create did; it must still be of the right type and shape. */
@@ -483,28 +535,18 @@ Test(conv_rules, plan_checks_its_own_x)
 
 Test(conv_rules, every_allocation_may_fail)
 {
-    struct conv_case test = plain_case();
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
-    size_t failures = 0;
-    enum qk_status status = QK_NO_MEMORY;
-    cr_assert(conv_case_make(&test));
-    while (status != QK_OK) {
-        struct qk_test_memory memory;
-        const struct qk_instance *instance;
-        struct qk_plan plan;
-        struct qk_error error = {.status = QK_OK};
-        qk_test_memory_init(&memory, failures);
-        struct qk_memory face = qk_test_memory_face(&memory);
-        status = qk_create(kernels, &test.call, face, &instance, &error);
-        if (status == QK_OK)
-            status = qk_plan(instance, &test.call, face, &plan, &error);
-        qk_test_memory_deinit(&memory);
-        cr_assert(status == QK_OK || (status == QK_NO_MEMORY && error.status == status),
-                  "allocation %zu: status %d", failures, (int)status);
-        failures += status != QK_OK;
-        cr_assert_lt(failures, 100);
+    struct qk_test_gemms gemms;
+    qk_test_gemms_init(&gemms);
+    for (int depthwise = 0; depthwise < 2; depthwise++) {
+        struct conv_case test = plain_case();
+        test.naive.group = depthwise ? test.naive.channels : test.naive.group;
+        test.naive.out_channels = depthwise ? test.naive.channels : test.naive.out_channels;
+        test.w_zero_point_per_channel = true;
+        cr_assert(conv_case_make(&test));
+        for (size_t i = 0; i < gemms.count; i++)
+            /* instance, weights, bias, multipliers, plan, and what else a backend has */
+            cr_expect_geq(qk_test_fail_allocations(gemms.kernels[i], &test.call), 5);
+        conv_case_deinit(&test);
     }
-    cr_expect_eq(failures, 5); /* instance, weights, bias, multipliers, plan */
-    qk_kernels_destroy(kernels);
-    conv_case_deinit(&test);
+    qk_test_gemms_deinit(&gemms);
 }

@@ -4,16 +4,16 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-static struct qk_kernels *kernels;
+static struct qk_test_gemms gemms;
 
 static void setup(void)
 {
-    kernels = qk_test_kernels("auto");
+    qk_test_gemms_init(&gemms);
 }
 
 static void teardown(void)
 {
-    qk_kernels_destroy(kernels);
+    qk_test_gemms_deinit(&gemms);
 }
 
 TestSuite(conv_sums, .init = setup, .fini = teardown);
@@ -77,7 +77,7 @@ static void check_low_bits(struct conv_case *test)
         test->bias[m] = (int32_t)(7 - sum); /* y is 7 at position 0 */
     }
     conv_case_text(test, text);
-    conv_case_check_made(kernels, test, text);
+    conv_case_check_made(&gemms, test, text);
     for (int64_t m = 0; m < naive->out_channels; m++)
         cr_assert_eq(test->expected[m * positions], 7, "%s", text);
     conv_case_deinit(test);
@@ -179,7 +179,7 @@ static void check_ramp(struct conv_case *test)
         test->w[m] = (uint8_t)(test->w_zero_point[m] + 1);
         test->bias[m] = m; /* so that odd and even sums meet each zero point */
     }
-    conv_case_check_made(kernels, test, conv_case_text(test, text));
+    conv_case_check_made(&gemms, test, conv_case_text(test, text));
     conv_case_deinit(test);
 }
 
@@ -208,7 +208,7 @@ Test(conv_sums, ties_known)
         test.x[i] = (uint8_t)i;
     test.w[0] = (uint8_t)(test.w_zero_point[0] + 1);
     test.bias[0] = 0;
-    qk_test_run(kernels, &test.call, &result);
+    qk_test_run(gemms.kernels[gemms.count - 1], &test.call, &result);
     cr_assert_eq(result.status, QK_OK);
     cr_expect_arr_eq(result.output, expected, sizeof(expected));
     qk_test_result_deinit(&result);
@@ -240,7 +240,7 @@ Test(conv_sums, sums_beyond_a_float_round_once)
         cr_assert(conv_case_make(&test));
         for (int m = 0; m < 2; m++)
             test.bias[m] = (1 << shift) + ((3 + m) << (shift - 24)) + m;
-        conv_case_check_made(kernels, &test, conv_case_text(&test, text));
+        conv_case_check_made(&gemms, &test, conv_case_text(&test, text));
         conv_case_deinit(&test);
     }
 }

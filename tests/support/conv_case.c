@@ -2,9 +2,9 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/guarded.h"
 #include "tests/support/qk_test.h"
 
 /* ---- Random cases ------------------------------------------------------------------------ */
@@ -43,7 +43,11 @@ static void random_channels(struct naive_conv *naive, uint64_t *state)
     int64_t channels = between(state, one_in(state, 40) ? 0 : 1, 6);
     int64_t out_channels = between(state, one_in(state, 40) ? 0 : 1, 6);
     if (one_in(state, 4))
-        channels = out_channels = 1; /* depthwise, where there are groups */
+        channels = 1; /* depthwise, where there are groups */
+    else if (one_in(state, 5))
+        channels = between(state, 7, 150); /* more than a step has */
+    if (one_in(state, 5))
+        out_channels = between(state, 7, 80); /* more than a panel has */
     naive->channels = channels * naive->group;
     naive->out_channels = out_channels * naive->group;
 }
@@ -83,12 +87,10 @@ void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t se
 
 /* ---- Contents ---------------------------------------------------------------------------- */
 
-/* Exactly so long that the address sanitizer sees a step beyond, and never NULL. */
+/* Without any alignment, so that a step beyond is seen. */
 static void *exact(size_t bytes)
 {
-    void *block = malloc(bytes ? bytes : 1);
-    cr_assert_not_null(block);
-    return block;
+    return guarded_alloc(bytes, 1);
 }
 
 static uint8_t *random_bytes(size_t count, bool is_signed, enum conv_fill fill, uint64_t *state)
@@ -107,10 +109,10 @@ static void make_channels(struct conv_case *test, uint64_t *state)
 {
     struct naive_conv *naive = &test->naive;
     size_t count = (size_t)naive->out_channels;
-    test->w_scale = exact((count + 1) * sizeof(float));
-    test->w_zero_point = exact((count + 1) * sizeof(int32_t));
+    test->w_scale = guarded_alloc((count + 1) * sizeof(float), sizeof(float));
+    test->w_zero_point = guarded_alloc((count + 1) * sizeof(int32_t), sizeof(int32_t));
     test->w_zero_point_bytes = exact(count + 1);
-    test->bias = exact(count * sizeof(int32_t));
+    test->bias = guarded_alloc(count * sizeof(int32_t), sizeof(int32_t));
     for (size_t i = 0; i <= count; i++) {
         bool own_scale = i > 0 && test->w_scale_per_channel;
         bool own_zero_point = i == 0 || test->w_zero_point_per_channel;
@@ -244,13 +246,16 @@ void conv_case_expect(struct conv_case *test)
 
 void conv_case_deinit(struct conv_case *test)
 {
-    free(test->x);
-    free(test->w);
-    free(test->expected);
-    free(test->w_zero_point_bytes);
-    free(test->w_zero_point);
-    free(test->bias);
-    free(test->w_scale);
+    void *const blocks[] = {test->x,
+                            test->w,
+                            test->expected,
+                            test->w_zero_point_bytes,
+                            test->w_zero_point,
+                            test->bias,
+                            test->w_scale};
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        if (blocks[i])
+            guarded_free(blocks[i]);
 }
 
 const char *conv_case_text(const struct conv_case *test, char text[512])

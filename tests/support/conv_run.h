@@ -1,4 +1,4 @@
-/* Runs of a conv_case, in buffers with guards behind them, checked byte for byte. */
+/* Runs of a conv_case, in guarded buffers, checked byte for byte. */
 #ifndef TESTS_SUPPORT_CONV_RUN_H
 #define TESTS_SUPPORT_CONV_RUN_H
 
@@ -17,16 +17,16 @@ void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
                    const struct conv_case *test, const char *text);
 
 /* Runs units [begin, end) in a workspace of their own. */
-void conv_run_units(const struct conv_run *run, size_t begin, size_t end, const char *text);
+void conv_run_units(const struct conv_run *run, size_t begin, size_t end);
 
 /* Checks the output against test->expected, and frees. */
 void conv_run_check(struct conv_run *run, const struct conv_case *test, const char *text);
 
-/* All of it, for a case that conv_case_make has made. */
-void conv_case_check_made(const struct qk_kernels *kernels, struct conv_case *test,
+/* All of it with every backend, for a case that conv_case_make has made. */
+void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *test,
                           const char *text);
 
 /* Makes, checks and frees a case. */
-void conv_case_check(const struct qk_kernels *kernels, struct conv_case *test);
+void conv_case_check(const struct qk_test_gemms *gemms, struct conv_case *test);
 
 #endif

@@ -5,26 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/conv/backend.h"
+#include "tests/support/guarded.h"
+
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-/* Behind every block: what must not be written. */
-enum { GUARD_BYTES = 64, FILL = 0xa5 };
-
-/* 64-byte aligned and filled, so that nobody leans on zeroed memory. */
 static void *aligned_block(size_t bytes)
 {
-    size_t size = (bytes + GUARD_BYTES + 63) / 64 * 64;
-    void *block = aligned_alloc(64, size);
-    cr_assert_not_null(block);
-    memset(block, FILL, size);
-    return block;
-}
-
-static void check_guard(const void *block, size_t bytes)
-{
-    const uint8_t *guard = (const uint8_t *)block + bytes;
-    for (size_t i = 0; i < GUARD_BYTES; i++)
-        cr_assert_eq(guard[i], FILL, "written %zu bytes behind a block of %zu", i, bytes);
+    return guarded_alloc(bytes, 64);
 }
 
 static void *alloc_block(void *context, size_t bytes)
@@ -46,7 +34,7 @@ void qk_test_memory_init(struct qk_test_memory *memory, size_t fail_at)
 void qk_test_memory_deinit(struct qk_test_memory *memory)
 {
     for (size_t i = 0; i < memory->count; i++)
-        free(memory->blocks[i]);
+        guarded_free(memory->blocks[i]);
     free(memory->blocks);
 }
 
@@ -133,8 +121,7 @@ static void run_units(const struct qk_plan *plan, void *output, size_t begin, si
 {
     void *workspace = aligned_block(plan->workspace_bytes);
     qk_run(plan, output, workspace, begin, end);
-    check_guard(workspace, plan->workspace_bytes);
-    free(workspace);
+    guarded_free(workspace);
 }
 
 static void run_shuffled(const struct qk_plan *plan, void *output, uint64_t seed)
@@ -153,7 +140,7 @@ static void run_shuffled(const struct qk_plan *plan, void *output, uint64_t seed
             next++;
         run_units(plan, output, order[i], order[next - 1] + 1);
     }
-    free(order);
+    guarded_free(order);
 }
 
 static void run_call(const struct qk_kernels *kernels, const struct qk_call *call, uint64_t seed,
@@ -174,7 +161,6 @@ static void run_call(const struct qk_kernels *kernels, const struct qk_call *cal
             run_shuffled(&result->plan, result->output, seed);
         else
             run_units(&result->plan, result->output, 0, result->plan.unit_count);
-        check_guard(result->output, result->plan.output_bytes);
     }
     qk_test_memory_deinit(&memory);
 }
@@ -193,7 +179,9 @@ void qk_test_run_shuffled(const struct qk_kernels *kernels, const struct qk_call
 
 void qk_test_result_deinit(struct qk_test_result *result)
 {
-    free(result->output);
+    if (result->output)
+        guarded_free(result->output);
+    result->output = NULL;
 }
 
 struct qk_kernels *qk_test_kernels(const char *tier)
@@ -229,6 +217,27 @@ void qk_test_tiers_deinit(struct qk_test_tiers *tiers)
 {
     for (size_t i = 0; i < tiers->count; i++)
         qk_kernels_destroy(tiers->kernels[i]);
+}
+
+void qk_test_gemms_init(struct qk_test_gemms *gemms)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    gemms->count = 0;
+    for (size_t i = 0; i <= count; i++) {
+        const char *name = i == 0 ? "blas" : backends[i - 1].name;
+        struct qk_kernels *kernels = qk_test_kernels_gemm("auto", name);
+        if (!kernels)
+            continue;
+        gemms->names[gemms->count] = name;
+        gemms->kernels[gemms->count++] = kernels;
+    }
+}
+
+void qk_test_gemms_deinit(struct qk_test_gemms *gemms)
+{
+    for (size_t i = 0; i < gemms->count; i++)
+        qk_kernels_destroy(gemms->kernels[i]);
 }
 
 void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *call, uint64_t seed,

@@ -91,6 +91,17 @@ struct qk_kernels *qk_test_kernels_gemm(const char *tier, const char *gemm);
 /* Fails the test unless the call is refused with QK_INVALID and a text that begins "field: ". */
 void qk_test_expect_refusal(const struct qk_call *call, const char *field);
 
+/* The kernels of each backend of convolutions, forced, that this CPU has: "blas" first. The others
+ * are named on standard error as skipped. */
+struct qk_test_gemms {
+    struct qk_kernels *kernels[8];
+    const char *names[8];
+    size_t count;
+};
+
+void qk_test_gemms_init(struct qk_test_gemms *gemms);
+void qk_test_gemms_deinit(struct qk_test_gemms *gemms);
+
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
 /* xorshift64*: the same numbers on every machine. The state must not be 0. */
