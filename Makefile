@@ -83,8 +83,9 @@ all: $(B)/quantd
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 %_avx2.o: TIER := -mavx2 -mfma -mf16c
-%_avx512.o %_vnni.o: TIER := -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
-    -mavx512vbmi -mavx512vbmi2 -mavx512vnni
+%_avx512.o %_vnni.o: TIER := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mavx512f -mavx512cd -mavx512bw \
+    -mavx512dq -mavx512vl -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg \
+    -mavx512vpopcntdq
 %_amx.o: TIER := -mavx512f -mamx-tile -mamx-int8
 endif
 

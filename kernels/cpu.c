@@ -40,6 +40,10 @@ uint32_t qk_cpu_flags(void)
     const uint32_t haswell_ebx = bit_BMI | bit_AVX2 | bit_BMI2;
     const uint32_t skylakex_ebx =
         bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
+    const uint32_t icelake_ebx = skylakex_ebx | bit_AVX512IFMA;
+    const uint32_t icelake_ecx =
+        bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI | bit_AVX512BITALG | bit_AVX512VPOPCNTDQ;
+    const uint32_t amx_edx = 1 << 24 | 1 << 25; /* tiles, int8 */
     uint32_t flags = 0;
     uint32_t a, b, c, d;
 
@@ -64,10 +68,10 @@ uint32_t qk_cpu_flags(void)
     if (!has(b, skylakex_ebx) || !has(xcr0, xcr0_zmm))
         return flags;
     flags |= QK_CPU_AVX512;
-    if (has(c, bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI))
-        flags |= QK_CPU_VNNI;
-    if (flags & QK_CPU_VNNI && has(d, bit_AMX_TILE | bit_AMX_INT8) && has(xcr0, xcr0_tiles) &&
-        ask_for_tiles())
+    if (!has(b, icelake_ebx) || !has(c, icelake_ecx))
+        return flags;
+    flags |= QK_CPU_AVX512_ICELAKE;
+    if (has(d, amx_edx) && has(xcr0, xcr0_tiles) && ask_for_tiles())
         flags |= QK_CPU_AMX;
     return flags;
 }

@@ -1,5 +1,6 @@
 #include "kernels/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,27 +34,46 @@ static size_t find_tier(const char *name, uint32_t cpu_flags)
     return i;
 }
 
+const char *qk_gemm_name(size_t index)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    if (index == 0)
+        return "blas";
+    return index <= count ? backends[index - 1].name : NULL;
+}
+
+void qk_gemm_names(char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "auto");
+    for (size_t i = 0; qk_gemm_name(i) && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                 qk_gemm_name(i + 1) ? ", " : " or ", qk_gemm_name(i));
+}
+
 /* What multiplies: the fastest that `cpu_flags` have, or the one of that name. */
 static enum qk_status choose_gemm(const char *name, uint32_t cpu_flags,
                                   const struct qk_conv_backend **backend, struct qk_error *error)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    const bool fastest = strcmp(name, "auto") == 0;
     *backend = NULL;
-    if (strcmp(name, "blas") == 0)
-        return QK_OK;
     for (size_t i = count; i-- > 0;) {
         const bool runs = !(backends[i].cpu_flags & ~cpu_flags);
-        if (strcmp(name, backends[i].name) == 0 && !runs)
+        const bool named = strcmp(name, backends[i].name) == 0;
+        if (named && !runs)
             return qk_fail(error, QK_UNAVAILABLE, "gemm: this CPU lacks %s", name);
-        if (strcmp(name, backends[i].name) == 0 || (strcmp(name, "auto") == 0 && runs)) {
+        if (named || (fastest && runs)) {
             *backend = &backends[i];
             return QK_OK;
         }
     }
-    if (strcmp(name, "auto") == 0)
+    if (fastest || strcmp(name, "blas") == 0)
         return QK_OK;
-    return qk_fail(error, QK_UNAVAILABLE, "gemm: expected auto, blas or vnni, got \"%s\"", name);
+    char names[64];
+    qk_gemm_names(names, sizeof(names));
+    return qk_fail(error, QK_UNAVAILABLE, "gemm: expected %s, got \"%s\"", names, name);
 }
 
 static void fill_table(struct qk_kernels *kernels)
@@ -116,4 +136,9 @@ const char *qk_kernels_tier(const struct qk_kernels *kernels)
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 {
     return kernels->gemm.core;
+}
+
+const char *qk_kernels_gemm(const struct qk_kernels *kernels)
+{
+    return kernels->conv ? kernels->conv->name : "blas";
 }

@@ -250,17 +250,25 @@ void qk_run(const struct qk_plan *plan, void *output, void *workspace, size_t be
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 
+/* What multiplies the integers of convolutions, from the slowest to the fastest: "blas" and this
+ * machine's others; NULL behind the last. */
+const char *qk_gemm_name(size_t index);
+
+/* "auto, blas, vnni or amx", for people; 64 bytes are enough. */
+void qk_gemm_names(char *text, size_t bytes);
+
 /* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core
  * that the CPU has. Call it once, before any other thread starts: it sets OPENBLAS_* in the
  * environment, which OpenBLAS reads while it loads.
- * `tier`: "auto", "scalar" or "avx2"; `gemm`, what multiplies the integers of convolutions: "auto",
- * "blas" or "vnni"; QK_UNAVAILABLE when this CPU lacks it. Destroy frees it;
- * NULL is fine. */
+ * `tier`: "auto", "scalar" or "avx2"; `gemm`: "auto", which is the fastest that the tier has, or a
+ * name of the list; QK_UNAVAILABLE when this CPU lacks it. Destroy frees
+ * it; NULL is fine. */
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
                                  struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 
 const char *qk_kernels_tier(const struct qk_kernels *kernels);      /* "scalar", "avx2" */
+const char *qk_kernels_gemm(const struct qk_kernels *kernels);      /* "blas", "vnni", ... */
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels); /* "SkylakeX", "Haswell", ... */
 
 #endif

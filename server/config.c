@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/qk.h"
 #include "server/address.h"
 #include "server/clock.h"
 
@@ -19,6 +20,7 @@ enum kind {
     KIND_BYTES,
     KIND_SECONDS,
     KIND_CPU,
+    KIND_GEMM,
     KIND_LEVEL
 };
 
@@ -62,6 +64,8 @@ static const struct flag flags[] = {
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "auto, scalar or avx2 kernels"},
+    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND",
+     "multiplies in convolutions:"}, /* print_help goes on */
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
@@ -163,6 +167,14 @@ static bool parse_listen(struct qd_config *config, const char *text)
     }
 }
 
+static bool parse_gemm(const char *text, const char **gemm)
+{
+    *gemm = "auto";
+    for (size_t i = 0; *gemm != NULL && strcmp(*gemm, text) != 0; i++)
+        *gemm = qk_gemm_name(i);
+    return *gemm != NULL;
+}
+
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
     static const char *const cpus[] = {"auto", "scalar", "avx2", NULL};
@@ -183,6 +195,8 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
             return false;
         config->cpu = cpus[choice];
         return true;
+    case KIND_GEMM:
+        return parse_gemm(text, &config->gemm);
     case KIND_LEVEL:
         if (!parse_choice(levels, text, &choice))
             return false;
@@ -216,6 +230,9 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         snprintf(text, bytes,
                  "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
+        return;
+    case KIND_GEMM:
+        qk_gemm_names(text, bytes);
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -336,6 +353,11 @@ void qd_config_print_help(FILE *file)
         char left[64];
         snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
         fprintf(file, "  %-28s %s", left, flag->about);
+        if (flag->kind == KIND_GEMM) {
+            char names[64];
+            qk_gemm_names(names, sizeof(names));
+            fprintf(file, " %s", names);
+        }
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
     }
     fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"

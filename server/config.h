@@ -30,7 +30,8 @@ struct qd_config {
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;
-    const char *cpu; /* for qk_kernels_create */
+    const char *cpu; /* this and the next: for qk_kernels_create */
+    const char *gemm;
     enum qd_log_level log_level;
 };
 

@@ -138,13 +138,14 @@ static bool raise_file_limit(const struct qd_config *config)
 static bool start_kernels(struct process *process)
 {
     struct qk_error error;
-    if (qk_kernels_create(process->config.cpu, "auto", &process->kernels, &error) != QK_OK)
+    if (qk_kernels_create(process->config.cpu, process->config.gemm, &process->kernels, &error) !=
+        QK_OK)
         return complain("%s", error.text);
     qd_pool_set_threads((unsigned)process->config.threads);
     qd_log(QD_LOG_INFO, "quantd starts",
-           "version=%s cpu=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu", QD_VERSION,
-           qk_kernels_tier(process->kernels), qk_kernels_blas_core(process->kernels),
-           (unsigned long long)process->config.threads,
+           "version=%s cpu=%s gemm=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu",
+           QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_gemm(process->kernels),
+           qk_kernels_blas_core(process->kernels), (unsigned long long)process->config.threads,
            (unsigned long long)process->config.max_inflight_bytes);
     const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
     if (asked != NULL && strcasecmp(asked, qk_kernels_blas_core(process->kernels)) != 0) {

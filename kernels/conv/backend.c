@@ -9,7 +9,7 @@ static const struct qk_conv_backend backends[] = {
     {
         .name = "vnni",
         .kernel = "conv_vnni",
-        .cpu_flags = QK_CPU_VNNI,
+        .cpu_flags = QK_CPU_AVX512_ICELAKE,
         .gemm = &qk_igemm_vnni,
         .vector = &qk_conv_vector_avx512,
         .depthwise = qk_depthwise_vnni,

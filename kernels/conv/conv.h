@@ -66,9 +66,9 @@ struct qk_requantize {
 
 /* Packed for sgemm: floats. */
 struct qk_conv_sgemm {
-    int32_t x_centre; /* taken from x, so that |x| <= 128 */
-    int32_t x_fill;   /* x's zero point, centred: what padding holds */
-    size_t block;     /* terms in one sgemm; the last block may be shorter */
+    int32_t x_centre;     /* taken from x, so that |x| <= 128 */
+    int32_t x_fill;       /* x's zero point, centred: what padding holds */
+    size_t block;         /* terms in one sgemm; the last block may be shorter */
     const float *weights; /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
 };
 

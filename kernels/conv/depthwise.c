@@ -28,8 +28,8 @@ struct state {
     struct layout layout;
     const uint32_t *offsets;
     uint8_t order[64];
-    size_t outer;        /* positions of the axes before the last two */
-    size_t chunk;        /* groups of a unit */
+    size_t outer; /* positions of the axes before the last two */
+    size_t chunk; /* groups of a unit */
     size_t chunks;
     size_t batch;        /* groups staged at a time */
     size_t group_bytes;  /* of one group's planes */
@@ -81,7 +81,7 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
 
 /* One output channel; gives the sum of what is stored. */
 static int32_t pack_channel(const uint8_t *w, size_t rows, size_t width, uint8_t flip,
-                             uint8_t *cells)
+                            uint8_t *cells)
 {
     int32_t sum = 0;
     for (size_t r = 0; r < rows; r++)
@@ -110,7 +110,7 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
         return false;
     for (size_t m = 0; m < channels; m++) {
         const int32_t sum = pack_channel(w + m * conv->depth, tap_rows(conv), width,
-                                          (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
+                                         (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
         zero_points[m] = qk_w_zero_point(constants, m) - centre;
         sums[m] = (int32_t)((uint32_t)sum - (uint32_t)conv->depth * (uint32_t)zero_points[m]);
     }
@@ -179,8 +179,8 @@ static bool fit_layout(const struct qk_conv_geometry *geometry, struct layout *l
     layout->columns = divide_up(width, layout->column_bands);
     if (layout->column_bands > 1 || layout->rows == 1)
         layout->pitch = pitch_for(column, layout->columns, 0);
-    layout->plane_bytes =
-        (layout->rows + layout->row.span - 1) * layout->pitch + columns_seen(column, layout->columns);
+    layout->plane_bytes = (layout->rows + layout->row.span - 1) * layout->pitch +
+                          columns_seen(column, layout->columns);
     return true;
 }
 
@@ -224,9 +224,9 @@ static void fill_offsets(const struct state *state, uint32_t *offsets)
         const size_t plane = r / taps * layout->row.clusters + tap % layout->row.clusters;
         const size_t line = tap / layout->row.clusters * layout->row.shift;
         for (size_t c = 0; c < cells; c++)
-            *offsets++ = (uint32_t)(plane * (layout->plane_bytes + QK_STAGE_SLACK) + line * layout->pitch +
-                                    c * QK_DEPTHWISE_TAPS *
-                                        (size_t)desc->dilation[QK_AXIS_COLUMN]);
+            *offsets++ =
+                (uint32_t)(plane * (layout->plane_bytes + QK_STAGE_SLACK) + line * layout->pitch +
+                           c * QK_DEPTHWISE_TAPS * (size_t)desc->dilation[QK_AXIS_COLUMN]);
     }
 }
 
@@ -306,8 +306,8 @@ static void run_group(const struct state *state, const struct unit *unit, size_t
         job.w_zero_point = conv->depthwise.w_zero_point[m];
         job.bias = conv->bias[m];
         job.multiplier = conv->multiplier[m];
-        job.y = output +
-                (unit->image * conv->desc.out_channels + m) * geometry->positions + position;
+        job.y =
+            output + (unit->image * conv->desc.out_channels + m) * geometry->positions + position;
         conv->backend->depthwise(&job);
     }
 }
@@ -330,8 +330,8 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
             .requantize = &conv->requantize,
             .y_signed = conv->y_type == QK_INT8,
             .blocks = blocks,
-            .block_count = qk_conv_cut_blocks(
-                unit.rows, unit.columns, state->layout.pitch / (size_t)column->stride, blocks),
+            .block_count = qk_conv_cut_blocks(unit.rows, unit.columns,
+                                              state->layout.pitch / (size_t)column->stride, blocks),
         };
         for (size_t begin_group = unit.group_begin; begin_group < unit.group_end;) {
             const size_t end_group = size_min(begin_group + state->batch, unit.group_end);
@@ -392,8 +392,8 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     plan->workspace_bytes =
         state->blocks_bytes + state->batch * state->group_bytes + QK_DEPTHWISE_SLACK;
     /* At most one unit for each byte of output. */
-    plan->unit_count = geometry->images * state->chunks * state->outer * layout->row_bands *
-                       layout->column_bands;
+    plan->unit_count =
+        geometry->images * state->chunks * state->outer * layout->row_bands * layout->column_bands;
     plan->unit_cost_ns = (uint64_t)(cycles * (double)state->chunk / CYCLES_A_NS) + 1;
     return true;
 }

@@ -16,13 +16,13 @@
 
 /* One output channel over the blocks of a unit. */
 struct qk_depthwise_job {
-    const uint8_t *planes; /* unsigned; QK_DEPTHWISE_SLACK bytes behind the last are readable */
+    const uint8_t *planes;   /* unsigned; QK_DEPTHWISE_SLACK bytes behind the last are readable */
     const uint32_t *offsets; /* [cells]: where the taps of position 0 begin */
     size_t cells;
-    size_t stride;        /* of the columns */
-    const uint8_t *order; /* [64], of qk_depthwise_order */
-    const uint8_t *weights;  /* [cells][QK_DEPTHWISE_TAPS], signed; 0 for taps that are not there */
-    const uint8_t *ones;     /* the same with 1 for taps that are; read where w_zero_point is not 0 */
+    size_t stride;          /* of the columns */
+    const uint8_t *order;   /* [64], of qk_depthwise_order */
+    const uint8_t *weights; /* [cells][QK_DEPTHWISE_TAPS], signed; 0 for taps that are not there */
+    const uint8_t *ones; /* the same with 1 for taps that are; read where w_zero_point is not 0 */
     int32_t w_zero_point;
     int32_t bias;
     float multiplier;
@@ -38,8 +38,7 @@ struct qk_depthwise_job {
 /* Whether a vector of bytes holds 16 positions' taps. */
 static inline bool qk_depthwise_fits(size_t stride, size_t dilation)
 {
-    return stride <= 4 && dilation <= 21 &&
-           15 * stride + (QK_DEPTHWISE_TAPS - 1) * dilation < 64;
+    return stride <= 4 && dilation <= 21 && 15 * stride + (QK_DEPTHWISE_TAPS - 1) * dilation < 64;
 }
 
 /* Byte 4 p + t is the one that tap t of position p sees, of those in a vector. */

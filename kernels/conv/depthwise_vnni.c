@@ -15,11 +15,12 @@ static inline __m512i broadcast_taps(const uint8_t *taps)
     return _mm512_set1_epi32(word);
 }
 
-/* sums[v] = start + sum over cells of window * taps. This and what calls it is inlined with constant
- * vectors, and cells where there are few. */
-__attribute__((always_inline)) static inline void
-sum_block(const struct qk_depthwise_job *job, const uint8_t *taps, int32_t start, size_t first,
-          const size_t cells, const size_t vectors, __m512i sums[NV])
+/* sums[v] = start + sum over cells of window * taps. This and what calls it is inlined with
+ * constant vectors, and cells where there are few. */
+__attribute__((always_inline)) static inline void sum_block(const struct qk_depthwise_job *job,
+                                                            const uint8_t *taps, int32_t start,
+                                                            size_t first, const size_t cells,
+                                                            const size_t vectors, __m512i sums[NV])
 {
     const uint8_t *planes = job->planes + first * job->stride;
     const size_t step = 16 * job->stride;

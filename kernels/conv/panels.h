@@ -11,7 +11,7 @@ struct qk_panels_workspace {
     size_t cells;
     size_t stage, stage_bytes; /* of one of its planes */
     size_t sums;               /* a tile, or where K has parts, all tiles of the unit */
-    size_t column_tile; /* column_tile and column_sums: where w has zero points */
+    size_t column_tile;        /* column_tile and column_sums: where w has zero points */
     size_t column_sums;
     size_t blocks; /* struct qk_conv_block, of a full unit */
     size_t bytes;

@@ -109,9 +109,10 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
         memset(sums, 0, rows * sizeof(*sums));
         pack_transposed(conv, order, w, rows, (uint8_t)centre, panel, sums);
         for (size_t row = 0; row < rows; row++)
-            sums[row] = (int32_t)((uint32_t)sums[row] -
-                                  (uint32_t)conv->depth * (uint32_t)(qk_w_zero_point(
-                                                              constants, channel + row) - centre));
+            sums[row] =
+                (int32_t)((uint32_t)sums[row] -
+                          (uint32_t)conv->depth *
+                              (uint32_t)(qk_w_zero_point(constants, channel + row) - centre));
         return;
     }
     memset(panel, 0, conv->panels.bytes);

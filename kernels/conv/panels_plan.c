@@ -59,8 +59,8 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
     for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
         job.column_first = (int64_t)c * axis->dilation - axis->pad;
         qk_stage_fit(&job);
-        overlap = size_min(overlap, size_min(job.inside_columns.begin,
-                                             job.columns - job.inside_columns.end));
+        overlap = size_min(
+            overlap, size_min(job.inside_columns.begin, job.columns - job.inside_columns.end));
     }
     return overlap;
 }
@@ -175,8 +175,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
         if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
             !fit_unit(plan, &choice, PART_CELLS))
             return choice;
-        layout->part_groups =
-            CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS / layout->group_slabs;
+        layout->part_groups = CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS / layout->group_slabs;
     }
     cut_bands(plan, &choice, 1);
     choice.cycles = count_cycles(plan, &choice);

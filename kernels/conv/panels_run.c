@@ -31,8 +31,7 @@ static struct unit locate(const struct qk_panels_plan *plan, size_t index)
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit;
     unit.panel_begin = index % plan->parts * plan->part_panels;
-    unit.panel_end =
-        size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
+    unit.panel_end = size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
     index /= plan->parts;
     unit.column = index % plan->column_bands * layout->columns;
     unit.columns = size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, layout->columns);
@@ -51,8 +50,8 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
                                    const struct work *work)
 {
     const struct qk_conv *conv = plan->conv;
-    const size_t channel = (unit->image * conv->desc.group + unit->group) *
-                           conv->desc.group_channels;
+    const size_t channel =
+        (unit->image * conv->desc.group + unit->group) * conv->desc.group_channels;
     return (struct qk_slab_job){
         .backend = conv->backend,
         .order = &plan->order,

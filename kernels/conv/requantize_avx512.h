@@ -2,9 +2,11 @@
 #ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
 #define KERNELS_CONV_REQUANTIZE_AVX512_H
 
-#include <immintrin.h>
-
 #include "kernels/conv/requantize.h"
+
+#ifdef __AVX512VBMI2__
+
+#include <immintrin.h>
 
 /* The same for a whole tensor. */
 struct qk_requantize_512 {
@@ -58,5 +60,7 @@ static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
         bytes = _mm512_maskz_compress_epi8(keep, bytes);
     _mm512_mask_storeu_epi8(y, dense, bytes);
 }
+
+#endif
 
 #endif

@@ -71,8 +71,8 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
         const size_t cluster =
             layout->fine ? 0 : r % row->clusters * column->clusters + c % column->clusters;
         const size_t slab = group * layout->group_slabs + cluster * order->step_slabs;
-        const size_t cell = r / row->clusters * row->shift * layout->pitch +
-                            c / column->clusters * column->shift;
+        const size_t cell =
+            r / row->clusters * row->shift * layout->pitch + c / column->clusters * column->shift;
         steps[s] = (struct qk_igemm_step){
             .offset = (uint32_t)(slab * layout->slab_bytes + cell * QK_IGEMM_CELL_BYTES),
             .slabs = (uint32_t)qk_slab_count(order, s / (order->outer_taps * taps)),
@@ -196,8 +196,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
     for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
         const uint8_t *from[4] = {NULL};
-        const uint8_t *plane =
-            x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
+        const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
         struct qk_stage window;
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;

@@ -119,7 +119,7 @@ static void stage(const struct qk_stage *job, const uint8_t *plane, uint8_t *to)
     const int64_t row = job->row_first + (int64_t)inside.begin * job->row_stride;
     const struct stage_rows rows = {
         .line = (uintptr_t)plane + (uintptr_t)(row * job->in_columns + job->column_first),
-        .line_step = (uintptr_t)(job->row_stride * job->in_columns),
+        .line_step = (uintptr_t)job->row_stride * (uintptr_t)job->in_columns, /* used or not */
         .count = inside.end - inside.begin,
         .inside = job->inside_columns,
         .fill = _mm512_set1_epi8((char)job->fill),
@@ -142,10 +142,10 @@ static void stage(const struct qk_stage *job, const uint8_t *plane, uint8_t *to)
 static void interleave(const struct qk_interleave *job)
 {
     /* Byte 4 i + j of the result is byte i of 16-byte lane j. */
-    const __m512i by_byte = _mm512_set_epi32(
-        0x3f2f1f0f, 0x3e2e1e0e, 0x3d2d1d0d, 0x3c2c1c0c, 0x3b2b1b0b, 0x3a2a1a0a, 0x39291909,
-        0x38281808, 0x37271707, 0x36261606, 0x35251505, 0x34241404, 0x33231303, 0x32221202,
-        0x31211101, 0x30201000);
+    const __m512i by_byte =
+        _mm512_set_epi32(0x3f2f1f0f, 0x3e2e1e0e, 0x3d2d1d0d, 0x3c2c1c0c, 0x3b2b1b0b, 0x3a2a1a0a,
+                         0x39291909, 0x38281808, 0x37271707, 0x36261606, 0x35251505, 0x34241404,
+                         0x33231303, 0x32221202, 0x31211101, 0x30201000);
     const __m512i flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0);
     for (size_t i = 0; i < job->count; i += 16) {
         const __mmask16 mask = (__mmask16)low_bits(size_min(job->count - i, 16));
@@ -174,8 +174,8 @@ static void requantize(const struct qk_requantize_tile *tile)
             const __m512i zero_point = _mm512_set1_epi32(tile->w_zero_point[row]);
             for (size_t v = 0; v < 4; v++)
                 sums[v] = _mm512_sub_epi32(
-                    sums[v], _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v),
-                                                zero_point));
+                    sums[v],
+                    _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v), zero_point));
         }
         qk_store_kept(y, qk_requantize_64(&to, sums, tile->multiplier[row]), tile->keep);
     }

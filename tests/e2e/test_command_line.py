@@ -116,6 +116,11 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(server.get("/v2/health/ready").status, 200)
             server.stop()
 
+    def test_blas_can_be_forced(self):
+        server = Server("--gemm", "blas")
+        self.assertEqual(server.get("/v2/health/ready").status, 200)
+        server.stop()
+
     def test_standard_output_holds_the_listening_lines_only(self):
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0"], stdout=output,

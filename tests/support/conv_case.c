@@ -246,13 +246,9 @@ void conv_case_expect(struct conv_case *test)
 
 void conv_case_deinit(struct conv_case *test)
 {
-    void *const blocks[] = {test->x,
-                            test->w,
-                            test->expected,
-                            test->w_zero_point_bytes,
-                            test->w_zero_point,
-                            test->bias,
-                            test->w_scale};
+    void *const blocks[] = {
+        test->x,    test->w,      test->expected, test->w_zero_point_bytes, test->w_zero_point,
+        test->bias, test->w_scale};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         if (blocks[i])
             guarded_free(blocks[i]);

@@ -34,6 +34,7 @@ Test(config, defaults)
     cr_assert_eq(config.idle_timeout_ns, 75 * QD_NS_PER_S);
     cr_assert_eq(config.drain_timeout_ns, 30 * QD_NS_PER_S);
     cr_assert_str_eq(config.cpu, "auto");
+    cr_assert_str_eq(config.gemm, "auto");
     cr_assert_eq(config.log_level, QD_LOG_INFO);
 }
 
@@ -174,6 +175,7 @@ Test(config, mistakes_name_the_flag)
                {"--threads", "two"},
                {"--threads", "1025"},
                {"--cpu", "avx1024"},
+               {"--gemm", "cublas"},
                {"--log-level", "loud"},
                {"--max-queue", "auto"},
                {"--max-body-bytes", "auto"},
