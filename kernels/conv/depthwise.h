@@ -1,48 +1,57 @@
-/* Convolutions with one channel in a group, straight from planes of x: lanes are positions, and a
- * product takes up to four neighbouring taps of one row of the kernel. Private to conv/.
+/* Convolutions with one channel in a group, straight from x: lanes are positions of a row, and a
+ * product takes four neighbouring taps of one row of the kernel. Private to conv/.
  *
- * Planes are staged as for slabs (kernels/conv/slabs.h), but as bytes, and with all columns: the
- * taps of position p begin at byte p * stride of their row. `pitch` is a multiple of the stride, so
- * that positions run on from line to line.
+ * A strip is what 64 bytes of one row of x see: a load, whose bytes outside x are filled, serves
+ * all its positions and taps, each vector of 16 positions through a permutation of its own. So
+ * nothing is copied, and no workspace is needed.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_H
 
-#include "kernels/conv/backend.h"
-#include "kernels/conv/blocks.h"
+#include "kernels/conv/geometry.h"
 
-/* Up to four taps: what a product takes. */
+/* Taps in a cell: what a product takes. */
 #define QK_DEPTHWISE_TAPS 4
+#define QK_DEPTHWISE_BYTES 64 /* of a row of x that a strip sees */
 
-/* One output channel over the blocks of a unit. */
+/* Some output channels and rows: what one unit computes. */
 struct qk_depthwise_job {
-    const uint8_t *planes;   /* unsigned; QK_DEPTHWISE_SLACK bytes behind the last are readable */
-    const uint32_t *offsets; /* [cells]: where the taps of position 0 begin */
-    size_t cells;
-    size_t stride;          /* of the columns */
-    const uint8_t *order;   /* [64], of qk_depthwise_order */
-    const uint8_t *weights; /* [cells][QK_DEPTHWISE_TAPS], signed; 0 for taps that are not there */
-    const uint8_t *ones; /* the same with 1 for taps that are; read where w_zero_point is not 0 */
-    int32_t w_zero_point;
-    int32_t bias;
-    float multiplier;
+    const struct qk_conv_axis *row_axis, *column_axis;
+    size_t row, rows;                  /* of the output */
+    size_t strip;                      /* positions, at most what QK_DEPTHWISE_BYTES see */
+    size_t cells;                      /* of one row of taps */
+    uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 p + t is what tap t of position p sees */
+    uint8_t fill, flip; /* what lies outside x; it and x are made unsigned by an xor with `flip` */
+
+    const uint8_t *x;       /* the first channel */
+    size_t channel_size;    /* to the next */
+    const size_t *planes;   /* where they begin in a channel; QK_DEPTHWISE_NO_PLANE: padding */
+    size_t plane_count;     /* taps of the axes before the last two */
+    size_t channels;        /* of x */
+    size_t multiplicity;    /* output channels for each of them */
+    const uint8_t *weights; /* [output channels][planes][row taps][cells][4], signed; 0 for taps
+                               that are not there */
+    const uint8_t *ones;    /* the same for one channel with 1 for taps that are */
+    const int32_t *w_zero_point; /* this and the next two: [output channels] */
+    const int32_t *bias;
+    const float *multiplier;
     const struct qk_requantize *requantize;
     bool y_signed;
-    const struct qk_conv_block *blocks;
-    size_t block_count;
-    uint8_t *y;
+    uint8_t *y;      /* the first row of the first output channel */
+    size_t y_stride; /* to the next output channel's */
 };
 
-#define QK_DEPTHWISE_SLACK 320 /* a block of 64 positions, strides apart, and a vector */
+#define QK_DEPTHWISE_NO_PLANE SIZE_MAX
 
-/* Whether a vector of bytes holds 16 positions' taps. */
-static inline bool qk_depthwise_fits(size_t stride, size_t dilation)
+/* Rows of x from the first to the last that so many rows of the output see. A job has no more than
+ * QK_DEPTHWISE_ROWS_SEEN. */
+static inline size_t qk_depthwise_rows_seen(const struct qk_conv_axis *axis, size_t rows)
 {
-    return stride <= 4 && dilation <= 21 && 15 * stride + (QK_DEPTHWISE_TAPS - 1) * dilation < 64;
+    return (rows - 1) * (size_t)axis->stride + (size_t)(axis->kernel - 1) * (size_t)axis->dilation +
+           1;
 }
 
-/* Byte 4 p + t is the one that tap t of position p sees, of those in a vector. */
-void qk_depthwise_order(size_t stride, size_t dilation, uint8_t order[64]);
+#define QK_DEPTHWISE_ROWS_SEEN 256
 
 void qk_depthwise_vnni(const struct qk_depthwise_job *job);
 

@@ -16,7 +16,8 @@ static inline size_t qk_channel_index(const struct qk_tensor *tensor, size_t cha
 static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants, size_t channel)
 {
     const struct qk_tensor *tensor = constants->w_zero_point;
-    return (int32_t)qk_load_integer(tensor->type, tensor->data, qk_channel_index(tensor, channel));
+    const uint8_t byte = ((const uint8_t *)tensor->data)[qk_channel_index(tensor, channel)];
+    return tensor->type == QK_INT8 ? (int8_t)byte : byte;
 }
 
 /* Room for `count` elements of `size` bytes; NULL: there is none. */
