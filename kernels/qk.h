@@ -254,7 +254,7 @@ void qk_run(const struct qk_plan *plan, void *output, void *workspace, size_t be
  * machine's others; NULL behind the last. */
 const char *qk_gemm_name(size_t index);
 
-/* "auto, blas, vnni or amx", for people; 64 bytes are enough. */
+/* "auto, blas, avx2, vnni or amx", for people; 64 bytes are enough. */
 void qk_gemm_names(char *text, size_t bytes);
 
 /* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core

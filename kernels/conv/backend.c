@@ -7,6 +7,14 @@
 
 static const struct qk_conv_backend backends[] = {
     {
+        .name = "avx2",
+        .kernel = "conv_avx2",
+        .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
+        .gemm = &qk_igemm_avx2,
+        .vector = &qk_conv_vector_avx2,
+        .cycles = 2,
+    },
+    {
         .name = "vnni",
         .kernel = "conv_vnni",
         .cpu_flags = QK_CPU_AVX512_ICELAKE,

@@ -48,7 +48,7 @@ struct qk_requantize_tile {
     size_t rows;
     const int32_t *bias; /* this and the next two: [rows] */
     const float *multiplier;
-    const int32_t *w_zero_point; /* NULL: 0 for all */
+    const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
     const int32_t *column_sums;  /* [QK_IGEMM_NR]; read where there is a w_zero_point */
     uint64_t keep;               /* the positions that are wanted; not 0 */
     uint8_t *y;                  /* where those of row 0 go, without gaps */
@@ -78,6 +78,7 @@ struct qk_conv_vector {
     void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
 };
 
+extern const struct qk_conv_vector qk_conv_vector_avx2;
 extern const struct qk_conv_vector qk_conv_vector_avx512;
 
 #endif

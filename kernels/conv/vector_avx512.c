@@ -64,32 +64,39 @@ static inline __m512i load_line(const struct stage_rows *rows, size_t at, __mmas
 static void stage_lines(const struct qk_stage *job, struct stage_rows rows)
 {
     const __mmask64 first = line_mask(rows.inside, 0);
+    const size_t columns = job->columns;
+    const size_t pitch = job->pitch;
     for (size_t i = 0; i < rows.count; i++) {
         _mm512_storeu_si512(rows.to, load_line(&rows, 0, first));
-        for (size_t at = 64; at < job->columns; at += 64)
+        for (size_t at = 64; at < columns; at += 64)
             _mm512_storeu_si512(rows.to + at, load_line(&rows, at, line_mask(rows.inside, at)));
-        rows.to += job->pitch;
+        rows.to += pitch;
         rows.line += rows.line_step;
     }
 }
 
-/* 64 elements from `at` on, of which those in `wide`, bytes of the line, are inside. */
+/* 64 elements from `at` on, of which those in the masks, two vectors of the line, are inside. */
 static inline __m512i load_halves(const struct stage_rows *rows, size_t at,
-                                  struct qk_stage_range wide)
+                                  const __mmask64 masks[2])
 {
-    return even_bytes(load_line(rows, 2 * at, line_mask(wide, 2 * at)),
-                      load_line(rows, 2 * at + 64, line_mask(wide, 2 * at + 64)));
+    return even_bytes(load_line(rows, 2 * at, masks[0]), load_line(rows, 2 * at + 64, masks[1]));
 }
 
-/* Columns two apart. */
+/* Columns two apart. Most lines have one vector of them. */
 static void stage_halves(const struct qk_stage *job, struct stage_rows rows)
 {
     const struct qk_stage_range wide = {2 * rows.inside.begin,
                                         rows.inside.end ? 2 * rows.inside.end - 1 : 0};
+    const __mmask64 first[2] = {line_mask(wide, 0), line_mask(wide, 64)};
+    const size_t columns = job->columns;
+    const size_t pitch = job->pitch;
     for (size_t i = 0; i < rows.count; i++) {
-        for (size_t at = 0; at < job->columns; at += 64)
-            _mm512_storeu_si512(rows.to + at, load_halves(&rows, at, wide));
-        rows.to += job->pitch;
+        _mm512_storeu_si512(rows.to, load_halves(&rows, 0, first));
+        for (size_t at = 64; at < columns; at += 64) {
+            const __mmask64 masks[2] = {line_mask(wide, 2 * at), line_mask(wide, 2 * at + 64)};
+            _mm512_storeu_si512(rows.to + at, load_halves(&rows, at, masks));
+        }
+        rows.to += pitch;
         rows.line += rows.line_step;
     }
 }

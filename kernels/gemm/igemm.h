@@ -77,6 +77,7 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t ste
     return gemm->whole_steps ? gemm->mr * gemm->row_stride : step_slabs * gemm->cell_stride;
 }
 
+extern const struct qk_igemm qk_igemm_avx2;
 extern const struct qk_igemm qk_igemm_vnni;
 extern const struct qk_igemm qk_igemm_amx;
 
