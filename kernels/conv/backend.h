@@ -12,12 +12,16 @@ struct qk_conv_backend {
     const char *kernel; /* as the answer has it */
     uint32_t cpu_flags; /* QK_CPU_* that it needs */
     const struct qk_igemm *gemm;
+    /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
+     * ten times the time and memory that they should); NULL: this one. */
+    const struct qk_conv_backend *narrow;
     const struct qk_conv_vector *vector;
     /* For groups of one channel; NULL: as all others. */
     void (*depthwise)(const struct qk_depthwise_job *job);
     const char *depthwise_kernel;
-    /* Rough: for one row, 16 positions, and a slab or, with whole_steps, a step. */
-    double cycles;
+    /* Rough, for 16 positions: of the product of one row and a slab or, with whole_steps, a step;
+     * and to make a slab. Plans are weighed with them. */
+    double cycles, slab_cycles;
 };
 
 /* From the slowest to the fastest. */

@@ -1,5 +1,7 @@
 #include "kernels/conv/conv.h"
 
+#include <math.h>
+
 #include "kernels/conv/pack.h"
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/widen.h"
@@ -54,6 +56,22 @@ static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_con
     }
 }
 
+/* The backend that `wanted` stands for. */
+static const struct qk_conv_backend *choose_backend(const struct qk_conv *conv,
+                                                    const struct qk_conv_backend *wanted)
+{
+    if (!wanted->narrow)
+        return wanted;
+    const struct qk_slab_order order =
+        qk_slab_order_for(&conv->desc, wanted->gemm->cell_k, wanted->gemm->whole_steps);
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
+    const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.cell_k);
+    const double filled =
+        rows * (double)conv->depth / (tile_rows * step_terms * (double)order.steps);
+    return filled < 0.1 ? wanted->narrow : wanted;
+}
+
 static bool pack_weights(struct qk_conv *conv, const struct qk_conv_constants *constants,
                          struct qk_memory memory, int32_t *sums)
 {
@@ -85,8 +103,9 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
         .y_type = constants->y_type,
         .x_zero_point = constants->x_zero_point,
         .depth = depth,
-        .backend = constants->w->count == 0 ? NULL : backend,
     };
+    if (backend && constants->w->count != 0)
+        conv->backend = choose_backend(conv, backend);
     int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
     float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
     if (!bias || !multiplier || !pack_weights(conv, constants, memory, bias))

@@ -24,7 +24,7 @@ static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants,
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 
 /* Fill conv->sgemm or conv->panels; the rest is there. `sums` gets sum(w - w_zp) of each output
- * channel, modulo 2^32. False: no memory. */
+ * channel, modulo 2^32, where x has something left to multiply it with. False: no memory. */
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
                         struct qk_memory memory, int32_t *sums);
 bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,

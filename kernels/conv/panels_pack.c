@@ -5,44 +5,56 @@
 /* One row of transposed weights, and the most rows of a panel that are not transposed in place. */
 enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
 
+/* Of any backend. */
+enum { PANEL_ROWS = 32 };
+
 static size_t size_min(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* How a weight is stored: bytes as s8, or words less the zero point. */
+/* How weights are stored, which are bytes, or words. */
 struct recode {
     bool words;
-    bool is_signed;
-    int32_t zero_point; /* of words */
+    uint8_t flip;               /* makes bytes signed, and words unsigned */
+    const int32_t *zero_points; /* of words, flipped alike: one for each row */
 };
 
-static inline void store_weight(struct recode recode, uint8_t byte, size_t k, uint8_t *cell)
+/* The terms of one cell in all rows, `row_bytes` apart. */
+static inline void pack_cell(const struct qk_igemm *gemm, struct recode recode, const uint8_t *from,
+                             size_t rows, size_t row_bytes, struct qk_slab_terms terms,
+                             uint8_t *cell)
 {
-    if (!recode.words) {
-        cell[k] = recode.is_signed ? byte : byte ^ 0x80;
-        return;
+    for (size_t row = 0; row < rows; row++, from += row_bytes, cell += gemm->row_stride) {
+        uint32_t value = 0;
+        for (size_t k = 0; k < terms.count; k++) {
+            const uint32_t byte = from[k * terms.stride] ^ recode.flip;
+            value |= recode.words
+                         ? (uint32_t)(uint16_t)(byte - (uint32_t)recode.zero_points[row]) << 16 * k
+                         : byte << 8 * k;
+        }
+        memcpy(cell, &value, sizeof(value));
     }
-    const int16_t word =
-        (int16_t)((recode.is_signed ? (int8_t)byte : (int32_t)byte) - recode.zero_point);
-    memcpy(cell + k * sizeof(word), &word, sizeof(word));
 }
 
-/* The weights of one output channel, to its row of a panel of zeros. */
-static void pack_row(const struct qk_conv *conv, const struct qk_slab_order *order,
-                     const uint8_t *w, struct recode recode, uint8_t *row)
+/* Rows of weights to a panel of zeros. */
+static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *order,
+                      const uint8_t *w, size_t rows, struct recode recode, uint8_t *panel)
 {
+    const struct qk_igemm *gemm = conv->backend->gemm;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
-    const size_t cell_stride = conv->backend->gemm->cell_stride;
-    for (size_t s = 0; s < order->steps; s++, row += conv->panels.step_bytes) {
-        const size_t slabs = qk_slab_count(order, s / taps);
-        for (size_t i = 0; i < slabs; i++) {
-            const struct qk_slab_terms terms =
-                qk_slab_terms(order, &conv->desc, s / taps, s % taps, i);
-            for (size_t k = 0; k < terms.count; k++)
-                store_weight(recode, w[terms.first + k * terms.stride], k, row + i * cell_stride);
-        }
-    }
+    for (size_t block = 0; block < order->blocks; block++)
+        for (size_t tap = 0; tap < taps; tap++, panel += conv->panels.step_bytes)
+            for (size_t i = 0; i < qk_slab_count(order, block); i++) {
+                const struct qk_slab_terms terms = qk_slab_terms(order, &conv->desc, block, tap, i);
+                uint8_t *cell = panel + i * gemm->cell_stride;
+                if (recode.words && terms.count == 2) /* most, where there are words */
+                    pack_cell(gemm, (struct recode){true, recode.flip, recode.zero_points},
+                              w + terms.first, rows, conv->depth,
+                              (struct qk_slab_terms){0, terms.stride, 2}, cell);
+                else
+                    pack_cell(gemm, recode, w + terms.first, rows, conv->depth, terms, cell);
+            }
 }
 
 /* Rows of transposed weights, 64 bytes each, to the cells of one step. */
@@ -55,7 +67,7 @@ static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t 
                    from + row * TRANSPOSED_BYTES + i * QK_IGEMM_CELL_BYTES, QK_IGEMM_CELL_BYTES);
 }
 
-/* The same as pack_row for all rows of a panel, faster. */
+/* The same as pack_rows for bytes, faster. */
 static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
                             const uint8_t *w, size_t rows, uint8_t flip, uint8_t *panel,
                             int32_t *sums)
@@ -115,14 +127,16 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
                               (uint32_t)(qk_w_zero_point(constants, channel + row) - centre));
         return;
     }
-    memset(panel, 0, conv->panels.bytes);
+    const bool words = gemm->cell_k == 2;
+    const int32_t flipped = words == is_signed ? 128 : 0;
+    int32_t zero_points[PANEL_ROWS];
     for (size_t row = 0; row < rows; row++) {
-        sums[row] = qk_conv_weight_sum(conv, constants, channel + row);
-        pack_row(conv, order, w + row * conv->depth,
-                 (struct recode){gemm->cell_k == 2, is_signed,
-                                 qk_w_zero_point(constants, channel + row)},
-                 panel + row * gemm->row_stride);
+        zero_points[row] = qk_w_zero_point(constants, channel + row) + flipped;
+        /* Words need no sums. */
+        sums[row] = words ? 0 : qk_conv_weight_sum(conv, constants, channel + row);
     }
+    memset(panel, 0, conv->panels.bytes);
+    pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
 /* A panel whose first row multiplies with 1: its sums are those of x's columns. Terms that are not

@@ -148,7 +148,7 @@ static double count_cycles(const struct qk_panels_plan *plan, const struct choic
         (backend->gemm->whole_steps ? 1 : (double)plan->order.slabs / (double)plan->order.blocks);
     const double slabs = (double)layout->groups * (double)layout->group_slabs;
     return bands * (cells / 16 * rows * products * backend->cycles + cells / 64 * rows * 16 +
-                    (double)slab_cells(layout) / 16 * slabs * 12);
+                    (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles);
 }
 
 static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
@@ -196,7 +196,9 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
         most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / blocks;
     }
     const size_t bands = choice->row_bands * choice->column_bands;
-    choice->parts = size_max(size_min(divide_up(least, bands), panels), divide_up(panels, most));
+    /* Parts of the channels make the same slabs again: three times the work is one unit. */
+    choice->parts =
+        size_max(size_min(divide_up(least, 3 * bands), panels), divide_up(panels, most));
     choice->part_panels = divide_up(panels, choice->parts);
     choice->parts = divide_up(panels, choice->part_panels);
 }

@@ -38,26 +38,6 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t c
     return order;
 }
 
-struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
-                                   const struct qk_conv_desc *desc, size_t block, size_t tap,
-                                   size_t slab)
-{
-    const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
-    const size_t index = block * order->step_slabs + slab;
-    const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
-    if (order->columns_in_cells) {
-        const size_t channel = index / order->column_cells;
-        const size_t column = index % order->column_cells * order->cell_k;
-        return (struct qk_slab_terms){.first = (channel * taps + tap) * width + column,
-                                      .stride = 1,
-                                      .count = size_min(width - column, order->cell_k)};
-    }
-    const size_t channel = index * order->cell_k;
-    return (struct qk_slab_terms){.first = channel * taps + tap,
-                                  .stride = taps,
-                                  .count = size_min(desc->group_channels - channel, order->cell_k)};
-}
-
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps)
 {

@@ -61,9 +61,27 @@ struct qk_slab_terms {
     size_t first, stride, count;
 };
 
-struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
-                                   const struct qk_conv_desc *desc, size_t block, size_t tap,
-                                   size_t slab);
+static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
+                                                 const struct qk_conv_desc *desc, size_t block,
+                                                 size_t tap, size_t slab)
+{
+    const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
+    const size_t index = block * order->step_slabs + slab;
+    const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
+    if (order->columns_in_cells) {
+        const size_t channel = index / order->column_cells;
+        const size_t column = index % order->column_cells * order->cell_k;
+        return (struct qk_slab_terms){.first = (channel * taps + tap) * width + column,
+                                      .stride = 1,
+                                      .count = width - column < order->cell_k ? width - column
+                                                                              : order->cell_k};
+    }
+    const size_t channel = index * order->cell_k;
+    const size_t left = desc->group_channels - channel;
+    return (struct qk_slab_terms){.first = channel * taps + tap,
+                                  .stride = taps,
+                                  .count = left < order->cell_k ? left : order->cell_k};
+}
 
 /* How slabs lie in memory. A part of K, `part_groups` groups, is there at a time; each group has
  * group_slabs slabs. A group is a block and a tap of the outer axes, and where `fine`, one of the

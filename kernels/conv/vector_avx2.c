@@ -10,6 +10,21 @@
 
 /* ---- Stage ------------------------------------------------------------------------------- */
 
+/* Every second byte: `count` of them, and no byte behind the last is read. */
+static void copy_even(const uint8_t *from, size_t count, uint8_t *to)
+{
+    const __m128i byte = _mm_set1_epi16(0xff);
+    size_t i = 0;
+    for (; count - i > 16; i += 16) {
+        const __m128i low = _mm_loadu_si128((const void *)(from + 2 * i));
+        const __m128i high = _mm_loadu_si128((const void *)(from + 2 * i + 16));
+        _mm_storeu_si128((void *)(to + i),
+                         _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte)));
+    }
+    for (; i < count; i++)
+        to[i] = from[2 * i];
+}
+
 static void stage_row(const struct qk_stage *job, const uint8_t *line, uint8_t *to)
 {
     const size_t begin = job->inside_columns.begin;
@@ -17,6 +32,8 @@ static void stage_row(const struct qk_stage *job, const uint8_t *line, uint8_t *
     memset(to, job->fill, begin);
     if (job->column_stride == 1 && begin < end)
         memcpy(to + begin, line, end - begin);
+    else if (job->column_stride == 2 && begin < end)
+        copy_even(line, end - begin, to + begin);
     else
         for (size_t c = begin; c < end; c++)
             to[c] = line[(int64_t)(c - begin) * job->column_stride];
