@@ -52,12 +52,14 @@ KERNELS := \
     kernels/operators/tensorflow_dequantize.c \
     kernels/dequantize/grid.c kernels/dequantize/chunk.c kernels/dequantize/affine.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_vnni.c \
+    kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
-    kernels/conv/stage.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c kernels/conv/slabs.c \
+    kernels/conv/stage.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
+    kernels/conv/slabs.c kernels/conv/blocks.c \
     kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
-    kernels/conv/blocks.c kernels/conv/depthwise.c kernels/conv/depthwise_vnni.c \
+    kernels/conv/depthwise.c kernels/conv/depthwise_vnni.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.

@@ -134,7 +134,6 @@ __attribute__((always_inline)) static inline void store_rows(const struct strip 
         if (r >= count)
             break;
         const __m512i bytes = qk_requantize_64(&strip->to, four, multiplier);
-#pragma GCC unroll 4
         for (size_t i = 0; i < 4 / share; i++) {
             const size_t lane = i * share * LANES;
             const uintptr_t y = (uintptr_t)first + (r + i) * strip->width - lane;
