@@ -67,37 +67,41 @@ static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t 
                    from + row * TRANSPOSED_BYTES + i * QK_IGEMM_CELL_BYTES, QK_IGEMM_CELL_BYTES);
 }
 
-/* The same as pack_rows for bytes, faster. */
-static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
-                            const uint8_t *w, size_t rows, uint8_t flip, uint8_t *panel,
-                            int32_t *sums)
+/* The same as pack_rows for bytes, faster: `job` says where from, where the panel's rows lie as
+ * they are transposed. What is read lies in one piece, row by row. */
+static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order *order,
+                          struct qk_transpose job, uint8_t *panel)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
-    const size_t taps = conv->depth / conv->desc.group_channels;
-    const size_t channels = order->step_slabs * order->cell_k;
-    const bool direct = gemm->row_stride == TRANSPOSED_BYTES;
-    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
-    struct qk_transpose job = {
-        .rows = rows,
-        .from_row_stride = conv->depth,
-        .taps = taps,
-        .flip = flip,
-        .to = scratch,
-        .sums = sums,
-        .to_row_stride = TRANSPOSED_BYTES,
-        .to_tap_stride = direct ? conv->panels.step_bytes : rows * TRANSPOSED_BYTES,
-    };
-    for (size_t block = 0; block < order->blocks; block++) {
-        const size_t first = block * channels;
-        job.from = w + first * taps;
-        job.channels = size_min(conv->desc.group_channels - first, channels);
-        if (direct)
-            job.to = panel;
+    const size_t channels = conv->desc.group_channels;
+    job.to = panel;
+    job.to_tap_stride = conv->panels.step_bytes;
+    job.channels = order->step_slabs * order->cell_k;
+    job.blocks = channels / job.channels;
+    conv->backend->vector->transpose(&job);
+    job.from += job.blocks * job.channels * job.taps;
+    job.to += job.blocks * job.taps * job.to_tap_stride;
+    job.channels = channels % job.channels;
+    job.blocks = 1;
+    if (job.channels > 0)
         conv->backend->vector->transpose(&job);
-        for (size_t tap = 0; tap < taps; tap++, panel += conv->panels.step_bytes)
-            if (!direct)
-                place_step(gemm, scratch + tap * job.to_tap_stride, rows,
-                           qk_slab_count(order, block), panel);
+}
+
+/* And where they do not. */
+static void pack_through_scratch(const struct qk_conv *conv, const struct qk_slab_order *order,
+                                 struct qk_transpose job, uint8_t *panel)
+{
+    const size_t channels = order->step_slabs * order->cell_k;
+    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
+    job.to = scratch;
+    job.to_tap_stride = job.rows * TRANSPOSED_BYTES;
+    job.blocks = 1;
+    for (size_t block = 0; block < order->blocks; block++) {
+        job.channels = size_min(conv->desc.group_channels - block * channels, channels);
+        conv->backend->vector->transpose(&job);
+        for (size_t tap = 0; tap < job.taps; tap++, panel += conv->panels.step_bytes)
+            place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, job.rows,
+                       qk_slab_count(order, block), panel);
+        job.from += job.channels * job.taps;
     }
 }
 
@@ -118,8 +122,20 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
     const bool is_signed = constants->w->type == QK_INT8;
     if (may_transpose(conv, order)) {
         const int32_t centre = is_signed ? 0 : 128;
+        const struct qk_transpose job = {
+            .from = w,
+            .rows = rows,
+            .from_row_stride = conv->depth,
+            .taps = conv->depth / conv->desc.group_channels,
+            .flip = (uint8_t)centre,
+            .to_row_stride = TRANSPOSED_BYTES,
+            .sums = sums,
+        };
         memset(sums, 0, rows * sizeof(*sums));
-        pack_transposed(conv, order, w, rows, (uint8_t)centre, panel, sums);
+        if (gemm->row_stride == TRANSPOSED_BYTES)
+            pack_in_place(conv, order, job, panel);
+        else
+            pack_through_scratch(conv, order, job, panel);
         for (size_t row = 0; row < rows; row++)
             sums[row] =
                 (int32_t)((uint32_t)sums[row] -

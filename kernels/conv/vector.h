@@ -55,11 +55,12 @@ struct qk_requantize_tile {
     size_t y_stride;             /* to the next row's */
 };
 
-/* Rows of weights for up to 64 channels: each [channels][taps] to [taps][64], with zeros behind the
- * channels. */
+/* Rows of weights, each of some blocks of up to 64 channels: [blocks][channels][taps] to
+ * [blocks][taps][64], with zeros behind the channels. */
 struct qk_transpose {
     const uint8_t *from;
     size_t rows, from_row_stride;
+    size_t blocks;
     size_t channels; /* 1 to 64 */
     size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
     uint8_t flip;    /* every byte is xored with it; then it is signed */

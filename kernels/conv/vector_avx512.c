@@ -218,7 +218,7 @@ static void plan_transpose(const struct qk_transpose *job, struct transpose_plan
     }
 }
 
-/* One row; gives its sum. What is not loaded stays 0. */
+/* One block of a row; gives its sum. What is not loaded stays 0. */
 static inline int32_t transpose_row(const struct qk_transpose *job,
                                     const struct transpose_plan *plan, const uint8_t *from,
                                     uint8_t *to)
@@ -249,9 +249,15 @@ static void transpose(const struct qk_transpose *job)
     struct transpose_plan plan;
     plan_transpose(job, &plan);
     for (size_t row = 0; row < job->rows; row++) {
-        const int32_t sum = transpose_row(job, &plan, job->from + row * job->from_row_stride,
-                                          job->to + row * job->to_row_stride);
-        job->sums[row] = (int32_t)((uint32_t)job->sums[row] + (uint32_t)sum);
+        const uint8_t *from = job->from + row * job->from_row_stride;
+        uint8_t *to = job->to + row * job->to_row_stride;
+        uint32_t sum = (uint32_t)job->sums[row];
+        for (size_t block = 0; block < job->blocks; block++) {
+            sum += (uint32_t)transpose_row(job, &plan, from, to);
+            from += job->channels * job->taps;
+            to += job->taps * job->to_tap_stride;
+        }
+        job->sums[row] = (int32_t)sum;
     }
 }
 
