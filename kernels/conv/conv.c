@@ -49,10 +49,13 @@ static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_con
                             float *multiplier)
 {
     const struct qk_tensor *w_scale = constants->w_scale;
-    for (size_t m = 0; m < conv->desc.out_channels; m++) {
-        float product =
-            constants->x_scale * qk_load_f32(w_scale->data, qk_channel_index(w_scale, m));
-        multiplier[m] = product / constants->y_scale;
+    const float x_scale = constants->x_scale;
+    const float y_scale = constants->y_scale;
+    const size_t step = w_scale->count == 1 ? 0 : sizeof(float);
+    const uint8_t *from = w_scale->data;
+    for (size_t m = 0; m < conv->desc.out_channels; m++, from += step) {
+        float product = x_scale * qk_load_f32(from, 0);
+        multiplier[m] = product / y_scale;
     }
 }
 

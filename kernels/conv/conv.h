@@ -1,15 +1,24 @@
-/* Quantized convolution: geometry, im2col blocks, exact integer sums through sgemm, requantize.
+/* Quantized convolution: geometry, exact integer sums, requantize.
  *
  * acc[m][p] = sum_k (x[k][p] - x_zp) * (w[m][k] - w_zp[m]) + bias[m], modulo 2^32, as int32.
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
  * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
  *
- * Positions outside x hold x_zp and so add nothing.
+ * Positions outside x hold x_zp and so add nothing. There are three ways to the sums, which give
+ * the same bits:
  *
- * How it stays exact: sgemm gets the weights less their zero point, |w| <= 255, and x centred to
- * signed 8 bit, |x| <= 128, in blocks of k so short that no partial sum passes 2^24, where floats
- * hold every integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero
- * point is the same for every position, so the bias takes it along.
+ *   panels     integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
+ *              (kernels/conv/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a
+ *              uint8 w have their top bit flipped), and zero points come in afterwards:
+ *                  sum (x - x_zp)(w - w_zp) = sum x w - w_zp sum x - x_zp sum (w - w_zp)
+ *              The last term is one number for each m and goes into the bias; the middle one takes
+ *              sums of x's columns, made only where a w_zp is not 0. All of it wraps modulo 2^32.
+ *   depthwise  the same products, for one channel in a group, straight from x
+ *              (kernels/conv/depthwise.h)
+ *   sgemm      weights less their zero point, |w| <= 255, and x centred to signed 8 bit, |x| <=
+ * 128, as floats, in blocks of k so short that no partial sum passes 2^24, where floats hold every
+ * integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero point goes into
+ * the bias.
  */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H

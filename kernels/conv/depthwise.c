@@ -79,18 +79,32 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
            tap_rows(conv) / (size_t)conv->desc.kernel[QK_AXIS_ROW] <= PLANES_MOST;
 }
 
-/* One output channel; gives the sum of what is stored. */
-static int32_t pack_channel(const uint8_t *w, size_t rows, size_t width, uint8_t flip,
-                            uint8_t *cells)
+/* The `count` bytes at `from`, as one word; a word is read where that is within `end`. */
+static inline uint32_t load_taps(const uint8_t *from, size_t count, const uint8_t *end)
 {
+    uint32_t word = 0;
+    if (end - from >= (ptrdiff_t)sizeof(word))
+        memcpy(&word, from, sizeof(word));
+    else
+        for (size_t t = 0; t < count; t++)
+            word |= (uint32_t)from[t] << 8 * t;
+    return word & UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
+}
+
+/* One output channel; gives the sum of what is stored. */
+static int32_t pack_channel(const uint8_t *w, const uint8_t *end, size_t rows, size_t width,
+                            uint8_t flip, uint8_t *cells)
+{
+    const uint32_t flips = flip * UINT32_C(0x01010101);
     int32_t sum = 0;
-    for (size_t r = 0; r < rows; r++)
+    for (size_t r = 0; r < rows; r++, w += width)
         for (size_t c = 0; c < width; c += QK_DEPTHWISE_TAPS, cells += QK_DEPTHWISE_TAPS) {
-            memset(cells, 0, QK_DEPTHWISE_TAPS);
-            for (size_t t = 0; t < size_min(width - c, QK_DEPTHWISE_TAPS); t++) {
-                cells[t] = w[r * width + c + t] ^ flip;
-                sum += (int8_t)cells[t];
-            }
+            const size_t count = size_min(width - c, QK_DEPTHWISE_TAPS);
+            const uint32_t there = UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
+            const uint32_t word = load_taps(w + c, count, end) ^ (flips & there);
+            for (size_t t = 0; t < QK_DEPTHWISE_TAPS; t++)
+                sum += (int8_t)(word >> 8 * t);
+            memcpy(cells, &word, sizeof(word));
         }
     return sum;
 }
@@ -100,7 +114,8 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
 {
     const size_t channels = conv->desc.out_channels;
     const size_t width = (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
-    const size_t cells = tap_rows(conv) * row_cells(&conv->desc);
+    const size_t rows = tap_rows(conv);
+    const size_t cells = rows * row_cells(&conv->desc);
     const int32_t centre = constants->w->type == QK_UINT8 ? 128 : 0;
     const uint8_t *w = constants->w->data;
     uint8_t *weights = qk_conv_alloc(memory, channels, cells * QK_DEPTHWISE_TAPS);
@@ -109,7 +124,7 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
     if (!weights || !ones || !zero_points)
         return false;
     for (size_t m = 0; m < channels; m++) {
-        const int32_t sum = pack_channel(w + m * conv->depth, tap_rows(conv), width,
+        const int32_t sum = pack_channel(w + m * conv->depth, w + constants->w->count, rows, width,
                                          (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
         zero_points[m] = qk_w_zero_point(constants, m) - centre;
         sums[m] = (int32_t)((uint32_t)sum - (uint32_t)conv->depth * (uint32_t)zero_points[m]);

@@ -28,6 +28,7 @@ struct strip {
     __m512i order, vector_step, cell_step;
     struct qk_requantize_512 to;
     uint64_t positions; /* one bit each */
+    bool whole;         /* they are all of a row */
     size_t width;
 };
 
@@ -134,6 +135,13 @@ __attribute__((always_inline)) static inline void store_rows(const struct strip 
         if (r >= count)
             break;
         const __m512i bytes = qk_requantize_64(&strip->to, four, multiplier);
+        if (strip->whole) { /* whole rows lie together */
+            uint64_t keep = 0;
+            for (size_t i = 0; i < 4 / share && r + i < count; i++)
+                keep |= strip->positions << i * share * LANES;
+            qk_store_kept(first + r * strip->width, bytes, keep);
+            continue;
+        }
         for (size_t i = 0; i < 4 / share; i++) {
             const size_t lane = i * share * LANES;
             const uintptr_t y = (uintptr_t)first + (r + i) * strip->width - lane;
@@ -279,6 +287,7 @@ void qk_depthwise_vnni(const struct qk_depthwise_job *job)
         make[1] = _mm512_mask_set1_epi8(make[0], inside, (char)job->flip);
         fill_views(job, first, inside, make, views);
         strip.positions = bits_between(0, (int64_t)count);
+        strip.whole = count == strip.width;
         if (three)
             run_vectors(&strip, job, column, true, (count - 1) / LANES + 1);
         else

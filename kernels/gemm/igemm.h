@@ -5,8 +5,8 @@
  * slabs one behind the other, read from some position on; a sum is a list of steps.
  *
  *                position 0   1   2   3
- *     slab 0     [ k0..k3 ][    ][    ][    ] ...   x less nothing, as unsigned bytes, for cells
- *     slab 1     [ k4..k7 ][    ][    ][    ] ...   of 4; as signed words for cells of 2
+ *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 unsigned bytes of x in a cell, or
+ *     slab 1     [ k4..k7 ][    ][    ][    ] ...   2 signed words
  *     ...
  *
  *     sums[row][position] (+)= sum over steps, their slabs and k of
