@@ -6,7 +6,7 @@
 
 #include "kernels/conv/requantize_avx512.h"
 
-/* Rows of the output at a time, and vectors of a strip. */
+/* Rows of the output at a time (or one, where there is no more), and vectors of a strip. */
 enum { ROWS = 4, NV = 4, LANES = 16, VIEWS = QK_DEPTHWISE_ROWS_SEEN + ROWS };
 
 /* How a strip sees a row of x: the bytes that `mask` has at `offset` from its plane, xored with
@@ -57,10 +57,10 @@ fill_order(const struct strip *strip, const size_t vectors, __m512i order[NV])
         order[v] = _mm512_add_epi8(order[v - 1], strip->vector_step);
 }
 
-/* sums += products of rows [row, row + ROWS), of which `count` are there, for any kernel. */
+/* sums += products of rows [row, row + height), of which `count` are there, for any kernel. */
 __attribute__((always_inline)) static inline void
 sum_rows(const struct strip *strip, const uint8_t *channel, size_t row, size_t count,
-         const uint8_t *cell, const size_t vectors, __m512i sums[ROWS][NV])
+         const uint8_t *cell, const size_t height, const size_t vectors, __m512i sums[ROWS][NV])
 {
     for (size_t p = 0; p < strip->plane_count; p++) {
         const bool there = strip->planes[p] != QK_DEPTHWISE_NO_PLANE;
@@ -70,7 +70,7 @@ sum_rows(const struct strip *strip, const uint8_t *channel, size_t row, size_t c
             __m512i x[ROWS];
             fill_order(strip, vectors, order);
 #pragma GCC unroll 4
-            for (size_t r = 0; r < ROWS; r++) {
+            for (size_t r = 0; r < height; r++) {
                 const size_t at = (row + (r < count ? r : 0)) * strip->row_stride;
                 const struct view *view = strip->views + at + tap * strip->row_dilation;
                 x[r] = load_row(plane, there ? view : strip->outside);
@@ -80,7 +80,7 @@ sum_rows(const struct strip *strip, const uint8_t *channel, size_t row, size_t c
 #pragma GCC unroll 4
                 for (size_t v = 0; v < vectors; v++) {
 #pragma GCC unroll 4
-                    for (size_t r = 0; r < ROWS; r++)
+                    for (size_t r = 0; r < height; r++)
                         sums[r][v] = _mm512_dpbusd_epi32(
                             sums[r][v], _mm512_permutexvar_epi8(order[v], x[r]), weights);
                     order[v] = _mm512_add_epi8(order[v], strip->cell_step);
@@ -120,18 +120,18 @@ sum_three(const struct strip *strip, const uint8_t *channel, size_t row, const u
 
 /* Rows to bytes: `vectors` of each, so that four vectors are one, two or four rows. A store without
  * lanes touches nothing. */
-__attribute__((always_inline)) static inline void store_rows(const struct strip *strip,
-                                                             size_t count, float multiplier,
-                                                             const size_t vectors,
-                                                             __m512i sums[ROWS][NV], uint8_t *first)
+__attribute__((always_inline)) static inline void
+store_rows(const struct strip *strip, size_t count, float multiplier, const size_t height,
+           const size_t vectors, __m512i sums[ROWS][NV], uint8_t *first)
 {
     const size_t share = vectors > 2 ? 4 : vectors; /* vectors of four that a row has */
 #pragma GCC unroll 4
-    for (size_t r = 0; r < ROWS; r += 4 / share) {
+    for (size_t r = 0; r < height; r += 4 / share) {
         __m512i four[4];
 #pragma GCC unroll 4
         for (size_t v = 0; v < 4; v++)
-            four[v] = v % share < vectors ? sums[r + v / share][v % share] : _mm512_setzero_si512();
+            four[v] = v % share < vectors && r + v / share < height ? sums[r + v / share][v % share]
+                                                                    : _mm512_setzero_si512();
         if (r >= count)
             break;
         const __m512i bytes = qk_requantize_64(&strip->to, four, multiplier);
@@ -151,27 +151,26 @@ __attribute__((always_inline)) static inline void store_rows(const struct strip 
     }
 }
 
-__attribute__((always_inline)) static inline void sum(const struct strip *strip,
-                                                      const uint8_t *channel, size_t row,
-                                                      size_t count, const uint8_t *weights,
-                                                      int32_t start, const bool three,
-                                                      const size_t vectors, __m512i sums[ROWS][NV])
+__attribute__((always_inline)) static inline void
+sum(const struct strip *strip, const uint8_t *channel, size_t row, size_t count,
+    const uint8_t *weights, int32_t start, const bool three, const size_t height,
+    const size_t vectors, __m512i sums[ROWS][NV])
 {
 #pragma GCC unroll 4
-    for (size_t r = 0; r < ROWS; r++)
+    for (size_t r = 0; r < height; r++)
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             sums[r][v] = _mm512_set1_epi32(start);
     if (three)
         sum_three(strip, channel, row, weights, vectors, sums);
     else
-        sum_rows(strip, channel, row, count, weights, vectors, sums);
+        sum_rows(strip, channel, row, count, weights, height, vectors, sums);
 }
 
 /* One output channel. Inlined with constants, so that sums lie in registers. */
 __attribute__((always_inline)) static inline void
 run_rows(const struct strip *strip, const struct qk_depthwise_job *job, const uint8_t *channel,
-         size_t m, size_t column, const bool three, const size_t vectors)
+         size_t m, size_t column, const bool three, const size_t height, const size_t vectors)
 {
     const uint8_t *weights =
         job->weights + m * strip->plane_count * strip->taps * strip->cells * QK_DEPTHWISE_TAPS;
@@ -180,51 +179,50 @@ run_rows(const struct strip *strip, const struct qk_depthwise_job *job, const ui
     const float multiplier = job->multiplier[m];
     const size_t rows = job->rows;
     uint8_t *y = job->y + m * job->y_stride + column;
-    for (size_t row = 0; row < rows; row += ROWS, y += ROWS * strip->width) {
-        const size_t count = rows - row < ROWS ? rows - row : ROWS;
+    for (size_t row = 0; row < rows; row += height, y += height * strip->width) {
+        const size_t count = rows - row < height ? rows - row : height;
         __m512i sums[ROWS][NV];
-        sum(strip, channel, row, count, weights, bias, three, vectors, sums);
+        sum(strip, channel, row, count, weights, bias, three, height, vectors, sums);
         if (w_zero_point != 0) {
             const __m512i zero_point = _mm512_set1_epi32(w_zero_point);
             __m512i of_x[ROWS][NV];
-            sum(strip, channel, row, count, job->ones, 0, three, vectors, of_x);
+            sum(strip, channel, row, count, job->ones, 0, three, height, vectors, of_x);
 #pragma GCC unroll 4
-            for (size_t r = 0; r < ROWS; r++)
+            for (size_t r = 0; r < height; r++)
 #pragma GCC unroll 4
                 for (size_t v = 0; v < vectors; v++)
                     sums[r][v] =
                         _mm512_sub_epi32(sums[r][v], _mm512_mullo_epi32(of_x[r][v], zero_point));
         }
-        store_rows(strip, count, multiplier, vectors, sums, y);
+        store_rows(strip, count, multiplier, height, vectors, sums, y);
     }
 }
 
-__attribute__((always_inline)) static inline void run_channels(const struct strip *given,
-                                                               const struct qk_depthwise_job *job,
-                                                               size_t column, const bool three,
-                                                               const size_t vectors)
+__attribute__((always_inline)) static inline void
+run_channels(const struct strip *given, const struct qk_depthwise_job *job, size_t column,
+             const bool three, const size_t height, const size_t vectors)
 {
     const struct strip strip = *given;
     const uint8_t *channel = job->x;
     const size_t multiplicity = job->multiplicity;
     for (size_t m = 0; m < job->channels * multiplicity; channel += job->channel_size)
         for (size_t i = 0; i < multiplicity; i++, m++)
-            run_rows(&strip, job, channel, m, column, three, vectors);
+            run_rows(&strip, job, channel, m, column, three, height, vectors);
 }
 
 __attribute__((always_inline)) static inline void run_vectors(const struct strip *strip,
                                                               const struct qk_depthwise_job *job,
                                                               size_t column, const bool three,
-                                                              size_t vectors)
+                                                              const size_t height, size_t vectors)
 {
     if (vectors == 1)
-        run_channels(strip, job, column, three, 1);
+        run_channels(strip, job, column, three, height, 1);
     else if (vectors == 2)
-        run_channels(strip, job, column, three, 2);
+        run_channels(strip, job, column, three, height, 2);
     else if (vectors == 3)
-        run_channels(strip, job, column, three, 3);
+        run_channels(strip, job, column, three, height, 3);
     else
-        run_channels(strip, job, column, three, 4);
+        run_channels(strip, job, column, three, height, 4);
 }
 
 /* Bits [begin, end) of 64, cut to what is there. */
@@ -258,9 +256,9 @@ void qk_depthwise_vnni(const struct qk_depthwise_job *job)
     const struct qk_conv_axis *rows = job->row_axis;
     const struct qk_conv_axis *columns = job->column_axis;
     const size_t cell_step = QK_DEPTHWISE_TAPS * (size_t)columns->dilation;
-    const bool three = job->plane_count == 1 && job->planes[0] != QK_DEPTHWISE_NO_PLANE &&
-                       job->cells == 1 && rows->kernel == 3 && rows->stride == 1 &&
-                       rows->dilation == 1;
+    const bool three = job->rows > 1 && job->plane_count == 1 &&
+                       job->planes[0] != QK_DEPTHWISE_NO_PLANE && job->cells == 1 &&
+                       rows->kernel == 3 && rows->stride == 1 && rows->dilation == 1;
     struct view views[VIEWS];
     __m512i make[2] = {_mm512_set1_epi8((char)(job->fill ^ job->flip))};
     const struct view outside = {0, 0, &make[0]};
@@ -289,9 +287,11 @@ void qk_depthwise_vnni(const struct qk_depthwise_job *job)
         strip.positions = bits_between(0, (int64_t)count);
         strip.whole = count == strip.width;
         if (three)
-            run_vectors(&strip, job, column, true, (count - 1) / LANES + 1);
+            run_vectors(&strip, job, column, true, ROWS, (count - 1) / LANES + 1);
+        else if (job->rows > 1)
+            run_vectors(&strip, job, column, false, ROWS, (count - 1) / LANES + 1);
         else
-            run_vectors(&strip, job, column, false, (count - 1) / LANES + 1);
+            run_vectors(&strip, job, column, false, 1, (count - 1) / LANES + 1);
     }
 }
 

@@ -10,9 +10,9 @@
 #define PART_CELLS 512
 /* A unit never has more cells than this; it bounds the lists of blocks. */
 #define UNIT_CELLS ((size_t)1 << 14)
-/* Units for other cores, and to give way: about 200 microseconds, but not so small that what
+/* Units for other cores, and to give way: about 100 microseconds, but not so small that what
  * neighbours share is made again and again. */
-#define UNIT_CYCLES 600000.0
+#define UNIT_CYCLES 300000.0
 #define UNIT_CELLS_LEAST 512
 #define CYCLES_A_NS 3.0
 

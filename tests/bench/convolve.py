@@ -43,7 +43,7 @@ def measure(row, libqk, peer, seconds):
                 turns.append(lambda count: peer_round(row, peer, runs, count))
         except Unsupported as error:
             why = str(error)
-    series = take_turns(turns, *((4, 16) if row.threads == 1 else (4, 10)), seconds)
+    series = take_turns(turns, *((4, 16) if row.threads == 1 else (6, 12)), seconds)
     y = libqk.output()
     same = all(peer.output(row, run) == y for run in runs.values()) if runs else None
     return {"name": str(row), "network": row.layer.network, "layer": str(row.layer),

@@ -49,11 +49,11 @@ class Libqk:
         return self.plan(row.threads, row.gemm)
 
     def plan(self, threads, gemm):
-        """{kernel, units, read, written, workspace}; the last three are bytes."""
+        """{kernel, units, slices, read, written, workspace}; the last three are bytes."""
         self.say("plan", threads, gemm)
         kernel, *numbers = self.answer()
-        return dict(zip(("kernel", "units", "read", "written", "workspace"),
-                        [kernel, *map(int, numbers)]))
+        names = ("units", "slices", "read", "written", "workspace")
+        return {"kernel": kernel, **dict(zip(names, map(int, numbers)))}
 
     def peak(self, name):
         """How many operations the measure of that name makes; 0: this CPU has none."""

@@ -4,7 +4,8 @@
  *   int NAME N
  *   ints NAME LIST
  *   input NAME TYPE FILE [DIMS]    the file holds its bytes; more is not read
- *   plan THREADS GEMM              answers "kernel units read_bytes written_bytes workspace_bytes"
+ *   plan THREADS GEMM              answers "kernel units slices read_bytes written_bytes
+ *                                  workspace_bytes"; a slice is what a thread takes at a time
  *   sgemm M N K                    the shape of the matrices that "sgemm" multiplies
  *   round NAME...                  answers for each the nanoseconds of its best run of this round:
  *                                    run      qk_run, on all units
@@ -229,8 +230,8 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     for (unsigned bits = qk_type_info(x->type)->bits;
          bits < 2U * qk_type_info(made->output.type)->bits; bits *= 2)
         bench->doublings++;
-    printf("%s %zu %zu %zu %zu\n", made->kernel, made->unit_count, bench->x_bytes,
-           made->output_bytes, made->workspace_bytes);
+    printf("%s %zu %zu %zu %zu %zu\n", made->kernel, made->unit_count, bench->slice_count,
+           bench->x_bytes, made->output_bytes, made->workspace_bytes);
 }
 
 static void on_sgemm(struct bench *bench, char *const *words)

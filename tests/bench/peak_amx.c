@@ -45,8 +45,8 @@ static void run_amx(void)
 }
 
 const struct bench_peak bench_peaks_amx[] = {
-    {"amx", QK_CPU_AMX,
-     (size_t)2 * 4 * TILE_ROWS * TILE_ROWS * ROW_BYTES * BENCH_PEAK_ROUNDS, run_amx},
+    {"amx", QK_CPU_AMX, (size_t)2 * 4 * TILE_ROWS *TILE_ROWS *ROW_BYTES *BENCH_PEAK_ROUNDS,
+     run_amx},
     {0}};
 
 #else

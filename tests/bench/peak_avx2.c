@@ -39,7 +39,7 @@ static void run_madd(void)
 }
 
 #define AVX2 (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
-#define OPERATIONS(terms) ((size_t)2 * (terms) * CHAINS * BENCH_PEAK_ROUNDS)
+#define OPERATIONS(terms) ((size_t)2 * (terms)*CHAINS * BENCH_PEAK_ROUNDS)
 
 const struct bench_peak bench_peaks_avx2[] = {
     {"fma", AVX2, OPERATIONS(8), run_fma}, {"madd", AVX2, OPERATIONS(16), run_madd}, {0}};

@@ -1,5 +1,6 @@
-"""The pictures of RESULTS.md. Dequantizers: for each type to FP32, per tensor, on one thread, the share of the
-limit that libqk reaches, and ONNX Runtime. Convolutions: for each layer, how many times as fast."""
+"""The pictures of RESULTS.md. Dequantizers: for each type to FP32, per tensor, on one thread, the
+share of the limit that libqk reaches, and ONNX Runtime. Convolutions: for each layer, how many
+times as fast as ONNX Runtime."""
 from rows import BITS, SIZES, size_text
 
 LEFT, TOP, BAR, GAP, WIDTH, PANEL = 120, 40, 9, 8, 230, 260
@@ -67,7 +68,7 @@ def legend(left, y, colors, step=120):
 
 # ---- Convolutions --------------------------------------------------------------------------------
 
-CONV_LEFT, CONV_UNIT, CONV_MOST = 240, 60, 10  # of the bars: where, how long one time is, the end
+CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # of the bars: where, how long one time is, the end
 CONV_COLORS = {"weights packed before": "#2a6f97", "packing included": "#90be6d"}
 
 
