@@ -104,7 +104,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
         return status;
     qk_grid_init(&grid, &call->inputs[INPUT]);
     qk_grid_element(&grid, strides_of(&call->attributes[INPUT]), strides_of(&made->scale_strides),
-                    strides_of(&made->zero_point_strides));
+                    made->affine.zeros ? strides_of(&made->zero_point_strides) : NULL);
     return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
                           error);
 }
