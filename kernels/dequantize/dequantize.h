@@ -3,8 +3,8 @@
  *   y[i] = round(fl32(fl32(x[first + i] - zeros[p]) * scales[p]) + offsets[p])   p = i / block
  *
  * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
- * tier has a kernel for each way to read x; all give the same bits, but for the payload of a NaN
- * that is made of two. */
+ * tier has a kernel for each way to read x; all give the same bits, but for the sign and payload of
+ * a NaN that is made of two. */
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 

@@ -11,6 +11,7 @@
 #define CALL_NS 100
 #define BYTE_PS 50    /* to or from memory */
 #define SPREAD_PS 150 /* an element's parameters */
+#define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
 
 /* Rows pay for a call of a kernel from here on, and single blocks, which may begin with single
  * elements up to a byte of x and a cache line of y, later. */
@@ -262,6 +263,15 @@ static void choose(struct state *state)
     state->args.block = 1;
 }
 
+/* How many neighbours share a scale and a zero point, or are at least found together. */
+static size_t piece_elements(const struct qk_grid *grid)
+{
+    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
+    const size_t count =
+        inner->block > 1 && inner->block < inner->size ? inner->block : inner->size;
+    return count > 0 ? count : 1; /* nothing at all */
+}
+
 /* The largest power of two that takes no longer than a unit should. */
 static void set_units(struct state *state, struct qk_plan *plan)
 {
@@ -270,7 +280,7 @@ static void set_units(struct state *state, struct qk_plan *plan)
     if (element_ps < bits * BYTE_PS / 8)
         element_ps = bits * BYTE_PS / 8;
     if (state->walk == walk_spread)
-        element_ps += SPREAD_PS;
+        element_ps += SPREAD_PS + PIECE_PS * state->grid.rank / piece_elements(&state->grid);
     state->unit = UNIT_ELEMENTS_MIN;
     while (state->unit < UNIT_ELEMENTS_MAX && state->unit * 2 * element_ps <= UNIT_NS * 1000)
         state->unit *= 2;
