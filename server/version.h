@@ -1,6 +1,6 @@
 #ifndef SERVER_VERSION_H
 #define SERVER_VERSION_H
 
-#define QD_VERSION "0.1.0"
+#define QD_VERSION "0.2.0"
 
 #endif
