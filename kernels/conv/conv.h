@@ -97,6 +97,7 @@ struct qk_conv_depthwise {
     const uint8_t *weights;      /* [M][cells][4] */
     const uint8_t *ones;         /* [cells][4] */
     const int32_t *w_zero_point; /* [M], as the packed weights have it */
+    bool any_zero_point;         /* one of them is not 0 */
 };
 
 enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_PANELS, QK_CONV_DEPTHWISE };

@@ -9,8 +9,12 @@
 #define CYCLES_A_NS 3.0
 /* Taps of the axes before the last two: planes of one channel. */
 #define PLANES_MOST 64
+/* Rows that are computed together. */
+#define TALL 4
 /* A strip of fewer positions than this is not worth it. */
 #define STRIP_LEAST 8
+/* With more output channels for each of x, panels are faster: they load x once for many of them. */
+#define MULTIPLICITY_MOST 32
 
 struct state {
     const struct qk_conv *conv;
@@ -18,8 +22,11 @@ struct state {
     struct qk_conv_geometry geometry;
     struct qk_depthwise_job job; /* but for what a unit says */
     size_t outer;                /* positions of the axes before the last two */
-    size_t chunk, chunks;        /* groups of a unit */
-    size_t band, bands;          /* rows of a unit */
+    /* What a unit has, and how many units that makes: */
+    size_t chunk, chunks; /* groups */
+    size_t part, parts;   /* output channels of each; with parts, there is one group in a unit */
+    size_t band, bands;   /* rows */
+    size_t piece, pieces; /* columns, in whole strips */
 };
 
 static size_t size_min(size_t a, size_t b)
@@ -75,6 +82,7 @@ static size_t band_most(const struct qk_conv_desc *desc)
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
     return conv->backend->depthwise && conv->desc.group_channels == 1 &&
+           conv->desc.out_channels / conv->desc.group <= MULTIPLICITY_MOST &&
            strip_most(&conv->desc) >= STRIP_LEAST && band_most(&conv->desc) > 0 &&
            tap_rows(conv) / (size_t)conv->desc.kernel[QK_AXIS_ROW] <= PLANES_MOST;
 }
@@ -121,19 +129,21 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
     uint8_t *weights = qk_conv_alloc(memory, channels, cells * QK_DEPTHWISE_TAPS);
     uint8_t *ones = qk_conv_alloc(memory, cells, QK_DEPTHWISE_TAPS);
     int32_t *zero_points = qk_conv_alloc(memory, channels, sizeof(*zero_points));
+    bool any = false;
     if (!weights || !ones || !zero_points)
         return false;
     for (size_t m = 0; m < channels; m++) {
         const int32_t sum = pack_channel(w + m * conv->depth, w + constants->w->count, rows, width,
                                          (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
         zero_points[m] = qk_w_zero_point(constants, m) - centre;
+        any = any || zero_points[m] != 0;
         sums[m] = (int32_t)((uint32_t)sum - (uint32_t)conv->depth * (uint32_t)zero_points[m]);
     }
     memset(ones, 0, cells * QK_DEPTHWISE_TAPS);
     for (size_t i = 0; i < cells; i++)
         memset(ones + i * QK_DEPTHWISE_TAPS, 1,
                size_min(width - i % row_cells(&conv->desc) * QK_DEPTHWISE_TAPS, QK_DEPTHWISE_TAPS));
-    conv->depthwise = (struct qk_conv_depthwise){cells, weights, ones, zero_points};
+    conv->depthwise = (struct qk_conv_depthwise){cells, weights, ones, zero_points, any};
     return true;
 }
 
@@ -142,17 +152,27 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
 struct unit {
     size_t image, outer;
     size_t group_begin, group_end;
+    size_t part_begin, part_end; /* of each group's output channels */
     size_t row, rows;
+    size_t column, columns;
 };
 
 static struct unit locate(const struct state *state, size_t index)
 {
+    const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
+    const size_t multiplicity = state->conv->desc.out_channels / state->conv->desc.group;
     struct unit unit;
+    unit.column = index % state->pieces * state->piece;
+    unit.columns = size_min(width - unit.column, state->piece);
+    index /= state->pieces;
     unit.row = index % state->bands * state->band;
     unit.rows = size_min((size_t)state->geometry.axis[QK_AXIS_ROW].out - unit.row, state->band);
     index /= state->bands;
     unit.outer = index % state->outer;
     index /= state->outer;
+    unit.part_begin = index % state->parts * state->part;
+    unit.part_end = size_min(unit.part_begin + state->part, multiplicity);
+    index /= state->parts;
     unit.group_begin = index % state->chunks * state->chunk;
     unit.group_end = size_min(unit.group_begin + state->chunk, state->conv->desc.group);
     unit.image = index / state->chunks;
@@ -164,7 +184,8 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     const struct qk_conv *conv = state->conv;
     const struct qk_conv_geometry *geometry = &state->geometry;
     const size_t groups = conv->desc.group;
-    const size_t m = unit->group_begin * state->job.multiplicity;
+    const size_t multiplicity = conv->desc.out_channels / groups;
+    const size_t m = unit->group_begin * multiplicity + unit->part_begin;
     const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
     const size_t line = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
     size_t planes[PLANES_MOST];
@@ -174,6 +195,9 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     struct qk_depthwise_job job = state->job;
     job.row = unit->row;
     job.rows = unit->rows;
+    job.column = unit->column;
+    job.columns = unit->columns;
+    job.multiplicity = unit->part_end - unit->part_begin;
     job.x = state->x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
     job.planes = planes;
     job.channels = unit->group_end - unit->group_begin;
@@ -214,7 +238,6 @@ static void fit_job(struct state *state)
         .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
         .channel_size = state->geometry.channel_size,
         .plane_count = tap_rows(conv) / (size_t)row->kernel,
-        .multiplicity = conv->desc.out_channels / conv->desc.group,
         .ones = conv->depthwise.ones,
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
@@ -225,28 +248,51 @@ static void fit_job(struct state *state)
                                   i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
 }
 
-/* One row of the output for one group. */
+/* One strip of TALL rows for one output channel. */
 static double count_cycles(const struct state *state)
 {
-    const struct qk_conv *conv = state->conv;
-    const double width = (double)state->geometry.axis[QK_AXIS_COLUMN].out;
-    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
-    return rows * (width / 64 + 0.25) * (12 + 4 * (double)conv->depthwise.cells);
+    const struct qk_conv_depthwise *packed = &state->conv->depthwise;
+    const double vectors = (double)divide_up(state->job.strip, 16);
+    /* Zero points of w need sums of x beside those of products. */
+    const double sums = packed->any_zero_point ? 2 : 1;
+    return sums * (vectors + 1) * TALL * (3 + (double)packed->cells);
 }
 
-static void cut_units(struct state *state)
+/* As many of `count` as `wanted` allows, but at least one; all units have about as many. */
+static size_t take(size_t count, double *wanted, size_t *units)
 {
-    const double wanted = UNIT_CYCLES / count_cycles(state); /* rows of all groups */
+    const size_t most = *wanted < (double)count ? size_max((size_t)*wanted, 1) : count;
+    *units = divide_up(count, most);
+    const size_t even = divide_up(count, *units);
+    *wanted /= (double)even;
+    return even;
+}
+
+/* Output channels first, which share what a strip of x needs, then columns, rows and groups. No
+ * unit is larger than one strip of TALL rows for one output channel must be. Returns the cycles of
+ * the largest. */
+static double cut_units(struct state *state)
+{
+    const struct qk_conv_desc *desc = &state->conv->desc;
     const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].out;
-    const size_t group = state->conv->desc.group;
-    const size_t most = size_min(band_most(&state->conv->desc), height);
-    state->band = wanted < (double)most ? (size_t)wanted : most;
-    state->bands = divide_up(height, size_max(state->band, 1));
-    state->band = divide_up(height, state->bands);
-    const double groups = wanted / (double)state->band;
-    state->chunk = size_max(groups < (double)group ? (size_t)groups : group, 1);
-    state->chunks = divide_up(group, state->chunk);
-    state->chunk = divide_up(group, state->chunks);
+    const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
+    const size_t most = size_min(band_most(desc), height);
+    const size_t tall = size_min(most, TALL);
+    const double cycles = count_cycles(state);
+    double wanted = UNIT_CYCLES / cycles;
+    state->part = take(desc->out_channels / desc->group, &wanted, &state->parts);
+    const size_t strips = take(divide_up(width, state->job.strip), &wanted, &state->pieces);
+    double rows = wanted < (double)(most / tall) ? wanted : (double)(most / tall);
+    const size_t talls = take(divide_up(height, tall), &rows, &state->bands);
+    wanted = state->parts > 1 ? 1 : wanted / (double)talls;
+    state->chunk = take(desc->group, &wanted, &state->chunks);
+    state->piece = size_min(strips * state->job.strip, width);
+    state->band = size_min(talls * tall, height);
+    state->pieces = divide_up(width, state->piece);
+    state->bands = divide_up(height, state->band);
+    state->parts = divide_up(desc->out_channels / desc->group, state->part);
+    state->chunks = divide_up(desc->group, state->chunk);
+    return cycles * (double)state->part * (double)strips * (double)talls * (double)state->chunk;
 }
 
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
@@ -266,11 +312,10 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         return true;
     state->outer = qk_conv_outer_positions(geometry);
     fit_job(state);
-    cut_units(state);
+    const double cycles = cut_units(state);
     /* At most one unit for each byte of output. */
-    plan->unit_count = geometry->images * state->chunks * state->outer * state->bands;
-    plan->unit_cost_ns =
-        (uint64_t)(count_cycles(state) * (double)state->band * (double)state->chunk / CYCLES_A_NS) +
-        1;
+    plan->unit_count = geometry->images * state->chunks * state->parts * state->outer *
+                       state->bands * state->pieces;
+    plan->unit_cost_ns = (uint64_t)(cycles / CYCLES_A_NS) + 1;
     return true;
 }

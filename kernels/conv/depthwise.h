@@ -18,6 +18,7 @@
 struct qk_depthwise_job {
     const struct qk_conv_axis *row_axis, *column_axis;
     size_t row, rows;                  /* of the output */
+    size_t column, columns;            /* and of each of its rows; whole strips but for the last */
     size_t strip;                      /* positions, at most what QK_DEPTHWISE_BYTES see */
     size_t cells;                      /* of one row of taps */
     uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 p + t is what tap t of position p sees */
@@ -28,7 +29,8 @@ struct qk_depthwise_job {
     const size_t *planes;   /* where they begin in a channel; QK_DEPTHWISE_NO_PLANE: padding */
     size_t plane_count;     /* taps of the axes before the last two */
     size_t channels;        /* of x */
-    size_t multiplicity;    /* output channels for each of them */
+    size_t multiplicity;    /* output channels for each of them; with several of
+                               them, all */
     const uint8_t *weights; /* [output channels][planes][row taps][cells][4], signed; 0 for taps
                                that are not there */
     const uint8_t *ones;    /* the same for one channel with 1 for taps that are */

@@ -277,8 +277,9 @@ void qk_depthwise_vnni(const struct qk_depthwise_job *job)
         .to = qk_requantize_512_from(job->requantize, job->y_signed),
         .width = (size_t)columns->out,
     };
-    for (size_t column = 0; column < strip.width; column += job->strip) {
-        const size_t left = strip.width - column;
+    const size_t end = job->column + job->columns;
+    for (size_t column = job->column; column < end; column += job->strip) {
+        const size_t left = end - column;
         const size_t count = left < job->strip ? left : job->strip;
         const int64_t first = qk_conv_look(columns, column, 0);
         const __mmask64 inside = bits_between(-first, columns->in - first);

@@ -194,6 +194,50 @@ Test(conv, tiles_of_every_width)
     }
 }
 
+/* One group with one channel: rows are long, and units must still be short. */
+static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t kernel)
+{
+    struct conv_case test = wide_case();
+    test.naive.images = test.naive.channels = test.naive.group = 1;
+    test.naive.out_channels = out_channels;
+    test.naive.in[1] = test.naive.kernel[1] = 1;
+    test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
+    test.naive.in[2] = length;
+    test.naive.kernel[2] = kernel;
+    test.naive.stride[2] = test.naive.dilation[2] = 1;
+    test.naive.pad_begin[2] = test.naive.pad_end[2] = kernel / 2;
+    return test;
+}
+
+static void check_cost(struct conv_case test, uint64_t most_ns)
+{
+    cr_assert(conv_case_make(&test));
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_result result;
+        if (strcmp(gemms.names[i], "blas") == 0)
+            continue;
+        qk_test_run(gemms.kernels[i], &test.call, &result);
+        cr_expect_leq(result.plan.unit_cost_ns, most_ns, "%s: %llu ns", gemms.names[i],
+                      (unsigned long long)result.plan.unit_cost_ns);
+        qk_test_result_deinit(&result);
+    }
+    conv_case_deinit(&test);
+}
+
+Test(conv, units_are_short)
+{
+    static const int64_t lengths[] = {1, 33, 1000, 9000};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+        check_shuffled(line_case(32, lengths[i], 31), 1);
+    check_shuffled(line_case(33, 2000, 9), 1);
+    check_cost(line_case(32, 60000, 31), 1000000);
+    check_cost(line_case(1, 1000000, 31), 1000000);
+    struct conv_case test = line_case(32, 60, 31);
+    test.naive.in[1] = test.naive.kernel[1] = 200;
+    check_shuffled(test, 1);
+    check_cost(test, 1000000);
+}
+
 struct worker {
     const struct conv_run *run;
     size_t first;
