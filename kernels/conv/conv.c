@@ -65,8 +65,7 @@ static const struct qk_conv_backend *choose_backend(const struct qk_conv *conv,
 {
     if (!wanted->narrow)
         return wanted;
-    const struct qk_slab_order order =
-        qk_slab_order_for(&conv->desc, wanted->gemm->cell_k, wanted->gemm->whole_steps);
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, wanted);
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
     const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.cell_k);

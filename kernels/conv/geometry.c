@@ -89,6 +89,49 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
     return QK_OK;
 }
 
+static bool is_single(const struct qk_conv_axis *axis)
+{
+    return axis->in == 1 && axis->out == 1 && axis->kernel == 1 && axis->pad == 0;
+}
+
+/* Each position sees the element of its own number. */
+static bool is_plain(const struct qk_conv_axis *axis)
+{
+    return axis->in == axis->out && axis->kernel == 1 && axis->stride == 1 && axis->pad == 0;
+}
+
+/* Two neighbours to one, where that is possible. */
+static bool merge(const struct qk_conv_axis *a, const struct qk_conv_axis *b,
+                  struct qk_conv_axis *both)
+{
+    int64_t in;
+    if (!is_plain(a) || !is_plain(b) || __builtin_mul_overflow(a->in, b->in, &in))
+        return false;
+    *both = *b;
+    both->in = both->out = in;
+    return true;
+}
+
+void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry)
+{
+    struct qk_conv_axis *axis = geometry->axis;
+    const int last = QK_CONV_SPATIAL_MAX - 1;
+    int to = QK_CONV_SPATIAL_MAX; /* axes from here on are done */
+    for (int i = last; i >= 0; i--)
+        if (!is_single(&axis[i]))
+            axis[--to] = axis[i];
+    for (int i = last - 1; i >= to && to < QK_AXIS_ROW; i--)
+        if (merge(&axis[i], &axis[i + 1], &axis[i + 1])) {
+            for (int j = i; j > to; j--)
+                axis[j] = axis[j - 1];
+            to++;
+            i++; /* what was before it lies there now */
+        }
+    for (int i = 0; i < to; i++)
+        axis[i] = (struct qk_conv_axis){.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1};
+    geometry->lead = to;
+}
+
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry)
 {
     size_t count = 1;

@@ -201,8 +201,7 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
                          struct qk_memory memory, int32_t *sums)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
-    const struct qk_slab_order order =
-        qk_slab_order_for(&conv->desc, gemm->cell_k, gemm->whole_steps);
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_panels *panels = &conv->panels;
     *panels = (struct qk_conv_panels){.count = (rows - 1) / gemm->mr + 1};

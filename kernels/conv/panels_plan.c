@@ -147,8 +147,9 @@ static double count_cycles(const struct qk_panels_plan *plan, const struct choic
         (double)plan->order.steps *
         (backend->gemm->whole_steps ? 1 : (double)plan->order.slabs / (double)plan->order.blocks);
     const double slabs = (double)layout->groups * (double)layout->group_slabs;
-    return bands * (cells / 16 * rows * products * backend->cycles + cells / 64 * rows * 16 +
-                    (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles);
+    return bands *
+           (ceil(cells / 16) * rows * products * backend->cycles + ceil(cells / 64) * rows * 16 +
+            (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles);
 }
 
 static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
@@ -260,7 +261,6 @@ static void fit(struct qk_panels_plan *plan, double *cycles)
 bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                          const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
     struct qk_panels_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
@@ -268,7 +268,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
         .conv = conv,
         .x = x,
         .geometry = *geometry,
-        .order = qk_slab_order_for(&conv->desc, gemm->cell_k, gemm->whole_steps),
+        .order = qk_slab_order_for(&conv->desc, conv->backend),
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     plan->kernel = conv->backend->kernel;
@@ -279,7 +279,9 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
     plan->workspace_bytes = 0;
     if (plan->output.count == 0)
         return true;
-    state->outer = qk_conv_outer_positions(geometry);
+    qk_conv_geometry_squeeze(&state->geometry);
+    qk_slab_order_move(&state->order, &state->geometry);
+    state->outer = qk_conv_outer_positions(&state->geometry);
     struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));
     if (!steps)
         return false;

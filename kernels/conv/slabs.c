@@ -12,17 +12,53 @@ static size_t divide_up(size_t a, size_t b)
 
 /* ---- The order of K ---------------------------------------------------------------------- */
 
-struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t cell_k,
-                                       bool whole_steps)
+static int64_t greatest_divisor(int64_t a, int64_t b)
 {
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Clusters of an axis whose slabs are shared. */
+static double count_clusters(const struct qk_conv_desc *desc, int axis)
+{
+    const int64_t stride = desc->stride[axis];
+    const int64_t cycle = stride / greatest_divisor(stride, desc->dilation[axis]);
+    return (double)(cycle < desc->kernel[axis] ? cycle : desc->kernel[axis]);
+}
+
+/* Whether cells of columns cost less than those of channels: products, whole steps or cells with
+ * zeros and all, and slabs, of which each serves all output channels of a group. For one tap of the
+ * axes before the last two. */
+static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv_backend *backend,
+                           size_t column_slabs, size_t channel_slabs)
+{
+    const size_t unit = backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
+    const double rows = (double)(desc->out_channels / desc->group);
+    const double taps = (double)desc->kernel[QK_AXIS_ROW];
+    const double products = rows * taps * backend->cycles;
+    const double slabs = count_clusters(desc, QK_AXIS_ROW) * backend->slab_cycles;
+    const double columns =
+        products * (double)divide_up(column_slabs, unit) + slabs * (double)column_slabs;
+    const double channels =
+        products * (double)divide_up(channel_slabs, unit) * (double)desc->kernel[QK_AXIS_COLUMN] +
+        slabs * count_clusters(desc, QK_AXIS_COLUMN) * (double)channel_slabs;
+    return columns < channels;
+}
+
+struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
+                                       const struct qk_conv_backend *backend)
+{
+    const size_t cell_k = backend->gemm->cell_k;
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
     const size_t channel_slabs = divide_up(desc->group_channels, cell_k);
     const size_t column_cells = divide_up(width, cell_k);
     const size_t column_slabs = desc->group_channels * column_cells;
-    /* What is multiplied, zeros and all: whole steps, or cells. */
-    const size_t unit = whole_steps ? QK_IGEMM_STEP_SLABS : 1;
     struct qk_slab_order order = {
-        .columns_in_cells = divide_up(column_slabs, unit) < divide_up(channel_slabs, unit) * width,
+        .columns_in_cells = width > 1 && prefer_columns(desc, backend, column_slabs, channel_slabs),
         .cell_k = cell_k,
         .column_cells = column_cells,
         .outer_taps = 1,
@@ -36,6 +72,16 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t c
     order.blocks = divide_up(order.slabs, order.step_slabs);
     order.steps = order.blocks * order.outer_taps * order.row_taps * order.column_taps;
     return order;
+}
+
+void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geometry *geometry)
+{
+    order->outer_taps = 1;
+    for (int i = 0; i < QK_AXIS_ROW; i++)
+        order->outer_taps *= (size_t)geometry->axis[i].kernel;
+    order->row_taps = (size_t)geometry->axis[QK_AXIS_ROW].kernel;
+    if (!order->columns_in_cells)
+        order->column_taps = (size_t)geometry->axis[QK_AXIS_COLUMN].kernel;
 }
 
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
@@ -70,16 +116,6 @@ bool qk_slab_may_share(const struct qk_conv_axis *axis)
     return axis->in <= SHARED_MOST && axis->pad <= SHARED_MOST && axis->stride <= SHARED_MOST &&
            axis->dilation <= SHARED_MOST && axis->kernel <= SHARED_MOST &&
            axis->kernel * axis->dilation <= SHARED_MOST;
-}
-
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared)

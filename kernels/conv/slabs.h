@@ -46,8 +46,12 @@ struct qk_slab_order {
     size_t steps;
 };
 
-struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc, size_t cell_k,
-                                       bool whole_steps);
+struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
+                                       const struct qk_conv_backend *backend);
+
+/* The same order for axes that qk_conv_geometry_squeeze has moved: steps stay what they are, and
+ * the taps that make them belong to other axes. */
+void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geometry *geometry);
 
 /* Slabs of the steps in one block. */
 static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t block)

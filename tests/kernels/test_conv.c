@@ -238,6 +238,31 @@ Test(conv, units_are_short)
     check_cost(test, 1000000);
 }
 
+/* Positions that lie along one axis are lanes, whichever axis it is. */
+Test(conv, axes_of_one_element_make_no_units)
+{
+    for (size_t axis = 0; axis < 3; axis++) {
+        struct conv_case test = line_case(8, 1, 1);
+        test.spatial_rank = 3;
+        test.naive.channels = 8;
+        test.naive.in[0] = test.naive.in[1] = test.naive.in[2] = 1;
+        test.naive.in[axis] = 500;
+        test.naive.kernel[axis] = 9;
+        check_shuffled(test, 1);
+        cr_assert(conv_case_make(&test));
+        for (size_t i = 0; i < gemms.count; i++) {
+            struct qk_test_result result;
+            if (strcmp(gemms.names[i], "blas") == 0)
+                continue;
+            qk_test_run(gemms.kernels[i], &test.call, &result);
+            cr_expect_leq(result.plan.unit_count, 4, "%s: %zu", gemms.names[i],
+                          result.plan.unit_count);
+            qk_test_result_deinit(&result);
+        }
+        conv_case_deinit(&test);
+    }
+}
+
 struct worker {
     const struct conv_run *run;
     size_t first;
@@ -314,11 +339,17 @@ Test(conv, names_its_kernel_and_cost)
     struct conv_case depthwise = tiled_case();
     depthwise.naive.group = depthwise.naive.channels;
     depthwise.naive.out_channels = depthwise.naive.channels;
+    /* So few rows and so wide a kernel that tiles would be mostly empty, or slabs too many. */
+    struct conv_case wide = line_case(8, 700, 301);
+    wide.naive.channels = 8;
+    check_shuffled(wide, 1);
     for (size_t i = 0; i < gemms.count; i++) {
         const bool blas = strcmp(gemms.names[i], "blas") == 0;
         char expected[32];
         snprintf(expected, sizeof(expected), "conv_%s", blas ? "sgemm" : gemms.names[i]);
         expect_kernel(gemms.kernels[i], tiled_case(), expected);
+        if (strcmp(gemms.names[i], "amx") == 0)
+            expect_kernel(gemms.kernels[i], wide, "conv_vnni");
         if (blas)
             expect_kernel(gemms.kernels[i], depthwise, "conv_sgemm");
         else if (strcmp(gemms.names[i], "vnni") == 0 || strcmp(gemms.names[i], "amx") == 0)

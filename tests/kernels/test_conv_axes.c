@@ -14,16 +14,25 @@ struct axes {
     size_t in_count, taps, out_count;
 };
 
-/* Random axes, of which few are longer than 1, so that a case stays small. */
+/* Random axes, of which few are longer than 1, so that a case stays small. Some have one element
+ * and one tap, some are seen as they are; any may be the long one. */
 static struct axes random_axes(uint32_t rank, uint64_t *random)
 {
     struct axes axes = {.rank = rank, .in_count = 1, .taps = 1, .out_count = 1};
+    const uint32_t longest = rank - 1 - (uint32_t)qk_test_random_below(random, rank);
     for (uint32_t i = 0; i < rank; i++) {
+        const size_t kind = (size_t)qk_test_random_below(random, 4);
         axes.kernel[i] = 1 + (int64_t)qk_test_random_below(random, 2);
         axes.stride[i] = 1 + (int64_t)qk_test_random_below(random, 2);
         axes.dilation[i] = 1 + (int64_t)qk_test_random_below(random, 2);
         axes.pad[i] = (int64_t)qk_test_random_below(random, 2);
-        axes.in[i] = 3 + (int64_t)qk_test_random_below(random, i + 1 == rank ? 9 : 2);
+        axes.in[i] = 3 + (int64_t)qk_test_random_below(random, i == longest ? 9 : 2);
+        if (kind <= 1) {
+            axes.kernel[i] = axes.stride[i] = 1;
+            axes.pad[i] = 0;
+        }
+        if (kind == 0)
+            axes.in[i] = 1;
         axes.out[i] = (axes.in[i] + 2 * axes.pad[i] - (axes.kernel[i] - 1) * axes.dilation[i] - 1) /
                           axes.stride[i] +
                       1;
@@ -129,7 +138,7 @@ Test(conv_axes, four_to_six)
     struct qk_test_gemms gemms;
     qk_test_gemms_init(&gemms);
     for (uint32_t rank = 1; rank <= AXES; rank++)
-        for (uint64_t seed = 1; seed <= 20; seed++)
+        for (uint64_t seed = 1; seed <= 40; seed++)
             check(&gemms, rank, seed);
     qk_test_gemms_deinit(&gemms);
 }
