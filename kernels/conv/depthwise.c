@@ -248,14 +248,14 @@ static void fit_job(struct state *state)
                                   i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
 }
 
-/* One strip of TALL rows for one output channel. */
-static double count_cycles(const struct state *state)
+/* One strip of `tall` rows for one output channel: TALL are computed, unless it is one. */
+static double count_cycles(const struct state *state, size_t tall)
 {
     const struct qk_conv_depthwise *packed = &state->conv->depthwise;
     const double vectors = (double)divide_up(state->job.strip, 16);
     /* Zero points of w need sums of x beside those of products. */
     const double sums = packed->any_zero_point ? 2 : 1;
-    return sums * (vectors + 1) * TALL * (3 + (double)packed->cells);
+    return sums * (vectors + 1) * (tall == 1 ? 1 : TALL) * (3 + (double)packed->cells);
 }
 
 /* As many of `count` as `wanted` allows, but at least one; all units have about as many. */
@@ -278,7 +278,7 @@ static double cut_units(struct state *state)
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
     const size_t most = size_min(band_most(desc), height);
     const size_t tall = size_min(most, TALL);
-    const double cycles = count_cycles(state);
+    const double cycles = count_cycles(state, tall);
     double wanted = UNIT_CYCLES / cycles;
     state->part = take(desc->out_channels / desc->group, &wanted, &state->parts);
     const size_t strips = take(divide_up(width, state->job.strip), &wanted, &state->pieces);
