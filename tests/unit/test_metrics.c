@@ -55,7 +55,8 @@ Test(metrics, at_the_start)
     assert_line(text, "quantd_queue_length 4");
     assert_line(text, "quantd_inflight_bytes 5");
     assert_line(text, "quantd_inflight_bytes_max 6");
-    assert_line(text, "quantd_info{version=\"" QD_VERSION "\",cpu=\"scalar\",openblas_core=\"Haswell\"} 1");
+    assert_line(text, "quantd_info{version=\"" QD_VERSION
+                      "\",cpu=\"scalar\",openblas_core=\"Haswell\"} 1");
     cr_assert(strstr(text, "_bucket") == NULL, "no histogram before the first inference");
     cr_assert_eq(text[strlen(text) - 1], '\n');
     free(text);
