@@ -103,7 +103,7 @@ def java(client):
 
 def rust(_client):
     need(["cargo", "--version"], 1, 85)
-    manifest = ["--locked", "--manifest-path", "rust/Cargo.toml"]
+    manifest = ["--manifest-path", "rust/Cargo.toml"]
     fetch("crates", "cargo-fetch.log", ["cargo", "fetch", *manifest])
     build("cargo.log", ["cargo", "build", *manifest], CARGO_TARGET_DIR=str(TARGET))
     return [TARGET / "debug" / "client"]
