@@ -8,7 +8,8 @@ python3 tests/fuzz/make_seeds.py build/seeds
 # By the Makefile, for the machine flags of each file.
 sanitize=fuzzer,address,undefined
 make -s -j"$(nproc)" CC=clang B=build/fuzz \
-    CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,${sanitize#*,}" build/fuzz/libserver.a build/fuzz/libqk.a
+    CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,${sanitize#*,}" \
+    build/fuzz/libserver.a build/fuzz/libqk.a
 clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o build/fuzz_oip_decode \
     tests/fuzz/fuzz_oip_decode.c build/fuzz/libserver.a build/fuzz/libqk.a \
     -lcjson -lm -ldl -lpthread
