@@ -382,9 +382,9 @@ class Memory(ContainerTest):
         container = self.start()
         (body, headers), want = large_request(24 * MIB)
         request = (infer_path(DEQUANTIZE), body, headers, want)
-        statuses = self.post_all(container, [request] * 16)
-        self.assertIn(200, statuses)
-        self.assertIn(503, statuses)
+        # Together the bodies alone may leave no room for any answer: who comes again gets one.
+        self.assertIn(503, self.post_all(container, [request] * 16))
+        self.assertEqual(self.post_all(container, [request]), [200])
         self.finish(container)
 
     def test_json_that_swells(self):
