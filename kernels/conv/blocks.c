@@ -1,11 +1,8 @@
 #include "kernels/conv/blocks.h"
 
-enum { VECTOR = 16, VECTORS_MOST = 4 };
+#include "kernels/conv/sizes.h"
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+enum { VECTOR = 16, VECTORS_MOST = 4 };
 
 size_t qk_conv_blocks_most(size_t places)
 {
@@ -18,9 +15,9 @@ static uint64_t find_kept(size_t begin, size_t end, size_t columns, size_t pitch
     uint64_t keep = 0;
     for (size_t at = begin; at < end;) {
         const size_t column = at % pitch;
-        const size_t next = size_min(at - column + pitch, end);
+        const size_t next = qk_size_min(at - column + pitch, end);
         if (column < columns) {
-            const size_t count = size_min(next - at, columns - column);
+            const size_t count = qk_size_min(next - at, columns - column);
             keep |= UINT64_MAX >> (64 - count) << (at - begin);
         }
         at = next;
@@ -39,7 +36,7 @@ size_t qk_conv_cut_blocks(size_t rows, size_t columns, size_t pitch, struct qk_c
         const size_t begin = vectors * i / count;
         const size_t end = vectors * (i + 1) / count;
         const uint64_t keep =
-            find_kept(begin * VECTOR, size_min(end * VECTOR, places), columns, pitch);
+            find_kept(begin * VECTOR, qk_size_min(end * VECTOR, places), columns, pitch);
         if (keep == 0)
             continue; /* a pitch so wide that no position is in it */
         blocks[kept++] = (struct qk_conv_block){begin * VECTOR, end - begin, keep, before};

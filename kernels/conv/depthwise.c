@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/conv/pack.h"
+#include "kernels/conv/sizes.h"
 
 /* About 100 microseconds of channels make a unit. */
 #define UNIT_CYCLES 300000.0
@@ -29,26 +30,11 @@ struct state {
     size_t piece, pieces; /* columns, in whole strips */
 };
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t size_max(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return a == 0 ? 0 : (a - 1) / b + 1;
-}
-
 /* ---- Weights ----------------------------------------------------------------------------- */
 
 static size_t row_cells(const struct qk_conv_desc *desc)
 {
-    return divide_up((size_t)desc->kernel[QK_AXIS_COLUMN], QK_DEPTHWISE_TAPS);
+    return qk_divide_up((size_t)desc->kernel[QK_AXIS_COLUMN], QK_DEPTHWISE_TAPS);
 }
 
 /* Rows of taps, over all axes but the last. */
@@ -107,7 +93,7 @@ static int32_t pack_channel(const uint8_t *w, const uint8_t *end, size_t rows, s
     int32_t sum = 0;
     for (size_t r = 0; r < rows; r++, w += width)
         for (size_t c = 0; c < width; c += QK_DEPTHWISE_TAPS, cells += QK_DEPTHWISE_TAPS) {
-            const size_t count = size_min(width - c, QK_DEPTHWISE_TAPS);
+            const size_t count = qk_size_min(width - c, QK_DEPTHWISE_TAPS);
             const uint32_t there = UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
             const uint32_t word = load_taps(w + c, count, end) ^ (flips & there);
             for (size_t t = 0; t < QK_DEPTHWISE_TAPS; t++)
@@ -141,8 +127,9 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
     }
     memset(ones, 0, cells * QK_DEPTHWISE_TAPS);
     for (size_t i = 0; i < cells; i++)
-        memset(ones + i * QK_DEPTHWISE_TAPS, 1,
-               size_min(width - i % row_cells(&conv->desc) * QK_DEPTHWISE_TAPS, QK_DEPTHWISE_TAPS));
+        memset(
+            ones + i * QK_DEPTHWISE_TAPS, 1,
+            qk_size_min(width - i % row_cells(&conv->desc) * QK_DEPTHWISE_TAPS, QK_DEPTHWISE_TAPS));
     conv->depthwise = (struct qk_conv_depthwise){cells, weights, ones, zero_points, any};
     return true;
 }
@@ -163,18 +150,18 @@ static struct unit locate(const struct state *state, size_t index)
     const size_t multiplicity = state->conv->desc.out_channels / state->conv->desc.group;
     struct unit unit;
     unit.column = index % state->pieces * state->piece;
-    unit.columns = size_min(width - unit.column, state->piece);
+    unit.columns = qk_size_min(width - unit.column, state->piece);
     index /= state->pieces;
     unit.row = index % state->bands * state->band;
-    unit.rows = size_min((size_t)state->geometry.axis[QK_AXIS_ROW].out - unit.row, state->band);
+    unit.rows = qk_size_min((size_t)state->geometry.axis[QK_AXIS_ROW].out - unit.row, state->band);
     index /= state->bands;
     unit.outer = index % state->outer;
     index /= state->outer;
     unit.part_begin = index % state->parts * state->part;
-    unit.part_end = size_min(unit.part_begin + state->part, multiplicity);
+    unit.part_end = qk_size_min(unit.part_begin + state->part, multiplicity);
     index /= state->parts;
     unit.group_begin = index % state->chunks * state->chunk;
-    unit.group_end = size_min(unit.group_begin + state->chunk, state->conv->desc.group);
+    unit.group_end = qk_size_min(unit.group_begin + state->chunk, state->conv->desc.group);
     unit.image = index / state->chunks;
     return unit;
 }
@@ -232,7 +219,7 @@ static void fit_job(struct state *state)
     *job = (struct qk_depthwise_job){
         .row_axis = row,
         .column_axis = column,
-        .strip = divide_up(width, divide_up(width, strip_most(&conv->desc))),
+        .strip = qk_divide_up(width, qk_divide_up(width, strip_most(&conv->desc))),
         .cells = row_cells(&conv->desc),
         .fill = (uint8_t)conv->x_zero_point,
         .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
@@ -252,7 +239,7 @@ static void fit_job(struct state *state)
 static double count_cycles(const struct state *state, size_t tall)
 {
     const struct qk_conv_depthwise *packed = &state->conv->depthwise;
-    const double vectors = (double)divide_up(state->job.strip, 16);
+    const double vectors = (double)qk_divide_up(state->job.strip, 16);
     /* Zero points of w need sums of x beside those of products. */
     const double sums = packed->any_zero_point ? 2 : 1;
     return sums * (vectors + 1) * (tall == 1 ? 1 : TALL) * (3 + (double)packed->cells);
@@ -261,9 +248,9 @@ static double count_cycles(const struct state *state, size_t tall)
 /* As many of `count` as `wanted` allows, but at least one; all units have about as many. */
 static size_t take(size_t count, double *wanted, size_t *units)
 {
-    const size_t most = *wanted < (double)count ? size_max((size_t)*wanted, 1) : count;
-    *units = divide_up(count, most);
-    const size_t even = divide_up(count, *units);
+    const size_t most = *wanted < (double)count ? qk_size_max((size_t)*wanted, 1) : count;
+    *units = qk_divide_up(count, most);
+    const size_t even = qk_divide_up(count, *units);
     *wanted /= (double)even;
     return even;
 }
@@ -276,22 +263,22 @@ static double cut_units(struct state *state)
     const struct qk_conv_desc *desc = &state->conv->desc;
     const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
-    const size_t most = size_min(band_most(desc), height);
-    const size_t tall = size_min(most, TALL);
+    const size_t most = qk_size_min(band_most(desc), height);
+    const size_t tall = qk_size_min(most, TALL);
     const double cycles = count_cycles(state, tall);
     double wanted = UNIT_CYCLES / cycles;
     state->part = take(desc->out_channels / desc->group, &wanted, &state->parts);
-    const size_t strips = take(divide_up(width, state->job.strip), &wanted, &state->pieces);
+    const size_t strips = take(qk_divide_up(width, state->job.strip), &wanted, &state->pieces);
     double rows = wanted < (double)(most / tall) ? wanted : (double)(most / tall);
-    const size_t talls = take(divide_up(height, tall), &rows, &state->bands);
+    const size_t talls = take(qk_divide_up(height, tall), &rows, &state->bands);
     wanted = state->parts > 1 ? 1 : wanted / (double)talls;
     state->chunk = take(desc->group, &wanted, &state->chunks);
-    state->piece = size_min(strips * state->job.strip, width);
-    state->band = size_min(talls * tall, height);
-    state->pieces = divide_up(width, state->piece);
-    state->bands = divide_up(height, state->band);
-    state->parts = divide_up(desc->out_channels / desc->group, state->part);
-    state->chunks = divide_up(desc->group, state->chunk);
+    state->piece = qk_size_min(strips * state->job.strip, width);
+    state->band = qk_size_min(talls * tall, height);
+    state->pieces = qk_divide_up(width, state->piece);
+    state->bands = qk_divide_up(height, state->band);
+    state->parts = qk_divide_up(desc->out_channels / desc->group, state->part);
+    state->chunks = qk_divide_up(desc->group, state->chunk);
     return cycles * (double)state->part * (double)strips * (double)talls * (double)state->chunk;
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/conv/im2col.h"
 
+#include "kernels/conv/sizes.h"
+
 #include <string.h>
 
 enum { LAST = QK_CONV_SPATIAL_MAX - 1 }; /* the axis whose elements are neighbours */
@@ -10,11 +12,6 @@ struct row {
     int64_t first[QK_CONV_SPATIAL_MAX]; /* where position 0 looks, on each axis */
     size_t inside_begin, inside_end;    /* the positions of the last axis that look inside x */
 };
-
-static inline size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The first o >= 0 with first + o * stride >= bound, at most out. */
 static size_t first_reaching(const struct qk_conv_axis *axis, int64_t first, int64_t bound)
@@ -76,9 +73,9 @@ static void advance(const struct qk_conv_geometry *geometry, int64_t position[QK
 static void write_line(const struct qk_im2col *job, const struct row *row, const uint8_t *line,
                        size_t begin, size_t end, float *to)
 {
-    size_t inside_begin = size_min(row->inside_begin < begin ? begin : row->inside_begin, end);
+    size_t inside_begin = qk_size_min(row->inside_begin < begin ? begin : row->inside_begin, end);
     size_t inside_end =
-        size_min(row->inside_end < inside_begin ? inside_begin : row->inside_end, end);
+        qk_size_min(row->inside_end < inside_begin ? inside_begin : row->inside_end, end);
     fill(job->fill, inside_begin - begin, to);
     fill(job->fill, end - inside_end, to + (inside_end - begin));
     if (inside_begin == inside_end)
@@ -103,7 +100,7 @@ static void write_row(const struct qk_im2col *job, const struct row *row,
     size_t left = job->position_count;
     while (left > 0) {
         size_t at = (size_t)position[LAST];
-        size_t count = size_min(line_size - at, left);
+        size_t count = qk_size_min(line_size - at, left);
         const uint8_t *line = find_line(geometry, row, position);
         if (line)
             write_line(job, row, line, at, at + count, to);

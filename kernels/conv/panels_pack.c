@@ -2,16 +2,13 @@
 
 #include "kernels/conv/pack.h"
 
+#include "kernels/conv/sizes.h"
+
 /* One row of transposed weights, and the most rows of a panel that are not transposed in place. */
 enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
 
 /* Of any backend. */
 enum { PANEL_ROWS = 32 };
-
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* How weights are stored, which are bytes, or words. */
 struct recode {
@@ -96,7 +93,7 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
     job.to_tap_stride = job.rows * TRANSPOSED_BYTES;
     job.blocks = 1;
     for (size_t block = 0; block < order->blocks; block++) {
-        job.channels = size_min(conv->desc.group_channels - block * channels, channels);
+        job.channels = qk_size_min(conv->desc.group_channels - block * channels, channels);
         conv->backend->vector->transpose(&job);
         for (size_t tap = 0; tap < job.taps; tap++, panel += conv->panels.step_bytes)
             place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, job.rows,
@@ -216,8 +213,8 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
     uint8_t *panel = weights;
     for (size_t group = 0; group < conv->desc.group; group++)
         for (size_t row = 0; row < rows; row += gemm->mr, panel += panels->bytes)
-            pack_panel(conv, constants, &order, group * rows + row, size_min(rows - row, gemm->mr),
-                       panel, sums + group * rows + row);
+            pack_panel(conv, constants, &order, group * rows + row,
+                       qk_size_min(rows - row, gemm->mr), panel, sums + group * rows + row);
     panels->weights = weights;
     return gemm->cell_k == 2 || pack_zero_points(conv, constants, &order, memory);
 }

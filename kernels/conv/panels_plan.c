@@ -2,6 +2,7 @@
 
 #include "kernels/conv/pack.h"
 #include "kernels/conv/panels.h"
+#include "kernels/conv/sizes.h"
 
 /* A unit's slabs stay in a core's own cache beside the weights. */
 #define CELLS_BYTES ((size_t)512 << 10)
@@ -31,21 +32,6 @@ struct choice {
     double cycles; /* of all; INFINITY: impossible */
 };
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t size_max(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return a == 0 ? 0 : (a - 1) / b + 1;
-}
-
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
 /* Columns of padding behind a whole line that may be those before the next, in every cluster. */
@@ -59,8 +45,8 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
     for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
         job.column_first = (int64_t)c * axis->dilation - axis->pad;
         qk_stage_fit(&job);
-        overlap = size_min(
-            overlap, size_min(job.inside_columns.begin, job.columns - job.inside_columns.end));
+        overlap = qk_size_min(
+            overlap, qk_size_min(job.inside_columns.begin, job.columns - job.inside_columns.end));
     }
     return overlap;
 }
@@ -76,7 +62,7 @@ static size_t slab_cells(const struct qk_slab_layout *layout)
  * not fall on the same few sets of the cache. */
 static void set_slab_bytes(struct qk_slab_layout *layout)
 {
-    size_t lines = divide_up(slab_cells(layout), 16);
+    size_t lines = qk_divide_up(slab_cells(layout), 16);
     layout->slab_bytes = (lines | 1) * 64;
 }
 
@@ -94,7 +80,7 @@ static bool fit_unit(const struct qk_panels_plan *plan, struct choice *choice, s
         const size_t pitch = width + span - layout->overlap;
         const size_t more = (cells - width - span) / pitch; /* rows behind the first */
         if (more >= tall) {
-            layout->rows = size_min(more - tall + 1, height);
+            layout->rows = qk_size_min(more - tall + 1, height);
             layout->columns = width;
             layout->pitch = pitch;
             return true;
@@ -104,7 +90,7 @@ static bool fit_unit(const struct qk_panels_plan *plan, struct choice *choice, s
         return false;
     layout->overlap = 0;
     layout->rows = 1;
-    layout->columns = size_min(cells / (tall + 1) - span, width);
+    layout->columns = qk_size_min(cells / (tall + 1) - span, width);
     layout->pitch = layout->columns + span;
     return true;
 }
@@ -117,22 +103,22 @@ static void cut_bands(const struct qk_panels_plan *plan, struct choice *choice, 
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const bool lines = layout->columns == width;
     const size_t whole = lines ? height * layout->pitch : width;
-    const size_t useful = size_max(whole / UNIT_CELLS_LEAST, 1);
-    const size_t wanted = size_min(least, useful);
+    const size_t useful = qk_size_max(whole / UNIT_CELLS_LEAST, 1);
+    const size_t wanted = qk_size_min(least, useful);
     if (lines && height > 1) {
-        layout->rows = size_min(layout->rows, divide_up(height, size_min(wanted, height)));
+        layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
     } else {
-        layout->columns = size_min(layout->columns, divide_up(width, wanted));
+        layout->columns = qk_size_min(layout->columns, qk_divide_up(width, wanted));
         if (layout->columns < width) {
             layout->overlap = 0;
             layout->pitch = layout->columns + layout->column.span;
         }
     }
-    choice->row_bands = divide_up(height, layout->rows);
-    choice->column_bands = divide_up(width, layout->columns);
-    layout->rows = divide_up(height, choice->row_bands);
+    choice->row_bands = qk_divide_up(height, layout->rows);
+    choice->column_bands = qk_divide_up(width, layout->columns);
+    layout->rows = qk_divide_up(height, choice->row_bands);
     if (choice->column_bands > 1)
-        layout->columns = divide_up(width, choice->column_bands);
+        layout->columns = qk_divide_up(width, choice->column_bands);
 }
 
 /* Cycles for all positions of one image, group and outer position. */
@@ -172,7 +158,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     layout->part_groups = layout->groups;
     const size_t all_slabs = layout->groups * layout->group_slabs;
     if (!fit_unit(plan, &choice,
-                  size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS))) {
+                  qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS))) {
         if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
             !fit_unit(plan, &choice, PART_CELLS))
             return choice;
@@ -198,10 +184,10 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
     }
     const size_t bands = choice->row_bands * choice->column_bands;
     /* Parts of the channels make the same slabs again: three times the work is one unit. */
-    choice->parts =
-        size_max(size_min(divide_up(least, 3 * bands), panels), divide_up(panels, most));
-    choice->part_panels = divide_up(panels, choice->parts);
-    choice->parts = divide_up(panels, choice->part_panels);
+    choice->parts = qk_size_max(qk_size_min(qk_divide_up(least, 3 * bands), panels),
+                                qk_divide_up(panels, most));
+    choice->part_panels = qk_divide_up(panels, choice->parts);
+    choice->parts = qk_divide_up(panels, choice->part_panels);
 }
 
 /* ---- Workspace --------------------------------------------------------------------------- */
@@ -209,7 +195,7 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
 static size_t add_part(size_t *at, size_t bytes)
 {
     const size_t begin = *at;
-    *at += divide_up(bytes, 64) * 64;
+    *at += qk_divide_up(bytes, 64) * 64;
     return begin;
 }
 
@@ -225,8 +211,8 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
     const size_t slabs = layout->part_groups * layout->group_slabs +
                          (gemm->whole_steps ? plan->order.step_slabs : 0);
-    struct qk_panels_workspace work = {.stage_bytes =
-                                           divide_up(slab_cells(layout), 64) * 64 + QK_STAGE_SLACK};
+    struct qk_panels_workspace work = {.stage_bytes = qk_divide_up(slab_cells(layout), 64) * 64 +
+                                                      QK_STAGE_SLACK};
     size_t at = 0;
     work.cells = add_part(&at, slabs * layout->slab_bytes + slack);
     work.stage = add_part(&at, plan->order.cell_k * work.stage_bytes);

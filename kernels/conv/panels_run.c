@@ -1,5 +1,7 @@
 #include "kernels/conv/panels.h"
 
+#include "kernels/conv/sizes.h"
+
 #include <string.h>
 
 /* What one unit computes. */
@@ -20,24 +22,19 @@ struct work {
     struct qk_conv_block *blocks;
 };
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static struct unit locate(const struct qk_panels_plan *plan, size_t index)
 {
     const struct qk_conv_axis *axis = plan->geometry.axis;
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit;
     unit.panel_begin = index % plan->parts * plan->part_panels;
-    unit.panel_end = size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
+    unit.panel_end = qk_size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
     index /= plan->parts;
     unit.column = index % plan->column_bands * layout->columns;
-    unit.columns = size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, layout->columns);
+    unit.columns = qk_size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, layout->columns);
     index /= plan->column_bands;
     unit.row = index % plan->row_bands * layout->rows;
-    unit.rows = size_min((size_t)axis[QK_AXIS_ROW].out - unit.row, layout->rows);
+    unit.rows = qk_size_min((size_t)axis[QK_AXIS_ROW].out - unit.row, layout->rows);
     index /= plan->row_bands;
     unit.outer = index % plan->outer;
     index /= plan->outer;
@@ -144,7 +141,7 @@ static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit
         const uint8_t *panel =
             conv->panels.weights + (unit->group * conv->panels.count + p) * conv->panels.bytes;
         const size_t row = p * mr;
-        const size_t rows = size_min(plan->rows - row, mr);
+        const size_t rows = qk_size_min(plan->rows - row, mr);
         for (size_t b = 0; b < unit->block_count; b++) {
             multiply(plan, work, &work->blocks[b], panel, rows, begin, end, sums);
             if (end == plan->order.steps)
@@ -163,7 +160,7 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
     unit.block_count = qk_conv_cut_blocks(unit.rows, unit.columns, layout->pitch, work->blocks);
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
-        const size_t groups = size_min(layout->groups - g, layout->part_groups);
+        const size_t groups = qk_size_min(layout->groups - g, layout->part_groups);
         const size_t begin = g * layout->group_steps;
         const size_t end = begin + groups * layout->group_steps;
         qk_slabs_make(&job, g, g + groups, work->cells);

@@ -3,6 +3,7 @@
 #include "kernels/conv/im2col.h"
 #include "kernels/conv/pack.h"
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/sizes.h"
 
 /* The tile of a unit: at most so many output channels by so many positions. */
 #define TILE_ROWS 256
@@ -44,25 +45,10 @@ struct workspace {
     int32_t *carried;
 };
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t size_max(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return a == 0 ? 0 : (a - 1) / b + 1;
-}
-
 /* Cuts `total` into equal parts of at most `most`. */
 static size_t even_part(size_t total, size_t most)
 {
-    return total == 0 ? 1 : divide_up(total, divide_up(total, most));
+    return total == 0 ? 1 : qk_divide_up(total, qk_divide_up(total, most));
 }
 
 static struct tile locate_tile(const struct state *state, size_t unit)
@@ -74,9 +60,9 @@ static struct tile locate_tile(const struct state *state, size_t unit)
     unit /= state->row_tiles;
     tile.group = unit % state->conv->desc.group;
     tile.image = unit / state->conv->desc.group;
-    tile.row_count = size_min(state->rows - tile.row_begin, state->tile_rows);
+    tile.row_count = qk_size_min(state->rows - tile.row_begin, state->tile_rows);
     tile.position_count =
-        size_min(state->geometry.positions - tile.position_begin, state->tile_columns);
+        qk_size_min(state->geometry.positions - tile.position_begin, state->tile_columns);
     return tile;
 }
 
@@ -126,7 +112,7 @@ static void run_tile(const struct state *state, const struct tile *tile,
     if (work->carried)
         memset(work->carried, 0, tile->row_count * columns * sizeof(*work->carried));
     for (size_t k = 0; k < conv->depth; k += conv->sgemm.block) {
-        multiply_block(state, tile, work, k, size_min(conv->depth - k, conv->sgemm.block));
+        multiply_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.block));
         if (conv->depth - k <= conv->sgemm.block)
             break; /* the last block is added while requantizing */
         for (size_t row = 0; row < tile->row_count; row++)
@@ -182,14 +168,14 @@ static void choose_tiles(struct state *state)
 {
     const struct qk_conv *conv = state->conv;
     state->tile_rows = even_part(state->rows, TILE_ROWS);
-    size_t most = TILE_FLOATS / size_max(conv->sgemm.block, state->tile_rows);
-    most = size_min(most, TILE_COLUMNS);
-    size_t quick = UNIT_TERMS / size_max(conv->depth * state->tile_rows, 1);
-    most = size_min(most, size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
+    size_t most = TILE_FLOATS / qk_size_max(conv->sgemm.block, state->tile_rows);
+    most = qk_size_min(most, TILE_COLUMNS);
+    size_t quick = UNIT_TERMS / qk_size_max(conv->depth * state->tile_rows, 1);
+    most = qk_size_min(most, qk_size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
     state->tile_columns =
-        divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
-    state->row_tiles = divide_up(state->rows, state->tile_rows);
-    state->column_tiles = divide_up(state->geometry.positions, state->tile_columns);
+        qk_divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
+    state->row_tiles = qk_divide_up(state->rows, state->tile_rows);
+    state->column_tiles = qk_divide_up(state->geometry.positions, state->tile_columns);
 }
 
 /* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. Without output

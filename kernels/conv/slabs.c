@@ -1,14 +1,6 @@
 #include "kernels/conv/slabs.h"
 
-static size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t divide_up(size_t a, size_t b)
-{
-    return a == 0 ? 0 : (a - 1) / b + 1;
-}
+#include "kernels/conv/sizes.h"
 
 /* ---- The order of K ---------------------------------------------------------------------- */
 
@@ -42,10 +34,10 @@ static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv
     const double products = rows * taps * backend->cycles;
     const double slabs = count_clusters(desc, QK_AXIS_ROW) * backend->slab_cycles;
     const double columns =
-        products * (double)divide_up(column_slabs, unit) + slabs * (double)column_slabs;
-    const double channels =
-        products * (double)divide_up(channel_slabs, unit) * (double)desc->kernel[QK_AXIS_COLUMN] +
-        slabs * count_clusters(desc, QK_AXIS_COLUMN) * (double)channel_slabs;
+        products * (double)qk_divide_up(column_slabs, unit) + slabs * (double)column_slabs;
+    const double channels = products * (double)qk_divide_up(channel_slabs, unit) *
+                                (double)desc->kernel[QK_AXIS_COLUMN] +
+                            slabs * count_clusters(desc, QK_AXIS_COLUMN) * (double)channel_slabs;
     return columns < channels;
 }
 
@@ -54,8 +46,8 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
 {
     const size_t cell_k = backend->gemm->cell_k;
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
-    const size_t channel_slabs = divide_up(desc->group_channels, cell_k);
-    const size_t column_cells = divide_up(width, cell_k);
+    const size_t channel_slabs = qk_divide_up(desc->group_channels, cell_k);
+    const size_t column_cells = qk_divide_up(width, cell_k);
     const size_t column_slabs = desc->group_channels * column_cells;
     struct qk_slab_order order = {
         .columns_in_cells = width > 1 && prefer_columns(desc, backend, column_slabs, channel_slabs),
@@ -68,8 +60,8 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
     order.column_taps = order.columns_in_cells ? 1 : width;
     for (int i = 0; i < QK_AXIS_ROW; i++)
         order.outer_taps *= (size_t)desc->kernel[i];
-    order.step_slabs = size_min(order.slabs, QK_IGEMM_STEP_SLABS);
-    order.blocks = divide_up(order.slabs, order.step_slabs);
+    order.step_slabs = qk_size_min(order.slabs, QK_IGEMM_STEP_SLABS);
+    order.blocks = qk_divide_up(order.slabs, order.step_slabs);
     order.steps = order.blocks * order.outer_taps * order.row_taps * order.column_taps;
     return order;
 }

@@ -5,12 +5,8 @@
 #include <immintrin.h>
 
 #include "kernels/conv/requantize_avx512.h"
+#include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
-
-static inline size_t size_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The lowest `count` of 64 bits. */
 static inline uint64_t low_bits(size_t count)
@@ -155,7 +151,7 @@ static void interleave(const struct qk_interleave *job)
                          0x33231303, 0x32221202, 0x31211101, 0x30201000);
     const __m512i flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0);
     for (size_t i = 0; i < job->count; i += 16) {
-        const __mmask16 mask = (__mmask16)low_bits(size_min(job->count - i, 16));
+        const __mmask16 mask = (__mmask16)low_bits(qk_size_min(job->count - i, 16));
         __m512i lanes = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(mask, job->from[0] + i));
         lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[1] + i), 1);
         lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[2] + i), 2);
