@@ -43,34 +43,42 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
     const size_t to_byte = -args->first & (per_byte - 1);
     const size_t to_line = (-(uintptr_t)args->y & 63) / y_bytes;
-    const bool joined = args->block > 1 && args->block < args->count;
-    return args->stream && !joined && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
+    return args->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
-/* Elements [begin, end) of those of args, in one block, or of blocks of 1. */
+/* Elements [begin, end) of those of args. */
 static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
                                          size_t end)
 {
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
-    const size_t p = args->block == 1 ? begin : 0;
     struct qk_dequantize_args part = *args;
     part.first += begin;
     part.count = end - begin;
     part.y = (char *)args->y + begin * y_bytes;
-    part.scales += p;
+    part.done = (args->done + begin) % args->block;
+    const size_t blocks = (args->done + begin) / args->block;
+    if (args->period) {
+        part.p = (args->p + blocks) % args->period;
+        return part;
+    }
+    part.scales += blocks;
     if (args->zeros)
-        part.zeros = (const char *)args->zeros + p * sizeof(float);
+        part.zeros = (const uint32_t *)args->zeros + blocks;
     if (args->offsets)
-        part.offsets += p;
+        part.offsets += blocks;
     return part;
 }
 
-/* The middle by the tier's kernel. */
+/* The middle by the tier's kernel, if it can. */
 static void run_parts(const struct qk_dequantize_kernels *kernels,
                       const struct qk_dequantize_args *args, size_t begin, size_t end)
 {
     struct qk_dequantize_args part = part_of(args, begin, end);
-    part.x = (const char *)part.x + part.first * bits_of(args->code) / 8;
+    if (!qk_takes_blocks(&part)) {
+        qk_dequantize_scalar(args);
+        return;
+    }
+    part.x = (const char *)args->x + part.first * bits_of(args->code) / 8;
     part.first = 0;
     kernels->run[args->code](&part);
     if (begin > 0) {
@@ -90,13 +98,9 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
     const size_t end = args->count - ((args->first + args->count) & (per_byte - 1));
-    const bool joined = args->block > 1 && args->block < args->count;
-    const bool fits =
-        !joined || (begin == 0 && end == args->count && qk_takes_blocks(args->block) &&
-                    (args->block & (per_byte - 1)) == 0 && args->count % args->block == 0);
-    if (args->count < begin + QK_STEP + per_byte - 1 || !fits)
+    if (args->count < begin + QK_STEP + per_byte - 1)
         qk_dequantize_scalar(args);
-    else if (args->first == 0 && begin == 0 && end == args->count)
+    else if (args->first == 0 && begin == 0 && end == args->count && qk_takes_blocks(args))
         kernels->run[args->code](args);
     else
         run_parts(kernels, args, begin, end);

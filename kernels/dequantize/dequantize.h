@@ -1,6 +1,7 @@
 /* The kernel that every dequantizer lowers to: for i < count
  *
- *   y[i] = round(fl32(fl32(x[first + i] - zeros[p]) * scales[p]) + offsets[p])   p = i / block
+ *   y[i] = round(fl32(fl32(x[first + i] - zeros[q]) * scales[q]) + offsets[q])
+ *   q = p + (done + i) / block, modulo the period if there is one
  *
  * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
  * tier has a kernel for each way to read x; all give the same bits, but for the sign and payload of
@@ -55,8 +56,11 @@ struct qk_dequantize_args {
     const void *x;       /* no alignment */
     size_t first;        /* an index, since 2- and 4-bit elements need not begin a byte */
     size_t count;
-    void *y;      /* aligned as its type is; overlaps nothing else */
-    size_t block; /* elements that share a scale, zero and offset; count or more: all */
+    void *y;       /* aligned as its type is; overlaps nothing else */
+    size_t block;  /* elements that share a scale, zero and offset; SIZE_MAX: all */
+    size_t done;   /* elements of the first one that come before this call's */
+    size_t period; /* behind the parameters of so many blocks come the first again; 0: never */
+    size_t p;      /* of the first block; 0 where there is no period */
     const float *scales;
     const void *zeros;    /* NULL: all are 0 */
     const float *offsets; /* NULL: none are added */
@@ -64,17 +68,18 @@ struct qk_dequantize_args {
     bool stream; /* past the caches, where y is 64-byte aligned; see finish */
 };
 
-/* Whether tiers take blocks of that many elements, of which there are more than one. */
-static inline bool qk_takes_blocks(size_t block)
-{
-    return block == 1 || block == 32 || block >= QK_STEP;
-}
-
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least QK_STEP, and
- * there is one block, or count and block are whole blocks that it takes. Blocks are whole bytes of
- * x. */
+ * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least QK_STEP, of whole
+ * bytes, and qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
+
+/* Whether tiers take such blocks: of 1; of 32, whole ones; or of a step or more. */
+static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
+{
+    return args->block >= QK_STEP ||
+           (args->period == 0 && args->done == 0 &&
+            (args->block == 1 || (args->block == 32 && args->count % 32 == 0)));
+}
 
 #define QK_FILL_SLACK ((size_t)16)
 

@@ -8,14 +8,36 @@
 #include <math.h>
 
 /* From here on a block of float8s pays for a table of its results. */
-#define FLOAT8_TABLE_MIN 512
+#define FLOAT8_STEPS_MIN 8
 
 /* How far ahead of a stream x is fetched. */
 #define PREFETCH_BYTES 2048
 
+#define STEP QK_STEP
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
-typedef __m512 subtract_fn(__m512 value, __m512 zero);
+typedef __m512 vector;
+typedef vector subtract_fn(vector value, vector zero);
+
+INLINE vector splat(float value)
+{
+    return _mm512_set1_ps(value);
+}
+
+INLINE vector load_vector(const float *from)
+{
+    return _mm512_loadu_ps(from);
+}
+
+INLINE vector multiply(vector a, vector b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+INLINE vector add(vector a, vector b)
+{
+    return _mm512_add_ps(a, b);
+}
 
 /* ---- Zero points ---------------------------------------------------------------------------- */
 
@@ -131,6 +153,28 @@ enum result {
     RESULT_HALVES /* nothing: the even ones are lower halves, the odd ones upper halves of words */
 };
 
+struct form {
+    bool pairs;
+    bool finished; /* codes are results */
+    enum qk_type y_type;
+    size_t y_bytes;
+    enum result result;
+};
+
+/* Pairs cost less to put together, where parameters are not in order. */
+INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
+{
+    struct form form = {false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
+    if (y_type == QK_FP32)
+        return form;
+    form.pairs = can_pair && bits < 32 && (y_type == QK_BF16 || finished);
+    form.result = finished            ? RESULT_HALVES
+                  : y_type == QK_FP16 ? RESULT_FP16
+                  : form.pairs        ? RESULT_BF16_PAIRS
+                                      : RESULT_BF16;
+    return form;
+}
+
 INLINE void store(char *y, struct values v, enum result result, struct how how)
 {
     switch (result) {
@@ -155,236 +199,36 @@ INLINE void store(char *y, struct values v, enum result result, struct how how)
     }
 }
 
-INLINE void store_step(char *y, struct values v, enum result result, struct how how)
+INLINE void store_step(char *y, struct values v, struct form form, struct how how)
 {
     if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
-        store(y, v, result, (struct how){true, how.stored});
+        store(y, v, form.result, (struct how){true, how.stored});
     else
-        store(y, v, result, (struct how){false, 0});
+        store(y, v, form.result, (struct how){false, 0});
 }
 
-/* ---- The loops ------------------------------------------------------------------------------ */
+/* ---- Steps of two blocks -------------------------------------------------------------------- */
 
-/* Where the last step of `count` elements begins, which does again some of those before i. */
-INLINE size_t begin_early(size_t i, size_t count, size_t y_bytes, struct how *how)
+INLINE vector mix_one(vector before, vector after, size_t count)
 {
-    how->stream = how->stream && count * y_bytes % 64 == 0;
-    how->stored = (i + QK_STEP - count) * y_bytes;
-    return count - QK_STEP;
+    return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
 }
 
-/* How a kernel reads x, and what it makes of it: constants all. */
-struct kernel {
-    unsigned bits;
-    float raised;
-    struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
-    subtract_fn *minus;
-};
-
-/* One of each, for all lanes. */
-struct parameters {
-    __m512 zero; /* also where there is none */
-    __m512 scale;
-    __m512 offset;
-};
-
-INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
-                                       float raised)
+/* The first `count` elements, less than STEP, of `before`, the others of `after`. */
+INLINE struct values mix(struct values before, struct values after, size_t count, bool pairs)
 {
-    return (struct parameters){
-        _mm512_set1_ps(args->zeros ? ((const float *)args->zeros)[p] : raised),
-        _mm512_set1_ps(args->scales[p]), _mm512_set1_ps(args->offsets ? args->offsets[p] : -0.0F)};
-}
-
-INLINE __m512 compute_one(__m512 value, const struct parameters *p, subtract_fn *minus,
-                          bool has_offset)
-{
-    const __m512 product = _mm512_mul_ps(minus(value, p->zero), p->scale);
-    return has_offset ? _mm512_add_ps(product, p->offset) : product;
-}
-
-INLINE struct values compute(struct values v, const struct parameters *p, subtract_fn *minus,
-                             bool has_offset)
-{
+    const size_t low = count < 32 ? count : 32;
+    const size_t high = count - low;
+    if (pairs)
+        return (struct values){
+            mix_one(before.a, after.a, (low + 1) / 2), mix_one(before.b, after.b, low / 2),
+            mix_one(before.c, after.c, (high + 1) / 2), mix_one(before.d, after.d, high / 2)};
     return (struct values){
-        compute_one(v.a, p, minus, has_offset), compute_one(v.b, p, minus, has_offset),
-        compute_one(v.c, p, minus, has_offset), compute_one(v.d, p, minus, has_offset)};
+        mix_one(before.a, after.a, low), mix_one(before.b, after.b, low < 16 ? 0 : low - 16),
+        mix_one(before.c, after.c, high), mix_one(before.d, after.d, high < 16 ? 0 : high - 16)};
 }
 
-/* Makes results of a table's values, once for all. */
-INLINE struct codes finish_table(struct codes codes, const struct parameters *p,
-                                 enum qk_type y_type)
-{
-    const __m512 y = compute_one(codes.even, p, subtract, true);
-    __m512i halves = _mm512_castps_si512(y);
-    if (y_type == QK_FP16)
-        halves = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(y, NEAREST));
-    else if (y_type == QK_BF16)
-        halves = _mm512_srli_epi32(round_bf16(y), 16);
-    codes.even = _mm512_castsi512_ps(halves);
-    codes.odd = y_type == QK_FP32 ? y : _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
-    return codes;
-}
-
-/* The processor's own prefetching ends with each page. `x` may be near the end of its tensor: what
- * is not there is not fetched. */
-INLINE void prefetch(const uint8_t *x, unsigned bits)
-{
-    for (size_t k = 0; k < QK_STEP * bits / 8; k += 64)
-        _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
-}
-
-/* Sixteen results of float8s, of codes `from` and on. */
-INLINE __m256i finish_float8(const struct qk_code_table *table, size_t from, __m512 scale,
-                             enum qk_type y_type)
-{
-    const __m512 y = _mm512_mul_ps(_mm512_loadu_ps(table->values + from), scale);
-    return y_type == QK_FP16 ? _mm512_cvtps_ph(y, NEAREST)
-                             : _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(y), 16));
-}
-
-/* A block of float8s whose results are all in a table: as many as there are codes, and the negative
- * ones but for the sign those of the others. That takes a scale under which all but NaNs become
- * numbers, and which is none itself. */
-INLINE void loop_float8(const struct qk_dequantize_args *args, struct codes codes, size_t done,
-                        size_t block, float scale, enum qk_type y_type, struct how how)
-{
-    const __m512 scales = _mm512_set1_ps(scale);
-    for (size_t k = 0; k < 4; k++) {
-        const __m512i words = _mm512_inserti64x4(
-            _mm512_castsi256_si512(finish_float8(args->table, 32 * k, scales, y_type)),
-            finish_float8(args->table, 32 * k + 16, scales, y_type), 1);
-        const __m256i low = _mm512_cvtepi16_epi8(words);
-        const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
-        codes.low[k / 2] =
-            k % 2 ? _mm512_inserti64x4(codes.low[k / 2], low, 1) : _mm512_castsi256_si512(low);
-        codes.high[k / 2] =
-            k % 2 ? _mm512_inserti64x4(codes.high[k / 2], high, 1) : _mm512_castsi256_si512(high);
-    }
-    if (y_type == QK_FP16) {
-        codes.nan_low = _mm512_setzero_si512();
-        codes.nan_high = _mm512_set1_epi8((char)0xfe);
-    }
-    const uint8_t *x = (const uint8_t *)args->x + done;
-    char *y = (char *)args->y + done * 2;
-    for (size_t i = 0; i < block; i += QK_STEP) {
-        if (i + QK_STEP > block)
-            i = begin_early(i, block, 2, &how);
-        __m512i words[2];
-        if (how.stream)
-            prefetch(x + i, 8);
-        look_up_bytes(&codes, x + i, true, words);
-        store_512(y + i * 2, 0, words[0], how);
-        store_512(y + i * 2, 64, words[1], how);
-    }
-}
-
-/* One block after the other, or one. The last step of each begins early, and does again what has
- * been done. */
-INLINE void loop_long(const struct qk_dequantize_args *args, const struct codes *codes,
-                      const struct kernel kernel, enum qk_type y_type)
-{
-    const bool finished = kernel.bits < 8;
-    const bool pairs = kernel.bits < 32 && (y_type == QK_BF16 || (finished && y_type == QK_FP16));
-    const enum result result = y_type == QK_FP32   ? RESULT_FP32
-                               : finished          ? RESULT_HALVES
-                               : y_type == QK_FP16 ? RESULT_FP16
-                               : pairs             ? RESULT_BF16_PAIRS
-                                                   : RESULT_BF16;
-    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
-    const size_t count = args->count;
-    const size_t block = args->block < count ? args->block : count;
-    const bool has_offset = args->offsets;
-    const bool can_stream = args->stream && (uintptr_t)args->y % 64 == 0 &&
-                            (block == count || block * y_bytes % 64 == 0);
-    for (size_t done = 0, p = 0; done < count; done += block, p++) {
-        if (kernel.read == read_float8 && y_type != QK_FP32 && block >= FLOAT8_TABLE_MIN &&
-            isnormal(args->scales[p]) && !has_offset) {
-            loop_float8(args, *codes, done, block, args->scales[p], y_type,
-                        (struct how){can_stream, 0});
-            continue;
-        }
-        const struct parameters parameters = parameters_at(args, p, kernel.raised);
-        const struct codes table = finished ? finish_table(*codes, &parameters, y_type) : *codes;
-        const uint8_t *x = (const uint8_t *)args->x + done * kernel.bits / 8;
-        char *y = (char *)args->y + done * y_bytes;
-        struct how how = {can_stream, 0};
-        for (size_t i = 0; i < block; i += QK_STEP) {
-            if (i + QK_STEP > block)
-                i = begin_early(i, block, y_bytes, &how);
-            if (how.stream)
-                prefetch(x + i * kernel.bits / 8, kernel.bits);
-            struct values v = kernel.read(&table, x + i * kernel.bits / 8, pairs);
-            if (!finished)
-                v = compute(v, &parameters, kernel.minus, has_offset);
-            store_step(y + i * y_bytes, v, result, how);
-        }
-    }
-}
-
-enum blocks {
-    BLOCKS_OF_1,
-    BLOCKS_OF_32,
-    BLOCKS_OF_64 /* or 128, 2^shift */
-};
-
-/* The parameters of elements from i on, in order. */
-INLINE struct values load(const float *from, size_t i, unsigned shift, enum blocks blocks)
-{
-    if (blocks == BLOCKS_OF_1)
-        return (struct values){_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16),
-                               _mm512_loadu_ps(from + i + 32), _mm512_loadu_ps(from + i + 48)};
-    const __m512 first = _mm512_set1_ps(from[i >> (blocks == BLOCKS_OF_32 ? 5 : shift)]);
-    const __m512 second = blocks == BLOCKS_OF_32 ? _mm512_set1_ps(from[(i >> 5) + 1]) : first;
-    return (struct values){first, first, second, second};
-}
-
-INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
-                                    const struct kernel kernel, size_t i, unsigned shift,
-                                    enum blocks blocks)
-{
-    const __m512 raised = _mm512_set1_ps(kernel.raised);
-    struct values p = {raised, raised, raised, raised};
-    if (args->zeros)
-        p = load(args->zeros, i, shift, blocks);
-    v = (struct values){kernel.minus(v.a, p.a), kernel.minus(v.b, p.b), kernel.minus(v.c, p.c),
-                        kernel.minus(v.d, p.d)};
-    p = load(args->scales, i, shift, blocks);
-    v = (struct values){_mm512_mul_ps(v.a, p.a), _mm512_mul_ps(v.b, p.b), _mm512_mul_ps(v.c, p.c),
-                        _mm512_mul_ps(v.d, p.d)};
-    if (args->offsets) {
-        p = load(args->offsets, i, shift, blocks);
-        v = (struct values){_mm512_add_ps(v.a, p.a), _mm512_add_ps(v.b, p.b),
-                            _mm512_add_ps(v.c, p.c), _mm512_add_ps(v.d, p.d)};
-    }
-    return v;
-}
-
-/* Parameters that change within a step. */
-INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
-                        const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
-{
-    const bool pairs = kernel.bits < 32 && y_type == QK_BF16 && blocks != BLOCKS_OF_1;
-    const enum result result = y_type == QK_FP32   ? RESULT_FP32
-                               : y_type == QK_FP16 ? RESULT_FP16
-                               : pairs             ? RESULT_BF16_PAIRS
-                                                   : RESULT_BF16;
-    const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
-    const struct qk_dequantize_args a = *args;
-    const unsigned shift = (unsigned)__builtin_ctzll(a.block);
-    const uint8_t *x = a.x;
-    char *y = a.y;
-    struct how how = {a.stream && (uintptr_t)y % 64 == 0, 0};
-    for (size_t i = 0; i < a.count; i += QK_STEP) {
-        if (i + QK_STEP > a.count)
-            i = begin_early(i, a.count, y_bytes, &how);
-        if (how.stream)
-            prefetch(x + i * kernel.bits / 8, kernel.bits);
-        struct values v = kernel.read(codes, x + i * kernel.bits / 8, pairs);
-        v = compute_varied(v, &a, kernel, i, shift, blocks);
-        store_step(y + i * y_bytes, v, result, how);
-    }
-}
+/* ---- Results of codes ----------------------------------------------------------------------- */
 
 /* Member by member: clearing all of it, as an initializer would, waits for streams to end. */
 INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
@@ -404,98 +248,70 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
                           isnan(table->values[128])};
 }
 
-/* Loops for each way in which parameters change. */
-INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
-                     enum qk_type y_type)
+/* Those of less than 8 bits, for all of a block. */
+INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
+                                 vector offset, struct form form)
 {
-    const struct codes codes = load_codes(args->table, kernel.bits);
-    if (args->block == 1)
-        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block < args->count && args->block == 32)
-        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (args->block < args->count && (args->block == 64 || args->block == 128) &&
-             kernel.bits >= 8) /* for less, finishing tables takes less */
-        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_64);
-    else
-        loop_long(args, &codes, kernel, y_type);
+    struct codes results = *codes;
+    const vector y = add(multiply(subtract(codes->even, zero), scale), offset);
+    __m512i halves = _mm512_castps_si512(y);
+    if (form.y_type == QK_FP16)
+        halves = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(y, NEAREST));
+    else if (form.y_type == QK_BF16)
+        halves = _mm512_srli_epi32(round_bf16(y), 16);
+    results.even = _mm512_castsi512_ps(halves);
+    results.odd = form.y_type == QK_FP32 ? y : _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+    return results;
 }
 
-/* Loops for each type of y. */
-INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
+INLINE __m256i finish_16(const float *values, float scale, enum qk_type y_type)
 {
-    if (args->y_type == QK_FP32)
-        loops_to(args, kernel, QK_FP32);
-    else if (args->y_type == QK_FP16)
-        loops_to(args, kernel, QK_FP16);
-    else
-        loops_to(args, kernel, QK_BF16);
+    const vector y = multiply(load_vector(values), splat(scale));
+    return y_type == QK_FP16 ? _mm512_cvtps_ph(y, NEAREST)
+                             : _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(y), 16));
 }
 
-/* ---- The kernels ---------------------------------------------------------------------------- */
-
-static void u8(const struct qk_dequantize_args *args)
+/* Many float8s pay for a table of their 16-bit results: as many as there are codes, and the
+ * negative ones but for the sign those of the others. That takes a scale under which all but NaNs
+ * become numbers, and which is none itself. */
+INLINE struct codes finish_float8(const struct codes *from, const struct qk_code_table *table,
+                                  float scale, enum qk_type y_type)
 {
-    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract});
+    struct codes codes = *from;
+    for (size_t k = 0; k < 4; k++) {
+        const __m512i words = _mm512_inserti64x4(
+            _mm512_castsi256_si512(finish_16(table->values + 32 * k, scale, y_type)),
+            finish_16(table->values + 32 * k + 16, scale, y_type), 1);
+        const __m256i low = _mm512_cvtepi16_epi8(words);
+        const __m256i high = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 8));
+        codes.low[k / 2] =
+            k % 2 ? _mm512_inserti64x4(codes.low[k / 2], low, 1) : _mm512_castsi256_si512(low);
+        codes.high[k / 2] =
+            k % 2 ? _mm512_inserti64x4(codes.high[k / 2], high, 1) : _mm512_castsi256_si512(high);
+    }
+    if (y_type == QK_FP16) {
+        codes.nan_low = _mm512_setzero_si512();
+        codes.nan_high = _mm512_set1_epi8((char)0xfe);
+    }
+    return codes;
 }
 
-static void s8(const struct qk_dequantize_args *args)
+INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
+                        const uint8_t *x, char *y, size_t steps, float scale, struct form form,
+                        struct how how)
 {
-    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract});
-}
-
-static void u16(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract});
-}
-
-static void s16(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract});
-}
-
-static void bits2(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){2, 0, read_bits2, subtract});
-}
-
-static void bits4(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){4, 0, read_bits4, subtract});
-}
-
-static void float8(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){8, 0, read_float8, subtract_none});
-}
-
-static void s32(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){32, 0, read_s32, subtract});
-}
-
-static void s32_recast(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){32, 0, read_s32_recast, subtract});
-}
-
-static void s32_wrapped(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping});
-}
-
-static void s32_exact(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){32, 0, read_32, subtract_s32});
-}
-
-static void u32_exact(const struct qk_dequantize_args *args)
-{
-    loops(args, (struct kernel){32, 0, read_32, subtract_u32});
-}
-
-static void finish(void)
-{
-    _mm_sfence();
+    if (steps < FLOAT8_STEPS_MIN || !isnormal(scale))
+        return false;
+    const struct codes codes = finish_float8(from, table, scale, form.y_type);
+    for (; steps > 0; steps--, x += STEP, y += 2 * STEP) {
+        __m512i words[2];
+        if (how.stream)
+            _mm_prefetch((const char *)x + PREFETCH_BYTES, _MM_HINT_T0);
+        look_up_bytes(&codes, x, true, words);
+        store_512(y, 0, words[0], how);
+        store_512(y, 64, words[1], how);
+    }
+    return true;
 }
 
 static void fill(uint32_t *to, uint32_t value, size_t count)
@@ -505,26 +321,11 @@ static void fill(uint32_t *to, uint32_t value, size_t count)
         _mm512_storeu_si512(to + i, values);
 }
 
+#include "kernels/dequantize/loops.h"
+
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
 {
-    *kernels = (struct qk_dequantize_kernels){
-        .name = "dequantize_avx512",
-        .run = {[QK_CODE_U8] = u8,
-                [QK_CODE_S8] = s8,
-                [QK_CODE_U16] = u16,
-                [QK_CODE_S16] = s16,
-                [QK_CODE_BITS2] = bits2,
-                [QK_CODE_BITS4] = bits4,
-                [QK_CODE_FLOAT8] = float8,
-                [QK_CODE_S32] = s32,
-                [QK_CODE_S32_RECAST] = s32_recast,
-                [QK_CODE_S32_WRAPPED] = s32_wrapped,
-                [QK_CODE_S32_EXACT] = s32_exact,
-                [QK_CODE_U32_EXACT] = u32_exact},
-        .finish = finish,
-        .fill = fill,
-        .element_ps = 60,
-    };
+    init(kernels, "dequantize_avx512", 60);
 }
 
 #endif

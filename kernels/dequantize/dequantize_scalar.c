@@ -116,14 +116,16 @@ static inline void store(enum qk_type type, void *y, size_t i, float value)
 
 static inline void loop(const struct qk_dequantize_args *args, difference_fn *difference)
 {
-    for (size_t i = 0, p = 0, end; i < args->count; p++) {
-        end = args->block < args->count - i ? i + args->block : args->count;
+    size_t left = args->block - args->done;
+    for (size_t i = 0, p = args->p, end; i < args->count; left = args->block) {
+        end = left < args->count - i ? i + left : args->count;
         for (; i < end; i++) {
             float value = difference(args, i, p) * args->scales[p];
             if (args->offsets)
                 value = value + args->offsets[p];
             store(args->y_type, args->y, i, value);
         }
+        p = p + 1 == args->period ? 0 : p + 1;
     }
 }
 

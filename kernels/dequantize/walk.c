@@ -13,10 +13,9 @@
 #define SPREAD_PS 150 /* an element's parameters */
 #define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
 
-/* Rows pay for a call of a kernel from here on, and single blocks, which may begin with single
- * elements up to a byte of x and a cache line of y, later. */
+/* Rows and single blocks pay for a call of a kernel from here on. They may begin with single
+ * elements up to a byte of x and a cache line of y. */
 #define ROW_MIN 512
-#define BLOCK_MIN 4096
 
 /* Parameters that repeat after so many elements at most are spread once. */
 #define PERIOD_MAX 2048
@@ -38,7 +37,7 @@ struct state {
     unsigned x_bits;
     unsigned y_bytes;
     size_t unit; /* elements */
-    bool joined; /* kernels take all blocks of a row at once */
+    bool joined; /* a call takes all blocks of a row */
     bool packed; /* element i of y is element i of x */
     size_t period;
     struct qk_spread repeated; /* parameters from any phase on as far as a call reaches */
@@ -58,7 +57,7 @@ static void call(const struct state *state, struct qk_dequantize_args *args, con
     args->y = (char *)args->y + count * state->y_bytes;
 }
 
-static void set_parameters(const struct qk_affine *affine, struct qk_dequantize_args *args,
+static void set_parameters(struct qk_dequantize_args *args, const struct qk_affine *affine,
                            size_t scale, size_t zero)
 {
     args->scales = affine->scales + scale;
@@ -68,19 +67,18 @@ static void set_parameters(const struct qk_affine *affine, struct qk_dequantize_
         args->offsets = affine->offsets + scale;
 }
 
-/* How many elements of a piece one call takes, from element k on, of whose block `done` are over:
- * as many blocks as there are, or what there is of one. */
-static size_t count_at(const struct state *state, size_t left, size_t done)
+/* All at once, where the parameters go on, or begin again, with nothing between. */
+static void walk_blocks(const struct state *state, struct qk_dequantize_args args, size_t begin,
+                        size_t end)
 {
-    const size_t block = state->args.block;
-    if (left < block - done)
-        return left;
-    if (block == 1)
-        return left;
-    return done == 0 && state->joined ? left - left % block : block - done;
+    const size_t p = args.period ? 0 : begin / args.block;
+    set_parameters(&args, state->affine, p, p);
+    args.done = begin % args.block;
+    args.p = args.period ? begin / args.block % args.period : 0;
+    call(state, &args, state->args.x, begin, end - begin);
 }
 
-/* Row after row, where x is. */
+/* Row after row, where x is; or block after block, where parameters are not side by side. */
 static void walk_rows(const struct state *state, struct qk_dequantize_args args, size_t begin,
                       size_t end)
 {
@@ -89,17 +87,14 @@ static void walk_rows(const struct state *state, struct qk_dequantize_args args,
     qk_grid_seek(&cursor, &state->grid, begin);
     for (size_t i = begin; i < end; i += piece.count) {
         qk_grid_next(&cursor, end - i, &piece);
-        size_t done = piece.block_done;
-        for (size_t k = 0, p = 0;;) {
-            const size_t count = count_at(state, piece.count - k, done);
-            set_parameters(state->affine, &args, piece.scale + p * piece.scale_stride,
+        args.done = piece.block_done;
+        for (size_t k = 0, p = 0; k < piece.count; k += args.count, p++, args.done = 0) {
+            const size_t left = piece.count - k;
+            const size_t block = args.block - args.done;
+            set_parameters(&args, state->affine, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
-            call(state, &args, state->args.x, piece.x + k, count);
-            k += count;
-            if (k == piece.count)
-                break;
-            p += (done + count) / piece.block;
-            done = 0;
+            call(state, &args, state->args.x, piece.x + k,
+                 state->joined || left < block ? left : block);
         }
     }
 }
@@ -228,19 +223,24 @@ static bool repeat(struct state *state, struct qk_memory memory)
     return true;
 }
 
-/* Whether a kernel takes all blocks of a row in one call. */
+/* Whether one call may take all blocks of a row. */
 static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
-    const struct qk_grid *grid = &state->grid;
-    const size_t per_byte = state->x_bits < 8 ? 8 / state->x_bits : 1;
     const bool steps =
         inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
-    const bool whole_bytes = (grid->rank == 1 || inner->size % per_byte == 0) &&
-                             (inner->block == 1 || inner->block % per_byte == 0);
-    const bool whole_lines =
-        !state->args.stream || inner->block == 1 || inner->block * state->y_bytes % 64 == 0;
-    return steps && whole_bytes && whole_lines && inner->size >= ROW_MIN &&
-           qk_takes_blocks(inner->block);
+    return steps && (inner->block == 1 || inner->block >= QK_STEP ||
+                     (inner->block == 32 && inner->size % 32 == 0));
+}
+
+/* After how many blocks of a packed x the parameters begin again; 0: never, or something else is
+ * between. */
+static size_t blocks_of(const struct qk_grid *grid)
+{
+    const struct qk_grid_axis *outer = &grid->axes[0];
+    const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
+    const bool repeats = grid->rank == 2 && outer->scale_stride == 0 &&
+                         outer->zero_point_stride == 0 && inner->size % inner->block == 0;
+    return repeats ? inner->size / inner->block : 0;
 }
 
 static void choose(struct state *state)
@@ -248,17 +248,22 @@ static void choose(struct state *state)
     const struct qk_grid *grid = &state->grid;
     const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
     const bool whole = inner->scale_stride == 0 && inner->zero_point_stride == 0;
-    const bool in_order = inner->x_stride == 1;
     state->packed = is_packed(grid);
-    state->walk = walk_rows;
+    state->joined = !whole && joins(state, inner);
     state->args.block = whole ? SIZE_MAX : inner->block;
-    if (in_order && whole && (grid->rank == 1 || inner->size >= BLOCK_MIN))
+    const size_t period = inner->block >= QK_STEP ? blocks_of(grid) : 0;
+    if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0)) {
+        state->args.period = period;
+        state->walk = walk_blocks;
         return;
-    state->joined = in_order && !whole && joins(state, inner);
-    if (in_order && !whole && inner->block > 1 && (state->joined || inner->block >= BLOCK_MIN))
+    }
+    const bool rows =
+        inner->x_stride == 1 && (whole || state->joined ? inner->size : inner->block) >= ROW_MIN;
+    state->walk = walk_rows;
+    if (rows && (whole || inner->block > 1))
         return;
     state->period = period_of(state);
-    if (!state->joined || state->period)
+    if (state->period || !rows)
         state->walk = state->period ? walk_period : walk_spread;
     state->args.block = 1;
 }

@@ -34,8 +34,8 @@ static const struct reading {
 };
 
 static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
-/* Elements that share parameters; 0: all. The last ones are not for every kernel. */
-static const size_t blocks[] = {0, 1, 32, 64, 128, 100, 1000, 7, 65};
+/* Elements that share parameters; 0: all. The last one is not for every kernel. */
+static const size_t blocks[] = {0, 1, 32, 64, 128, 65, 100, 169, 1000, 7};
 
 /* ---- Memory between pages that nobody may touch -------------------------------------------- */
 
@@ -122,12 +122,27 @@ static float *fill_scales(struct bed *bed, const struct room *room, size_t count
     return scales;
 }
 
+/* Blocks that need not begin with x, nor with the first parameters. Returns how many of those
+ * there must be. */
+static size_t make_blocks(struct bed *bed, size_t block, struct qk_dequantize_args *args)
+{
+    args->block = block == 0 ? SIZE_MAX : block;
+    args->done = block && qk_test_random_below(&bed->random, 2)
+                     ? qk_test_random_below(&bed->random, block)
+                     : 0;
+    const size_t touched = args->count ? (args->done + args->count - 1) / args->block + 1 : 0;
+    args->period = qk_test_random_below(&bed->random, 2)
+                       ? 1 + qk_test_random_below(&bed->random, touched + 2)
+                       : 0;
+    args->p = args->period ? qk_test_random_below(&bed->random, args->period) : 0;
+    return args->period ? args->period : touched;
+}
+
 /* Random operands for `count` elements, of which the first is `first` of x. */
 static void make_args(struct bed *bed, const struct reading *reading, enum qk_type y_type,
                       size_t block, size_t first, size_t count, struct qk_dequantize_args *args)
 {
     const size_t bits = qk_type_info(reading->type)->bits;
-    const size_t parameters = count == 0 ? 0 : block == 0 ? 1 : (count - 1) / block + 1;
     const size_t x_bytes = ((first + count) * bits + 7) / 8;
     const bool at_end = qk_test_random_below(&bed->random, 2);
     uint8_t *x = place(&bed->x, x_bytes, at_end);
@@ -135,16 +150,15 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
     const bool has_table = bits < 8 || reading->code == QK_CODE_FLOAT8;
     if (has_table)
         qk_code_table_init(&bed->table, reading->type);
-    *args = (struct qk_dequantize_args){
-        .code = reading->code,
-        .y_type = y_type,
-        .x = x,
-        .first = first,
-        .count = count,
-        .block = block == 0 ? SIZE_MAX : block,
-        .scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type),
-        .table = has_table ? &bed->table : NULL,
-        .stream = qk_test_random_below(&bed->random, 2)};
+    *args = (struct qk_dequantize_args){.code = reading->code,
+                                        .y_type = y_type,
+                                        .x = x,
+                                        .first = first,
+                                        .count = count,
+                                        .table = has_table ? &bed->table : NULL,
+                                        .stream = qk_test_random_below(&bed->random, 2)};
+    const size_t parameters = make_blocks(bed, block, args);
+    args->scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type);
     if (qk_test_random_below(&bed->random, 2) && reading->code != QK_CODE_FLOAT8) {
         void *zeros = place(&bed->zeros, parameters * 4, at_end);
         fill_zeros(bed, reading, zeros, parameters);
@@ -183,12 +197,13 @@ static void check_args(struct bed *bed, const struct qk_dequantize_kernels *kern
     const uint8_t *wanted = run_into(&bed->scalar_y, &scalar, *args, 0);
     const uint8_t *got = run_into(&bed->y, kernels, *args, lead);
     for (size_t i = 0; i < args->count; i++)
-        cr_assert(qk_test_same(args->y_type, got, wanted, i),
-                  "%s, code %d to %s, blocks of %zu, first %zu, y + %zu: element %zu of %zu is not "
-                  "scalar's, %#x but %#x",
-                  kernels->name, args->code, qk_type_info(args->y_type)->name, args->block,
-                  args->first, lead, i, args->count, qk_element_load(args->y_type, wanted, i),
-                  qk_element_load(args->y_type, got, i));
+        cr_assert(
+            qk_test_same(args->y_type, got, wanted, i),
+            "%s, code %d to %s, blocks of %zu (%zu), first %zu, y + %zu: element %zu of %zu is not "
+            "scalar's, %#x but %#x",
+            kernels->name, args->code, qk_type_info(args->y_type)->name, args->block, args->done,
+            args->first, lead, i, args->count, qk_element_load(args->y_type, wanted, i),
+            qk_element_load(args->y_type, got, i));
 }
 
 /* ---- Check and bench ----------------------------------------------------------------------- */
@@ -224,6 +239,8 @@ static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
     struct qk_dequantize_args args;
     struct qk_dequantize_kernels scalar;
     make_args(bed, reading, y_type, block, 0, count, &args);
+    args.p = args.done = args.period = 0;
+    args.zeros = NULL;
     for (size_t i = 0; i <= (block ? (count - 1) / block : 0); i++)
         ((float *)bed->scales.start)[i] = 0.1F; /* nothing subnormal, which takes longer */
     args.scales = (const float *)bed->scales.start;
@@ -308,7 +325,8 @@ Test(dequantize, avx512_kernels)
 static float expected(const struct reading *reading, const struct qk_dequantize_args *args,
                       size_t i, int64_t zero)
 {
-    const size_t p = i / args->block;
+    const size_t q = args->p + (args->done + i) / args->block;
+    const size_t p = args->period ? q % args->period : q;
     const uint8_t *x = args->x;
     if (qk_type_info(reading->type)->kind == QK_KIND_FLOAT)
         return dequantize_product(dequantize_value(reading->type, x, args->first + i),
@@ -334,7 +352,7 @@ Test(dequantize, scalar_is_what_the_oracle_says)
                                  ? 0
                                  : random_integer_zero(&bed, reading->type);
         const float as_float = qk_affine_zero(reading->type, (float)zero);
-        int32_t zeros[300];
+        int32_t zeros[310]; /* one for each element, and the others that make_blocks may ask for */
         for (size_t i = 0; i < COUNT_OF(zeros); i++)
             memcpy(&zeros[i], has_float_zeros(reading->code) ? (const void *)&as_float : &zero, 4);
         args.zeros = zeros;

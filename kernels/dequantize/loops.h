@@ -1,0 +1,365 @@
+/* The loops of the vector tiers, over what each defines before it includes this: STEP, `vector` and
+ * its arithmetic, ways to read x as `struct values`, zero points, `struct form` and stores. Only
+ * for dequantize_avx2.c and dequantize_avx512.c. */
+#ifndef KERNELS_DEQUANTIZE_LOOPS_H
+#define KERNELS_DEQUANTIZE_LOOPS_H
+
+/* Nothing but x86 sets this, and only for the files of these suffixes. */
+#ifdef __AVX2__
+
+/* In blocks of so many steps, parameters are loaded for each. */
+#define STEPS_MAX 4
+
+/* How a kernel reads x, and what it makes of it: constants all. */
+struct kernel {
+    unsigned bits;
+    float raised;
+    struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
+    subtract_fn *minus;
+};
+
+/* One of each, for all lanes. */
+struct parameters {
+    vector zero; /* also where there is none */
+    vector scale;
+    vector offset;
+};
+
+INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
+                                       float raised)
+{
+    return (struct parameters){splat(args->zeros ? ((const float *)args->zeros)[p] : raised),
+                               splat(args->scales[p]),
+                               splat(args->offsets ? args->offsets[p] : -0.0F)};
+}
+
+INLINE vector compute_one(vector value, const struct parameters *p, subtract_fn *minus,
+                          bool has_offset)
+{
+    const vector product = multiply(minus(value, p->zero), p->scale);
+    return has_offset ? add(product, p->offset) : product;
+}
+
+INLINE struct values compute(struct values v, const struct parameters *p, subtract_fn *minus,
+                             bool has_offset)
+{
+    return (struct values){
+        compute_one(v.a, p, minus, has_offset), compute_one(v.b, p, minus, has_offset),
+        compute_one(v.c, p, minus, has_offset), compute_one(v.d, p, minus, has_offset)};
+}
+
+/* The processor's own prefetching ends with each page. `x` may be near the end of its tensor: what
+ * is not there is not fetched. */
+INLINE void prefetch(const uint8_t *x, unsigned bits)
+{
+    for (size_t k = 0; k < STEP * bits / 8; k += 64)
+        _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
+}
+
+/* What the results of a block's elements are made with. */
+struct block {
+    struct parameters parameters;
+    struct codes codes;
+};
+
+INLINE struct block block_at(const struct qk_dequantize_args *args, size_t p,
+                             const struct codes *codes, const struct kernel kernel,
+                             struct form form)
+{
+    struct block block = {parameters_at(args, p, kernel.raised), *codes};
+    if (form.finished)
+        block.codes = finish_codes(codes, block.parameters.zero, block.parameters.scale,
+                                   block.parameters.offset, form);
+    return block;
+}
+
+INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
+                                const struct block *block, const struct kernel kernel,
+                                struct form form, bool has_offset)
+{
+    if (form.finished)
+        return kernel.read(&block->codes, x, form.pairs);
+    return compute(kernel.read(codes, x, form.pairs), &block->parameters, kernel.minus, has_offset);
+}
+
+/* What a loop through blocks is at. */
+struct place {
+    size_t i;    /* the element */
+    size_t p;    /* its block's parameters */
+    size_t left; /* elements of its block, from it on */
+};
+
+/* The last step of a call begins `back` elements early. Streams leave out what has been stored, in
+ * whole lines: twice costs much. */
+INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
+                          struct how *how)
+{
+    const size_t back = i + STEP - args->count;
+    how->stream = how->stream && args->count * y_bytes % 64 == 0;
+    how->stored = back * y_bytes;
+    return back;
+}
+
+INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct place *at)
+{
+    at->i -= back;
+    at->left += back;
+    if (at->left > args->block) {
+        at->left -= args->block;
+        at->p = (at->p > 0 ? at->p : args->period) - 1;
+    }
+}
+
+/* As many steps as belong to this block alone. */
+INLINE void take_whole_steps(const struct qk_dequantize_args *args, const struct codes *codes,
+                             const struct block *block, const struct kernel kernel,
+                             struct form form, struct how how, struct place *at)
+{
+    const size_t left = at->left < args->count - at->i ? at->left : args->count - at->i;
+    const size_t steps = left / STEP;
+    const size_t y_bytes = form.y_bytes;
+    const bool has_offset = args->offsets;
+    const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
+    char *y = (char *)args->y + at->i * y_bytes;
+    const size_t p = at->p;
+    at->i += steps * STEP;
+    at->left -= steps * STEP;
+    if (kernel.read == read_float8 && y_bytes == 2 && !has_offset &&
+        take_float8(args->table, codes, x, y, steps, args->scales[p], form, how))
+        return;
+    for (size_t i = 0; i < steps * STEP; i += STEP) {
+        if (how.stream)
+            prefetch(x + i * kernel.bits / 8, kernel.bits);
+        store_step(y + i * y_bytes,
+                   results_of(x + i * kernel.bits / 8, codes, block, kernel, form, has_offset),
+                   form, how);
+    }
+}
+
+/* The step that ends this block and begins the next. */
+INLINE void take_mixed_step(const struct qk_dequantize_args *args, const struct codes *codes,
+                            const struct block *block, const struct block *next,
+                            const struct kernel kernel, struct form form, struct how how,
+                            const struct place *at)
+{
+    const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
+    const bool has_offset = args->offsets;
+    if (how.stream)
+        prefetch(x, kernel.bits);
+    store_step((char *)args->y + at->i * form.y_bytes,
+               mix(results_of(x, codes, block, kernel, form, has_offset),
+                   results_of(x, codes, next, kernel, form, has_offset), at->left, form.pairs),
+               form, how);
+}
+
+/* Blocks of QK_STEP or more elements, so that a step belongs to one or two. */
+INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
+                        const struct kernel kernel, enum qk_type y_type)
+{
+    const struct form form = form_of(kernel.bits, y_type, kernel.bits < 8, true);
+    const struct qk_dequantize_args a = *args; /* which y might be, for all the compiler knows */
+    struct how how = {a.stream && (uintptr_t)a.y % 64 == 0, 0};
+    struct place at = {0, a.p, a.block - a.done};
+    struct block block = block_at(&a, at.p, codes, kernel, form);
+    for (;;) {
+        take_whole_steps(&a, codes, &block, kernel, form, how, &at);
+        if (at.i == a.count)
+            return;
+        if (at.i + STEP > a.count) {
+            go_back(&a, begin_early(&a, at.i, form.y_bytes, &how), &at);
+            block = block_at(&a, at.p, codes, kernel, form);
+            continue;
+        }
+        at.p = at.p + 1 == a.period ? 0 : at.p + 1;
+        const struct block next = block_at(&a, at.p, codes, kernel, form);
+        if (at.left > 0) {
+            take_mixed_step(&a, codes, &block, &next, kernel, form, how, &at);
+            at.i += STEP;
+            at.left -= STEP;
+        }
+        at.left += a.block;
+        block = next;
+    }
+}
+
+enum blocks { BLOCKS_OF_1, BLOCKS_OF_32, BLOCKS_OF_STEPS };
+
+/* The parameters of a step's elements, in order, of which `from` has the first's. */
+INLINE struct values load(const float *from, enum blocks blocks)
+{
+    const size_t n = STEP / 4;
+    if (blocks == BLOCKS_OF_1)
+        return (struct values){load_vector(from), load_vector(from + n), load_vector(from + 2 * n),
+                               load_vector(from + 3 * n)};
+    const vector first = splat(from[0]);
+    const vector second = blocks == BLOCKS_OF_32 ? splat(from[2 * n / 32]) : first;
+    return (struct values){first, first, second, second};
+}
+
+INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
+                                    const struct kernel kernel, size_t p, enum blocks blocks)
+{
+    const vector raised = splat(kernel.raised);
+    struct values q = {raised, raised, raised, raised};
+    if (args->zeros)
+        q = load((const float *)args->zeros + p, blocks);
+    v = (struct values){kernel.minus(v.a, q.a), kernel.minus(v.b, q.b), kernel.minus(v.c, q.c),
+                        kernel.minus(v.d, q.d)};
+    q = load(args->scales + p, blocks);
+    v = (struct values){multiply(v.a, q.a), multiply(v.b, q.b), multiply(v.c, q.c),
+                        multiply(v.d, q.d)};
+    if (args->offsets) {
+        q = load(args->offsets + p, blocks);
+        v = (struct values){add(v.a, q.a), add(v.b, q.b), add(v.c, q.c), add(v.d, q.d)};
+    }
+    return v;
+}
+
+/* Parameters that change within a step, or after one or few. */
+INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
+                        const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
+{
+    const struct form form = form_of(kernel.bits, y_type, false, blocks != BLOCKS_OF_1);
+    const struct qk_dequantize_args a = *args;
+    const uint8_t *x = a.x;
+    char *y = a.y;
+    struct how how = {a.stream && (uintptr_t)y % 64 == 0, 0};
+    for (size_t i = 0, p = a.p, done = a.done; i < a.count; i += STEP) {
+        if (blocks != BLOCKS_OF_STEPS && i + STEP > a.count)
+            i -= begin_early(&a, i, form.y_bytes, &how);
+        if (how.stream)
+            prefetch(x + i * kernel.bits / 8, kernel.bits);
+        struct values v = kernel.read(codes, x + i * kernel.bits / 8, form.pairs);
+        v = compute_varied(v, &a, kernel,
+                           blocks == BLOCKS_OF_1    ? i
+                           : blocks == BLOCKS_OF_32 ? i / 32
+                                                    : p,
+                           blocks);
+        store_step(y + i * form.y_bytes, v, form, how);
+        done += STEP;
+        if (blocks == BLOCKS_OF_STEPS && done == a.block) {
+            p = p + 1 == a.period ? 0 : p + 1;
+            done = 0;
+        }
+    }
+}
+
+/* Loops for each way in which parameters change. */
+INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
+                     enum qk_type y_type)
+{
+    const struct codes codes = load_codes(args->table, kernel.bits);
+    if (args->block == 1)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
+    else if (args->block < args->count && args->block == 32)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
+    else if (kernel.bits >= 8 && args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
+             args->done % STEP == 0 && args->count % STEP == 0)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_STEPS);
+    else
+        loop_blocks(args, &codes, kernel, y_type);
+}
+
+/* Loops for each type of y. */
+INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
+{
+    if (args->y_type == QK_FP32)
+        loops_to(args, kernel, QK_FP32);
+    else if (args->y_type == QK_FP16)
+        loops_to(args, kernel, QK_FP16);
+    else
+        loops_to(args, kernel, QK_BF16);
+}
+
+/* ---- The kernels ---------------------------------------------------------------------------- */
+
+static void u8(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract});
+}
+
+static void s8(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract});
+}
+
+static void u16(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract});
+}
+
+static void s16(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract});
+}
+
+static void bits2(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){2, 0, read_bits2, subtract});
+}
+
+static void bits4(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){4, 0, read_bits4, subtract});
+}
+
+static void float8(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){8, 0, read_float8, subtract_none});
+}
+
+static void s32(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){32, 0, read_s32, subtract});
+}
+
+static void s32_recast(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){32, 0, read_s32_recast, subtract});
+}
+
+static void s32_wrapped(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping});
+}
+
+static void s32_exact(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){32, 0, read_32, subtract_s32});
+}
+
+static void u32_exact(const struct qk_dequantize_args *args)
+{
+    loops(args, (struct kernel){32, 0, read_32, subtract_u32});
+}
+
+static void finish(void)
+{
+    _mm_sfence();
+}
+
+INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32_t element_ps)
+{
+    *kernels = (struct qk_dequantize_kernels){
+        .name = name,
+        .run = {[QK_CODE_U8] = u8,
+                [QK_CODE_S8] = s8,
+                [QK_CODE_U16] = u16,
+                [QK_CODE_S16] = s16,
+                [QK_CODE_BITS2] = bits2,
+                [QK_CODE_BITS4] = bits4,
+                [QK_CODE_FLOAT8] = float8,
+                [QK_CODE_S32] = s32,
+                [QK_CODE_S32_RECAST] = s32_recast,
+                [QK_CODE_S32_WRAPPED] = s32_wrapped,
+                [QK_CODE_S32_EXACT] = s32_exact,
+                [QK_CODE_U32_EXACT] = u32_exact},
+        .finish = finish,
+        .fill = fill,
+        .element_ps = element_ps,
+    };
+}
+
+#endif
+
+#endif
