@@ -61,7 +61,7 @@ KERNELS := \
     kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
-    kernels/conv/stage.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
+    kernels/conv/window.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
     kernels/conv/slabs.c kernels/conv/blocks.c \
     kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
     kernels/conv/depthwise.c kernels/conv/depthwise_vnni.c \

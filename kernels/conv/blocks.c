@@ -9,38 +9,51 @@ size_t qk_conv_blocks_most(size_t places)
     return places / (VECTOR * VECTORS_MOST) + 1;
 }
 
-/* The positions among places [begin, end), at most 64. */
-static uint64_t find_kept(size_t begin, size_t end, size_t columns, size_t pitch)
+/* The positions among places [begin, end), at most 64; gives the number of pieces. */
+static size_t find_pieces(const struct qk_conv_lines *lines, size_t begin, size_t end,
+                          struct qk_requantize_piece *pieces)
 {
-    uint64_t keep = 0;
+    size_t count = 0;
+    size_t last = 0; /* the last piece's image */
     for (size_t at = begin; at < end;) {
-        const size_t column = at % pitch;
-        const size_t next = qk_size_min(at - column + pitch, end);
-        if (column < columns) {
-            const size_t count = qk_size_min(next - at, columns - column);
-            keep |= UINT64_MAX >> (64 - count) << (at - begin);
+        const size_t image = at / lines->image_pitch;
+        const size_t row = at % lines->image_pitch / lines->pitch;
+        const size_t column = at % lines->image_pitch % lines->pitch;
+        if (row >= lines->rows) {
+            at = (image + 1) * lines->image_pitch;
+            continue;
+        }
+        const size_t next = qk_size_min(at - column + lines->pitch, end);
+        if (column < lines->columns) {
+            const size_t kept = qk_size_min(next - at, lines->columns - column);
+            if (count == 0 || image != last)
+                pieces[count++] = (struct qk_requantize_piece){
+                    .offset = image * lines->image_stride + row * lines->columns + column};
+            pieces[count - 1].keep |= UINT64_MAX >> (64 - kept) << (at - begin);
+            last = image;
         }
         at = next;
     }
-    return keep;
+    return count;
 }
 
-size_t qk_conv_cut_blocks(size_t rows, size_t columns, size_t pitch, struct qk_conv_block *blocks)
+size_t qk_conv_cut_blocks(const struct qk_conv_lines *lines, struct qk_conv_block *blocks,
+                          struct qk_requantize_piece *pieces)
 {
-    const size_t places = (rows - 1) * pitch + columns;
+    const size_t places = (lines->images - 1) * lines->image_pitch +
+                          (lines->rows - 1) * lines->pitch + lines->columns;
     const size_t vectors = (places - 1) / VECTOR + 1;
     const size_t count = (vectors - 1) / VECTORS_MOST + 1;
-    size_t before = 0;
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t begin = vectors * i / count;
         const size_t end = vectors * (i + 1) / count;
-        const uint64_t keep =
-            find_kept(begin * VECTOR, qk_size_min(end * VECTOR, places), columns, pitch);
-        if (keep == 0)
+        const size_t found =
+            find_pieces(lines, begin * VECTOR, qk_size_min(end * VECTOR, places), pieces);
+        if (found == 0)
             continue; /* a pitch so wide that no position is in it */
-        blocks[kept++] = (struct qk_conv_block){begin * VECTOR, end - begin, keep, before};
-        before += (size_t)__builtin_popcountll(keep);
+        blocks[kept++] = (struct qk_conv_block){begin * VECTOR, end - begin, pieces, found};
+        pieces += found;
     }
     return kept;
 }

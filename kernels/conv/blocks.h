@@ -2,19 +2,27 @@
 #ifndef KERNELS_CONV_BLOCKS_H
 #define KERNELS_CONV_BLOCKS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels/conv/vector.h"
 
-struct qk_conv_block {
-    size_t first;   /* place along the lines; a multiple of 16 */
-    size_t vectors; /* of 16 places: 1 to 4 */
-    uint64_t keep;  /* the places that are positions; not 0 */
-    size_t before;  /* positions in the blocks before */
+/* Places, of which those in the first `columns` of each row's `pitch`, and in the rows of each
+ * image, are positions. */
+struct qk_conv_lines {
+    size_t images, rows, columns;
+    size_t image_pitch, pitch;
+    size_t image_stride; /* from one image's positions to the next one's in y */
 };
 
-/* Cuts `rows` lines, `pitch` places apart, of which the first `columns` are positions, into blocks
- * as even as can be; gives their number. */
-size_t qk_conv_cut_blocks(size_t rows, size_t columns, size_t pitch, struct qk_conv_block *blocks);
+struct qk_conv_block {
+    size_t first;                             /* place along the lines; a multiple of 16 */
+    size_t vectors;                           /* of 16 places: 1 to 4 */
+    const struct qk_requantize_piece *pieces; /* one for each image in it: one at least */
+    size_t piece_count;
+};
+
+/* Cuts lines into blocks as even as can be; gives their number. `pieces`: room for
+ * qk_conv_blocks_most and one more for each image. */
+size_t qk_conv_cut_blocks(const struct qk_conv_lines *lines, struct qk_conv_block *blocks,
+                          struct qk_requantize_piece *pieces);
 
 /* The most blocks of so many places. */
 size_t qk_conv_blocks_most(size_t places);

@@ -9,11 +9,11 @@
 /* The workspace, in bytes from its start; every part is aligned to 64. */
 struct qk_panels_workspace {
     size_t cells;
-    size_t stage, stage_bytes; /* of one of its planes */
-    size_t sums;               /* a tile, or where K has parts, all tiles of the unit */
-    size_t column_tile;        /* column_tile and column_sums: where w has zero points */
+    size_t sums;        /* a tile, or where K has parts, all tiles of the unit */
+    size_t column_tile; /* column_tile and column_sums: where w has zero points */
     size_t column_sums;
-    size_t blocks; /* struct qk_conv_block, of a full unit */
+    size_t blocks; /* struct qk_conv_block and qk_requantize_piece, of a full unit */
+    size_t pieces;
     size_t bytes;
 };
 
@@ -27,7 +27,7 @@ struct qk_panels_plan {
     struct qk_panels_workspace workspace;
     size_t rows;  /* output channels of a group */
     size_t outer; /* positions of the axes before the last two */
-    size_t row_bands, column_bands;
+    size_t image_bands, row_bands, column_bands;
     size_t parts;       /* of the output channels of a group */
     size_t part_panels; /* in one part */
 };

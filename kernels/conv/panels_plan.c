@@ -27,26 +27,27 @@ enum mode {
 /* One way to lay it out. */
 struct choice {
     struct qk_slab_layout layout;
-    size_t row_bands, column_bands;
+    size_t image_bands, row_bands, column_bands;
     size_t parts, part_panels;
-    double cycles; /* of all; INFINITY: impossible */
+    double cycles; /* of all bands of a unit's images; INFINITY: impossible */
 };
 
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
-/* Columns of padding behind a whole line that may be those before the next, in every cluster. */
+/* Columns of padding behind a whole line that may be those before the next, in every cluster; or
+ * rows of it behind a whole plane. */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
 {
-    struct qk_stage job = {.in_columns = axis->in,
-                           .row_stride = 1,
-                           .column_stride = axis->stride,
-                           .columns = (size_t)axis->out + slabs->span};
+    struct qk_window window = {.in_columns = axis->in,
+                               .row_stride = 1,
+                               .column_stride = axis->stride,
+                               .columns = (size_t)axis->out + slabs->span};
     size_t overlap = slabs->span;
     for (size_t c = 0; c < slabs->clusters && overlap > 0; c++) {
-        job.column_first = (int64_t)c * axis->dilation - axis->pad;
-        qk_stage_fit(&job);
-        overlap = qk_size_min(
-            overlap, qk_size_min(job.inside_columns.begin, job.columns - job.inside_columns.end));
+        window.column_first = (int64_t)c * axis->dilation - axis->pad;
+        qk_window_fit(&window);
+        overlap = qk_size_min(overlap, qk_size_min(window.inside_columns.begin,
+                                                   window.columns - window.inside_columns.end));
     }
     return overlap;
 }
@@ -54,7 +55,8 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
 /* Cells of one slab. */
 static size_t slab_cells(const struct qk_slab_layout *layout)
 {
-    return (layout->rows + layout->row.span - 1) * layout->pitch + layout->columns +
+    return (layout->images - 1) * layout->image_pitch +
+           (layout->rows + layout->row.span - 1) * layout->pitch + layout->columns +
            layout->column.span;
 }
 
@@ -121,13 +123,30 @@ static void cut_bands(const struct qk_panels_plan *plan, struct choice *choice, 
         layout->columns = qk_divide_up(width, choice->column_bands);
 }
 
-/* Cycles for all positions of one image, group and outer position. */
+/* Small planes lie one behind the other in units of about UNIT_CELLS_LEAST: so tiles are full, and
+ * weights are read once for all of them. `most`: cells that a slab may have. */
+static void bundle_images(const struct qk_panels_plan *plan, struct choice *choice, size_t most)
+{
+    struct qk_slab_layout *layout = &choice->layout;
+    const size_t shared = count_overlap(&plan->geometry.axis[QK_AXIS_ROW], &layout->row);
+    const size_t pitch = (layout->rows + layout->row.span - shared) * layout->pitch;
+    const size_t images = plan->geometry.images;
+    const size_t fit = qk_size_min(most, UNIT_CELLS_LEAST) / pitch;
+    const bool whole =
+        choice->row_bands * choice->column_bands == 1 && layout->part_groups == layout->groups;
+    choice->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
+    layout->images = qk_divide_up(images, choice->image_bands);
+    layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
+}
+
+/* Cycles for all positions of a unit's images, and one group and outer position. */
 static double count_cycles(const struct qk_panels_plan *plan, const struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
     const struct qk_conv_backend *backend = plan->conv->backend;
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
-    const double cells = (double)((layout->rows - 1) * layout->pitch + layout->columns);
+    const double cells = (double)((layout->images - 1) * layout->image_pitch +
+                                  (layout->rows - 1) * layout->pitch + layout->columns);
     const double rows = (double)plan->rows;
     const double products =
         (double)plan->order.steps *
@@ -143,7 +162,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     const struct qk_slab_order *order = &plan->order;
     const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
-    struct choice choice = {.cycles = INFINITY};
+    struct choice choice = {.layout.images = 1, .cycles = INFINITY};
     struct qk_slab_layout *layout = &choice.layout;
     if (mode != SINGLE && (!qk_slab_may_share(row) || !qk_slab_may_share(column)))
         return choice;
@@ -157,14 +176,15 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     layout->groups = order->steps / layout->group_steps;
     layout->part_groups = layout->groups;
     const size_t all_slabs = layout->groups * layout->group_slabs;
-    if (!fit_unit(plan, &choice,
-                  qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS))) {
+    const size_t cells = qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS);
+    if (!fit_unit(plan, &choice, cells)) {
         if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
             !fit_unit(plan, &choice, PART_CELLS))
             return choice;
         layout->part_groups = CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS / layout->group_slabs;
     }
     cut_bands(plan, &choice, 1);
+    bundle_images(plan, &choice, cells);
     choice.cycles = count_cycles(plan, &choice);
     return choice;
 }
@@ -176,7 +196,8 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
     const double wanted = choice->cycles / UNIT_CYCLES + 1;
     const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
     size_t most = panels;
-    cut_bands(plan, choice, least);
+    if (choice->layout.images == 1)
+        cut_bands(plan, choice, least);
     set_slab_bytes(&choice->layout);
     if (choice->layout.part_groups < choice->layout.groups) {
         const size_t blocks = qk_conv_blocks_most(slab_cells(&choice->layout));
@@ -211,15 +232,14 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
     const size_t slabs = layout->part_groups * layout->group_slabs +
                          (gemm->whole_steps ? plan->order.step_slabs : 0);
-    struct qk_panels_workspace work = {.stage_bytes = qk_divide_up(slab_cells(layout), 64) * 64 +
-                                                      QK_STAGE_SLACK};
+    struct qk_panels_workspace work;
     size_t at = 0;
     work.cells = add_part(&at, slabs * layout->slab_bytes + slack);
-    work.stage = add_part(&at, plan->order.cell_k * work.stage_bytes);
     work.sums = add_part(&at, whole ? tile : plan->part_panels * blocks * tile);
     work.column_tile = add_part(&at, column_sums ? tile : 0);
     work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
     work.blocks = add_part(&at, blocks * sizeof(struct qk_conv_block));
+    work.pieces = add_part(&at, (blocks + layout->images) * sizeof(struct qk_requantize_piece));
     work.bytes = at;
     return work;
 }
@@ -228,14 +248,15 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
 
 static void fit(struct qk_panels_plan *plan, double *cycles)
 {
-    struct choice best = {.cycles = INFINITY};
+    struct choice best = {.layout.images = 1, .cycles = INFINITY};
     for (enum mode mode = 0; mode < MODE_COUNT; mode++) {
         struct choice choice = choose(plan, mode);
-        if (choice.cycles < best.cycles)
+        if (choice.cycles / (double)choice.layout.images < best.cycles / (double)best.layout.images)
             best = choice;
     }
     cut_units(plan, &best);
     plan->layout = best.layout;
+    plan->image_bands = best.image_bands;
     plan->row_bands = best.row_bands;
     plan->column_bands = best.column_bands;
     plan->parts = best.parts;
@@ -277,7 +298,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
     state->steps = steps;
     plan->workspace_bytes = state->workspace.bytes;
     /* At most one unit for each byte of output. */
-    plan->unit_count = geometry->images * conv->desc.group * state->outer * state->row_bands *
+    plan->unit_count = state->image_bands * conv->desc.group * state->outer * state->row_bands *
                        state->column_bands * state->parts;
     plan->unit_cost_ns = cycles < 1e15 ? (uint64_t)(cycles / CYCLES_A_NS) + 1 : (uint64_t)1e15;
     return true;

@@ -6,7 +6,7 @@
 
 /* What one unit computes. */
 struct unit {
-    size_t image, group, outer;
+    size_t image, images, group, outer;
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
     size_t block_count;
@@ -15,11 +15,11 @@ struct unit {
 /* The parts of one worker's workspace. */
 struct work {
     uint8_t *cells;
-    uint8_t *stage;
     int32_t *sums;
     int32_t *column_tile;
     int32_t *column_sums;
     struct qk_conv_block *blocks;
+    struct qk_requantize_piece *pieces;
 };
 
 static struct unit locate(const struct qk_panels_plan *plan, size_t index)
@@ -39,12 +39,12 @@ static struct unit locate(const struct qk_panels_plan *plan, size_t index)
     unit.outer = index % plan->outer;
     index /= plan->outer;
     unit.group = index % plan->conv->desc.group;
-    unit.image = index / plan->conv->desc.group;
+    unit.image = index / plan->conv->desc.group * layout->images;
+    unit.images = qk_size_min(plan->geometry.images - unit.image, layout->images);
     return unit;
 }
 
-static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const struct unit *unit,
-                                   const struct work *work)
+static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const struct unit *unit)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t channel =
@@ -57,14 +57,14 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
         .x_type = conv->x_type,
         .x_zero_point = conv->x_zero_point,
         .x = plan->x + channel * plan->geometry.channel_size,
+        .images = unit->images,
+        .image_stride = conv->desc.group * conv->desc.group_channels * plan->geometry.channel_size,
         .group_channels = conv->desc.group_channels,
         .outer = unit->outer,
         .row = unit->row,
         .column = unit->column,
         .rows = unit->rows,
         .columns = unit->columns,
-        .stage = work->stage,
-        .stage_bytes = plan->workspace.stage_bytes,
     };
 }
 
@@ -97,8 +97,8 @@ static void requantize(const struct qk_panels_plan *plan, const struct unit *uni
     const struct qk_conv_block *block = &work->blocks[b];
     const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
     const size_t channel = unit->group * plan->rows + row;
-    const size_t position = (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width +
-                            unit->column + block->before;
+    const size_t position =
+        (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width + unit->column;
     conv->backend->vector->requantize(&(struct qk_requantize_tile){
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
@@ -108,7 +108,9 @@ static void requantize(const struct qk_panels_plan *plan, const struct unit *uni
         .multiplier = conv->multiplier + channel,
         .w_zero_point = conv->panels.ones ? conv->panels.w_zero_point + channel : NULL,
         .column_sums = work->column_sums + b * QK_IGEMM_NR,
-        .keep = block->keep,
+        .vectors = block->vectors,
+        .pieces = block->pieces,
+        .piece_count = block->piece_count,
         .y = output + (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
              position,
         .y_stride = plan->geometry.positions,
@@ -157,8 +159,16 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
 {
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit = locate(plan, index);
-    unit.block_count = qk_conv_cut_blocks(unit.rows, unit.columns, layout->pitch, work->blocks);
-    const struct qk_slab_job job = slab_job(plan, &unit, work);
+    const struct qk_conv_lines lines = {
+        .images = unit.images,
+        .rows = unit.rows,
+        .columns = unit.columns,
+        .image_pitch = layout->image_pitch,
+        .pitch = layout->pitch,
+        .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
+    };
+    unit.block_count = qk_conv_cut_blocks(&lines, work->blocks, work->pieces);
+    const struct qk_slab_job job = slab_job(plan, &unit);
     for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
         const size_t groups = qk_size_min(layout->groups - g, layout->part_groups);
         const size_t begin = g * layout->group_steps;
@@ -179,11 +189,11 @@ void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, si
     uint8_t *bytes = workspace;
     const struct work work = {
         .cells = bytes + at->cells,
-        .stage = bytes + at->stage,
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
         .blocks = (struct qk_conv_block *)(void *)(bytes + at->blocks),
+        .pieces = (struct qk_requantize_piece *)(void *)(bytes + at->pieces),
     };
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);

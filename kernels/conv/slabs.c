@@ -2,6 +2,8 @@
 
 #include "kernels/conv/sizes.h"
 
+#include <string.h>
+
 /* ---- The order of K ---------------------------------------------------------------------- */
 
 static int64_t greatest_divisor(int64_t a, int64_t b)
@@ -122,33 +124,13 @@ struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t tap
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
-/* Whether the window is one run of bytes in x. */
-static bool lies_in_x(const struct qk_stage *window)
-{
-    return window->column_stride == 1 && window->inside_columns.begin == 0 &&
-           window->inside_columns.end == window->columns && window->inside_rows.begin == 0 &&
-           window->inside_rows.end == window->rows &&
-           (window->rows == 1 ||
-            (window->row_stride == 1 && (int64_t)window->pitch == window->in_columns));
-}
-
-/* Where the window of a plane is as bytes: in x, or copied to `stage`. */
-static const uint8_t *source(const struct qk_slab_job *job, const struct qk_stage *window,
-                             const uint8_t *plane, uint8_t *stage)
-{
-    if (plane && lies_in_x(window))
-        return plane + window->row_first * window->in_columns + window->column_first;
-    job->backend->vector->stage(window, plane, stage);
-    return stage;
-}
-
 /* The rows and columns of one cluster, as its first tap sees them. */
-static struct qk_stage cluster_window(const struct qk_slab_job *job, size_t row_tap,
-                                      size_t column_tap)
+static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row_tap,
+                                       size_t column_tap)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
-    struct qk_stage window = {
+    struct qk_window window = {
         .in_rows = row->in,
         .in_columns = column->in,
         .row_first = qk_conv_look(row, job->row, row_tap),
@@ -158,41 +140,35 @@ static struct qk_stage cluster_window(const struct qk_slab_job *job, size_t row_
         .rows = job->rows + job->layout->row.span,
         .columns = job->columns + job->layout->column.span,
         .pitch = job->layout->pitch,
-        .fill = (uint8_t)job->x_zero_point,
     };
-    qk_stage_fit(&window);
+    qk_window_fit(&window);
     return window;
 }
 
-static void interleave(const struct qk_slab_job *job, const struct qk_stage *window,
-                       const uint8_t *const from[], uint8_t *cells)
+static struct qk_fill fill_for(const struct qk_slab_job *job, uint8_t *cells)
 {
-    job->backend->vector->interleave(&(struct qk_interleave){
-        .from = {from[0], from[1], from[2], from[3]},
-        .count = (window->rows - 1) * window->pitch + window->columns,
-        .x_type = job->x_type,
-        .x_zero_point = job->x_zero_point,
-        .cells = cells,
-    });
+    return (struct qk_fill){
+        .x_type = job->x_type, .x_zero_point = job->x_zero_point, .cells = cells};
 }
 
 /* The slabs of a block whose cells hold channels. `x`: the plane of the first channel; NULL: it is
  * padding. */
-static void make_of_channels(const struct qk_slab_job *job, const struct qk_stage *window,
+static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
                              const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
 {
     const size_t cell_k = job->order->cell_k;
     for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
-        const uint8_t *from[4] = {NULL};
+        struct qk_fill fill = fill_for(job, cells);
         for (size_t k = 0; k < cell_k; k++) {
             const size_t channel = (first + i) * cell_k + k;
-            const uint8_t *plane = x ? x + channel * job->geometry->channel_size : NULL;
             /* What is not there meets weights of 0. */
-            from[k] = channel < job->group_channels
-                          ? source(job, window, plane, job->stage + k * job->stage_bytes)
-                          : from[0];
+            fill.planes[k] = !x ? NULL
+                             : channel < job->group_channels
+                                 ? x + channel * job->geometry->channel_size
+                                 : fill.planes[0];
+            fill.windows[k] = window;
         }
-        interleave(job, window, from, cells);
+        job->backend->vector->fill(&fill);
     }
 }
 
@@ -203,17 +179,37 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     const struct qk_slab_order *order = job->order;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
     for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
-        const uint8_t *from[4] = {NULL};
         const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
-        struct qk_stage window;
+        struct qk_fill fill = fill_for(job, cells);
+        struct qk_window windows[4];
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;
-            if (tap < width)
-                window = cluster_window(job, row_tap, tap);
-            from[k] = tap < width ? source(job, &window, plane, job->stage + k * job->stage_bytes)
-                                  : from[0];
+            windows[k] = tap < width ? cluster_window(job, row_tap, tap) : windows[0];
+            fill.planes[k] = plane;
+            fill.windows[k] = &windows[k];
         }
-        interleave(job, &window, from, cells);
+        job->backend->vector->fill(&fill);
+    }
+}
+
+/* Cells of channels where each has one element, so that an image's lie together. */
+static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
+                             size_t slabs, uint8_t *cells)
+{
+    const size_t cell_k = job->order->cell_k;
+    const uint32_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
+    const uint32_t zero_point = (uint32_t)job->x_zero_point + flip;
+    for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
+        const size_t channel = (first + i) * cell_k;
+        const size_t count = qk_size_min(job->group_channels - channel, cell_k);
+        const uint8_t *from = x + channel;
+        for (size_t n = 0; n < job->images; n++, from += job->image_stride) {
+            uint32_t cell = 0;
+            for (size_t k = 0; k < count; k++)
+                cell |= cell_k == 4 ? (from[k] ^ flip) << 8 * k
+                                    : (uint32_t)(uint16_t)((from[k] ^ flip) - zero_point) << 16 * k;
+            memcpy(cells + n * QK_IGEMM_CELL_BYTES, &cell, sizeof(cell));
+        }
     }
 }
 
@@ -226,12 +222,20 @@ static void make_cluster(const struct qk_slab_job *job, size_t block, size_t out
     size_t plane;
     const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
     const uint8_t *x = inside ? job->x + plane : NULL;
-    if (order->columns_in_cells) {
-        make_of_columns(job, row_tap, x, first, slabs, cells);
+    struct qk_window window = cluster_window(job, row_tap, column_tap);
+    if (!order->columns_in_cells && qk_window_flatten(&window) && x &&
+        job->geometry->channel_size == 1) {
+        make_of_elements(job, x, first, slabs, cells);
         return;
     }
-    const struct qk_stage window = cluster_window(job, row_tap, column_tap);
-    make_of_channels(job, &window, x, first, slabs, cells);
+    for (size_t n = 0; n < job->images; n++) {
+        const uint8_t *image = x ? x + n * job->image_stride : NULL;
+        uint8_t *to = cells + n * job->layout->image_pitch * QK_IGEMM_CELL_BYTES;
+        if (order->columns_in_cells)
+            make_of_columns(job, row_tap, image, first, slabs, to);
+        else
+            make_of_channels(job, &window, image, first, slabs, to);
+    }
 }
 
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells)

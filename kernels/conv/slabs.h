@@ -1,12 +1,13 @@
 /* The slabs of a unit (kernels/gemm/igemm.h): x as cells, padded, so that a tap of the kernel is an
- * offset. Each position and
- * tap of the axes before the last two has slabs of its own. Private to conv/.
+ * offset. Each position and tap of the axes before the last two has slabs of its own. Private to
+ * conv/.
  *
- * A unit's positions are some rows of the output, or a part of one row. They are counted along a
- * padded line: position (row, column) is row * pitch + column, and what lies between the last
- * column and the pitch is computed for nothing and dropped. With a stride, the columns (and rows)
- * of x that one tap sees are every stride-th: those taps that see the same ones, shifted by whole
- * strides, form a cluster, which has slabs of its own:
+ * A unit's positions are some rows of the output, a part of one row, or the planes of some images
+ * one behind the other. They are counted along a padded line: position (row, column) is row * pitch
+ * + column, and what lies between the last column and the pitch is computed for nothing and
+ * dropped. With a stride, the columns (and rows) of x that one tap sees are every stride-th: those
+ * taps that see the same ones, shifted by whole strides, form a cluster, which has slabs of its
+ * own:
  *
  *     stride 2, kernel 3:   taps 0 and 2 see  0 2 4 6 ...   tap 2 from the second on
  *                           tap  1       sees 1 3 5 7 ...
@@ -96,6 +97,8 @@ struct qk_slab_layout {
     size_t rows, columns; /* positions of a full unit */
     size_t overlap;       /* columns of padding behind a line that are those before the next */
     size_t pitch;
+    size_t images;      /* of a full unit: more than one only where it has whole planes */
+    size_t image_pitch; /* positions from one image to the next */
     size_t slab_bytes;
     size_t group_slabs;
     size_t group_steps;
@@ -111,12 +114,11 @@ struct qk_slab_job {
     const struct qk_conv_geometry *geometry;
     enum qk_type x_type;
     int32_t x_zero_point;
-    const uint8_t *x; /* the image's and group's first channel */
+    const uint8_t *x; /* the first image's and the group's first channel */
+    size_t images, image_stride;
     size_t group_channels;
     size_t outer; /* the unit's position on the axes before the last two */
     size_t row, column, rows, columns;
-    uint8_t *stage; /* four planes, stage_bytes apart */
-    size_t stage_bytes;
 };
 
 /* Makes the slabs of groups [begin, end), from `cells` on. */

@@ -7,36 +7,40 @@
 
 /* Where the columns or rows of a window that look inside begin and end. Where none does, the end is
  * not above the begin. */
-struct qk_stage_range {
+struct qk_window_range {
     size_t begin, end;
 };
 
-/* Copies a strided, padded window of one plane of x: element (i, j) of `to` is the plane's element
- * (row_first + i * row_stride, column_first + j * column_stride), or `fill` outside of it. Rows of
- * `to` lie `pitch` bytes apart, which may be less than `columns`: a later row wins. */
-struct qk_stage {
+/* A strided, padded window of one plane of x: its element (i, j) is the plane's element
+ * (row_first + i * row_stride, column_first + j * column_stride), or padding outside of it. */
+struct qk_window {
     int64_t in_rows, in_columns;
     int64_t row_first, column_first;
     int64_t row_stride, column_stride;
-    size_t rows, columns, pitch;
-    uint8_t fill;
-    uint8_t flip; /* all that is written is xored with it */
-    /* Set by qk_stage_fit: */
-    struct qk_stage_range inside_rows, inside_columns;
+    size_t rows, columns;
+    size_t pitch; /* from row to row of its cells; less than `columns`: those more are padding, both
+                     behind a row and before the next */
+    struct qk_window_range inside_rows, inside_columns; /* set by qk_window_fit */
 };
 
-/* QK_STAGE_SLACK bytes more than the window may change. */
-#define QK_STAGE_SLACK 64
+void qk_window_fit(struct qk_window *window);
 
-void qk_stage_fit(struct qk_stage *job);
+/* Makes a window that is one run of bytes in x a single row; false: it is not. */
+bool qk_window_flatten(struct qk_window *window);
 
-/* Puts bytes of `cell_k` sources side by side: cell i is the i-th element of each. */
-struct qk_interleave {
-    const uint8_t *from[4];
-    size_t count;
+/* Cells of windows: cell (i, j) lies at i * pitch + j and holds that element of each source. */
+struct qk_fill {
+    const uint8_t *planes[4];           /* NULL: all is padding. As many as cells have terms */
+    const struct qk_window *windows[4]; /* differ in their first columns at most */
     enum qk_type x_type;
-    int32_t x_zero_point; /* taken off where cells are words */
-    uint8_t *cells;       /* a whole vector of them may be written: 60 bytes more than `count` */
+    int32_t x_zero_point; /* which padding holds; taken off where cells are words */
+    uint8_t *cells;
+};
+
+/* Positions of a tile that lie together in y. */
+struct qk_requantize_piece {
+    uint64_t keep; /* not 0 */
+    size_t offset; /* of the first of them, from qk_requantize_tile.y */
 };
 
 /* A tile of sums to bytes: sum + bias - w_zero_point * column_sum, modulo 2^32, then as in
@@ -50,9 +54,11 @@ struct qk_requantize_tile {
     const float *multiplier;
     const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
     const int32_t *column_sums;  /* [QK_IGEMM_NR]; read where there is a w_zero_point */
-    uint64_t keep;               /* the positions that are wanted; not 0 */
-    uint8_t *y;                  /* where those of row 0 go, without gaps */
-    size_t y_stride;             /* to the next row's */
+    size_t vectors;              /* 1 to 4, of 16 positions: all that are wanted are in them */
+    const struct qk_requantize_piece *pieces;
+    size_t piece_count;
+    uint8_t *y; /* of row 0 */
+    size_t y_stride;
 };
 
 /* Rows of weights, each of some blocks of up to 64 channels: [blocks][channels][taps] to
@@ -72,9 +78,7 @@ struct qk_transpose {
 #define QK_TRANSPOSE_TAPS 32
 
 struct qk_conv_vector {
-    /* plane: [in_rows][in_columns]; NULL: all is outside. */
-    void (*stage)(const struct qk_stage *job, const uint8_t *plane, uint8_t *to);
-    void (*interleave)(const struct qk_interleave *job);
+    void (*fill)(const struct qk_fill *job);
     void (*requantize)(const struct qk_requantize_tile *tile);
     void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
 };

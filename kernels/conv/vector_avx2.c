@@ -6,91 +6,163 @@
 #include <string.h>
 
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
 
-/* ---- Stage ------------------------------------------------------------------------------- */
+/* ---- Fill -------------------------------------------------------------------------------- */
 
-/* Every second byte: `count` of them, and no byte behind the last is read. */
-static void copy_even(const uint8_t *from, size_t count, uint8_t *to)
+enum { STRIP = 16 };
+
+/* How bytes become words: an INT8 is its byte with the top bit flipped, less 128. */
+struct words {
+    __m128i flip;
+    __m256i zero_point;
+};
+
+static inline __m256i widen(const struct words *words, __m128i bytes)
 {
-    const __m128i byte = _mm_set1_epi16(0xff);
-    size_t i = 0;
-    for (; count - i > 16; i += 16) {
-        const __m128i low = _mm_loadu_si128((const void *)(from + 2 * i));
-        const __m128i high = _mm_loadu_si128((const void *)(from + 2 * i + 16));
-        _mm_storeu_si128((void *)(to + i),
-                         _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte)));
+    bytes = _mm_xor_si128(bytes, words->flip);
+    return _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), words->zero_point);
+}
+
+/* The first `count` of 16 cells of both sources' bytes. */
+static inline void store_cells(const struct words *words, __m128i first, __m128i second,
+                               size_t count, uint8_t *to)
+{
+    const __m256i a = widen(words, first);
+    const __m256i b = widen(words, second);
+    const __m256i low = _mm256_unpacklo_epi16(a, b); /* positions 0..3 and 8..11 */
+    const __m256i high = _mm256_unpackhi_epi16(a, b);
+    const __m256i cells[2] = {_mm256_permute2x128_si256(low, high, 0x20),
+                              _mm256_permute2x128_si256(low, high, 0x31)};
+    if (count >= STRIP) {
+        _mm256_storeu_si256((void *)to, cells[0]);
+        _mm256_storeu_si256((void *)(to + 32), cells[1]);
+        return;
     }
-    for (; i < count; i++)
-        to[i] = from[2 * i];
+    const __m256i left = _mm256_set1_epi32((int)count);
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i next = _mm256_add_epi32(index, _mm256_set1_epi32(8));
+    _mm256_maskstore_epi32((void *)to, _mm256_cmpgt_epi32(left, index), cells[0]);
+    _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells[1]);
 }
 
-static void stage_row(const struct qk_stage *job, const uint8_t *line, uint8_t *to)
+/* What is the same for all rows of a source's strip. */
+struct strip {
+    const struct qk_window *window;
+    const uint8_t *plane;
+    size_t begin, end; /* the elements of it that are inside */
+    int64_t column;    /* where the first looks */
+    __m128i inside;    /* the same as a mask */
+    __m128i fill;
+};
+
+static struct strip strip_for(const struct qk_fill *job, size_t k, size_t at)
 {
-    const size_t begin = job->inside_columns.begin;
-    const size_t end = job->inside_columns.end;
-    memset(to, job->fill, begin);
-    if (job->column_stride == 1 && begin < end)
-        memcpy(to + begin, line, end - begin);
-    else if (job->column_stride == 2 && begin < end)
-        copy_even(line, end - begin, to + begin);
-    else
-        for (size_t c = begin; c < end; c++)
-            to[c] = line[(int64_t)(c - begin) * job->column_stride];
-    memset(to + end, job->fill, job->columns - end);
+    const struct qk_window *window = job->windows[k];
+    const struct qk_window_range inside = window->inside_columns;
+    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    struct strip strip = {.window = window,
+                          .plane = job->planes[k],
+                          .begin = qk_size_min(qk_size_max(inside.begin, at) - at, STRIP),
+                          .end = qk_size_min(qk_size_max(inside.end, at) - at, STRIP),
+                          .column = window->column_first + (int64_t)at * window->column_stride,
+                          .fill = _mm_set1_epi8((char)job->x_zero_point)};
+    strip.inside = _mm_andnot_si128(_mm_cmpgt_epi8(_mm_set1_epi8((char)strip.begin), index),
+                                    _mm_cmpgt_epi8(_mm_set1_epi8((char)strip.end), index));
+    return strip;
 }
 
-static void stage(const struct qk_stage *job, const uint8_t *plane, uint8_t *to)
+/* One by one. */
+static __m128i load_elements(const struct strip *strip, int64_t line)
 {
-    const struct qk_stage_range rows = job->inside_rows;
-    const struct qk_stage_range columns = job->inside_columns;
-    for (size_t i = 0; i < job->rows; i++, to += job->pitch) {
-        if (!plane || i < rows.begin || i >= rows.end || columns.begin >= columns.end) {
-            memset(to, job->fill, job->columns);
-            continue;
+    uint8_t bytes[STRIP];
+    _mm_storeu_si128((void *)bytes, strip->fill);
+    for (size_t i = strip->begin; i < strip->end; i++)
+        bytes[i] = strip->plane[line + strip->column + (int64_t)i * strip->window->column_stride];
+    return _mm_loadu_si128((const void *)bytes);
+}
+
+/* The strip's 16 elements of the row that begins at `line` in the plane. Whole vectors are loaded
+ * where the plane has them. */
+static inline __m128i load_strip(const struct strip *strip, int64_t line)
+{
+    const struct qk_window *window = strip->window;
+    const int64_t first = line + strip->column;
+    const int64_t stride = window->column_stride;
+    if (stride > 2 || first < 0 || first + stride * STRIP > window->in_rows * window->in_columns)
+        return load_elements(strip, line);
+    __m128i bytes = _mm_loadu_si128((const void *)(strip->plane + first));
+    if (stride == 2) {
+        const __m128i byte = _mm_set1_epi16(0xff);
+        const __m128i high = _mm_loadu_si128((const void *)(strip->plane + first + STRIP));
+        bytes = _mm_packus_epi16(_mm_and_si128(bytes, byte), _mm_and_si128(high, byte));
+    }
+    return _mm_blendv_epi8(strip->fill, bytes, strip->inside);
+}
+
+/* How many whole strips from `at` on are inside. */
+static size_t count_whole(const struct qk_fill *job, size_t at)
+{
+    size_t count = SIZE_MAX;
+    for (size_t k = 0; k < 2; k++) {
+        const struct qk_window_range inside = job->windows[k]->inside_columns;
+        if (inside.begin > at || inside.end <= at)
+            return 0;
+        count = qk_size_min(count, (inside.end - at) / STRIP);
+    }
+    return count;
+}
+
+/* Strip by strip, each in all rows that are inside. Where there is but one row, whole strips of it
+ * take the place of rows. */
+static void fill_inside(const struct qk_fill *job, const struct words *words)
+{
+    const struct qk_window *window = job->windows[0];
+    const struct qk_window_range inside = window->inside_rows;
+    const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
+    size_t strips;
+    for (size_t at = 0; at < window->columns; at += strips * STRIP) {
+        const struct strip first = strip_for(job, 0, at);
+        const struct strip second = strip_for(job, 1, at);
+        const size_t count = qk_size_min(window->columns - at, STRIP);
+        const bool single = inside.end - inside.begin == 1;
+        strips = single ? qk_size_max(count_whole(job, at), 1) : 1;
+        const size_t rows = single ? strips : inside.end - inside.begin;
+        const int64_t step =
+            single ? STRIP * window->column_stride : window->row_stride * window->in_columns;
+        const size_t to_step = single ? STRIP : window->pitch;
+        uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
+        for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
+            const int64_t line = row * window->in_columns + (int64_t)i * step;
+            store_cells(words, load_strip(&first, line), load_strip(&second, line), count, to);
         }
-        const int64_t row = job->row_first + (int64_t)i * job->row_stride;
-        const int64_t column = job->column_first + (int64_t)columns.begin * job->column_stride;
-        stage_row(job, plane + row * job->in_columns + column, to);
     }
 }
 
-/* ---- Interleave -------------------------------------------------------------------------- */
-
-static inline __m256i load_words(const uint8_t *from, __m128i flip, __m256i zero_point)
+static void fill_padding(uint8_t *to, size_t count, const struct words *words, __m128i fill)
 {
-    const __m128i bytes = _mm_xor_si128(_mm_loadu_si128((const void *)from), flip);
-    return _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), zero_point);
+    for (size_t i = 0; i < count; i += STRIP)
+        store_cells(words, fill, fill, count - i, to + i * QK_IGEMM_CELL_BYTES);
 }
 
-/* The last few, whose sources may end where they do. */
-static void interleave_one(const struct qk_interleave *job, size_t i, uint8_t flip,
-                           int32_t zero_point)
-{
-    const int16_t words[2] = {(int16_t)((job->from[0][i] ^ flip) - zero_point),
-                              (int16_t)((job->from[1][i] ^ flip) - zero_point)};
-    memcpy(job->cells + i * QK_IGEMM_CELL_BYTES, words, sizeof(words));
-}
-
-/* An INT8 is its byte with the top bit flipped, less 128. */
-static void interleave(const struct qk_interleave *job)
+static void fill(const struct qk_fill *job)
 {
     const uint8_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
-    const int32_t zero_point = job->x_zero_point + flip;
-    const __m128i flips = _mm_set1_epi8((char)flip);
-    const __m256i zero_points = _mm256_set1_epi16((int16_t)zero_point);
-    size_t i = 0;
-    for (; job->count - i >= 16; i += 16) {
-        const __m256i a = load_words(job->from[0] + i, flips, zero_points);
-        const __m256i b = load_words(job->from[1] + i, flips, zero_points);
-        const __m256i low = _mm256_unpacklo_epi16(a, b); /* positions 0..3 and 8..11 */
-        const __m256i high = _mm256_unpackhi_epi16(a, b);
-        uint8_t *to = job->cells + i * QK_IGEMM_CELL_BYTES;
-        _mm256_storeu_si256((void *)to, _mm256_permute2x128_si256(low, high, 0x20));
-        _mm256_storeu_si256((void *)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
+    const struct words words = {_mm_set1_epi8((char)flip),
+                                _mm256_set1_epi16((int16_t)(job->x_zero_point + flip))};
+    const __m128i padding = _mm_set1_epi8((char)job->x_zero_point);
+    const struct qk_window *window = job->windows[0];
+    const struct qk_window_range inside = window->inside_rows;
+    const size_t count = (window->rows - 1) * window->pitch + window->columns;
+    if (!job->planes[0] || inside.begin >= inside.end) {
+        fill_padding(job->cells, count, &words, padding);
+        return;
     }
-    for (; i < job->count; i++)
-        interleave_one(job, i, flip, zero_point);
+    const size_t behind = (inside.end - 1) * window->pitch + window->columns;
+    fill_padding(job->cells, inside.begin * window->pitch, &words, padding);
+    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, &words, padding);
+    fill_inside(job, &words);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
@@ -147,10 +219,12 @@ static void requantize(const struct qk_requantize_tile *tile)
         const int32_t *sums = tile->sums + row * QK_IGEMM_NR;
         for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
             _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, row, sums + i));
-        store_kept(bytes, tile->keep, tile->y + row * tile->y_stride);
+        for (size_t i = 0; i < tile->piece_count; i++)
+            store_kept(bytes, tile->pieces[i].keep,
+                       tile->y + row * tile->y_stride + tile->pieces[i].offset);
     }
 }
 
-const struct qk_conv_vector qk_conv_vector_avx2 = {stage, interleave, requantize, NULL};
+const struct qk_conv_vector qk_conv_vector_avx2 = {fill, requantize, NULL};
 
 #endif

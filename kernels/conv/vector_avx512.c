@@ -14,174 +14,245 @@ static inline uint64_t low_bits(size_t count)
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-/* ---- Stage ------------------------------------------------------------------------------- */
+/* ---- Fill -------------------------------------------------------------------------------- */
 
-/* The elements of a line's 64 bytes from `at` on that are in [begin, end). */
-static inline __mmask64 line_mask(struct qk_stage_range inside, size_t at)
-{
-    const uint64_t mask = inside.end > at ? low_bits(inside.end - at) : 0;
-    return inside.begin > at ? mask & ~low_bits(inside.begin - at) : mask;
-}
-
-/* Every second byte of 128. */
-static inline __m512i even_bytes(__m512i low, __m512i high)
-{
-    const __m512i order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
-    const __m512i byte = _mm512_set1_epi16(0xff);
-    return _mm512_permutexvar_epi64(
-        order, _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
-}
-
-static void stage_fill(uint8_t *to, size_t count, __m512i fill)
-{
-    for (size_t at = 0; at < count; at += 64)
-        _mm512_storeu_si512(to + at, fill);
-}
-
-/* Rows that are inside, of which `line` is where column 0 of the first looks. Each of these writes
- * up to 63 bytes behind a row, before the next row is written. */
-struct stage_rows {
-    uintptr_t line;
-    uintptr_t line_step;
-    size_t count;
-    struct qk_stage_range inside;
+/* 64 cells in each row of a window: what is the same for all rows. */
+struct strip {
+    uintptr_t line[4];      /* where the first cell of each source looks; used or not */
+    __mmask64 inside[4][2]; /* which of the bytes from there on are elements */
+    size_t stride;
+    size_t count;   /* of cells, 1 to 64 */
+    uint64_t cells; /* as a mask */
+    __m512i order;  /* of the dwords that load_source makes */
     __m512i fill, flip;
-    uint8_t *to;
 };
 
+/* The elements of [begin, end) among those from `at` on, as bytes `stride` apart. */
+static void set_inside(struct strip *strip, size_t k, struct qk_window_range inside, size_t at)
+{
+    const size_t stride = strip->stride <= 2 ? strip->stride : 1;
+    const size_t end = qk_size_min(inside.end, at + strip->count);
+    const size_t begin = qk_size_max(inside.begin, at);
+    strip->inside[k][0] = strip->inside[k][1] = 0;
+    if (begin >= end)
+        return;
+    const size_t first = (begin - at) * stride;
+    const size_t behind = (end - at - 1) * stride + 1;
+    strip->inside[k][0] = low_bits(behind) & ~low_bits(first);
+    if (behind > 64)
+        strip->inside[k][1] = low_bits(behind - 64) & ~low_bits(first > 64 ? first - 64 : 0);
+}
+
+/* Elements any distance apart. */
+static inline __m512i load_elements(const struct strip *strip, size_t k, uintptr_t row)
+{
+    uint8_t bytes[64];
+    _mm512_storeu_si512(bytes, strip->fill);
+    if (strip->inside[k][0] == 0)
+        return strip->fill;
+    const size_t begin = (size_t)__builtin_ctzll(strip->inside[k][0]);
+    const size_t end = 64 - (size_t)__builtin_clzll(strip->inside[k][0]);
+    const uint8_t *from = (const uint8_t *)(strip->line[k] + row + begin * strip->stride);
+    for (size_t i = begin; i < end; i++, from += strip->stride)
+        bytes[i] = *from;
+    return _mm512_loadu_si512(bytes);
+}
+
 /* Masked loads do not touch what lies outside, where there may be no memory. */
-static inline __m512i load_line(const struct stage_rows *rows, size_t at, __mmask64 mask)
+static inline __m512i load_bytes(const struct strip *strip, size_t k, __mmask64 mask, uintptr_t at,
+                                 const bool whole)
 {
-    const void *from = (const void *)(rows->line + at);
-    return _mm512_xor_si512(_mm512_mask_loadu_epi8(rows->fill, mask, from), rows->flip);
+    const void *from = (const void *)(strip->line[k] + at);
+    return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(strip->fill, mask, from);
 }
 
-/* Columns one apart. */
-static void stage_lines(const struct qk_stage *job, struct stage_rows rows)
+/* 64 elements of a row, 4 and 4 of them in the order that makes cells of them; strides of 1, of 2,
+ * or 0 for any. `row`: bytes from the first row. */
+static inline __m512i load_source(const struct strip *strip, size_t k, uintptr_t row,
+                                  const size_t stride, const bool whole)
 {
-    const __mmask64 first = line_mask(rows.inside, 0);
-    const size_t columns = job->columns;
-    const size_t pitch = job->pitch;
-    for (size_t i = 0; i < rows.count; i++) {
-        _mm512_storeu_si512(rows.to, load_line(&rows, 0, first));
-        for (size_t at = 64; at < columns; at += 64)
-            _mm512_storeu_si512(rows.to + at, load_line(&rows, at, line_mask(rows.inside, at)));
-        rows.to += pitch;
-        rows.line += rows.line_step;
+    if (stride == 0)
+        return _mm512_permutexvar_epi32(strip->order, load_elements(strip, k, row));
+    const __m512i low = load_bytes(strip, k, strip->inside[k][0], row, whole);
+    if (stride == 1)
+        return _mm512_permutexvar_epi32(strip->order, low);
+    const __m512i high =
+        strip->count > 32 ? load_bytes(strip, k, strip->inside[k][1], row + 64, whole) : low;
+    const __m512i byte = _mm512_set1_epi16(0xff);
+    return _mm512_permutexvar_epi32(
+        strip->order,
+        _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
+}
+
+/* The order of a source's dwords: lane l of the result has those of elements 4 l, 16 + 4 l,
+ * 32 + 4 l and 48 + 4 l. Packing has put 8 elements of each half into a lane. */
+static inline __m512i dword_order(bool packed)
+{
+    return packed ? _mm512_set_epi32(15, 7, 13, 5, 14, 6, 12, 4, 11, 3, 9, 1, 10, 2, 8, 0)
+                  : _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+}
+
+static inline void store_cells(const struct strip *strip, size_t first, __m512i cells, uint8_t *to,
+                               const bool whole)
+{
+    cells = _mm512_xor_si512(cells, strip->flip);
+    if (whole)
+        _mm512_storeu_si512(to + first * QK_IGEMM_CELL_BYTES, cells);
+    else if (first < strip->count)
+        _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES,
+                                 (__mmask16)(strip->cells >> first), cells);
+}
+
+/* One row. `whole`: all 64 cells are there, and their bytes inside. */
+__attribute__((always_inline)) static inline void fill_row(const struct strip *strip, uintptr_t row,
+                                                           uint8_t *to, const size_t stride,
+                                                           const bool whole)
+{
+    const __m512i a = load_source(strip, 0, row, stride, whole);
+    const __m512i b = load_source(strip, 1, row, stride, whole);
+    const __m512i c = load_source(strip, 2, row, stride, whole);
+    const __m512i d = load_source(strip, 3, row, stride, whole);
+    const __m512i ab = _mm512_unpacklo_epi8(a, b);
+    const __m512i cd = _mm512_unpacklo_epi8(c, d);
+    store_cells(strip, 0, _mm512_unpacklo_epi16(ab, cd), to, whole);
+    store_cells(strip, 16, _mm512_unpackhi_epi16(ab, cd), to, whole);
+    if (!whole && strip->count <= 32)
+        return;
+    const __m512i ab_high = _mm512_unpackhi_epi8(a, b);
+    const __m512i cd_high = _mm512_unpackhi_epi8(c, d);
+    store_cells(strip, 32, _mm512_unpacklo_epi16(ab_high, cd_high), to, whole);
+    store_cells(strip, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
+}
+
+/* The same strip of some rows, `row_step` bytes apart; those of their cells are `to_step`. */
+__attribute__((always_inline)) static inline void fill_rows(const struct strip *strip, size_t rows,
+                                                            uintptr_t row_step, uint8_t *to,
+                                                            size_t to_step, const size_t stride,
+                                                            const bool whole)
+{
+    for (uintptr_t row = 0; rows > 0; rows--, row += row_step, to += to_step)
+        fill_row(strip, row, to, stride, whole);
+}
+
+/* How many strips from `at` on may be loaded without masks. */
+static inline size_t count_whole(const struct qk_fill *job, size_t at, const size_t stride)
+{
+    size_t count = SIZE_MAX;
+    for (size_t k = 0; k < 4; k++) {
+        const struct qk_window_range inside = job->windows[k]->inside_columns;
+        if (stride == 0 || inside.begin > at || inside.end < at + 64 + (stride > 1))
+            return 0;
+        count = qk_size_min(count, (inside.end - at - (stride > 1)) / 64);
     }
+    return count;
 }
 
-/* 64 elements from `at` on, of which those in the masks, two vectors of the line, are inside. */
-static inline __m512i load_halves(const struct stage_rows *rows, size_t at,
-                                  const __mmask64 masks[2])
+/* Strip by strip, each in all rows that are inside; strides of 1, of 2, or 0 for any. Where there
+ * is but one row, whole strips of it take the place of rows. */
+__attribute__((always_inline)) static inline void
+fill_inside(const struct qk_fill *job, struct strip *strip, const size_t stride)
 {
-    return even_bytes(load_line(rows, 2 * at, masks[0]), load_line(rows, 2 * at + 64, masks[1]));
-}
-
-/* Columns two apart. Most lines have one vector of them. */
-static void stage_halves(const struct qk_stage *job, struct stage_rows rows)
-{
-    const struct qk_stage_range wide = {2 * rows.inside.begin,
-                                        rows.inside.end ? 2 * rows.inside.end - 1 : 0};
-    const __mmask64 first[2] = {line_mask(wide, 0), line_mask(wide, 64)};
-    const size_t columns = job->columns;
-    const size_t pitch = job->pitch;
-    for (size_t i = 0; i < rows.count; i++) {
-        _mm512_storeu_si512(rows.to, load_halves(&rows, 0, first));
-        for (size_t at = 64; at < columns; at += 64) {
-            const __mmask64 masks[2] = {line_mask(wide, 2 * at), line_mask(wide, 2 * at + 64)};
-            _mm512_storeu_si512(rows.to + at, load_halves(&rows, at, masks));
+    const struct qk_window *window = job->windows[0];
+    const struct qk_window_range inside = window->inside_rows;
+    const size_t rows = inside.end - inside.begin;
+    const uintptr_t row =
+        (uintptr_t)(window->row_first + (int64_t)inside.begin * window->row_stride);
+    const uintptr_t row_step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns;
+    const size_t to_step = window->pitch * QK_IGEMM_CELL_BYTES;
+    uint8_t *to = job->cells + inside.begin * to_step;
+    size_t whole;
+    for (size_t at = 0; at < window->columns; at += 64 * qk_size_max(whole, 1)) {
+        for (size_t k = 0; k < 4; k++)
+            strip->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
+                             (uintptr_t)job->windows[k]->column_first + at * strip->stride;
+        strip->count = qk_size_min(window->columns - at, 64);
+        whole = count_whole(job, at, stride);
+        if (whole > 1 && rows == 1) {
+            fill_rows(strip, whole, 64 * stride, to + at * QK_IGEMM_CELL_BYTES,
+                      64 * (size_t)QK_IGEMM_CELL_BYTES, stride, true);
+            continue;
         }
-        rows.to += pitch;
-        rows.line += rows.line_step;
+        strip->cells = low_bits(strip->count);
+        for (size_t k = 0; k < 4; k++)
+            set_inside(strip, k, job->windows[k]->inside_columns, at);
+        fill_rows(strip, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step, stride, false);
+        whole = 1;
     }
 }
 
-/* Columns any distance apart. */
-static void stage_elements(const struct qk_stage *job, struct stage_rows rows)
+/* `count` cells of padding. */
+static void fill_padding(uint8_t *to, size_t count, __m512i padding)
 {
-    for (size_t i = 0; i < rows.count; i++) {
-        stage_fill(rows.to, job->columns, _mm512_xor_si512(rows.fill, rows.flip));
-        for (size_t c = rows.inside.begin; c < rows.inside.end; c++)
-            rows.to[c] =
-                *(const uint8_t *)(rows.line + c * (uintptr_t)job->column_stride) ^ job->flip;
-        rows.to += job->pitch;
-        rows.line += rows.line_step;
-    }
+    for (size_t i = 0; i < count; i += 16)
+        _mm512_mask_storeu_epi32(to + i * QK_IGEMM_CELL_BYTES, (__mmask16)low_bits(count - i),
+                                 padding);
 }
 
-static void stage(const struct qk_stage *job, const uint8_t *plane, uint8_t *to)
+static void fill(const struct qk_fill *job)
 {
-    const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    const struct qk_stage_range inside = job->inside_rows;
-    const size_t bytes = (job->rows - 1) * job->pitch + job->columns;
-    if (!plane || inside.begin >= inside.end) {
-        stage_fill(to, bytes, fill);
+    const struct qk_window *window = job->windows[0];
+    const struct qk_window_range inside = window->inside_rows;
+    const size_t count = (window->rows - 1) * window->pitch + window->columns;
+    struct strip strip = {
+        .stride = (size_t)window->column_stride,
+        .order = dword_order(window->column_stride == 2),
+        .fill = _mm512_set1_epi8((char)job->x_zero_point),
+        .flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0),
+    };
+    const __m512i padding = _mm512_xor_si512(strip.fill, strip.flip);
+    if (!job->planes[0] || inside.begin >= inside.end) {
+        fill_padding(job->cells, count, padding);
         return;
     }
-    const int64_t row = job->row_first + (int64_t)inside.begin * job->row_stride;
-    const struct stage_rows rows = {
-        .line = (uintptr_t)plane + (uintptr_t)(row * job->in_columns + job->column_first),
-        .line_step = (uintptr_t)job->row_stride * (uintptr_t)job->in_columns, /* used or not */
-        .count = inside.end - inside.begin,
-        .inside = job->inside_columns,
-        .fill = _mm512_set1_epi8((char)job->fill),
-        .flip = _mm512_set1_epi8((char)job->flip),
-        .to = to + inside.begin * job->pitch,
-    };
-    stage_fill(to, inside.begin * job->pitch, fill);
-    if (job->column_stride == 1)
-        stage_lines(job, rows);
-    else if (job->column_stride == 2)
-        stage_halves(job, rows);
+    const size_t behind = (inside.end - 1) * window->pitch + window->columns;
+    fill_padding(job->cells, inside.begin * window->pitch, padding);
+    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, padding);
+    if (window->column_stride == 1)
+        fill_inside(job, &strip, 1);
+    else if (window->column_stride == 2)
+        fill_inside(job, &strip, 2);
     else
-        stage_elements(job, rows);
-    const size_t behind = (inside.end - 1) * job->pitch + job->columns;
-    stage_fill(to + behind, bytes - behind, fill);
-}
-
-/* ---- Interleave -------------------------------------------------------------------------- */
-
-static void interleave(const struct qk_interleave *job)
-{
-    /* Byte 4 i + j of the result is byte i of 16-byte lane j. */
-    const __m512i by_byte =
-        _mm512_set_epi32(0x3f2f1f0f, 0x3e2e1e0e, 0x3d2d1d0d, 0x3c2c1c0c, 0x3b2b1b0b, 0x3a2a1a0a,
-                         0x39291909, 0x38281808, 0x37271707, 0x36261606, 0x35251505, 0x34241404,
-                         0x33231303, 0x32221202, 0x31211101, 0x30201000);
-    const __m512i flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0);
-    for (size_t i = 0; i < job->count; i += 16) {
-        const __mmask16 mask = (__mmask16)low_bits(qk_size_min(job->count - i, 16));
-        __m512i lanes = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(mask, job->from[0] + i));
-        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[1] + i), 1);
-        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[2] + i), 2);
-        lanes = _mm512_inserti32x4(lanes, _mm_maskz_loadu_epi8(mask, job->from[3] + i), 3);
-        lanes = _mm512_xor_si512(_mm512_permutexvar_epi8(by_byte, lanes), flip);
-        _mm512_storeu_si512(job->cells + i * QK_IGEMM_CELL_BYTES, lanes);
-    }
+        fill_inside(job, &strip, 0);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-static void requantize(const struct qk_requantize_tile *tile)
+/* Of one vector, or of four. */
+__attribute__((always_inline)) static inline void
+requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
 {
     const struct qk_requantize_512 to = qk_requantize_512_from(tile->requantize, tile->y_signed);
+    const struct qk_requantize_piece first = tile->pieces[0];
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
         const int32_t *from = tile->sums + row * QK_IGEMM_NR;
-        __m512i sums[4];
-        for (size_t v = 0; v < 4; v++)
+        __m512i sums[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                           _mm512_setzero_si512()};
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
             sums[v] = _mm512_add_epi32(_mm512_loadu_si512(from + 16 * v),
                                        _mm512_set1_epi32(tile->bias[row]));
         if (tile->w_zero_point && tile->w_zero_point[row] != 0) {
             const __m512i zero_point = _mm512_set1_epi32(tile->w_zero_point[row]);
-            for (size_t v = 0; v < 4; v++)
+#pragma GCC unroll 4
+            for (size_t v = 0; v < vectors; v++)
                 sums[v] = _mm512_sub_epi32(
                     sums[v],
                     _mm512_mullo_epi32(_mm512_loadu_si512(tile->column_sums + 16 * v), zero_point));
         }
-        qk_store_kept(y, qk_requantize_64(&to, sums, tile->multiplier[row]), tile->keep);
+        const __m512i bytes = qk_requantize_64(&to, sums, tile->multiplier[row]);
+        qk_store_kept(y + first.offset, bytes, first.keep);
+        for (size_t i = 1; i < tile->piece_count; i++)
+            qk_store_kept(y + tile->pieces[i].offset, bytes, tile->pieces[i].keep);
     }
+}
+
+static void requantize(const struct qk_requantize_tile *tile)
+{
+    if (tile->vectors == 1)
+        requantize_rows(tile, 1);
+    else
+        requantize_rows(tile, 4);
 }
 
 /* ---- Transpose --------------------------------------------------------------------------- */
@@ -257,6 +328,6 @@ static void transpose(const struct qk_transpose *job)
     }
 }
 
-const struct qk_conv_vector qk_conv_vector_avx512 = {stage, interleave, requantize, transpose};
+const struct qk_conv_vector qk_conv_vector_avx512 = {fill, requantize, transpose};
 
 #endif

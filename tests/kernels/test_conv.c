@@ -194,6 +194,29 @@ Test(conv, tiles_of_every_width)
     }
 }
 
+/* Small planes of several images, which share tiles: of one element and of more, with padding that
+ * they share and that they do not, and in the last unit fewer images than in the others. */
+Test(conv, images_share_tiles)
+{
+    for (int64_t size = 1; size <= 9; size += 2)
+        for (int64_t images = 2; images <= 83; images += 27)
+            for (int64_t kind = 0; kind < 6; kind++) {
+                struct conv_case test = tiled_case();
+                test.naive.images = images;
+                test.naive.channels = 2 * 9;
+                test.naive.out_channels = 2 * 21;
+                test.naive.in[1] = size;
+                test.naive.in[2] = kind == 5 ? 1 : size;
+                test.naive.kernel[1] = kind == 0 ? 1 : 3;
+                test.naive.kernel[2] = kind <= 1 || kind == 5 ? 1 : 3;
+                test.naive.stride[1] = test.naive.stride[2] = kind == 4 ? 2 : 1;
+                test.naive.pad_begin[1] = test.naive.pad_end[1] = kind == 0 ? 0 : 1;
+                test.naive.pad_begin[2] = kind <= 1 || kind == 5 ? 0 : 2;
+                test.naive.pad_end[2] = kind <= 1 || kind == 5 ? 0 : kind == 3 ? 2 : 1;
+                check_shuffled(test, 1);
+            }
+}
+
 /* One group with one channel: rows are long, and units must still be short. */
 static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t kernel)
 {
@@ -261,6 +284,23 @@ Test(conv, axes_of_one_element_make_no_units)
         }
         conv_case_deinit(&test);
     }
+}
+
+Test(conv, images_of_few_positions_make_no_units)
+{
+    struct conv_case test = line_case(256, 1, 1);
+    test.naive.images = 200;
+    test.naive.channels = 64;
+    cr_assert(conv_case_make(&test));
+    for (size_t i = 0; i < gemms.count; i++) {
+        struct qk_test_result result;
+        if (strcmp(gemms.names[i], "blas") == 0)
+            continue;
+        qk_test_run(gemms.kernels[i], &test.call, &result);
+        cr_expect_leq(result.plan.unit_count, 4, "%s: %zu", gemms.names[i], result.plan.unit_count);
+        qk_test_result_deinit(&result);
+    }
+    conv_case_deinit(&test);
 }
 
 struct worker {
