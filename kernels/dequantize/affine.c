@@ -75,7 +75,8 @@ static bool are_ready(const struct qk_tensor *scale, enum qk_type y_type)
     return !has_nan;
 }
 
-static const float *read_scales(const struct qk_tensor *scale, enum qk_type y_type,
+static const float *read_scales(const struct qk_dequantize_kernels *kernels,
+                                const struct qk_tensor *scale, enum qk_type y_type,
                                 struct qk_memory memory)
 {
     if (scale->stored > 0 && are_ready(scale, y_type))
@@ -83,10 +84,10 @@ static const float *read_scales(const struct qk_tensor *scale, enum qk_type y_ty
     float *scales = qk_alloc_words(scale->stored, memory);
     if (!scales)
         return NULL;
-    if (scale->type == QK_FP32 && scale->stored > 0)
+    if (scale->type != QK_FP32)
+        kernels->widen(scales, scale->type, scale->data, scale->stored);
+    else if (scale->stored > 0)
         memcpy(scales, scale->data, scale->stored * sizeof(*scales));
-    for (size_t i = 0; scale->type != QK_FP32 && i < scale->stored; i++)
-        scales[i] = qk_float_decode(scale->type, qk_element_load(scale->type, scale->data, i));
     qk_affine_canonical(y_type, scales, scale->stored);
     return scales;
 }
@@ -136,7 +137,7 @@ enum qk_status qk_affine_set(struct qk_affine *affine, const struct qk_dequantiz
     const bool has_table = x->bits < 8 || x->kind == QK_KIND_FLOAT;
     affine->table = has_table ? make_table(affine->x_type, memory) : NULL;
     if (!has_table || affine->table) {
-        affine->scales = read_scales(scale, affine->y_type, memory);
+        affine->scales = read_scales(kernels, scale, affine->y_type, memory);
         affine->zeros = has_zeros ? read_zeros(kernels, zero_point, affine->table, memory) : NULL;
     }
     if (!affine->scales || (has_zeros && !affine->zeros) || (has_table && !affine->table))

@@ -89,6 +89,9 @@ struct qk_dequantize_kernels {
     void (*finish)(void); /* after the last streaming call, before others may read y */
     /* Fills `count` words, and up to QK_FILL_SLACK - 1 behind them. */
     void (*fill)(uint32_t *to, uint32_t value, size_t count);
+    /* qk_float_decode of each element, but that NaNs may become quiet. `from`: FP16, BF16 or
+     * FP8E8M0, no alignment. */
+    void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
     uint32_t element_ps; /* a rough guess for one element, in a cache */
 };
 
@@ -98,6 +101,7 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
 
 /* The scalar kernel, which is the reference, takes all codes, every `first` and every count. */
 void qk_dequantize_scalar(const struct qk_dequantize_args *args);
+void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t count);
 
 /* Each fills the slots that its tier has. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);

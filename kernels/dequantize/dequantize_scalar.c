@@ -174,6 +174,12 @@ static void finish(void)
 {
 }
 
+void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = qk_float_decode(type, qk_element_load(type, from, i));
+}
+
 static void fill(uint32_t *to, uint32_t value, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -187,5 +193,6 @@ void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
         kernels->run[code] = qk_dequantize_scalar;
     kernels->finish = finish;
     kernels->fill = fill;
+    kernels->widen = qk_widen_scalar;
     kernels->element_ps = 1000;
 }

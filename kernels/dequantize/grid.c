@@ -88,6 +88,21 @@ void qk_grid_simplify(struct qk_grid *grid)
     *grid = simple;
 }
 
+static size_t block_at(const struct qk_grid_axis *axis, size_t index)
+{
+    return axis->block == 1 ? index : index / axis->block; /* a division costs more than all else */
+}
+
+/* Moves along an axis from one index to another; backwards, differences wrap. */
+static void move_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis, size_t from,
+                     size_t to)
+{
+    const size_t blocks = block_at(axis, to) - block_at(axis, from);
+    row->x += (to - from) * axis->x_stride;
+    row->scale += blocks * axis->scale_stride;
+    row->zero_point += blocks * axis->zero_point_stride;
+}
+
 /* The row that the indices of all outer axes name. */
 static void find_row(struct qk_grid_cursor *cursor)
 {
@@ -98,14 +113,8 @@ static void find_row(struct qk_grid_cursor *cursor)
                                 .x_stride = inner->x_stride,
                                 .scale_stride = inner->scale_stride,
                                 .zero_point_stride = inner->zero_point_stride};
-    for (uint32_t i = 0; i + 1 < grid->rank; i++) {
-        const struct qk_grid_axis *axis = &grid->axes[i];
-        const size_t index = cursor->index[i];
-        const size_t step = axis->block == 1 ? index : index / axis->block;
-        row.x += index * axis->x_stride;
-        row.scale += step * axis->scale_stride;
-        row.zero_point += step * axis->zero_point_stride;
-    }
+    for (uint32_t i = 0; i + 1 < grid->rank; i++)
+        move_row(&row, &grid->axes[i], 0, cursor->index[i]);
     cursor->row = row;
 }
 
@@ -114,7 +123,7 @@ void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, siz
     cursor->grid = grid;
     for (uint32_t axis = grid->rank; axis-- > 0;) {
         const size_t size = grid->axes[axis].size;
-        const size_t outer = i < size ? 0 : i / size; /* a division costs more than all else here */
+        const size_t outer = i < size ? 0 : i / size;
         cursor->index[axis] = i - outer * size;
         i = outer;
     }
@@ -124,14 +133,16 @@ void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, siz
 static void next_row(struct qk_grid_cursor *cursor)
 {
     const struct qk_grid *grid = cursor->grid;
-    uint32_t axis = grid->rank - 1;
-    cursor->index[axis] = 0;
-    while (axis-- > 0) {
-        if (++cursor->index[axis] < grid->axes[axis].size)
+    uint32_t i = grid->rank - 1;
+    cursor->index[i] = 0;
+    while (i-- > 0) {
+        const size_t index = cursor->index[i];
+        const size_t next = index + 1 < grid->axes[i].size ? index + 1 : 0;
+        move_row(&cursor->row, &grid->axes[i], index, next);
+        cursor->index[i] = next;
+        if (next > 0)
             break;
-        cursor->index[axis] = 0;
     }
-    find_row(cursor);
 }
 
 void qk_grid_next(struct qk_grid_cursor *cursor, size_t count_max, struct qk_grid_piece *piece)

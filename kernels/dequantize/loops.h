@@ -338,6 +338,42 @@ static void finish(void)
     _mm_sfence();
 }
 
+/* Eight scales. */
+INLINE __m256 widened(enum qk_type type, const uint8_t *from)
+{
+    if (type == QK_FP16)
+        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+    if (type == QK_BF16)
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16));
+    const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+    const __m256i is_nan = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(0xff));
+    const __m256i is_least = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+    const __m256i specials = _mm256_or_si256(
+        _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000)),
+        _mm256_and_si256(is_least, _mm256_set1_epi32(0x00400000))); /* 2^-127, a subnormal */
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(codes, 23), specials));
+}
+
+INLINE void widen_all(float *to, enum qk_type type, const uint8_t *from, size_t count)
+{
+    const size_t bytes = type == QK_FP8E8M0 ? 1 : 2;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(to + i, widened(type, from + i * bytes));
+    qk_widen_scalar(to + i, type, from + i * bytes, count - i);
+}
+
+static void widen(float *to, enum qk_type type, const void *from, size_t count)
+{
+    if (type == QK_FP16)
+        widen_all(to, QK_FP16, from, count);
+    else if (type == QK_BF16)
+        widen_all(to, QK_BF16, from, count);
+    else
+        widen_all(to, QK_FP8E8M0, from, count);
+}
+
 INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32_t element_ps)
 {
     *kernels = (struct qk_dequantize_kernels){
@@ -356,6 +392,7 @@ INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32
                 [QK_CODE_U32_EXACT] = u32_exact},
         .finish = finish,
         .fill = fill,
+        .widen = widen,
         .element_ps = element_ps,
     };
 }

@@ -4,6 +4,7 @@
  * that has been checked is timed on 4 KiB in the first cache, a line for each on standard error. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,31 @@ static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *ker
     }
 }
 
+/* All codes, from odd addresses on; NaNs may have become quiet. */
+static void check_widen(struct bed *bed, const struct qk_dequantize_kernels *kernels,
+                        enum qk_type type)
+{
+    const size_t bytes = qk_type_info(type)->bits / 8;
+    for (size_t round = 0; round < 40; round++) {
+        const size_t count = round == 0 ? COUNT_MAX : qk_test_random_below(&bed->random, 100);
+        const size_t start = round == 0 ? 0 : qk_test_random_below(&bed->random, COUNT_MAX);
+        uint8_t *from = (uint8_t *)place(&bed->x, bytes * count, true) - round % 2;
+        float *to = place(&bed->y, sizeof(*to) * count, true);
+        for (size_t i = 0; i < count; i++)
+            qk_test_store(type, from, i, (uint32_t)(start + i) & (bytes == 1 ? 0xff : 0xffff));
+        kernels->widen(to, type, from, count);
+        for (size_t i = 0; i < count; i++) {
+            const float wanted = qk_float_decode(type, qk_element_load(type, from, i));
+            const uint32_t quiet = isnan(wanted) ? 0x00400000 : 0;
+            uint32_t bits[2];
+            memcpy(&bits[0], &wanted, sizeof(wanted));
+            memcpy(&bits[1], &to[i], sizeof(to[i]));
+            cr_assert_eq(bits[0] | quiet, bits[1] | quiet, "%s, %s: code %#zx became %#x, not %#x",
+                         kernels->name, qk_type_info(type)->name, start + i, bits[1], bits[0]);
+        }
+    }
+}
+
 static void check_tier(const char *tier)
 {
     struct qk_kernels *kernels = qk_test_kernels(tier);
@@ -301,6 +327,9 @@ static void check_tier(const char *tier)
             check_and_bench(&bed, &kernels->dequantize, reading, y_type, blocks[b]);
         check_codes(&bed, &kernels->dequantize, reading, y_type);
     }
+    check_widen(&bed, &kernels->dequantize, QK_FP16);
+    check_widen(&bed, &kernels->dequantize, QK_BF16);
+    check_widen(&bed, &kernels->dequantize, QK_FP8E8M0);
     qk_kernels_destroy(kernels);
 }
 
