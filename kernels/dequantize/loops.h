@@ -128,11 +128,11 @@ INLINE void take_whole_steps(const struct qk_dequantize_args *args, const struct
         take_float8(args->table, codes, x, y, steps, args->scales[p], form, how))
         return;
     for (size_t i = 0; i < steps * STEP; i += STEP) {
+        const uint8_t *from = x + i * kernel.bits / 8;
         if (how.stream)
-            prefetch(x + i * kernel.bits / 8, kernel.bits);
-        store_step(y + i * y_bytes,
-                   results_of(x + i * kernel.bits / 8, codes, block, kernel, form, has_offset),
-                   form, how);
+            prefetch(from, kernel.bits);
+        store_step(y + i * y_bytes, results_of(from, codes, block, kernel, form, has_offset), form,
+                   how);
     }
 }
 
@@ -157,27 +157,26 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
                         const struct kernel kernel, enum qk_type y_type)
 {
     const struct form form = form_of(kernel.bits, y_type, kernel.bits < 8, true);
-    const struct qk_dequantize_args a = *args; /* which y might be, for all the compiler knows */
-    struct how how = {a.stream && (uintptr_t)a.y % 64 == 0, 0};
-    struct place at = {0, a.p, a.block - a.done};
-    struct block block = block_at(&a, at.p, codes, kernel, form);
+    struct how how = {args->stream && (uintptr_t)args->y % 64 == 0, 0};
+    struct place at = {0, args->p, args->block - args->done};
+    struct block block = block_at(args, at.p, codes, kernel, form);
     for (;;) {
-        take_whole_steps(&a, codes, &block, kernel, form, how, &at);
-        if (at.i == a.count)
+        take_whole_steps(args, codes, &block, kernel, form, how, &at);
+        if (at.i == args->count)
             return;
-        if (at.i + STEP > a.count) {
-            go_back(&a, begin_early(&a, at.i, form.y_bytes, &how), &at);
-            block = block_at(&a, at.p, codes, kernel, form);
+        if (at.i + STEP > args->count) {
+            go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
+            block = block_at(args, at.p, codes, kernel, form);
             continue;
         }
-        at.p = at.p + 1 == a.period ? 0 : at.p + 1;
-        const struct block next = block_at(&a, at.p, codes, kernel, form);
+        at.p = at.p + 1 == args->period ? 0 : at.p + 1;
+        const struct block next = block_at(args, at.p, codes, kernel, form);
         if (at.left > 0) {
-            take_mixed_step(&a, codes, &block, &next, kernel, form, how, &at);
+            take_mixed_step(args, codes, &block, &next, kernel, form, how, &at);
             at.i += STEP;
             at.left -= STEP;
         }
-        at.left += a.block;
+        at.left += args->block;
         block = next;
     }
 }
@@ -220,25 +219,21 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
     const struct form form = form_of(kernel.bits, y_type, false, blocks != BLOCKS_OF_1);
-    const struct qk_dequantize_args a = *args;
-    const uint8_t *x = a.x;
-    char *y = a.y;
-    struct how how = {a.stream && (uintptr_t)y % 64 == 0, 0};
-    for (size_t i = 0, p = a.p, done = a.done; i < a.count; i += STEP) {
-        if (blocks != BLOCKS_OF_STEPS && i + STEP > a.count)
-            i -= begin_early(&a, i, form.y_bytes, &how);
+    const uint8_t *x = args->x;
+    char *y = args->y;
+    struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
+    for (size_t i = 0, p = args->p, done = args->done; i < args->count; i += STEP) {
+        if (blocks != BLOCKS_OF_STEPS && i + STEP > args->count)
+            i -= begin_early(args, i, form.y_bytes, &how);
         if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
+        const size_t at = blocks == BLOCKS_OF_1 ? i : blocks == BLOCKS_OF_32 ? i / 32 : p;
         struct values v = kernel.read(codes, x + i * kernel.bits / 8, form.pairs);
-        v = compute_varied(v, &a, kernel,
-                           blocks == BLOCKS_OF_1    ? i
-                           : blocks == BLOCKS_OF_32 ? i / 32
-                                                    : p,
-                           blocks);
+        v = compute_varied(v, args, kernel, at, blocks);
         store_step(y + i * form.y_bytes, v, form, how);
         done += STEP;
-        if (blocks == BLOCKS_OF_STEPS && done == a.block) {
-            p = p + 1 == a.period ? 0 : p + 1;
+        if (blocks == BLOCKS_OF_STEPS && done == args->block) {
+            p = p + 1 == args->period ? 0 : p + 1;
             done = 0;
         }
     }
@@ -260,15 +255,30 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_blocks(args, &codes, kernel, y_type);
 }
 
+/* Loops without stores past the caches and offsets, or for both. The copy is nothing that y may lie
+ * over, for all the compiler knows. */
+INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel kernel,
+                      enum qk_type y_type)
+{
+    struct qk_dequantize_args copy = *args;
+    if (copy.stream || copy.offsets) {
+        loops_to(&copy, kernel, y_type);
+        return;
+    }
+    copy.stream = false;
+    copy.offsets = NULL;
+    loops_to(&copy, kernel, y_type);
+}
+
 /* Loops for each type of y. */
 INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
 {
     if (args->y_type == QK_FP32)
-        loops_to(args, kernel, QK_FP32);
+        loops_for(args, kernel, QK_FP32);
     else if (args->y_type == QK_FP16)
-        loops_to(args, kernel, QK_FP16);
+        loops_for(args, kernel, QK_FP16);
     else
-        loops_to(args, kernel, QK_BF16);
+        loops_for(args, kernel, QK_BF16);
 }
 
 /* ---- The kernels ---------------------------------------------------------------------------- */
