@@ -93,10 +93,8 @@ struct qk_conv_panels {
 
 /* Packed for groups of one channel: kernels/conv/depthwise.h. */
 struct qk_conv_depthwise {
-    size_t cells;                /* of an output channel */
-    const uint8_t *weights;      /* [M][cells][4] */
-    const uint8_t *ones;         /* [cells][4] */
-    const int32_t *w_zero_point; /* [M], as the packed weights have it */
+    const uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
+    const int32_t *w_zero_point; /* [M], as these weights have it */
     bool any_zero_point;         /* one of them is not 0 */
 };
 

@@ -8,12 +8,12 @@
 /* About 100 microseconds of channels make a unit. */
 #define UNIT_CYCLES 300000.0
 #define CYCLES_A_NS 3.0
-/* Taps of the axes before the last two: planes of one channel. */
-#define PLANES_MOST 64
-/* Rows that are computed together. */
-#define TALL 4
-/* A strip of fewer positions than this is not worth it. */
-#define STRIP_LEAST 8
+/* A unit's cells of one channel, and those of its channels that are there at a time, stay in a
+ * core's first cache. */
+#define SLOT_CELLS 6144
+#define BATCH_BYTES ((size_t)8 << 10)
+/* Cells of an output channel's taps; SLOT_CELLS hold some positions of so many. */
+#define CELLS_MOST 256
 /* With more output channels for each of x, panels are faster: they load x once for many of them. */
 #define MULTIPLICITY_MOST 32
 
@@ -21,116 +21,73 @@ struct state {
     const struct qk_conv *conv;
     const uint8_t *x;
     struct qk_conv_geometry geometry;
+    struct qk_depthwise_layout layout;
     struct qk_depthwise_job job; /* but for what a unit says */
     size_t outer;                /* positions of the axes before the last two */
-    /* What a unit has, and how many units that makes: */
+    /* What a unit has besides the layout's rows and columns, and how many units that makes: */
     size_t chunk, chunks; /* groups */
     size_t part, parts;   /* output channels of each; with parts, there is one group in a unit */
-    size_t band, bands;   /* rows */
-    size_t piece, pieces; /* columns, in whole strips */
+    size_t bands, pieces; /* of rows, and of columns */
+    size_t workspace_at[5];
 };
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-static size_t row_cells(const struct qk_conv_desc *desc)
+/* Taps of a row of the kernel in a cell, such that 63 bytes of x make 16 cells; 0: not even one. */
+static size_t count_taps(int64_t kernel, int64_t stride, int64_t dilation)
 {
-    return qk_divide_up((size_t)desc->kernel[QK_AXIS_COLUMN], QK_DEPTHWISE_TAPS);
-}
-
-/* Rows of taps, over all axes but the last. */
-static size_t tap_rows(const struct qk_conv *conv)
-{
-    return conv->depth / (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
-}
-
-/* Positions whose taps are all within QK_DEPTHWISE_BYTES; 0: not even one's. */
-static size_t strip_most(const struct qk_conv_desc *desc)
-{
-    const int64_t bytes = QK_DEPTHWISE_BYTES;
-    const int64_t kernel = desc->kernel[QK_AXIS_COLUMN];
-    const int64_t dilation = desc->dilation[QK_AXIS_COLUMN];
-    if (kernel > bytes || dilation > bytes || (kernel - 1) * dilation >= bytes)
+    const int64_t left = QK_DEPTHWISE_BYTES - 2;
+    if (stride > left / (QK_DEPTHWISE_LANES - 1))
         return 0;
-    return (size_t)((bytes - 1 - (kernel - 1) * dilation) / desc->stride[QK_AXIS_COLUMN]) + 1;
+    const int64_t most = (left - stride * (QK_DEPTHWISE_LANES - 1)) / dilation + 1;
+    return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
-/* Rows of the output that see at most QK_DEPTHWISE_ROWS_SEEN of x; 0: not even one. */
-static size_t band_most(const struct qk_conv_desc *desc)
-{
-    const int64_t seen = QK_DEPTHWISE_ROWS_SEEN;
-    const int64_t kernel = desc->kernel[QK_AXIS_ROW];
-    const int64_t dilation = desc->dilation[QK_AXIS_ROW];
-    if (kernel > seen || dilation > seen || (kernel - 1) * dilation >= seen)
-        return 0;
-    return (size_t)((seen - 1 - (kernel - 1) * dilation) / desc->stride[QK_AXIS_ROW]) + 1;
-}
-
+/* Columns are the last axis that has more than one element. Which one that is, x will tell. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
-    return conv->backend->depthwise && conv->desc.group_channels == 1 &&
-           conv->desc.out_channels / conv->desc.group <= MULTIPLICITY_MOST &&
-           strip_most(&conv->desc) >= STRIP_LEAST && band_most(&conv->desc) > 0 &&
-           tap_rows(conv) / (size_t)conv->desc.kernel[QK_AXIS_ROW] <= PLANES_MOST;
-}
-
-/* The `count` bytes at `from`, as one word; a word is read where that is within `end`. */
-static inline uint32_t load_taps(const uint8_t *from, size_t count, const uint8_t *end)
-{
-    uint32_t word = 0;
-    if (end - from >= (ptrdiff_t)sizeof(word))
-        memcpy(&word, from, sizeof(word));
-    else
-        for (size_t t = 0; t < count; t++)
-            word |= (uint32_t)from[t] << 8 * t;
-    return word & UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
-}
-
-/* One output channel; gives the sum of what is stored. */
-static int32_t pack_channel(const uint8_t *w, const uint8_t *end, size_t rows, size_t width,
-                            uint8_t flip, uint8_t *cells)
-{
-    const uint32_t flips = flip * UINT32_C(0x01010101);
-    int32_t sum = 0;
-    for (size_t r = 0; r < rows; r++, w += width)
-        for (size_t c = 0; c < width; c += QK_DEPTHWISE_TAPS, cells += QK_DEPTHWISE_TAPS) {
-            const size_t count = qk_size_min(width - c, QK_DEPTHWISE_TAPS);
-            const uint32_t there = UINT32_MAX >> 8 * (QK_DEPTHWISE_TAPS - count);
-            const uint32_t word = load_taps(w + c, count, end) ^ (flips & there);
-            for (size_t t = 0; t < QK_DEPTHWISE_TAPS; t++)
-                sum += (int8_t)(word >> 8 * t);
-            memcpy(cells, &word, sizeof(word));
-        }
-    return sum;
+    const struct qk_conv_desc *desc = &conv->desc;
+    if (!conv->backend->depthwise || desc->group_channels != 1 ||
+        desc->out_channels / desc->group > MULTIPLICITY_MOST)
+        return false;
+    for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
+        const size_t kernel = (size_t)desc->kernel[i];
+        const size_t taps = count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i]);
+        if (taps == 0 || conv->depth / kernel > CELLS_MOST ||
+            conv->depth / kernel * qk_divide_up(kernel, taps) > CELLS_MOST)
+            return false;
+        if (kernel > 1)
+            break;
+    }
+    return true;
 }
 
 bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
                             struct qk_memory memory, int32_t *sums)
 {
     const size_t channels = conv->desc.out_channels;
-    const size_t width = (size_t)conv->desc.kernel[QK_AXIS_COLUMN];
-    const size_t rows = tap_rows(conv);
-    const size_t cells = rows * row_cells(&conv->desc);
-    const int32_t centre = constants->w->type == QK_UINT8 ? 128 : 0;
+    const size_t depth = conv->depth;
+    const size_t count = constants->w->count;
+    const uint8_t flip = constants->w->type == QK_UINT8 ? 0x80 : 0;
     const uint8_t *w = constants->w->data;
-    uint8_t *weights = qk_conv_alloc(memory, channels, cells * QK_DEPTHWISE_TAPS);
-    uint8_t *ones = qk_conv_alloc(memory, cells, QK_DEPTHWISE_TAPS);
+    const size_t slack = depth + QK_DEPTHWISE_BYTES; /* a channel more is read than there are */
+    uint8_t *weights = qk_conv_alloc(memory, count + slack, 1);
     int32_t *zero_points = qk_conv_alloc(memory, channels, sizeof(*zero_points));
     bool any = false;
-    if (!weights || !ones || !zero_points)
+    if (!weights || !zero_points)
         return false;
+    memset(weights + count, 0, slack);
+    for (size_t i = 0; i < count; i++)
+        weights[i] = w[i] ^ flip;
     for (size_t m = 0; m < channels; m++) {
-        const int32_t sum = pack_channel(w + m * conv->depth, w + constants->w->count, rows, width,
-                                         (uint8_t)centre, weights + m * cells * QK_DEPTHWISE_TAPS);
-        zero_points[m] = qk_w_zero_point(constants, m) - centre;
+        int32_t sum = 0;
+        for (size_t i = 0; i < depth; i++)
+            sum += (int8_t)weights[m * depth + i];
+        zero_points[m] = qk_w_zero_point(constants, m) - flip;
         any = any || zero_points[m] != 0;
-        sums[m] = (int32_t)((uint32_t)sum - (uint32_t)conv->depth * (uint32_t)zero_points[m]);
+        sums[m] = (int32_t)((uint32_t)sum - (uint32_t)depth * (uint32_t)zero_points[m]);
     }
-    memset(ones, 0, cells * QK_DEPTHWISE_TAPS);
-    for (size_t i = 0; i < cells; i++)
-        memset(
-            ones + i * QK_DEPTHWISE_TAPS, 1,
-            qk_size_min(width - i % row_cells(&conv->desc) * QK_DEPTHWISE_TAPS, QK_DEPTHWISE_TAPS));
-    conv->depthwise = (struct qk_conv_depthwise){cells, weights, ones, zero_points, any};
+    conv->depthwise = (struct qk_conv_depthwise){weights, zero_points, any};
     return true;
 }
 
@@ -146,14 +103,16 @@ struct unit {
 
 static struct unit locate(const struct state *state, size_t index)
 {
+    const struct qk_depthwise_layout *layout = &state->layout;
+    const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
     const size_t multiplicity = state->conv->desc.out_channels / state->conv->desc.group;
     struct unit unit;
-    unit.column = index % state->pieces * state->piece;
-    unit.columns = qk_size_min(width - unit.column, state->piece);
+    unit.column = index % state->pieces * layout->columns;
+    unit.columns = qk_size_min(width - unit.column, layout->columns);
     index /= state->pieces;
-    unit.row = index % state->bands * state->band;
-    unit.rows = qk_size_min((size_t)state->geometry.axis[QK_AXIS_ROW].out - unit.row, state->band);
+    unit.row = index % state->bands * layout->rows;
+    unit.rows = qk_size_min(height - unit.row, layout->rows);
     index /= state->bands;
     unit.outer = index % state->outer;
     index /= state->outer;
@@ -166,7 +125,8 @@ static struct unit locate(const struct state *state, size_t index)
     return unit;
 }
 
-static void run_unit(const struct state *state, const struct unit *unit, uint8_t *output)
+static void run_unit(const struct state *state, const struct unit *unit, uint8_t *output,
+                     uint8_t *workspace)
 {
     const struct qk_conv *conv = state->conv;
     const struct qk_conv_geometry *geometry = &state->geometry;
@@ -175,111 +135,194 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     const size_t m = unit->group_begin * multiplicity + unit->part_begin;
     const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
     const size_t line = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
-    size_t planes[PLANES_MOST];
-    for (size_t p = 0; p < state->job.plane_count; p++)
-        if (!qk_conv_find_plane(geometry, unit->outer, p, &planes[p]))
-            planes[p] = QK_DEPTHWISE_NO_PLANE;
+    const size_t *at = state->workspace_at;
     struct qk_depthwise_job job = state->job;
+    job.work = (struct qk_depthwise_workspace){
+        .orders = (void *)(workspace + at[0]),
+        .vectors = (void *)(workspace + at[1]),
+        .weights = workspace + at[2],
+        .ones = workspace + at[3],
+        .slots = workspace + at[4],
+    };
+    job.outer = unit->outer;
     job.row = unit->row;
     job.rows = unit->rows;
     job.column = unit->column;
     job.columns = unit->columns;
+    job.channels = unit->group_end - unit->group_begin;
     job.multiplicity = unit->part_end - unit->part_begin;
     job.x = state->x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
-    job.planes = planes;
-    job.channels = unit->group_end - unit->group_begin;
-    job.weights = conv->depthwise.weights + m * conv->depthwise.cells * QK_DEPTHWISE_TAPS;
+    job.weights = conv->depthwise.weights + m * conv->depth;
     job.w_zero_point = conv->depthwise.w_zero_point + m;
     job.bias = conv->bias + m;
     job.multiplier = conv->multiplier + m;
-    job.y =
-        output + (unit->image * conv->desc.out_channels + m) * geometry->positions + line * width;
+    job.y = output + (unit->image * conv->desc.out_channels + m) * geometry->positions +
+            line * width + unit->column;
     conv->backend->depthwise(&job);
 }
 
 static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
-    (void)workspace;
     for (size_t i = begin; i < end; i++) {
         const struct unit unit = locate(state, i);
-        run_unit(state, &unit, output);
+        run_unit(state, &unit, output, workspace);
     }
+}
+
+/* ---- Layout ------------------------------------------------------------------------------ */
+
+static size_t total_lines(const struct qk_depthwise_layout *layout)
+{
+    return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
+}
+
+/* Several rows, whole ones: each of the row_cells has lines of its own. False: not even two fit. */
+static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                     size_t width)
+{
+    const size_t height = (size_t)row->out;
+    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / width;
+    const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
+    const struct qk_slab_axis shared =
+        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
+    const size_t most = lines / alone.clusters;
+    const size_t most_shared =
+        lines / shared.clusters > shared.span ? lines / shared.clusters - shared.span : 0;
+    layout->row = most_shared >= qk_size_min(most, height) ? shared : alone;
+    const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
+    if (rows < 2)
+        return false;
+    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
+    layout->columns = layout->pitch = width;
+    layout->arrays = layout->row_cells;
+    return true;
+}
+
+/* One row, or a part of one. */
+static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                        const struct qk_conv_axis *column)
+{
+    const size_t width = (size_t)column->out;
+    const size_t cells = SLOT_CELLS / layout->planes / (size_t)row->kernel;
+    const size_t step = layout->taps * (size_t)column->dilation;
+    const size_t more =
+        step % (size_t)column->stride == 0 && step < SLOT_CELLS * (size_t)column->stride
+            ? (layout->row_cells - 1) * (step / (size_t)column->stride)
+            : SLOT_CELLS;
+    const size_t alone = qk_size_min(cells / layout->row_cells, width);
+    const size_t shared = cells > more ? qk_size_min(cells - more, width) : 0;
+    const bool share =
+        shared > alone || (shared == alone && shared + more <= shared * layout->row_cells);
+    const size_t columns = share ? shared : alone;
+    layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
+    layout->rows = 1;
+    layout->columns = qk_divide_up(width, qk_divide_up(width, columns));
+    if (layout->columns < width)
+        layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
+    layout->arrays = share ? 1 : layout->row_cells;
+    layout->shift = share ? step / (size_t)column->stride : 0;
+    layout->pitch = layout->columns + (share ? more : 0);
+}
+
+static void lay_out(struct state *state)
+{
+    const struct qk_conv_axis *row = &state->geometry.axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &state->geometry.axis[QK_AXIS_COLUMN];
+    struct qk_depthwise_layout *layout = &state->layout;
+    layout->taps = count_taps(column->kernel, column->stride, column->dilation);
+    layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
+    layout->planes = state->conv->depth / (size_t)(row->kernel * column->kernel);
+    if (!fit_rows(layout, row, (size_t)column->out))
+        fit_columns(layout, row, column);
+    layout->lines = layout->rows + layout->row.span;
+    const size_t cells = total_lines(layout) * layout->pitch;
+    layout->slot_bytes = qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
+    layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
+        layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
+                                     i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
+    state->bands = qk_divide_up((size_t)row->out, layout->rows);
+    state->pieces = qk_divide_up((size_t)column->out, layout->columns);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-static void fit_job(struct state *state)
+static size_t lay_out_workspace(struct state *state)
 {
-    const struct qk_conv *conv = state->conv;
-    const struct qk_conv_axis *row = &state->geometry.axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &state->geometry.axis[QK_AXIS_COLUMN];
-    const size_t width = (size_t)column->out;
-    struct qk_depthwise_job *job = &state->job;
-    *job = (struct qk_depthwise_job){
-        .row_axis = row,
-        .column_axis = column,
-        .strip = qk_divide_up(width, qk_divide_up(width, strip_most(&conv->desc))),
-        .cells = row_cells(&conv->desc),
-        .fill = (uint8_t)conv->x_zero_point,
-        .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
-        .channel_size = state->geometry.channel_size,
-        .plane_count = tap_rows(conv) / (size_t)row->kernel,
-        .ones = conv->depthwise.ones,
-        .requantize = &conv->requantize,
-        .y_signed = conv->y_type == QK_INT8,
-        .y_stride = state->geometry.positions,
+    const struct qk_depthwise_layout *layout = &state->layout;
+    const size_t vectors = layout->slot_bytes / QK_DEPTHWISE_BYTES;
+    const size_t lines = total_lines(layout);
+    const size_t weights = qk_divide_up(state->job.cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
+    const size_t bytes[] = {
+        (vectors + lines) * QK_DEPTHWISE_BYTES,
+        (vectors + lines) * sizeof(struct qk_depthwise_vector),
+        2 * weights,
+        weights,
+        layout->batch * layout->slot_bytes + QK_DEPTHWISE_BYTES,
     };
-    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
-        job->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
-                                  i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+        state->workspace_at[i] = at;
+        at += qk_divide_up(bytes[i], QK_DEPTHWISE_BYTES) * QK_DEPTHWISE_BYTES;
+    }
+    return at;
 }
 
-/* One strip of `tall` rows for one output channel: TALL are computed, unless it is one. */
-static double count_cycles(const struct state *state, size_t tall)
+/* Cells are in the order of taps. */
+static void fill_cells(const struct state *state, uint32_t *offsets,
+                       struct qk_depthwise_weights *groups)
 {
-    const struct qk_conv_depthwise *packed = &state->conv->depthwise;
-    const double vectors = (double)qk_divide_up(state->job.strip, 16);
-    /* Zero points of w need sums of x beside those of products. */
-    const double sums = packed->any_zero_point ? 2 : 1;
-    return sums * (vectors + 1) * (tall == 1 ? 1 : TALL) * (3 + (double)packed->cells);
+    const struct qk_depthwise_layout *layout = &state->layout;
+    const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel;
+    const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].kernel;
+    for (size_t i = 0; i < state->job.cells; i++) {
+        const size_t column = i % layout->row_cells;
+        const size_t row = i / layout->row_cells % height;
+        const size_t plane = i / layout->row_cells / height;
+        const size_t array = layout->arrays > 1 ? column : 0;
+        const size_t cluster =
+            (array * layout->planes + plane) * layout->row.clusters + row % layout->row.clusters;
+        const size_t line =
+            cluster * layout->lines + row / layout->row.clusters * layout->row.shift;
+        const size_t cell =
+            line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
+        offsets[i] = (uint32_t)(cell * QK_DEPTHWISE_TAPS);
+
+        struct qk_depthwise_weights *group = groups + i / QK_DEPTHWISE_LANES;
+        const size_t lane = i % QK_DEPTHWISE_LANES;
+        const size_t first = i / layout->row_cells * width + column * layout->taps;
+        const size_t count = qk_size_min(width - column * layout->taps, layout->taps);
+        if (lane == 0)
+            *group = (struct qk_depthwise_weights){.from = first};
+        for (size_t t = 0; t < count; t++) {
+            group->order[lane * QK_DEPTHWISE_TAPS + t] = (uint8_t)(first + t - group->from);
+            group->mask |= UINT64_C(1) << (lane * QK_DEPTHWISE_TAPS + t);
+        }
+    }
 }
 
 /* As many of `count` as `wanted` allows, but at least one; all units have about as many. */
-static size_t take(size_t count, double *wanted, size_t *units)
+static size_t take(size_t count, double wanted, size_t *units)
 {
-    const size_t most = *wanted < (double)count ? qk_size_max((size_t)*wanted, 1) : count;
+    const size_t most = wanted < (double)count ? qk_size_max((size_t)wanted, 1) : count;
     *units = qk_divide_up(count, most);
-    const size_t even = qk_divide_up(count, *units);
-    *wanted /= (double)even;
-    return even;
+    return qk_divide_up(count, *units);
 }
 
-/* Output channels first, which share what a strip of x needs, then columns, rows and groups. No
- * unit is larger than one strip of TALL rows for one output channel must be. Returns the cycles of
- * the largest. */
+/* Returns the cycles of the largest unit. */
 static double cut_units(struct state *state)
 {
     const struct qk_conv_desc *desc = &state->conv->desc;
-    const size_t height = (size_t)state->geometry.axis[QK_AXIS_ROW].out;
-    const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
-    const size_t most = qk_size_min(band_most(desc), height);
-    const size_t tall = qk_size_min(most, TALL);
-    const double cycles = count_cycles(state, tall);
-    double wanted = UNIT_CYCLES / cycles;
-    state->part = take(desc->out_channels / desc->group, &wanted, &state->parts);
-    const size_t strips = take(qk_divide_up(width, state->job.strip), &wanted, &state->pieces);
-    double rows = wanted < (double)(most / tall) ? wanted : (double)(most / tall);
-    const size_t talls = take(qk_divide_up(height, tall), &rows, &state->bands);
-    wanted = state->parts > 1 ? 1 : wanted / (double)talls;
-    state->chunk = take(desc->group, &wanted, &state->chunks);
-    state->piece = qk_size_min(strips * state->job.strip, width);
-    state->band = qk_size_min(talls * tall, height);
-    state->pieces = qk_divide_up(width, state->piece);
-    state->bands = qk_divide_up(height, state->band);
-    state->parts = qk_divide_up(desc->out_channels / desc->group, state->part);
-    state->chunks = qk_divide_up(desc->group, state->chunk);
-    return cycles * (double)state->part * (double)strips * (double)talls * (double)state->chunk;
+    const struct qk_depthwise_layout *layout = &state->layout;
+    const double vectors = (double)qk_divide_up(layout->rows * layout->columns, QK_DEPTHWISE_LANES);
+    const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
+    const double cycles = 20 + vectors * (3 + products);
+    const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
+    state->part = take(desc->out_channels / desc->group, UNIT_CYCLES / cycles, &state->parts);
+    const double channel = made + cycles * (double)state->part;
+    state->chunk = take(desc->group, state->parts > 1 ? 1 : UNIT_CYCLES / channel, &state->chunks);
+    return channel * (double)state->chunk + made * 5;
 }
 
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
@@ -297,8 +340,33 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     plan->workspace_bytes = 0;
     if (plan->output.count == 0)
         return true;
-    state->outer = qk_conv_outer_positions(geometry);
-    fit_job(state);
+    qk_conv_geometry_squeeze(&state->geometry);
+    state->outer = qk_conv_outer_positions(&state->geometry);
+    lay_out(state);
+    const size_t cells =
+        conv->depth / (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel * state->layout.row_cells;
+    uint32_t *offsets = qk_conv_alloc(memory, cells, sizeof(*offsets));
+    struct qk_depthwise_weights *groups =
+        qk_conv_alloc(memory, qk_divide_up(cells, QK_DEPTHWISE_LANES), sizeof(*groups));
+    if (!offsets || !groups)
+        return false;
+    state->job = (struct qk_depthwise_job){
+        .layout = &state->layout,
+        .geometry = &state->geometry,
+        .fill = (uint8_t)conv->x_zero_point,
+        .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
+        .x_end = x + geometry->images * conv->desc.group * geometry->channel_size,
+        .depth = conv->depth,
+        .cells = cells,
+        .offsets = offsets,
+        .groups = groups,
+        .any_zero_point = conv->depthwise.any_zero_point,
+        .requantize = &conv->requantize,
+        .y_signed = conv->y_type == QK_INT8,
+        .y_stride = geometry->positions,
+    };
+    fill_cells(state, offsets, groups);
+    plan->workspace_bytes = lay_out_workspace(state);
     const double cycles = cut_units(state);
     /* At most one unit for each byte of output. */
     plan->unit_count = geometry->images * state->chunks * state->parts * state->outer *

@@ -1,60 +1,108 @@
-/* Convolutions with one channel in a group, straight from x: lanes are positions of a row, and a
- * product takes four neighbouring taps of one row of the kernel. Private to conv/.
+/* Convolutions with one channel in a group: lanes are positions, and a product takes four
+ * neighbouring taps of one row of the kernel. Private to conv/.
  *
- * A strip is what 64 bytes of one row of x see: a load, whose bytes outside x are filled, serves
- * all its positions and taps, each vector of 16 positions through a permutation of its own. So
- * nothing is copied, and no workspace is needed.
+ * What a unit sees of a channel is first laid out as cells of four bytes, padding included, so that
+ * a tap of the kernel is an offset (as in kernels/conv/slabs.h). A line has a cell for each
+ * position of a row, without gaps, so that the positions of all rows are one run of lanes, and y is
+ * written as it comes:
+ *
+ *     x, 3 columns     cells of a kernel of 3 columns, pad 1     products of the first row of taps
+ *     a b c            .ab abc bc.                               from cell 0 on, of the second from
+ *     d e f            .de def ef.                               cell 3 on, ...
+ *
+ * A row of taps wider than a cell has several: either each has lines of its own, or, where the unit
+ * is a single row, they share lines that are longer.
+ *
+ * Which bytes of x make which cells is the same for all channels of a unit. It is worked out once,
+ * as pieces: a permutation of 64 bytes of x gives 16 cells, or those of them that lie in one line.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_H
 
 #include "kernels/conv/geometry.h"
+#include "kernels/conv/slabs.h"
 
-/* Taps in a cell: what a product takes. */
-#define QK_DEPTHWISE_TAPS 4
-#define QK_DEPTHWISE_BYTES 64 /* of a row of x that a strip sees */
+enum {
+    QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
+    QK_DEPTHWISE_LANES = 16, /* cells of a vector */
+    QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES
+};
 
-/* Some output channels and rows: what one unit computes. */
+/* How a unit's cells lie: lines by array, plane, cluster and row. */
+struct qk_depthwise_layout {
+    size_t rows, columns; /* positions of a full unit; with several rows, whole ones */
+    size_t taps;          /* in a cell */
+    size_t row_cells;     /* of a row of taps */
+    size_t arrays;        /* row_cells, or one that all share, each this many cells on: */
+    size_t shift;
+    size_t planes;                     /* taps of the axes before the last two */
+    struct qk_slab_axis row;           /* clusters of the row axis */
+    size_t lines;                      /* of a cluster */
+    size_t pitch;                      /* cells of a line */
+    size_t slot_bytes;                 /* of a channel's cells */
+    size_t batch;                      /* channels whose cells are there at a time */
+    uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 i + t is what tap t of cell i sees, from the first
+                                          cell's tap 0 on */
+};
+
+/* Where the cells of 16 of an output channel's taps come from: its dense weights. */
+struct qk_depthwise_weights {
+    uint8_t order[QK_DEPTHWISE_BYTES];
+    uint64_t mask; /* bytes that are taps; the others are 0 */
+    size_t from;   /* the first tap */
+};
+
+/* Up to 16 cells, with fill behind them: 63 bytes of each channel from `offset` on, in one of the
+ * orders, which has 63 for the fill. */
+struct qk_depthwise_vector {
+    size_t offset;
+    uint32_t order, to; /* bytes from the first order, and in a slot */
+};
+
+/* A unit's workspace. */
+struct qk_depthwise_workspace {
+    uint8_t (*orders)[QK_DEPTHWISE_BYTES];
+    struct qk_depthwise_vector *vectors;
+    uint8_t *weights; /* cells of two output channels, in whole vectors */
+    uint8_t *ones;    /* of one, with 1 for taps that are there */
+    uint8_t *slots;   /* [batch]; there is a vector more behind the last */
+};
+
+/* Some output channels and positions: what one unit computes. */
 struct qk_depthwise_job {
-    const struct qk_conv_axis *row_axis, *column_axis;
-    size_t row, rows;                  /* of the output */
-    size_t column, columns;            /* and of each of its rows; whole strips but for the last */
-    size_t strip;                      /* positions, at most what QK_DEPTHWISE_BYTES see */
-    size_t cells;                      /* of one row of taps */
-    uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 p + t is what tap t of position p sees */
+    const struct qk_depthwise_layout *layout;
+    const struct qk_conv_geometry *geometry;
+    struct qk_depthwise_workspace work;
+    size_t outer; /* position of the axes before the last two */
+    size_t row, rows, column, columns;
     uint8_t fill, flip; /* what lies outside x; it and x are made unsigned by an xor with `flip` */
 
-    const uint8_t *x;       /* the first channel */
-    size_t channel_size;    /* to the next */
-    const size_t *planes;   /* where they begin in a channel; QK_DEPTHWISE_NO_PLANE: padding */
-    size_t plane_count;     /* taps of the axes before the last two */
-    size_t channels;        /* of x */
-    size_t multiplicity;    /* output channels for each of them; with several of
-                               them, all */
-    const uint8_t *weights; /* [output channels][planes][row taps][cells][4], signed; 0 for taps
-                               that are not there */
-    const uint8_t *ones;    /* the same for one channel with 1 for taps that are */
+    const uint8_t *x, *x_end; /* the first channel; the end of all that may be read */
+    size_t channels;          /* of x */
+    size_t multiplicity;      /* output channels for each of them */
+    size_t depth;             /* taps of an output channel */
+    size_t cells;
+    const uint32_t *offsets;                   /* [cells], bytes in a slot */
+    const struct qk_depthwise_weights *groups; /* of 16 cells */
+    const uint8_t *weights;      /* [output channels][depth], signed; QK_DEPTHWISE_BYTES more may be
+                                    read */
     const int32_t *w_zero_point; /* this and the next two: [output channels] */
+    bool any_zero_point;
     const int32_t *bias;
     const float *multiplier;
     const struct qk_requantize *requantize;
     bool y_signed;
-    uint8_t *y;      /* the first row of the first output channel */
+    uint8_t *y;      /* the first position of the first output channel */
     size_t y_stride; /* to the next output channel's */
 };
 
-#define QK_DEPTHWISE_NO_PLANE SIZE_MAX
-
-/* Rows of x from the first to the last that so many rows of the output see. A job has no more than
- * QK_DEPTHWISE_ROWS_SEEN. */
-static inline size_t qk_depthwise_rows_seen(const struct qk_conv_axis *axis, size_t rows)
-{
-    return (rows - 1) * (size_t)axis->stride + (size_t)(axis->kernel - 1) * (size_t)axis->dilation +
-           1;
-}
-
-#define QK_DEPTHWISE_ROWS_SEEN 256
-
 void qk_depthwise_vnni(const struct qk_depthwise_job *job);
+
+/* Its first half. Works out the vectors, gives their number, and fills the slots. */
+size_t qk_depthwise_find_vectors(const struct qk_depthwise_job *job);
+
+/* Channels [begin, end) to the slots from the first on. */
+void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t vectors, size_t begin,
+                             size_t end);
 
 #endif

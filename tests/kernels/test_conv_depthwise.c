@@ -1,0 +1,148 @@
+/* Convolutions with one channel in a group against the naive one, byte for byte, and that it was
+ * their own kernel that ran. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/support/conv_run.h"
+
+static struct qk_test_gemms gemms;
+
+static void setup(void)
+{
+    qk_test_gemms_init(&gemms);
+}
+
+static void teardown(void)
+{
+    qk_test_gemms_deinit(&gemms);
+}
+
+TestSuite(conv_depthwise, .init = setup, .fini = teardown);
+
+static int64_t between(uint64_t *state, int64_t least, int64_t most)
+{
+    return least + (int64_t)qk_test_random_below(state, (size_t)(most - least + 1));
+}
+
+/* Types, zero points and scales of conv_case_random, with another geometry. */
+static struct conv_case depthwise_case(uint32_t spatial_rank, uint64_t seed)
+{
+    struct conv_case test;
+    conv_case_random(&test, spatial_rank, seed);
+    struct naive_conv *naive = &test.naive;
+    naive->images = 1 + seed % 2;
+    naive->group = naive->channels = naive->out_channels = 1 + (int64_t)(seed % 7);
+    naive->auto_pad = NAIVE_NOTSET;
+    for (int i = 0; i < 3; i++) {
+        naive->in[i] = naive->kernel[i] = naive->stride[i] = naive->dilation[i] = 1;
+        naive->pad_begin[i] = naive->pad_end[i] = 0;
+    }
+    return test;
+}
+
+/* Checks it with all backends, and frees it. */
+static void check(struct conv_case *test)
+{
+    struct qk_test_result result;
+    char details[512];
+    cr_assert(conv_case_make(test), "%s", conv_case_text(test, details));
+    conv_case_check_made(&gemms, test, conv_case_text(test, details));
+    for (size_t i = 0; i < gemms.count; i++) {
+        if (strcmp(gemms.names[i], "vnni") != 0 && strcmp(gemms.names[i], "amx") != 0)
+            continue;
+        qk_test_run_shuffled(gemms.kernels[i], &test->call, test->seed, &result);
+        cr_expect_str_eq(result.plan.kernel, "conv_depthwise_vnni", "%s",
+                         conv_case_text(test, details));
+        cr_assert_arr_eq(result.output, test->expected, test->y_bytes, "%s",
+                         conv_case_text(test, details));
+        qk_test_result_deinit(&result);
+    }
+    conv_case_deinit(test);
+}
+
+/* Any width and height, and all that changes where a cell's bytes lie. Columns may not be more than
+ * 4 apart; where the axes behind this one might be left out, neither may these. */
+static void random_axis(struct naive_conv *naive, int i, int64_t most, uint64_t *state)
+{
+    naive->kernel[i] = between(state, 1, 7);
+    naive->stride[i] = between(state, 1, i < 2 && naive->kernel[2] > 1 ? 6 : 4);
+    naive->dilation[i] = between(state, 0, 2) == 0 ? between(state, 2, 20) : 1;
+    const int64_t span = (naive->kernel[i] - 1) * naive->dilation[i] + 1;
+    naive->in[i] = between(state, 1, most);
+    naive->pad_begin[i] = between(state, 0, span);
+    naive->pad_end[i] = between(state, 0, span);
+    if (naive->in[i] + naive->pad_begin[i] + naive->pad_end[i] < span)
+        naive->in[i] = span;
+}
+
+Test(conv_depthwise, random_planes)
+{
+    for (uint64_t seed = 1; seed <= 600; seed++) {
+        uint64_t state = seed;
+        struct conv_case test = depthwise_case(2, seed);
+        random_axis(&test.naive, 2, 40, &state);
+        random_axis(&test.naive, 1, 30, &state);
+        test.naive.out_channels *= between(&state, 1, 2);
+        check(&test);
+    }
+}
+
+Test(conv_depthwise, random_volumes)
+{
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        uint64_t state = seed;
+        struct conv_case test = depthwise_case(3, seed);
+        for (int i = 2; i >= 0; i--)
+            random_axis(&test.naive, i, 9, &state);
+        check(&test);
+    }
+}
+
+/* Rows that end anywhere in a vector, and channels that end anywhere in a window of x. */
+Test(conv_depthwise, planes_of_every_width)
+{
+    for (int64_t width = 1; width <= 80; width++)
+        for (int64_t kernel = 3; kernel <= 5; kernel += 2)
+            for (int64_t stride = 1; stride <= 2; stride++) {
+                struct conv_case test = depthwise_case(2, (uint64_t)width);
+                for (int i = 1; i < 3; i++) {
+                    test.naive.kernel[i] = kernel;
+                    test.naive.stride[i] = stride;
+                    test.naive.pad_begin[i] = test.naive.pad_end[i] = kernel / 2;
+                }
+                test.naive.in[1] = 1 + width % 9;
+                test.naive.in[2] = width;
+                check(&test);
+            }
+}
+
+/* More than a unit holds: bands of rows, and parts of rows. */
+Test(conv_depthwise, large_planes)
+{
+    static const int64_t sizes[][2] = {{150, 130}, {3, 7000}, {40, 1500}, {1, 20000}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int64_t stride = 1; stride <= 2; stride++) {
+            struct conv_case test = depthwise_case(2, 5 + i);
+            test.naive.group = test.naive.channels = test.naive.out_channels = 2;
+            for (int axis = 1; axis < 3; axis++) {
+                test.naive.in[axis] = sizes[i][axis - 1];
+                test.naive.kernel[axis] = 5;
+                test.naive.stride[axis] = stride;
+                test.naive.pad_begin[axis] = test.naive.pad_end[axis] = 2;
+            }
+            check(&test);
+        }
+}
+
+/* Axes of one element are left out: columns are the last that has more. */
+Test(conv_depthwise, columns_along_any_axis)
+{
+    for (int axis = 0; axis < 3; axis++)
+        for (int64_t kernel = 1; kernel <= 31; kernel += 5) {
+            struct conv_case test = depthwise_case(3, (uint64_t)kernel);
+            test.naive.in[axis] = 400;
+            test.naive.kernel[axis] = kernel;
+            test.naive.pad_begin[axis] = kernel / 2;
+            check(&test);
+        }
+}
