@@ -187,10 +187,23 @@ class Report:
         for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
             lines += self.table(batch, threads)
         figures.write_section(folder, lines + self.forced_table())
+        figures.write_short("convolutions", self.readme_lines())
         if any(map(packed_times, self.best)):
             (folder / "conv.svg").write_text(plot.conv_svg(
                 [(row["layer"], NETWORKS[row["network"]], packed_times(row), fresh_times(row))
                  for row in self.best if (row["batch"], row["threads"]) == (1, 1)]))
+
+    def readme_lines(self):
+        """Batch 1, one thread."""
+        lines = ["| convolution | layers | Gop/s | × ONNX Runtime | least |",
+                 "|---|---:|---:|---:|---:|"]
+        for kind, batch, threads, rows in self.group_rows():
+            times = list(filter(None, map(packed_times, rows)))
+            if (batch, threads) == (1, 1):
+                lines.append("| %s | %d | %.0f | %s |" % (
+                    kind, len(rows), statistics.median(map(gops, rows)),
+                    "%.1f | %.1f" % (geometric_mean(times), min(times)) if times else " | "))
+        return lines
 
     def table(self, batch, threads):
         rows = [row for row in self.best if (row["batch"], row["threads"]) == (batch, threads)]

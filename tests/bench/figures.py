@@ -116,6 +116,16 @@ def wrong(results):
     return rows
 
 
+def write_short(name, lines):
+    """Puts them between the README's marks of that name."""
+    path = Path(__file__).resolve().parents[2] / "README.md"
+    marks = "<!-- %s: by make bench -->" % name, "<!-- end of %s -->" % name
+    before, _, rest = path.read_text().partition(marks[0])
+    _, found, after = rest.partition(marks[1])
+    if found:
+        path.write_text("".join((before, "\n".join((marks[0], *lines, marks[1])), after)))
+
+
 def write_section(folder, lines):
     """Puts them into RESULTS.md, in place of those that begin with the same heading."""
     path = folder / "RESULTS.md"

@@ -1,5 +1,6 @@
 """The dequantizers' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
 import math
+import statistics
 
 import figures
 import plot
@@ -157,8 +158,23 @@ class Report:
             for grain in dict.fromkeys(row["grain"] for row in self.results):
                 lines += self.table(threads, grain)
         figures.write_section(folder, lines)
+        figures.write_short("dequantize", self.readme_lines())
         (folder / "dequantize.svg").write_text(plot.svg(self.results, share, limit_ns,
                                                         peer_net_ns))
+
+    def readme_lines(self):
+        """One thread: the median share of the limit, by sizes of x, and times ONNX Runtime."""
+        lines = ["| dequantize |" + "".join(" %s |" % size_text(size) for size in SIZES) +
+                 " ONNX Runtime |", "|---|" + "---:|" * (len(SIZES) + 1)]
+        for group in GROUPS:
+            rows = [row for row in self.results if (group_of(row), row["threads"]) == (group, 1)]
+            by_size = [[share(row) for row in rows if row["size"] == size] for size in SIZES]
+            times = list(filter(None, map(times_peer, rows)))
+            lines.append("| %s |%s %s |" % (
+                group, "".join(" %s |" % ("%.2f" % statistics.median(shares) if shares else "")
+                               for shares in by_size),
+                "%.1f ×" % geometric_mean(times) if times else ""))
+        return lines
 
     def short_lines(self):
         short = self.short()
