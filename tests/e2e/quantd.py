@@ -18,6 +18,7 @@ from pathlib import Path
 from elements import count_of, to_numbers, to_raw
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LENGTH = "Inference-Header-Content-Length"
 BUILD = ROOT / os.environ.get("B", "build")
 PROGRAM = BUILD / "quantd"
 # Sanitizers make everything a few times slower: deadlines and sizes in the tests scale with it.
@@ -147,17 +148,17 @@ class Answer:
 
     def header_part(self):
         """The JSON of an answer with binary tensors behind it."""
-        json_bytes = int(self.headers["Inference-Header-Content-Length"])
+        json_bytes = int(self.headers[LENGTH])
         return Answer(self.status, self.headers, self.body[:json_bytes]).json()
 
     def tree(self):
         """The JSON, with or without binary tensors behind it."""
-        return self.header_part() if "Inference-Header-Content-Length" in self.headers else (
+        return self.header_part() if LENGTH in self.headers else (
             self.json())
 
     def outputs(self):
         """Name -> (datatype, shape, raw bytes), whatever encoding each output has."""
-        length = self.headers.get("Inference-Header-Content-Length")
+        length = self.headers.get(LENGTH)
         tree = self.tree()
         rest = b"" if length is None else self.body[int(length):]
         result = {}
@@ -276,14 +277,29 @@ def binary_request(tensors, parameters=None, json_names=(), **more):
     request.update(more)
     header = json.dumps(request).encode()
     tail = b"".join(tensor.raw for tensor in tensors if tensor.name not in json_names)
-    return header + tail, {"Inference-Header-Content-Length": str(len(header)),
-                           "Content-Type": "application/octet-stream"}
+    return header + tail, {LENGTH: str(len(header)), "Content-Type": "application/octet-stream"}
 
 
 # ---- Prometheus text -------------------------------------------------------------------------
 
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+
+
+def example_request(example):
+    """(body, headers) as a file of api_schema/examples says."""
+    headers = {}
+    if "body_hex" in example:
+        body = bytes.fromhex(example["body_hex"])
+    elif "body" in example:
+        body = example["body"].encode()
+    else:
+        body = json.dumps(example["request"], ensure_ascii=False).encode()
+        if "binary_hex" in example:
+            headers[LENGTH] = str(len(body))
+            body += bytes.fromhex(example["binary_hex"])
+    headers.update(example.get("headers", {}))
+    return body, headers
 
 
 def parse_metrics(text):

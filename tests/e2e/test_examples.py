@@ -3,10 +3,10 @@ import json
 import unittest
 
 from elements import same_bits, to_raw
-from quantd import ROOT, ServerTest, Tensor, binary_request, exchange, infer_path
+from quantd import (LENGTH, ROOT, ServerTest, Tensor, binary_request, example_request, exchange,
+                    infer_path)
 
 EXAMPLES = ROOT / "api_schema" / "examples"
-HEADER = "Inference-Header-Content-Length"
 
 
 def load(pattern):
@@ -30,17 +30,7 @@ class Examples(ServerTest):
 
     def send(self, example):
         """The example as its file says."""
-        headers = {}
-        if "body_hex" in example:
-            body = bytes.fromhex(example["body_hex"])
-        elif "body" in example:
-            body = example["body"].encode()
-        else:
-            body = json.dumps(example["request"], ensure_ascii=False).encode()
-            if "binary_hex" in example:
-                headers[HEADER] = str(len(body))
-                body += bytes.fromhex(example["binary_hex"])
-        headers.update(example.get("headers", {}))
+        body, headers = example_request(example)
         return self.post(example, body, headers)
 
     def assert_outputs(self, answer, expected):
@@ -56,12 +46,12 @@ class Examples(ServerTest):
         self.assertEqual(answer.status, 200, answer.body[:500])
         self.assert_outputs(answer, expect["outputs"])
         binary = expect.get("binary", False)
-        self.assertEqual(HEADER in answer.headers,
+        self.assertEqual(LENGTH in answer.headers,
                          binary and any(output["data"] for output in expect["outputs"]))
         self.assertEqual(answer.headers["Content-Type"],
-                         "application/octet-stream" if HEADER in answer.headers
+                         "application/octet-stream" if LENGTH in answer.headers
                          else "application/json")
-        tree = answer.header_part() if HEADER in answer.headers else answer.json()
+        tree = answer.header_part() if LENGTH in answer.headers else answer.json()
         self.assertEqual(tree.get("id"), expect.get("id"))
         if "model_version" in expect:
             self.assertEqual(tree["model_version"], expect["model_version"])

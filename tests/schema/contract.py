@@ -8,14 +8,13 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 import make_json
-from quantd import ROOT, infer_path
+from quantd import ROOT, example_request, infer_path
 
 FOLDER = ROOT / "api_schema"
 DOCUMENT = make_json.load()
 EXAMPLES = {path.stem: json.loads(path.read_text())
             for path in sorted((FOLDER / "examples").glob("*.json"))}
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-LENGTH = "Inference-Header-Content-Length"
 
 
 def seal(schema):
@@ -142,22 +141,6 @@ def response_problem(response, answer):
         return why_not(name_of(schema), answer.json(), sealed=True)
     errors = [error.message for error in Draft202012Validator(schema).iter_errors(answer.json())]
     return errors[0] if errors else None
-
-
-def example_request(example):
-    """(body, headers) as an example's file says."""
-    headers = {}
-    if "body_hex" in example:
-        body = bytes.fromhex(example["body_hex"])
-    elif "body" in example:
-        body = example["body"].encode()
-    else:
-        body = json.dumps(example["request"], ensure_ascii=False).encode()
-        if "binary_hex" in example:
-            headers[LENGTH] = str(len(body))
-            body += bytes.fromhex(example["binary_hex"])
-    headers.update(example.get("headers", {}))
-    return body, headers
 
 
 def example_json(example):

@@ -6,8 +6,8 @@ it is written does not matter here.
 import re
 import unittest
 
-from contract import DOCUMENT, EXAMPLES, accepts, example_request, request_schema, resolve, why_not
-from quantd import ServerTest, infer_path
+from contract import DOCUMENT, EXAMPLES, accepts, request_schema, resolve, why_not
+from quantd import ServerTest, example_request, infer_path
 
 # One value that each datatype has.
 VALUES = dict.fromkeys(DOCUMENT["components"]["schemas"]["Datatype"]["enum"], 1)

@@ -6,9 +6,9 @@ import re
 import time
 import unittest
 
-from contract import (DOCUMENT, EXAMPLES, LENGTH, METHODS, answer_problem, example_request,
-                      header_problem, operation, resolve)
-from quantd import Answer, Reader, Server, ServerTest, infer_path
+from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, header_problem, operation,
+                      resolve)
+from quantd import LENGTH, Answer, Reader, Server, ServerTest, example_request, infer_path
 
 BODY_BYTES_MAX = 1 << 20
 
