@@ -129,9 +129,10 @@ static void fill_inside(const struct qk_fill *job, const struct words *words)
         const bool single = inside.end - inside.begin == 1;
         strips = single ? qk_size_max(count_whole(job, at), 1) : 1;
         const size_t rows = single ? strips : inside.end - inside.begin;
-        const int64_t step =
-            single ? STRIP * window->column_stride : window->row_stride * window->in_columns;
         const size_t to_step = single ? STRIP : window->pitch;
+        int64_t step = 0; /* the strides of one row or strip may be any */
+        if (rows > 1)
+            step = single ? STRIP * window->column_stride : window->row_stride * window->in_columns;
         uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
         for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
             const int64_t line = row * window->in_columns + (int64_t)i * step;
