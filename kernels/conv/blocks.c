@@ -40,8 +40,7 @@ static size_t find_pieces(const struct qk_conv_lines *lines, size_t begin, size_
 size_t qk_conv_cut_blocks(const struct qk_conv_lines *lines, struct qk_conv_block *blocks,
                           struct qk_requantize_piece *pieces)
 {
-    const size_t places = (lines->images - 1) * lines->image_pitch +
-                          (lines->rows - 1) * lines->pitch + lines->columns;
+    const size_t places = qk_conv_places(lines);
     const size_t vectors = (places - 1) / VECTOR + 1;
     const size_t count = (vectors - 1) / VECTORS_MOST + 1;
     size_t kept = 0;

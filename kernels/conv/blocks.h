@@ -12,6 +12,12 @@ struct qk_conv_lines {
     size_t image_stride; /* from one image's positions to the next one's in y */
 };
 
+static inline size_t qk_conv_places(const struct qk_conv_lines *lines)
+{
+    return (lines->images - 1) * lines->image_pitch + (lines->rows - 1) * lines->pitch +
+           lines->columns;
+}
+
 struct qk_conv_block {
     size_t first;                             /* place along the lines; a multiple of 16 */
     size_t vectors;                           /* of 16 places: 1 to 4 */

@@ -14,6 +14,8 @@ struct qk_panels_workspace {
     size_t column_sums;
     size_t blocks; /* struct qk_conv_block and qk_requantize_piece, of a full unit */
     size_t pieces;
+    size_t dots; /* the cells of `dots` positions, dot_bytes apart */
+    size_t dot_bytes;
     size_t bytes;
 };
 
@@ -26,6 +28,7 @@ struct qk_panels_plan {
     const struct qk_igemm_step *steps;
     struct qk_panels_workspace workspace;
     size_t rows;  /* output channels of a group */
+    size_t dots;  /* positions behind whole vectors, at most, whose sums are dots */
     size_t outer; /* positions of the axes before the last two */
     size_t image_bands, row_bands, column_bands;
     size_t parts;       /* of the output channels of a group */

@@ -54,7 +54,8 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             }
 }
 
-/* Rows of transposed weights, 64 bytes each, to the cells of one step. */
+/* Rows of transposed weights, 64 bytes each, to the cells of one step; those behind its slabs are
+ * 0. */
 static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t rows, size_t slabs,
                        uint8_t *step)
 {
@@ -97,7 +98,7 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
         conv->backend->vector->transpose(&job);
         for (size_t tap = 0; tap < job.taps; tap++, panel += conv->panels.step_bytes)
             place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, job.rows,
-                       qk_slab_count(order, block), panel);
+                       order->step_slabs, panel);
         job.from += job.channels * job.taps;
     }
 }
@@ -184,7 +185,7 @@ static bool pack_zero_points(struct qk_conv *conv, const struct qk_conv_constant
         return false;
     if (!store_zero_points(conv, constants, zero_points))
         return true;
-    uint8_t *ones = qk_conv_alloc(memory, conv->panels.bytes, 1);
+    uint8_t *ones = qk_conv_alloc(memory, conv->panels.bytes + QK_IGEMM_SLACK, 1);
     if (!ones)
         return false;
     memset(ones, 0, conv->panels.bytes);
@@ -205,7 +206,8 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
     panels->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs);
     size_t bytes;
     if (!qk_mul_size(panels->step_bytes, order.steps, &panels->bytes) ||
-        !qk_mul_size(panels->bytes, panels->count * conv->desc.group, &bytes))
+        !qk_mul_size(panels->bytes, panels->count * conv->desc.group, &bytes) ||
+        __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))
         return false;
     uint8_t *weights = qk_conv_alloc(memory, bytes, 1);
     if (!weights)

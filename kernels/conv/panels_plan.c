@@ -15,6 +15,8 @@
  * neighbours share is made again and again. */
 #define UNIT_CYCLES 300000.0
 #define UNIT_CELLS_LEAST 512
+/* Of one position's cells, gathered as a panel's weights lie: both stay near. */
+#define DOT_BYTES ((size_t)64 << 10)
 #define CYCLES_A_NS 3.0
 
 enum mode {
@@ -139,21 +141,45 @@ static void bundle_images(const struct qk_panels_plan *plan, struct choice *choi
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
 }
 
+/* Products of one row with 16 positions. */
+static double count_products(const struct qk_slab_order *order, const struct qk_igemm *gemm)
+{
+    return (double)order->steps *
+           (gemm->whole_steps ? 1 : (double)order->slabs / (double)order->blocks);
+}
+
+/* Of one row, for each position: half as fast as registers are, and the lanes of a sum. */
+static double dot_cycles(const struct qk_slab_order *order)
+{
+    return (double)order->steps * (double)order->step_slabs / 16 * 1.5 + 8;
+}
+
+static size_t dots_most(const struct qk_panels_plan *plan)
+{
+    const struct qk_conv_backend *backend = plan->conv->backend;
+    if (!backend->gemm->dot || plan->conv->panels.bytes > DOT_BYTES)
+        return 0;
+    const double most =
+        count_products(&plan->order, backend->gemm) * backend->cycles / dot_cycles(&plan->order);
+    return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
+}
+
 /* Cycles for all positions of a unit's images, and one group and outer position. */
 static double count_cycles(const struct qk_panels_plan *plan, const struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
     const struct qk_conv_backend *backend = plan->conv->backend;
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
-    const double cells = (double)((layout->images - 1) * layout->image_pitch +
-                                  (layout->rows - 1) * layout->pitch + layout->columns);
+    const size_t places = (layout->images - 1) * layout->image_pitch +
+                          (layout->rows - 1) * layout->pitch + layout->columns;
+    const size_t dots = places % 16 <= plan->dots ? places % 16 : 0;
+    const double vectors = (double)qk_divide_up(places - dots, 16);
     const double rows = (double)plan->rows;
-    const double products =
-        (double)plan->order.steps *
-        (backend->gemm->whole_steps ? 1 : (double)plan->order.slabs / (double)plan->order.blocks);
+    const double products = count_products(&plan->order, backend->gemm);
     const double slabs = (double)layout->groups * (double)layout->group_slabs;
     return bands *
-           (ceil(cells / 16) * rows * products * backend->cycles + ceil(cells / 64) * rows * 16 +
+           (vectors * rows * products * backend->cycles +
+            (double)dots * rows * dot_cycles(&plan->order) + ceil((double)places / 64) * rows * 16 +
             (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles);
 }
 
@@ -240,6 +266,8 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
     work.blocks = add_part(&at, blocks * sizeof(struct qk_conv_block));
     work.pieces = add_part(&at, (blocks + layout->images) * sizeof(struct qk_requantize_piece));
+    work.dot_bytes = plan->dots > 0 ? plan->conv->panels.bytes + QK_IGEMM_SLACK : 0;
+    work.dots = add_part(&at, plan->dots * work.dot_bytes);
     work.bytes = at;
     return work;
 }
@@ -288,6 +316,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
         return true;
     qk_conv_geometry_squeeze(&state->geometry);
     qk_slab_order_move(&state->order, &state->geometry);
+    state->dots = dots_most(state);
     state->outer = qk_conv_outer_positions(&state->geometry);
     struct qk_igemm_step *steps = qk_conv_alloc(memory, state->order.steps, sizeof(*steps));
     if (!steps)

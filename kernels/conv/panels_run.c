@@ -10,6 +10,7 @@ struct unit {
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
     size_t block_count;
+    size_t dots; /* the last positions of the last block, which are not in its vectors */
 };
 
 /* The parts of one worker's workspace. */
@@ -20,6 +21,7 @@ struct work {
     int32_t *column_sums;
     struct qk_conv_block *blocks;
     struct qk_requantize_piece *pieces;
+    uint8_t *dots;
 };
 
 static struct unit locate(const struct qk_panels_plan *plan, size_t index)
@@ -68,13 +70,37 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
     };
 }
 
+/* The cells of the unit's dots over steps [begin, end), as often as a panel has rows. */
+static void gather_dots(const struct qk_panels_plan *plan, const struct unit *unit,
+                        const struct work *work, size_t begin, size_t end)
+{
+    const struct qk_conv_block *block = &work->blocks[unit->block_count - 1];
+    const size_t mr = plan->conv->backend->gemm->mr;
+    for (size_t i = 0; i < unit->dots; i++) {
+        const size_t place = block->first + (block->vectors - 1) * QK_IGEMM_VECTOR + i;
+        uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
+        for (size_t s = begin; s < end; s++) {
+            const uint8_t *from = work->cells + plan->steps[s].offset + place * QK_IGEMM_CELL_BYTES;
+            for (size_t slab = 0; slab < plan->order.step_slabs; slab++) {
+                for (size_t row = 0; row < mr; row++, to += QK_IGEMM_CELL_BYTES)
+                    memcpy(to, from, QK_IGEMM_CELL_BYTES);
+                if (slab + 1 < plan->steps[s].slabs)
+                    from += plan->layout.slab_bytes;
+            }
+        }
+        memset(to, 0, QK_IGEMM_SLACK);
+    }
+}
+
 /* The tile of a panel and block over steps [begin, end). */
-static void multiply(const struct qk_panels_plan *plan, const struct work *work,
-                     const struct qk_conv_block *block, const uint8_t *panel, size_t rows,
+static void multiply(const struct qk_panels_plan *plan, const struct unit *unit,
+                     const struct work *work, size_t b, const uint8_t *panel, size_t rows,
                      size_t begin, size_t end, int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
-    conv->backend->gemm->multiply(&(struct qk_igemm_args){
+    const struct qk_conv_block *block = &work->blocks[b];
+    const size_t dots = b + 1 == unit->block_count ? unit->dots : 0;
+    struct qk_igemm_args args = {
         .cells = work->cells + block->first * QK_IGEMM_CELL_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
@@ -82,10 +108,19 @@ static void multiply(const struct qk_panels_plan *plan, const struct work *work,
         .weights = panel + begin * conv->panels.step_bytes,
         .step_bytes = conv->panels.step_bytes,
         .rows = rows,
-        .vectors = block->vectors,
+        .vectors = block->vectors - (dots > 0),
         .add = begin > 0,
         .sums = sums,
-    });
+    };
+    if (args.vectors > 0)
+        conv->backend->gemm->multiply(&args);
+    if (dots == 0)
+        return;
+    args.cells = work->dots;
+    args.position_bytes = plan->workspace.dot_bytes;
+    args.positions = dots;
+    args.sums += args.vectors * QK_IGEMM_VECTOR;
+    conv->backend->gemm->dot(&args);
 }
 
 static void requantize(const struct qk_panels_plan *plan, const struct unit *unit,
@@ -125,8 +160,7 @@ static void add_column_sums(const struct qk_panels_plan *plan, const struct unit
     for (size_t b = 0; b < unit->block_count; b++) {
         int32_t *sums = work->column_sums + b * QK_IGEMM_NR;
         memcpy(work->column_tile, sums, row_bytes);
-        multiply(plan, work, &work->blocks[b], plan->conv->panels.ones, 1, begin, end,
-                 work->column_tile);
+        multiply(plan, unit, work, b, plan->conv->panels.ones, 1, begin, end, work->column_tile);
         memcpy(sums, work->column_tile, row_bytes);
     }
 }
@@ -145,7 +179,7 @@ static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit
         const size_t row = p * mr;
         const size_t rows = qk_size_min(plan->rows - row, mr);
         for (size_t b = 0; b < unit->block_count; b++) {
-            multiply(plan, work, &work->blocks[b], panel, rows, begin, end, sums);
+            multiply(plan, unit, work, b, panel, rows, begin, end, sums);
             if (end == plan->order.steps)
                 requantize(plan, unit, work, b, row, rows, sums, output);
             if (!whole)
@@ -168,12 +202,15 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
     unit.block_count = qk_conv_cut_blocks(&lines, work->blocks, work->pieces);
+    const size_t beyond = qk_conv_places(&lines) % QK_IGEMM_VECTOR;
+    unit.dots = beyond <= plan->dots ? beyond : 0;
     const struct qk_slab_job job = slab_job(plan, &unit);
     for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
         const size_t groups = qk_size_min(layout->groups - g, layout->part_groups);
         const size_t begin = g * layout->group_steps;
         const size_t end = begin + groups * layout->group_steps;
         qk_slabs_make(&job, g, g + groups, work->cells);
+        gather_dots(plan, &unit, work, begin, end);
         if (plan->conv->panels.ones)
             add_column_sums(plan, &unit, work, begin, end);
         run_steps(plan, &unit, work, begin, end, output);
@@ -194,6 +231,7 @@ void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, si
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
         .blocks = (struct qk_conv_block *)(void *)(bytes + at->blocks),
         .pieces = (struct qk_requantize_piece *)(void *)(bytes + at->pieces),
+        .dots = bytes + at->dots,
     };
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);

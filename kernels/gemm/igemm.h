@@ -24,9 +24,14 @@
  * so kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights
  * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
+ * A few positions would fill a vector badly. Where a backend has `dot`, their cells may instead be
+ * gathered as the weights lie, one position behind the other: each as often as a panel has weights
+ * for it. Missing slabs hold anything there.
+ *
  * Lines: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab is readable
- * for all positions of whole vectors. Where `whole_steps` is set, a kernel reads as many slabs in
- * each step as the longest has, the missing ones being garbage times 0.
+ * for all positions of whole vectors, and with `dot`, QK_IGEMM_SLACK bytes behind a panel and
+ * behind a position's gathered cells, which are 0. Where `whole_steps` is set, a kernel reads as
+ * many slabs in each step as the longest has, the missing ones being garbage times 0.
  */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H
@@ -39,6 +44,8 @@
 #define QK_IGEMM_NR 64     /* and of the largest */
 #define QK_IGEMM_CELL_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
+#define QK_IGEMM_DOTS 3        /* positions at most that `dot` is for */
+#define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
     uint32_t offset; /* bytes from qk_igemm_args.cells to the first cell of position 0 */
@@ -54,8 +61,11 @@ struct qk_igemm_args {
     size_t step_bytes;      /* of the weights */
     size_t rows;            /* 1 to mr */
     size_t vectors;         /* 1 to QK_IGEMM_NR / QK_IGEMM_VECTOR */
-    bool add;               /* to what sums hold; false: they are only written */
-    int32_t *sums;          /* [mr][QK_IGEMM_NR]; what lies beyond rows and vectors may change */
+    /* For dot, instead of slabs, steps' offsets and vectors: */
+    size_t position_bytes; /* from one position's cells to the next one's */
+    size_t positions;      /* 1 to QK_IGEMM_DOTS */
+    bool add;              /* to what sums hold; false: they are only written */
+    int32_t *sums;         /* [mr][QK_IGEMM_NR]; what lies beyond rows and vectors may change */
 };
 
 struct qk_igemm {
@@ -65,6 +75,7 @@ struct qk_igemm {
     size_t cell_stride;
     bool whole_steps;
     void (*multiply)(const struct qk_igemm_args *args);
+    void (*dot)(const struct qk_igemm_args *args); /* NULL: there is none */
     /* Around any number of products on one thread, whose longest step has so many slabs; NULL:
      * nothing to do. */
     void (*begin)(size_t step_slabs);

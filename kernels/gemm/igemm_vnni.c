@@ -90,12 +90,65 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
+/* ---- Dots -------------------------------------------------------------------------------- */
+
+/* Cells of six rows take turns: in three vectors, each lane has its row. */
+enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_CELLS = TURN * 16 };
+
+_Static_assert(TURN_CELLS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
+
+/* Inlined with a constant. */
+__attribute__((always_inline)) static inline void dot_positions(const struct qk_igemm_args *args,
+                                                                const size_t positions)
+{
+    const size_t bytes = args->step_count * args->step_bytes;
+    __m512i sums[QK_IGEMM_DOTS][TURN];
+#pragma GCC unroll 3
+    for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 3
+        for (size_t i = 0; i < TURN; i++)
+            sums[p][i] = _mm512_setzero_si512();
+    for (size_t at = 0; at < bytes; at += TURN_BYTES)
+#pragma GCC unroll 3
+        for (size_t i = 0; i < TURN; i++) {
+            const __m512i w = _mm512_loadu_si512(args->weights + at + 64 * i);
+#pragma GCC unroll 3
+            for (size_t p = 0; p < positions; p++) {
+                const uint8_t *cells = args->cells + p * args->position_bytes + at + 64 * i;
+                sums[p][i] = _mm512_dpbusd_epi32(sums[p][i], _mm512_loadu_si512(cells), w);
+            }
+        }
+    for (size_t p = 0; p < positions; p++) {
+        uint32_t lanes[TURN_CELLS];
+        for (size_t i = 0; i < TURN; i++)
+            _mm512_storeu_si512(lanes + 16 * i, sums[p][i]);
+        for (size_t row = 0; row < args->rows; row++) {
+            int32_t *to = args->sums + row * QK_IGEMM_NR + p;
+            uint32_t sum = args->add ? (uint32_t)*to : 0;
+            for (size_t lane = row; lane < TURN_CELLS; lane += MR)
+                sum += lanes[lane];
+            *to = (int32_t)sum;
+        }
+    }
+}
+
+static void dot(const struct qk_igemm_args *args)
+{
+    if (args->positions == 1)
+        dot_positions(args, 1);
+    else if (args->positions == 2)
+        dot_positions(args, 2);
+    else
+        dot_positions(args, 3);
+}
+
 const struct qk_igemm qk_igemm_vnni = {
     .cell_k = 4,
     .mr = MR,
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
     .multiply = multiply,
+    .dot = dot,
 };
 
 #endif

@@ -194,6 +194,36 @@ Test(conv, tiles_of_every_width)
     }
 }
 
+/* One group with one channel: rows are long, and units must still be short. */
+static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t kernel)
+{
+    struct conv_case test = wide_case();
+    test.naive.images = test.naive.channels = test.naive.group = 1;
+    test.naive.out_channels = out_channels;
+    test.naive.in[1] = test.naive.kernel[1] = 1;
+    test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
+    test.naive.in[2] = length;
+    test.naive.kernel[2] = kernel;
+    test.naive.stride[2] = test.naive.dilation[2] = 1;
+    test.naive.pad_begin[2] = test.naive.pad_end[2] = kernel / 2;
+    return test;
+}
+
+/* Positions behind whole vectors, few and more, of deep sums; in the end of sums in parts. */
+Test(conv, positions_behind_vectors)
+{
+    for (int64_t kernel = 1; kernel <= 3; kernel += 2)
+        for (int64_t width = 1; width <= 36; width++) {
+            struct conv_case test = line_case(13, width, kernel);
+            test.naive.channels = width % 2 == 0 ? 299 : 640;
+            test.naive.images = 1 + width % 3 * (width < 4);
+            conv_case_check(&gemms, &test);
+        }
+    struct conv_case test = line_case(7, 515, 1);
+    test.naive.channels = 10000;
+    conv_case_check(&gemms, &test);
+}
+
 /* Small planes of several images, which share tiles: of one element and of more, with padding that
  * they share and that they do not, and in the last unit fewer images than in the others. */
 Test(conv, images_share_tiles)
@@ -215,21 +245,6 @@ Test(conv, images_share_tiles)
                 test.naive.pad_end[2] = kind <= 1 || kind == 5 ? 0 : kind == 3 ? 2 : 1;
                 check_shuffled(test, 1);
             }
-}
-
-/* One group with one channel: rows are long, and units must still be short. */
-static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t kernel)
-{
-    struct conv_case test = wide_case();
-    test.naive.images = test.naive.channels = test.naive.group = 1;
-    test.naive.out_channels = out_channels;
-    test.naive.in[1] = test.naive.kernel[1] = 1;
-    test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
-    test.naive.in[2] = length;
-    test.naive.kernel[2] = kernel;
-    test.naive.stride[2] = test.naive.dilation[2] = 1;
-    test.naive.pad_begin[2] = test.naive.pad_end[2] = kernel / 2;
-    return test;
 }
 
 static void check_cost(struct conv_case test, uint64_t most_ns)
