@@ -340,7 +340,7 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     plan->workspace_bytes = 0;
     if (plan->output.count == 0)
         return true;
-    qk_conv_geometry_squeeze(&state->geometry);
+    qk_conv_geometry_squeeze(&state->geometry, 2);
     state->outer = qk_conv_outer_positions(&state->geometry);
     lay_out(state);
     const size_t cells =

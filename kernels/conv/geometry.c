@@ -112,7 +112,7 @@ static bool merge(const struct qk_conv_axis *a, const struct qk_conv_axis *b,
     return true;
 }
 
-void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry)
+void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least)
 {
     struct qk_conv_axis *axis = geometry->axis;
     const int last = QK_CONV_SPATIAL_MAX - 1;
@@ -120,7 +120,7 @@ void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry)
     for (int i = last; i >= 0; i--)
         if (!is_single(&axis[i]))
             axis[--to] = axis[i];
-    for (int i = last - 1; i >= to && to < QK_AXIS_ROW; i--)
+    for (int i = last - 1; i >= to && to + least < QK_CONV_SPATIAL_MAX; i--)
         if (merge(&axis[i], &axis[i + 1], &axis[i + 1])) {
             for (int j = i; j > to; j--)
                 axis[j] = axis[j - 1];
@@ -129,7 +129,7 @@ void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry)
         }
     for (int i = 0; i < to; i++)
         axis[i] = (struct qk_conv_axis){.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1};
-    geometry->lead = to;
+    geometry->lead = to < QK_CONV_SPATIAL_MAX ? to : QK_AXIS_COLUMN; /* one is always there */
 }
 
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry)

@@ -29,10 +29,10 @@ static inline int64_t qk_conv_look(const struct qk_conv_axis *axis, size_t posit
     return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
 }
 
-/* Axes that have one element and one tap go before `lead`, and where more than two are left,
+/* Axes that have one element and one tap go before `lead`, and where more than `least` are left,
  * neighbours with one tap that see x as it is become one. Positions and taps stay in order, and a
  * last axis with several taps stays the last. */
-void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry);
+void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
 /* Positions of the axes before the last two, counted in one; of a y that is not empty. */
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);

@@ -69,6 +69,49 @@ static void advance(const struct qk_conv_geometry *geometry, int64_t position[QK
         position[i] = 0;
 }
 
+/* Every second of 32 bytes; words are what compilers make vector code of. */
+static inline void take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHUNK])
+{
+    uint16_t words[QK_WIDEN_CHUNK];
+    memcpy(words, from, sizeof(words));
+    for (size_t i = 0; i < QK_WIDEN_CHUNK; i++)
+        to[i] = (uint8_t)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? words[i] : words[i] >> 8);
+}
+
+/* Elements 1 or 2 apart. A chunk may read more than there are, where x goes on, and write more,
+ * which what comes behind overwrites: the next line, row, or in the end the sums. */
+static void widen_elements(const struct qk_im2col *job, const uint8_t *from, size_t stride,
+                           size_t count, float *to)
+{
+    if (stride == 1 && count >= QK_WIDEN_CHUNK) {
+        qk_widen_row(job->widen, from, count, to);
+        return;
+    }
+    for (; count > 0 && (size_t)(job->x_end - from) >= QK_WIDEN_CHUNK * stride;
+         from += QK_WIDEN_CHUNK * stride, to += QK_WIDEN_CHUNK) {
+        uint8_t even[QK_WIDEN_CHUNK];
+        if (stride == 2)
+            take_even(from, even);
+        qk_widen_chunk(job->widen, stride == 2 ? even : from, to);
+        count -= qk_size_min(count, QK_WIDEN_CHUNK);
+    }
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)qk_widen_one(job->widen, from[i * stride]);
+}
+
+/* `count` positions from `begin` on, which are not 0 and look inside. */
+static void write_inside(const struct qk_im2col *job, const struct row *row, const uint8_t *line,
+                         size_t begin, size_t count, float *to)
+{
+    const int64_t stride = job->geometry->axis[LAST].stride;
+    const uint8_t *from = line + (row->first[LAST] + (int64_t)begin * stride);
+    if (stride <= 2)
+        widen_elements(job, from, (size_t)stride, count, to);
+    else
+        for (size_t i = 0; i < count; i++)
+            to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
+}
+
 /* Positions [begin, end) of one line: padding, inside, padding. */
 static void write_line(const struct qk_im2col *job, const struct row *row, const uint8_t *line,
                        size_t begin, size_t end, float *to)
@@ -77,17 +120,10 @@ static void write_line(const struct qk_im2col *job, const struct row *row, const
     size_t inside_end =
         qk_size_min(row->inside_end < inside_begin ? inside_begin : row->inside_end, end);
     fill(job->fill, inside_begin - begin, to);
-    fill(job->fill, end - inside_end, to + (inside_end - begin));
-    if (inside_begin == inside_end)
-        return;
-    const int64_t stride = job->geometry->axis[LAST].stride;
-    const uint8_t *from = line + (row->first[LAST] + (int64_t)inside_begin * stride);
     to += inside_begin - begin;
-    if (stride == 1)
-        qk_widen_row(job->widen, from, inside_end - inside_begin, to);
-    else
-        for (size_t i = 0; i < inside_end - inside_begin; i++)
-            to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
+    if (inside_begin < inside_end)
+        write_inside(job, row, line, inside_begin, inside_end - inside_begin, to);
+    fill(job->fill, end - inside_end, to + (inside_end - inside_begin));
 }
 
 static void write_row(const struct qk_im2col *job, const struct row *row,

@@ -8,7 +8,8 @@
 
 struct qk_im2col {
     const struct qk_conv_geometry *geometry;
-    const uint8_t *x; /* the first channel of the image and group */
+    const uint8_t *x_end; /* behind the last image's last channel */
+    const uint8_t *x;     /* the first channel of the image and group */
     struct qk_widen widen;
     float fill; /* positions outside x */
     size_t k_begin, k_count;

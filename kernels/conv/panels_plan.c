@@ -314,7 +314,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
     plan->workspace_bytes = 0;
     if (plan->output.count == 0)
         return true;
-    qk_conv_geometry_squeeze(&state->geometry);
+    qk_conv_geometry_squeeze(&state->geometry, 2);
     qk_slab_order_move(&state->order, &state->geometry);
     state->dots = dots_most(state);
     state->outer = qk_conv_outer_positions(&state->geometry);

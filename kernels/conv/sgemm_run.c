@@ -76,6 +76,8 @@ static void multiply_block(const struct state *state, const struct tile *tile,
     qk_im2col_block(&(struct qk_im2col){
         .geometry = &state->geometry,
         .x = state->x + channel * state->geometry.channel_size,
+        .x_end = state->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
+                                state->geometry.channel_size,
         .widen = qk_widen_from(conv->x_type, conv->sgemm.x_centre),
         .fill = (float)conv->sgemm.x_fill,
         .k_begin = k_begin,
@@ -167,7 +169,13 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
 static void choose_tiles(struct state *state)
 {
     const struct qk_conv *conv = state->conv;
-    state->tile_rows = even_part(state->rows, TILE_ROWS);
+    const size_t positions = qk_size_max(state->geometry.positions, 1);
+    /* Rows beyond TILE_ROWS where there are few positions: each tile makes its im2col again. */
+    const size_t few = qk_divide_up(qk_size_min(positions, TILE_COLUMNS_LEAST), LINE_FLOATS);
+    const size_t quick_rows = UNIT_TERMS / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
+    const size_t fit_rows = TILE_FLOATS / (few * LINE_FLOATS);
+    state->tile_rows =
+        even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
     size_t most = TILE_FLOATS / qk_size_max(conv->sgemm.block, state->tile_rows);
     most = qk_size_min(most, TILE_COLUMNS);
     size_t quick = UNIT_TERMS / qk_size_max(conv->depth * state->tile_rows, 1);
@@ -204,6 +212,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
         .x = x,
         .rows = conv->desc.out_channels / conv->desc.group,
     };
+    qk_conv_geometry_squeeze(&state->geometry, 1);
     choose_tiles(state);
     plan->kernel = "conv_sgemm";
     plan->workspace_bytes =

@@ -26,15 +26,26 @@ static inline int32_t qk_widen_one(struct qk_widen widen, uint8_t byte)
 /* Inner loops of a constant length are what every compiler makes vector code of at -O2. */
 #define QK_WIDEN_CHUNK 16
 
+static inline void qk_widen_chunk(struct qk_widen widen, const uint8_t *restrict from,
+                                  float *restrict to)
+{
+    for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)
+        to[j] = (float)qk_widen_one(widen, from[j]);
+}
+
+/* The last chunk ends where the row does, and may do again what the one before it did. */
 static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict from, size_t count,
                                 float *restrict to)
 {
-    size_t i = 0;
-    for (; count - i >= QK_WIDEN_CHUNK; i += QK_WIDEN_CHUNK)
-        for (size_t j = 0; j < QK_WIDEN_CHUNK; j++)
-            to[i + j] = (float)qk_widen_one(widen, from[i + j]);
-    for (; i < count; i++)
-        to[i] = (float)qk_widen_one(widen, from[i]);
+    if (count < QK_WIDEN_CHUNK) {
+        for (size_t i = 0; i < count; i++)
+            to[i] = (float)qk_widen_one(widen, from[i]);
+        return;
+    }
+    const size_t last = count - QK_WIDEN_CHUNK;
+    for (size_t i = 0; i < last; i += QK_WIDEN_CHUNK)
+        qk_widen_chunk(widen, from + i, to + i);
+    qk_widen_chunk(widen, from + last, to + last);
 }
 
 /* The sum of a row, modulo 2^32. */
