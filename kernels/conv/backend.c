@@ -15,8 +15,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
             .gemm = &qk_igemm_avx2,
             .vector = &qk_conv_vector_avx2,
-            .cycles = 2,
-            .slab_cycles = 50,
+            .cycles = 1.6,
+            .slab_cycles = 25,
         },
     [VNNI] =
         {

@@ -18,6 +18,10 @@
 /* Of one position's cells, gathered as a panel's weights lie: both stay near. */
 #define DOT_BYTES ((size_t)64 << 10)
 #define CYCLES_A_NS 3.0
+/* Slabs that are made again may cost this share. */
+#define SLABS_CHEAP 0.1
+/* Bytes, from a second or third cache. */
+#define WEIGHTS_A_CYCLE 24.0
 
 enum mode {
     SHARED,  /* rows and columns of taps share slabs */
@@ -31,7 +35,8 @@ struct choice {
     struct qk_slab_layout layout;
     size_t image_bands, row_bands, column_bands;
     size_t parts, part_panels;
-    double cycles; /* of all bands of a unit's images; INFINITY: impossible */
+    double cycles; /* of all bands of a unit's images but for slabs; INFINITY: impossible */
+    double slab_cycles;
 };
 
 /* ---- Slabs ------------------------------------------------------------------------------- */
@@ -165,10 +170,11 @@ static size_t dots_most(const struct qk_panels_plan *plan)
 }
 
 /* Cycles for all positions of a unit's images, and one group and outer position. */
-static double count_cycles(const struct qk_panels_plan *plan, const struct choice *choice)
+static void count_cycles(const struct qk_panels_plan *plan, struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
     const struct qk_conv_backend *backend = plan->conv->backend;
+    const struct qk_conv_panels *panels = &plan->conv->panels;
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
@@ -177,10 +183,16 @@ static double count_cycles(const struct qk_panels_plan *plan, const struct choic
     const double rows = (double)plan->rows;
     const double products = count_products(&plan->order, backend->gemm);
     const double slabs = (double)layout->groups * (double)layout->group_slabs;
-    return bands *
-           (vectors * rows * products * backend->cycles +
-            (double)dots * rows * dot_cycles(&plan->order) + ceil((double)places / 64) * rows * 16 +
-            (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles);
+    choice->cycles = bands * (vectors * rows * products * backend->cycles +
+                              (double)dots * rows * dot_cycles(&plan->order) +
+                              ceil((double)places / 64) * rows * 16 +
+                              (double)panels->count * (double)panels->bytes / WEIGHTS_A_CYCLE);
+    choice->slab_cycles = bands * (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles;
+}
+
+static double image_cycles(const struct choice *choice)
+{
+    return (choice->cycles + choice->slab_cycles) / (double)choice->layout.images;
 }
 
 static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
@@ -211,7 +223,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     }
     cut_bands(plan, &choice, 1);
     bundle_images(plan, &choice, cells);
-    choice.cycles = count_cycles(plan, &choice);
+    count_cycles(plan, &choice);
     return choice;
 }
 
@@ -219,7 +231,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
 static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
 {
     const size_t panels = plan->conv->panels.count;
-    const double wanted = choice->cycles / UNIT_CYCLES + 1;
+    const double wanted = (choice->cycles + choice->slab_cycles) / UNIT_CYCLES + 1;
     const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
     size_t most = panels;
     if (choice->layout.images == 1)
@@ -230,9 +242,13 @@ static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
         most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / blocks;
     }
     const size_t bands = choice->row_bands * choice->column_bands;
-    /* Parts of the channels make the same slabs again: three times the work is one unit. */
-    choice->parts = qk_size_max(qk_size_min(qk_divide_up(least, 3 * bands), panels),
-                                qk_divide_up(panels, most));
+    /* Parts of the channels make the same slabs again: three times the work is one unit, but where
+     * slabs are quickly made. */
+    const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
+    const size_t parts =
+        qk_size_max(qk_divide_up(least, 3 * bands),
+                    qk_size_min(qk_divide_up(least, bands), cheap < 1e6 ? (size_t)cheap : 1000000));
+    choice->parts = qk_size_max(qk_size_min(parts, panels), qk_divide_up(panels, most));
     choice->part_panels = qk_divide_up(panels, choice->parts);
     choice->parts = qk_divide_up(panels, choice->part_panels);
 }
@@ -279,7 +295,7 @@ static void fit(struct qk_panels_plan *plan, double *cycles)
     struct choice best = {.layout.images = 1, .cycles = INFINITY};
     for (enum mode mode = 0; mode < MODE_COUNT; mode++) {
         struct choice choice = choose(plan, mode);
-        if (choice.cycles / (double)choice.layout.images < best.cycles / (double)best.layout.images)
+        if (image_cycles(&choice) < image_cycles(&best))
             best = choice;
     }
     cut_units(plan, &best);
@@ -290,7 +306,8 @@ static void fit(struct qk_panels_plan *plan, double *cycles)
     plan->parts = best.parts;
     plan->part_panels = best.part_panels;
     plan->workspace = lay_out(plan);
-    *cycles = best.cycles / (double)(best.row_bands * best.column_bands * best.parts);
+    *cycles = (best.cycles / (double)best.parts + best.slab_cycles) /
+              (double)(best.row_bands * best.column_bands);
 }
 
 bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
