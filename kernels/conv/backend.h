@@ -5,7 +5,7 @@
 #include "kernels/conv/vector.h"
 #include "kernels/gemm/igemm.h"
 
-struct qk_depthwise_job;
+struct qk_depthwise;
 
 struct qk_conv_backend {
     const char *name;   /* as --gemm has it */
@@ -17,8 +17,7 @@ struct qk_conv_backend {
     const struct qk_conv_backend *narrow;
     const struct qk_conv_vector *vector;
     /* For groups of one channel; NULL: as all others. */
-    void (*depthwise)(const struct qk_depthwise_job *job);
-    const char *depthwise_kernel;
+    const struct qk_depthwise *depthwise;
     /* Rough, for 16 positions: of the product of one row and a slab or, with whole_steps, a step;
      * and to make a slab. Plans are weighed with them. */
     double cycles, slab_cycles;

@@ -68,26 +68,29 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
     const size_t channels = conv->desc.out_channels;
     const size_t depth = conv->depth;
     const size_t count = constants->w->count;
-    const uint8_t flip = constants->w->type == QK_UINT8 ? 0x80 : 0;
-    const uint8_t *w = constants->w->data;
     const size_t slack = depth + QK_DEPTHWISE_BYTES; /* a channel more is read than there are */
+    const struct qk_tensor *given = constants->w_zero_point;
+    const size_t step = given->count == 1 ? 0 : 1;
+    const bool is_signed = given->type == QK_INT8;
     uint8_t *weights = qk_conv_alloc(memory, count + slack, 1);
     int32_t *zero_points = qk_conv_alloc(memory, channels, sizeof(*zero_points));
-    bool any = false;
+    uint32_t any = 0;
     if (!weights || !zero_points)
         return false;
+    memcpy(weights, constants->w->data, count);
+    for (size_t at = 0; at < count && !is_signed; at += QK_DEPTHWISE_BYTES)
+        for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) /* a constant length becomes vector code */
+            weights[at + i] ^= 0x80;
     memset(weights + count, 0, slack);
-    for (size_t i = 0; i < count; i++)
-        weights[i] = w[i] ^ flip;
+    conv->backend->depthwise->sum(weights, channels, depth, sums);
     for (size_t m = 0; m < channels; m++) {
-        int32_t sum = 0;
-        for (size_t i = 0; i < depth; i++)
-            sum += (int8_t)weights[m * depth + i];
-        zero_points[m] = qk_w_zero_point(constants, m) - flip;
-        any = any || zero_points[m] != 0;
-        sums[m] = (int32_t)((uint32_t)sum - (uint32_t)depth * (uint32_t)zero_points[m]);
+        const uint8_t byte = ((const uint8_t *)given->data)[m * step] ^ (is_signed ? 0 : 0x80);
+        const int32_t zero_point = (int8_t)byte;
+        any |= byte;
+        zero_points[m] = zero_point;
+        sums[m] = (int32_t)((uint32_t)sums[m] - (uint32_t)depth * (uint32_t)zero_point);
     }
-    conv->depthwise = (struct qk_conv_depthwise){weights, zero_points, any};
+    conv->depthwise = (struct qk_conv_depthwise){weights, zero_points, any != 0};
     return true;
 }
 
@@ -138,11 +141,10 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     const size_t *at = state->workspace_at;
     struct qk_depthwise_job job = state->job;
     job.work = (struct qk_depthwise_workspace){
-        .orders = (void *)(workspace + at[0]),
-        .vectors = (void *)(workspace + at[1]),
-        .weights = workspace + at[2],
-        .ones = workspace + at[3],
-        .slots = workspace + at[4],
+        .runs = (void *)(workspace + at[0]),
+        .weights = workspace + at[1],
+        .ones = workspace + at[2],
+        .slots = workspace + at[3],
     };
     job.outer = unit->outer;
     job.row = unit->row;
@@ -158,7 +160,7 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     job.multiplier = conv->multiplier + m;
     job.y = output + (unit->image * conv->desc.out_channels + m) * geometry->positions +
             line * width + unit->column;
-    conv->backend->depthwise(&job);
+    conv->backend->depthwise->run(&job);
 }
 
 static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
@@ -177,12 +179,22 @@ static size_t total_lines(const struct qk_depthwise_layout *layout)
     return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
 }
 
+/* Short lines begin where a vector or a half of one may, if that costs little. */
+static size_t find_pitch(size_t width)
+{
+    for (size_t pitch = QK_DEPTHWISE_LANES / 2; pitch <= QK_DEPTHWISE_LANES; pitch *= 2)
+        if (width <= pitch && pitch - width <= pitch / 8)
+            return pitch;
+    return width;
+}
+
 /* Several rows, whole ones: each of the row_cells has lines of its own. False: not even two fit. */
 static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                      size_t width)
 {
     const size_t height = (size_t)row->out;
-    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / width;
+    const size_t pitch = find_pitch(width);
+    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / pitch;
     const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
     const struct qk_slab_axis shared =
         qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
@@ -194,7 +206,8 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     if (rows < 2)
         return false;
     layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
-    layout->columns = layout->pitch = width;
+    layout->columns = layout->width = width;
+    layout->pitch = pitch;
     layout->arrays = layout->row_cells;
     return true;
 }
@@ -222,7 +235,7 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
         layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
     layout->arrays = share ? 1 : layout->row_cells;
     layout->shift = share ? step / (size_t)column->stride : 0;
-    layout->pitch = layout->columns + (share ? more : 0);
+    layout->width = layout->pitch = layout->columns + (share ? more : 0);
 }
 
 static void lay_out(struct state *state)
@@ -255,8 +268,7 @@ static size_t lay_out_workspace(struct state *state)
     const size_t lines = total_lines(layout);
     const size_t weights = qk_divide_up(state->job.cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
     const size_t bytes[] = {
-        (vectors + lines) * QK_DEPTHWISE_BYTES,
-        (vectors + lines) * sizeof(struct qk_depthwise_vector),
+        (vectors + lines) * sizeof(struct qk_depthwise_run),
         2 * weights,
         weights,
         layout->batch * layout->slot_bytes + QK_DEPTHWISE_BYTES,
@@ -315,7 +327,7 @@ static double cut_units(struct state *state)
 {
     const struct qk_conv_desc *desc = &state->conv->desc;
     const struct qk_depthwise_layout *layout = &state->layout;
-    const double vectors = (double)qk_divide_up(layout->rows * layout->columns, QK_DEPTHWISE_LANES);
+    const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
     const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
     const double cycles = 20 + vectors * (3 + products);
     const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
@@ -332,7 +344,7 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     if (!state)
         return false;
     *state = (struct state){.conv = conv, .x = x, .geometry = *geometry};
-    plan->kernel = conv->backend->depthwise_kernel;
+    plan->kernel = conv->backend->depthwise->kernel;
     plan->run = run;
     plan->state = state;
     plan->unit_count = 0;

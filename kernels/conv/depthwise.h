@@ -3,8 +3,9 @@
  *
  * What a unit sees of a channel is first laid out as cells of four bytes, padding included, so that
  * a tap of the kernel is an offset (as in kernels/conv/slabs.h). A line has a cell for each
- * position of a row, without gaps, so that the positions of all rows are one run of lanes, and y is
- * written as it comes:
+ * position of a row, and the positions of all rows are one run of lanes. Where not many more lanes
+ * pay for it, lines have a pitch that keeps vectors of cells from crossing cache lines; otherwise
+ * there are no gaps:
  *
  *     x, 3 columns     cells of a kernel of 3 columns, pad 1     products of the first row of taps
  *     a b c            .ab abc bc.                               from cell 0 on, of the second from
@@ -13,8 +14,8 @@
  * A row of taps wider than a cell has several: either each has lines of its own, or, where the unit
  * is a single row, they share lines that are longer.
  *
- * Which bytes of x make which cells is the same for all channels of a unit. It is worked out once,
- * as pieces: a permutation of 64 bytes of x gives 16 cells, or those of them that lie in one line.
+ * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
+ * cluster. It is worked out once: a permutation of a window of x gives 16 cells.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_H
@@ -38,7 +39,8 @@ struct qk_depthwise_layout {
     size_t planes;                     /* taps of the axes before the last two */
     struct qk_slab_axis row;           /* clusters of the row axis */
     size_t lines;                      /* of a cluster */
-    size_t pitch;                      /* cells of a line */
+    size_t width;                      /* cells of a line */
+    size_t pitch;                      /* to the next line's; where that is more, a divisor of 64 */
     size_t slot_bytes;                 /* of a channel's cells */
     size_t batch;                      /* channels whose cells are there at a time */
     uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 i + t is what tap t of cell i sees, from the first
@@ -52,17 +54,19 @@ struct qk_depthwise_weights {
     size_t from;   /* the first tap */
 };
 
-/* Up to 16 cells, with fill behind them: 63 bytes of each channel from `offset` on, in one of the
- * orders, which has 63 for the fill. */
-struct qk_depthwise_vector {
-    size_t offset;
-    uint32_t order, to; /* bytes from the first order, and in a slot */
+/* Vectors of up to 16 cells, with fill behind them, that are so many bytes apart in a channel and
+ * in its slot. Each has 63 bytes of the channel in the same order, which has 63 for the fill. A
+ * vector may begin before the one before it ends. */
+struct qk_depthwise_run {
+    uint8_t order[QK_DEPTHWISE_BYTES];
+    size_t offset, offset_step;
+    size_t to, to_step;
+    size_t count;
 };
 
 /* A unit's workspace. */
 struct qk_depthwise_workspace {
-    uint8_t (*orders)[QK_DEPTHWISE_BYTES];
-    struct qk_depthwise_vector *vectors;
+    struct qk_depthwise_run *runs;
     uint8_t *weights; /* cells of two output channels, in whole vectors */
     uint8_t *ones;    /* of one, with 1 for taps that are there */
     uint8_t *slots;   /* [batch]; there is a vector more behind the last */
@@ -96,13 +100,21 @@ struct qk_depthwise_job {
     size_t y_stride; /* to the next output channel's */
 };
 
-void qk_depthwise_vnni(const struct qk_depthwise_job *job);
+struct qk_depthwise {
+    const char *kernel; /* as the answer has it */
+    void (*run)(const struct qk_depthwise_job *job);
+    /* Sums of each output channel's `depth` signed weights, of which QK_DEPTHWISE_BYTES more may be
+     * read. */
+    void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);
+};
 
-/* Its first half. Works out the vectors, gives their number, and fills the slots. */
-size_t qk_depthwise_find_vectors(const struct qk_depthwise_job *job);
+extern const struct qk_depthwise qk_depthwise_vnni;
+
+/* The first half of a run. Works out the runs, gives their number, and fills the slots. */
+size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job);
 
 /* Channels [begin, end) to the slots from the first on. */
-void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t vectors, size_t begin,
+void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t runs, size_t begin,
                              size_t end);
 
 #endif

@@ -34,9 +34,10 @@ static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m51
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
-/* sums: `vectors` of them, with the bias; the bytes of others are anything. */
+/* sums: up to four vectors, with the bias. Packing works within 16-byte lanes: the q-th has the
+ * q-th quarter of each vector; where there are fewer than four, others are anything. */
 __attribute__((always_inline)) static inline __m512i
-qk_requantize_some(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
+qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
                    float multiplier)
 {
     const __m512 multipliers = _mm512_set1_ps(multiplier);
@@ -47,16 +48,14 @@ qk_requantize_some(const struct qk_requantize_512 *to, const __m512i sums[], con
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
     const __m512i high =
         vectors > 2 ? _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point) : low;
-    /* Packing works within 16-byte lanes: lane l holds the l-th quarter of each vector. */
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(order, to->is_signed ? _mm512_packs_epi16(low, high)
-                                                         : _mm512_packus_epi16(low, high));
+    return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
 static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
                                        float multiplier)
 {
-    return qk_requantize_some(to, sums, 4, multiplier);
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, qk_requantize_pack(to, sums, 4, multiplier));
 }
 
 /* Stores the bytes that `keep` has, without gaps. */
