@@ -203,7 +203,7 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_panels *panels = &conv->panels;
     *panels = (struct qk_conv_panels){.count = (rows - 1) / gemm->mr + 1};
-    panels->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs);
+    panels->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs, rows);
     size_t bytes;
     if (!qk_mul_size(panels->step_bytes, order.steps, &panels->bytes) ||
         !qk_mul_size(panels->bytes, panels->count * conv->desc.group, &bytes) ||

@@ -75,7 +75,7 @@ struct qk_transpose {
     int32_t *sums; /* [rows], to which the sum of each row is added */
 };
 
-#define QK_TRANSPOSE_TAPS 32
+#define QK_TRANSPOSE_TAPS 64
 
 struct qk_conv_vector {
     void (*fill)(const struct qk_fill *job);

@@ -82,10 +82,14 @@ struct qk_igemm {
     void (*end)(void);
 };
 
-/* Bytes of one step's weights in a panel, where the longest step has so many slabs. */
-static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t step_slabs)
+/* Bytes of one step's weights in panels of up to `rows` rows, where the longest step has so many
+ * slabs. A kernel that reads whole tiles reads one of 16 rows, or two. */
+static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t step_slabs,
+                                         size_t rows)
 {
-    return gemm->whole_steps ? gemm->mr * gemm->row_stride : step_slabs * gemm->cell_stride;
+    if (!gemm->whole_steps)
+        return step_slabs * gemm->cell_stride;
+    return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : gemm->mr) * gemm->row_stride;
 }
 
 extern const struct qk_igemm qk_igemm_avx2;

@@ -209,6 +209,19 @@ static struct conv_case line_case(int64_t out_channels, int64_t length, int64_t 
     return test;
 }
 
+/* Kernels of as many taps as are packed together, and of more; few channels of output and more. */
+Test(conv, weights_of_many_taps)
+{
+    static const int64_t widths[] = {6, 7, 9, 10, 13};
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
+        for (int64_t rows = 3; rows <= 35; rows += 16) {
+            struct conv_case test = line_case(rows, widths[i] + 1, widths[i]);
+            test.naive.channels = 64 + 9;
+            test.naive.in[1] = test.naive.kernel[1] = 7;
+            conv_case_check(&gemms, &test);
+        }
+}
+
 /* Positions behind whole vectors, few and more, of deep sums; in the end of sums in parts. */
 Test(conv, positions_behind_vectors)
 {
