@@ -33,10 +33,10 @@ struct state {
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Taps of a row of the kernel in a cell, such that 63 bytes of x make 16 cells; 0: not even one. */
+/* Taps of a row of the kernel in a cell, such that 64 bytes of x make 16 cells; 0: not even one. */
 static size_t count_taps(int64_t kernel, int64_t stride, int64_t dilation)
 {
-    const int64_t left = QK_DEPTHWISE_BYTES - 2;
+    const int64_t left = QK_DEPTHWISE_BYTES - 1;
     if (stride > left / (QK_DEPTHWISE_LANES - 1))
         return 0;
     const int64_t most = (left - stride * (QK_DEPTHWISE_LANES - 1)) / dilation + 1;

@@ -55,10 +55,11 @@ struct qk_depthwise_weights {
 };
 
 /* Vectors of up to 16 cells, with fill behind them, that are so many bytes apart in a channel and
- * in its slot. Each has 63 bytes of the channel in the same order, which has 63 for the fill. A
+ * in its slot. Each has those in `mask` of 64 bytes of the channel in the same order, and fill. A
  * vector may begin before the one before it ends. */
 struct qk_depthwise_run {
     uint8_t order[QK_DEPTHWISE_BYTES];
+    uint64_t mask;
     size_t offset, offset_step;
     size_t to, to_step;
     size_t count;

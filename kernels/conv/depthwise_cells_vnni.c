@@ -8,9 +8,7 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/vector.h"
 
-/* The last byte of a window is no byte of x: it holds what lies outside. */
 enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
-enum { WINDOW = BYTES - 1 };
 
 /* ---- Runs -------------------------------------------------------------------------------- */
 
@@ -69,14 +67,17 @@ static struct qk_depthwise_run make_run(const struct qk_depthwise_job *job,
     const size_t pitch = job->layout->pitch;
     const size_t stride = (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
     const __m512i plain = _mm512_loadu_si512(job->layout->order);
-    __m512i order = _mm512_set1_epi8(WINDOW);
+    __m512i order = _mm512_setzero_si512();
+    uint64_t mask = 0;
     for (size_t i = 0; i < together; i++) {
         const uintptr_t shift =
             (uintptr_t)chunk->look - chunk->begin + i * (lines->row_step - pitch * stride);
-        order = _mm512_mask_add_epi8(order, chunk->mask << i * pitch * TAPS, plain,
-                                     _mm512_set1_epi8((char)(uint8_t)shift));
+        const uint64_t line = chunk->mask << i * pitch * TAPS;
+        order = _mm512_mask_add_epi8(order, line, plain, _mm512_set1_epi8((char)(uint8_t)shift));
+        mask |= line;
     }
     struct qk_depthwise_run run = {
+        .mask = mask,
         .offset = lines->row + chunk->begin,
         .offset_step = together * lines->row_step,
         .to = (lines->line * pitch + chunk->cell) * TAPS,
@@ -94,7 +95,7 @@ static size_t add_lines(const struct qk_depthwise_job *job, const struct chunk *
     const size_t pitch = job->layout->pitch;
     const size_t most = qk_size_min(qk_size_max(LANES / pitch, 1), lines->count);
     size_t together = 1;
-    while (together < most && together * lines->row_step + chunk->end - chunk->begin <= WINDOW)
+    while (together < most && together * lines->row_step + chunk->end - chunk->begin <= BYTES)
         together++;
     runs[0] = make_run(job, chunk, lines, together);
     if (lines->count % together == 0)
@@ -181,22 +182,24 @@ size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
 /* `near_end`: not all windows of the channel end before x does. */
 __attribute__((always_inline)) static inline void
 make_slot(const struct qk_depthwise_run *runs, size_t count, const uint8_t *x, const uint8_t *x_end,
-          uint8_t fill, uint8_t *slot, const bool flipped, const bool near_end)
+          __m512i fill, uint8_t *slot, const bool flipped, const bool near_end)
 {
     for (const struct qk_depthwise_run *run = runs; run < runs + count; run++) {
         const __m512i order = _mm512_loadu_si512(run->order);
+        const uint64_t mask = run->mask;
         const size_t from_step = run->offset_step;
         const size_t to_step = run->to_step;
         const uint8_t *from = x + run->offset;
         uint8_t *to = slot + run->to;
         for (size_t left = run->count; left > 0; left--, from += from_step, to += to_step) {
-            uint64_t mask = UINT64_MAX >> 1;
-            if (near_end && x_end - from < WINDOW)
-                mask = (UINT64_C(1) << (x_end - from)) - 1;
-            __m512i bytes = _mm512_mask_loadu_epi8(_mm512_set1_epi8((char)fill), mask, from);
+            __m512i bytes;
+            if (near_end && x_end - from < BYTES)
+                bytes = _mm512_maskz_loadu_epi8((UINT64_C(1) << (x_end - from)) - 1, from);
+            else
+                bytes = _mm512_loadu_si512(from);
             if (flipped)
                 bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8((char)0x80));
-            _mm512_storeu_si512(to, _mm512_permutexvar_epi8(order, bytes));
+            _mm512_storeu_si512(to, _mm512_mask_permutexvar_epi8(fill, mask, order, bytes));
         }
     }
 }
@@ -208,12 +211,12 @@ void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t runs, si
     const size_t slot_bytes = job->layout->slot_bytes;
     const struct qk_depthwise_run *first = job->work.runs;
     const bool flipped = job->flip != 0;
-    const uint8_t fill = job->fill;
+    const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
     const uint8_t *x_end = job->x_end;
     const uint8_t *x = job->x + begin * channel_size;
     uint8_t *slot = job->work.slots;
     for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes)
-        if (x_end - x < (ptrdiff_t)(channel_size + WINDOW))
+        if (x_end - x < (ptrdiff_t)(channel_size + BYTES))
             make_slot(first, runs, x, x_end, fill, slot, flipped, true);
         else if (flipped)
             make_slot(first, runs, x, x_end, fill, slot, true, false);

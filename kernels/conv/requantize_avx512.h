@@ -34,6 +34,12 @@ static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m51
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
+/* Whether no product is beyond the range of integers: then saturation does what a clamp would. */
+static inline bool qk_requantize_saturates(float multiplier)
+{
+    return multiplier > -1 && multiplier < 1;
+}
+
 /* sums: up to four vectors, with the bias. Packing works within 16-byte lanes: the q-th has the
  * q-th quarter of each vector; where there are fewer than four, others are anything. */
 __attribute__((always_inline)) static inline __m512i
@@ -42,9 +48,16 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
 {
     const __m512 multipliers = _mm512_set1_ps(multiplier);
     __m512i y[4];
+    if (qk_requantize_saturates(multiplier))
 #pragma GCC unroll 4
-    for (size_t v = 0; v < 4; v++)
-        y[v] = v < vectors ? qk_requantize_scale(sums[v], multipliers, to->high) : y[0];
+        for (size_t v = 0; v < 4; v++)
+            y[v] = v < vectors
+                       ? _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums[v]), multipliers))
+                       : y[0];
+    else
+#pragma GCC unroll 4
+        for (size_t v = 0; v < 4; v++)
+            y[v] = v < vectors ? qk_requantize_scale(sums[v], multipliers, to->high) : y[0];
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), to->zero_point);
     const __m512i high =
         vectors > 2 ? _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), to->zero_point) : low;
