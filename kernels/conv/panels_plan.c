@@ -169,6 +169,19 @@ static size_t dots_most(const struct qk_panels_plan *plan)
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
 }
 
+/* Of one slab of an image: a row costs something, however short. */
+static double fill_cycles(const struct qk_panels_plan *plan, const struct qk_slab_layout *layout)
+{
+    const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
+    const bool run = row->stride == 1 && column->stride == 1 && column->pad == 0 &&
+                     (int64_t)layout->pitch == column->in;
+    const double rows = run ? 1 : (double)(layout->rows + layout->row.span);
+    const size_t columns = run ? layout->rows * layout->pitch : layout->columns;
+    const double strips = (double)qk_divide_up(columns + layout->column.span, 16);
+    return rows * (1 + strips / 2) * plan->conv->backend->slab_cycles;
+}
+
 /* Cycles for all positions of a unit's images, and one group and outer position. */
 static void count_cycles(const struct qk_panels_plan *plan, struct choice *choice)
 {
@@ -187,7 +200,7 @@ static void count_cycles(const struct qk_panels_plan *plan, struct choice *choic
                               (double)dots * rows * dot_cycles(&plan->order) +
                               ceil((double)places / 64) * rows * 16 +
                               (double)panels->count * (double)panels->bytes / WEIGHTS_A_CYCLE);
-    choice->slab_cycles = bands * (double)slab_cells(layout) / 16 * slabs * backend->slab_cycles;
+    choice->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
 }
 
 static double image_cycles(const struct choice *choice)
