@@ -14,8 +14,9 @@
 #define BATCH_BYTES ((size_t)8 << 10)
 /* Cells of an output channel's taps; SLOT_CELLS hold some positions of so many. */
 #define CELLS_MOST 256
-/* With more output channels for each of x, panels are faster: they load x once for many of them. */
+/* With more output channels for each of x, and more cells, panels are faster. */
 #define MULTIPLICITY_MOST 32
+#define MULTIPLE_CELLS_MOST 12
 
 struct state {
     const struct qk_conv *conv;
@@ -47,14 +48,15 @@ static size_t count_taps(int64_t kernel, int64_t stride, int64_t dilation)
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
     const struct qk_conv_desc *desc = &conv->desc;
-    if (!conv->backend->depthwise || desc->group_channels != 1 ||
-        desc->out_channels / desc->group > MULTIPLICITY_MOST)
+    const bool many = desc->out_channels / desc->group > MULTIPLICITY_MOST;
+    const size_t most = many ? MULTIPLE_CELLS_MOST : CELLS_MOST;
+    if (!conv->backend->depthwise || desc->group_channels != 1)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
         const size_t kernel = (size_t)desc->kernel[i];
         const size_t taps = count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i]);
-        if (taps == 0 || conv->depth / kernel > CELLS_MOST ||
-            conv->depth / kernel * qk_divide_up(kernel, taps) > CELLS_MOST)
+        if (taps == 0 || conv->depth / kernel > most ||
+            conv->depth / kernel * qk_divide_up(kernel, taps) > most)
             return false;
         if (kernel > 1)
             break;

@@ -116,6 +116,20 @@ Test(conv_depthwise, planes_of_every_width)
             }
 }
 
+/* Each channel of x serves many; a unit may have some of these. */
+Test(conv_depthwise, many_outputs_of_a_channel)
+{
+    for (int64_t kernel = 1; kernel <= 5; kernel++) {
+        struct conv_case test = depthwise_case(2, (uint64_t)kernel);
+        test.naive.group = test.naive.channels = 2;
+        test.naive.out_channels = 2 * (40 + 20 * kernel);
+        test.naive.in[1] = 30;
+        test.naive.in[2] = 60;
+        test.naive.kernel[1] = test.naive.kernel[2] = kernel;
+        check(&test);
+    }
+}
+
 /* More than a unit holds: bands of rows, and parts of rows. */
 Test(conv_depthwise, large_planes)
 {
