@@ -57,7 +57,7 @@ KERNELS := \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_vnni.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_vnni.c \
     kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
@@ -93,6 +93,7 @@ all: $(B)/quantd
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2
 %_avx2.o: TIER := $(AVX2)
+%_avxvnni.o: TIER := $(AVX2) -mavxvnni
 %_avx512.o %_vnni.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
     -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
 %_amx.o: TIER := -mavx512f -mamx-tile -mamx-int8

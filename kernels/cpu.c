@@ -32,6 +32,12 @@ static bool has(uint64_t word, uint64_t all)
     return (word & all) == all;
 }
 
+static bool has_avxvnni(void)
+{
+    uint32_t a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, 1 << 4);
+}
+
 uint32_t qk_cpu_flags(void)
 {
     const uint64_t xcr0_ymm = 1 << 1 | 1 << 2;                     /* XMM, YMM */
@@ -65,6 +71,8 @@ uint32_t qk_cpu_flags(void)
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !fma || !has(b, haswell_ebx))
         return flags;
     flags |= QK_CPU_AVX2;
+    if (has_avxvnni())
+        flags |= QK_CPU_AVXVNNI;
     if (!has(b, skylakex_ebx) || !has(xcr0, xcr0_zmm))
         return flags;
     flags |= QK_CPU_AVX512;

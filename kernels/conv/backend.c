@@ -5,7 +5,7 @@
 
 #ifdef __x86_64__
 
-enum { AVX2, VNNI, AMX, COUNT };
+enum { AVX2, AVXVNNI, VNNI, AMX, COUNT };
 
 static const struct qk_conv_backend backends[COUNT] = {
     [AVX2] =
@@ -17,6 +17,16 @@ static const struct qk_conv_backend backends[COUNT] = {
             .vector = &qk_conv_vector_avx2,
             .cycles = 1.6,
             .slab_cycles = 25,
+        },
+    [AVXVNNI] =
+        {
+            .name = "avxvnni",
+            .kernel = "conv_avxvnni",
+            .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2 | QK_CPU_AVXVNNI,
+            .gemm = &qk_igemm_avxvnni,
+            .vector = &qk_conv_vector_avx2_bytes,
+            .cycles = 1,
+            .slab_cycles = 50,
         },
     [VNNI] =
         {

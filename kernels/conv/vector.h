@@ -83,7 +83,8 @@ struct qk_conv_vector {
     void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
 };
 
-extern const struct qk_conv_vector qk_conv_vector_avx2;
+extern const struct qk_conv_vector qk_conv_vector_avx2; /* of words */
+extern const struct qk_conv_vector qk_conv_vector_avx2_bytes;
 extern const struct qk_conv_vector qk_conv_vector_avx512;
 
 #endif

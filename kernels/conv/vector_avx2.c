@@ -13,38 +13,69 @@
 
 enum { STRIP = 16 };
 
-/* How bytes become words: an INT8 is its byte with the top bit flipped, less 128. */
-struct words {
+/* What cells hold: two words, less their zero point, or four unsigned bytes. An INT8 is its byte
+ * with the top bit flipped, less 128. */
+struct form {
+    size_t terms;
     __m128i flip;
     __m256i zero_point;
 };
 
-static inline __m256i widen(const struct words *words, __m128i bytes)
+/* Of one cell; those beyond its terms are not there. */
+struct sources {
+    __m128i bytes[4];
+};
+
+/* Sixteen cells. */
+struct cells {
+    __m256i low, high;
+};
+
+static inline __m256i widen(const struct form *form, __m128i bytes)
 {
-    bytes = _mm_xor_si128(bytes, words->flip);
-    return _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), words->zero_point);
+    bytes = _mm_xor_si128(bytes, form->flip);
+    return _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), form->zero_point);
 }
 
-/* The first `count` of 16 cells of both sources' bytes. */
-static inline void store_cells(const struct words *words, __m128i first, __m128i second,
-                               size_t count, uint8_t *to)
+static inline struct cells word_cells(const struct form *form, const struct sources *from)
 {
-    const __m256i a = widen(words, first);
-    const __m256i b = widen(words, second);
+    const __m256i a = widen(form, from->bytes[0]);
+    const __m256i b = widen(form, from->bytes[1]);
     const __m256i low = _mm256_unpacklo_epi16(a, b); /* positions 0..3 and 8..11 */
     const __m256i high = _mm256_unpackhi_epi16(a, b);
-    const __m256i cells[2] = {_mm256_permute2x128_si256(low, high, 0x20),
-                              _mm256_permute2x128_si256(low, high, 0x31)};
+    return (struct cells){_mm256_permute2x128_si256(low, high, 0x20),
+                          _mm256_permute2x128_si256(low, high, 0x31)};
+}
+
+static inline struct cells byte_cells(const struct form *form, const struct sources *from)
+{
+    const __m256i flip = _mm256_set_m128i(form->flip, form->flip);
+    const __m128i ab_low = _mm_unpacklo_epi8(from->bytes[0], from->bytes[1]);
+    const __m128i ab_high = _mm_unpackhi_epi8(from->bytes[0], from->bytes[1]);
+    const __m128i cd_low = _mm_unpacklo_epi8(from->bytes[2], from->bytes[3]);
+    const __m128i cd_high = _mm_unpackhi_epi8(from->bytes[2], from->bytes[3]);
+    const __m256i low =
+        _mm256_set_m128i(_mm_unpackhi_epi16(ab_low, cd_low), _mm_unpacklo_epi16(ab_low, cd_low));
+    const __m256i high = _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high),
+                                          _mm_unpacklo_epi16(ab_high, cd_high));
+    return (struct cells){_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)};
+}
+
+/* The first `count` of 16 cells. */
+static inline void store_cells(const struct form *form, const struct sources *from, size_t count,
+                               uint8_t *to)
+{
+    const struct cells cells = form->terms == 2 ? word_cells(form, from) : byte_cells(form, from);
     if (count >= STRIP) {
-        _mm256_storeu_si256((void *)to, cells[0]);
-        _mm256_storeu_si256((void *)(to + 32), cells[1]);
+        _mm256_storeu_si256((void *)to, cells.low);
+        _mm256_storeu_si256((void *)(to + 32), cells.high);
         return;
     }
     const __m256i left = _mm256_set1_epi32((int)count);
     const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256i next = _mm256_add_epi32(index, _mm256_set1_epi32(8));
-    _mm256_maskstore_epi32((void *)to, _mm256_cmpgt_epi32(left, index), cells[0]);
-    _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells[1]);
+    _mm256_maskstore_epi32((void *)to, _mm256_cmpgt_epi32(left, index), cells.low);
+    _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells.high);
 }
 
 /* What is the same for all rows of a source's strip. */
@@ -102,10 +133,10 @@ static inline __m128i load_strip(const struct strip *strip, int64_t line)
 }
 
 /* How many whole strips from `at` on are inside. */
-static size_t count_whole(const struct qk_fill *job, size_t at)
+static size_t count_whole(const struct qk_fill *job, size_t terms, size_t at)
 {
     size_t count = SIZE_MAX;
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < terms; k++) {
         const struct qk_window_range inside = job->windows[k]->inside_columns;
         if (inside.begin > at || inside.end <= at)
             return 0;
@@ -116,18 +147,20 @@ static size_t count_whole(const struct qk_fill *job, size_t at)
 
 /* Strip by strip, each in all rows that are inside. Where there is but one row, whole strips of it
  * take the place of rows. */
-static void fill_inside(const struct qk_fill *job, const struct words *words)
+__attribute__((always_inline)) static inline void fill_inside(const struct qk_fill *job,
+                                                              const struct form *form)
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
     size_t strips;
     for (size_t at = 0; at < window->columns; at += strips * STRIP) {
-        const struct strip first = strip_for(job, 0, at);
-        const struct strip second = strip_for(job, 1, at);
+        struct strip strip[4];
+        for (size_t k = 0; k < form->terms; k++)
+            strip[k] = strip_for(job, k, at);
         const size_t count = qk_size_min(window->columns - at, STRIP);
         const bool single = inside.end - inside.begin == 1;
-        strips = single ? qk_size_max(count_whole(job, at), 1) : 1;
+        strips = single ? qk_size_max(count_whole(job, form->terms, at), 1) : 1;
         const size_t rows = single ? strips : inside.end - inside.begin;
         const size_t to_step = single ? STRIP : window->pitch;
         int64_t step = 0; /* the strides of one row or strip may be any */
@@ -136,51 +169,77 @@ static void fill_inside(const struct qk_fill *job, const struct words *words)
         uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
         for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
             const int64_t line = row * window->in_columns + (int64_t)i * step;
-            store_cells(words, load_strip(&first, line), load_strip(&second, line), count, to);
+            struct sources sources;
+            for (size_t k = 0; k < form->terms; k++)
+                sources.bytes[k] = load_strip(&strip[k], line);
+            store_cells(form, &sources, count, to);
         }
     }
 }
 
-static void fill_padding(uint8_t *to, size_t count, const struct words *words, __m128i fill)
+static void fill_padding(uint8_t *to, size_t count, const struct form *form, __m128i fill)
 {
+    const struct sources sources = {{fill, fill, fill, fill}};
     for (size_t i = 0; i < count; i += STRIP)
-        store_cells(words, fill, fill, count - i, to + i * QK_IGEMM_CELL_BYTES);
+        store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
 }
 
-static void fill(const struct qk_fill *job)
+__attribute__((always_inline)) static inline void fill(const struct qk_fill *job,
+                                                       const size_t terms)
 {
     const uint8_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
-    const struct words words = {_mm_set1_epi8((char)flip),
-                                _mm256_set1_epi16((int16_t)(job->x_zero_point + flip))};
+    const struct form form = {terms, _mm_set1_epi8((char)flip),
+                              _mm256_set1_epi16((int16_t)(job->x_zero_point + flip))};
     const __m128i padding = _mm_set1_epi8((char)job->x_zero_point);
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const size_t count = (window->rows - 1) * window->pitch + window->columns;
     if (!job->planes[0] || inside.begin >= inside.end) {
-        fill_padding(job->cells, count, &words, padding);
+        fill_padding(job->cells, count, &form, padding);
         return;
     }
     const size_t behind = (inside.end - 1) * window->pitch + window->columns;
-    fill_padding(job->cells, inside.begin * window->pitch, &words, padding);
-    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, &words, padding);
-    fill_inside(job, &words);
+    fill_padding(job->cells, inside.begin * window->pitch, &form, padding);
+    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, &form, padding);
+    fill_inside(job, &form);
+}
+
+static void fill_words(const struct qk_fill *job)
+{
+    fill(job, 2);
+}
+
+static void fill_bytes(const struct qk_fill *job)
+{
+    fill(job, 4);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
+/* 8 sums of a row; the terms of its zero point are those of `first` and on. */
+static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t row, size_t first)
+{
+    const __m256i sums = _mm256_loadu_si256((const void *)(tile->sums + row * QK_IGEMM_NR + first));
+    if (!tile->w_zero_point || tile->w_zero_point[row] == 0)
+        return sums;
+    const __m256i zero_point = _mm256_set1_epi32(tile->w_zero_point[row]);
+    const __m256i column_sums = _mm256_loadu_si256((const void *)(tile->column_sums + first));
+    return _mm256_sub_epi32(sums, _mm256_mullo_epi32(column_sums, zero_point));
+}
+
 /* 8 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
  * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
  * order of min's operands keeps NaN. */
-static inline __m256i scale(const int32_t *sums, __m256i bias, __m256 multiplier, __m256 high)
+static inline __m256i scale(__m256i sums, __m256i bias, __m256 multiplier, __m256 high)
 {
-    const __m256i sum = _mm256_add_epi32(_mm256_loadu_si256((const void *)sums), bias);
-    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), multiplier);
+    const __m256i biased = _mm256_add_epi32(sums, bias);
+    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(biased), multiplier);
     return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
 }
 
-/* 32 positions of a row. Packing works within 16-byte lanes; the permutation undoes that. */
-static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_t row,
-                                    const int32_t *sums)
+/* 32 positions of a row, from `first` on. Packing works within 16-byte lanes; the permutation
+ * undoes that. */
+static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_t row, size_t first)
 {
     const __m256i bias = _mm256_set1_epi32(tile->bias[row]);
     const __m256 multiplier = _mm256_set1_ps(tile->multiplier[row]);
@@ -188,9 +247,9 @@ static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_
     const __m256i zero_point = _mm256_set1_epi16((int16_t)tile->requantize->zero_point);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i words[2];
-    for (size_t i = 0; i < 2; i++) {
-        const __m256i a = scale(sums + 16 * i, bias, multiplier, high);
-        const __m256i b = scale(sums + 16 * i + 8, bias, multiplier, high);
+    for (size_t i = 0; i < 2; i++, first += 16) {
+        const __m256i a = scale(load_sums(tile, row, first), bias, multiplier, high);
+        const __m256i b = scale(load_sums(tile, row, first + 8), bias, multiplier, high);
         words[i] = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero_point);
     }
     return _mm256_permutevar8x32_epi32(tile->y_signed ? _mm256_packs_epi16(words[0], words[1])
@@ -217,15 +276,15 @@ static void requantize(const struct qk_requantize_tile *tile)
 {
     uint8_t bytes[QK_IGEMM_NR];
     for (size_t row = 0; row < tile->rows; row++) {
-        const int32_t *sums = tile->sums + row * QK_IGEMM_NR;
         for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
-            _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, row, sums + i));
+            _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, row, i));
         for (size_t i = 0; i < tile->piece_count; i++)
             store_kept(bytes, tile->pieces[i].keep,
                        tile->y + row * tile->y_stride + tile->pieces[i].offset);
     }
 }
 
-const struct qk_conv_vector qk_conv_vector_avx2 = {fill, requantize, NULL};
+const struct qk_conv_vector qk_conv_vector_avx2 = {fill_words, requantize, NULL};
+const struct qk_conv_vector qk_conv_vector_avx2_bytes = {fill_bytes, requantize, NULL};
 
 #endif

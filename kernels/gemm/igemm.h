@@ -93,6 +93,7 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t ste
 }
 
 extern const struct qk_igemm qk_igemm_avx2;
+extern const struct qk_igemm qk_igemm_avxvnni;
 extern const struct qk_igemm qk_igemm_vnni;
 extern const struct qk_igemm qk_igemm_amx;
 

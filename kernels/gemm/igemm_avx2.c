@@ -6,73 +6,13 @@
 #ifdef __x86_64__
 
 #include <immintrin.h>
-#include <string.h>
 
-/* Two vectors by six rows: 12 sums, x, a weight and a product are the 16 registers. */
-enum { MR = 6, NV = 2, LANES = 8 };
-
-static inline __m256i broadcast_cell(const uint8_t *weights)
+static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 {
-    int32_t cell;
-    memcpy(&cell, weights, sizeof(cell));
-    return _mm256_set1_epi32(cell);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
 }
 
-static inline __m256i load(const void *from)
-{
-    return _mm256_loadu_si256(from);
-}
-
-/* 16 positions. Inlined with constant rows, so that `sums` lies in registers. */
-__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
-                                                                size_t vector, const size_t rows)
-{
-    const struct qk_igemm_step *step = args->steps;
-    const uint8_t *step_weights = args->weights;
-    const size_t first = vector * QK_IGEMM_VECTOR;
-    __m256i sums[MR][NV];
-
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-        sums[r][0] = sums[r][1] = _mm256_setzero_si256();
-    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
-        const uint8_t *cells = args->cells + step->offset + first * QK_IGEMM_CELL_BYTES;
-        const uint8_t *weights = step_weights;
-        for (uint32_t i = 0; i < step->slabs; i++) {
-            const __m256i x0 = load(cells);
-            const __m256i x1 = load(cells + sizeof(x0));
-#pragma GCC unroll 6
-            for (size_t r = 0; r < rows; r++) {
-                const __m256i w = broadcast_cell(weights + r * QK_IGEMM_CELL_BYTES);
-                sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(x0, w));
-                sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(x1, w));
-            }
-            cells += args->slab_bytes;
-            weights += (size_t)MR * QK_IGEMM_CELL_BYTES;
-        }
-    }
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (size_t v = 0; v < NV; v++) {
-            int32_t *to = args->sums + r * QK_IGEMM_NR + first + v * LANES;
-            if (args->add)
-                sums[r][v] = _mm256_add_epi32(sums[r][v], load(to));
-            _mm256_storeu_si256((void *)to, sums[r][v]);
-        }
-}
-
-/* Rows by twos: an odd one more costs less than twice as many bodies. */
-static void multiply(const struct qk_igemm_args *args)
-{
-    for (size_t vector = 0; vector < args->vectors; vector++)
-        if (args->rows > 4)
-            multiply_tile(args, vector, 6);
-        else if (args->rows > 2)
-            multiply_tile(args, vector, 4);
-        else
-            multiply_tile(args, vector, 2);
-}
+#include "kernels/gemm/igemm_ymm.h"
 
 const struct qk_igemm qk_igemm_avx2 = {
     .cell_k = 2,
