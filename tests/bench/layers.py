@@ -13,7 +13,7 @@ SHAPES = Path(__file__).resolve().parent / "shapes"
 NETWORKS = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNetV2", "audio": "audio",
             "video": "video"}
 BATCHES = (1, 8)
-GEMMS = ("blas", "avx2", "vnni")  # forced, one by one
+GEMMS = ("blas", "avx2", "avxvnni", "vnni")  # forced, one by one
 X_ZERO_POINT, Y_ZERO_POINT = 117, 128
 
 
