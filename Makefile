@@ -57,7 +57,8 @@ KERNELS := \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_vnni.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c \
+    kernels/gemm/igemm_vnni.c \
     kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
