@@ -46,6 +46,16 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
     return args->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
+/* Elements behind the last whole byte of x, or cache line of y. A line that is streamed in part, or
+ * stored once more, costs hundreds of elements. */
+static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byte, size_t begin)
+{
+    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
+    const bool streams = args->stream && ((uintptr_t)args->y + begin * y_bytes) % 64 == 0;
+    return streams ? (args->count - begin) & (64 / y_bytes - 1)
+                   : (args->first + args->count) & (per_byte - 1);
+}
+
 /* Elements [begin, end) of those of args. */
 static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
                                          size_t end)
@@ -97,11 +107,11 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
     const unsigned bits = bits_of(args->code);
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
-    const size_t end = args->count - ((args->first + args->count) & (per_byte - 1));
-    if (args->count < begin + QK_STEP + per_byte - 1)
+    const size_t behind = count_behind(args, per_byte, begin);
+    if (args->count < begin + QK_STEP + behind)
         qk_dequantize_scalar(args);
-    else if (args->first == 0 && begin == 0 && end == args->count && qk_takes_blocks(args))
+    else if (args->first == 0 && begin == 0 && behind == 0 && qk_takes_blocks(args))
         kernels->run[args->code](args);
     else
-        run_parts(kernels, args, begin, end);
+        run_parts(kernels, args, begin, args->count - behind);
 }

@@ -70,7 +70,7 @@ struct qk_dequantize_args {
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
  * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least QK_STEP, of whole
- * bytes, and qk_takes_blocks. */
+ * bytes of x and, where that is streamed, whole cache lines of y, and qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 /* Whether tiers take such blocks: of 1; of 32, whole ones; or of a step or more. */

@@ -89,13 +89,12 @@ struct place {
     size_t left; /* elements of its block, from it on */
 };
 
-/* The last step of a call begins `back` elements early. Streams leave out what has been stored, in
- * whole lines: twice costs much. */
+/* The last step of a call begins `back` elements early. Streams leave out what has been stored:
+ * twice costs much. */
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
 {
     const size_t back = i + STEP - args->count;
-    how->stream = how->stream && args->count * y_bytes % 64 == 0;
     how->stored = back * y_bytes;
     return back;
 }

@@ -13,8 +13,8 @@
 #define SPREAD_PS 150 /* an element's parameters */
 #define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
 
-/* Rows and single blocks pay for a call of a kernel from here on. They may begin with single
- * elements up to a byte of x and a cache line of y. */
+/* Rows and single blocks pay for a call of a kernel from here on. They may begin and end with
+ * single elements, where a byte of x or a cache line of y is not theirs alone. */
 #define ROW_MIN 512
 
 /* Parameters that repeat after so many elements at most are spread once. */

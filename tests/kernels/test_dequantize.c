@@ -349,6 +349,43 @@ Test(dequantize, avx512_kernels)
     check_tier("avx512");
 }
 
+/* ---- What is streamed ---------------------------------------------------------------------- */
+
+static const struct qk_dequantize_args *streamed; /* the last call of a tier's kernel */
+
+static void note_and_run(const struct qk_dequantize_args *args)
+{
+    static struct qk_dequantize_args copy;
+    copy = *args;
+    streamed = &copy;
+    qk_dequantize_scalar(args);
+}
+
+/* A cache line that is written in part past the caches, or twice, costs hundreds of elements. */
+Test(dequantize, streams_are_whole_lines)
+{
+    struct qk_dequantize_kernels kernels;
+    struct bed bed;
+    qk_dequantize_init_scalar(&kernels);
+    for (size_t code = 0; code < QK_CODE_COUNT; code++)
+        kernels.run[code] = note_and_run;
+    bed_init(&bed, 4);
+    for (size_t n = 0; n < COUNT_OF(readings) * COUNT_OF(y_types) * 100; n++) {
+        const enum qk_type y_type = y_types[n / COUNT_OF(readings) % 3];
+        const size_t y_bytes = y_type == QK_FP32 ? 4 : 2;
+        const size_t lead = qk_test_random_below(&bed.random, 64) / y_bytes * y_bytes;
+        struct qk_dequantize_args args;
+        make_args(&bed, &readings[n % COUNT_OF(readings)], y_type, 100, 0,
+                  200 + qk_test_random_below(&bed.random, 300), &args);
+        args.stream = true;
+        args.y = (char *)place(&bed.y, 0, false) + lead;
+        qk_dequantize(&kernels, &args);
+        if ((uintptr_t)streamed->y % 64 == 0) /* or bytes of x begin elsewhere, and nothing is */
+            cr_assert_eq(streamed->count * y_bytes % 64, 0, "y + %zu: %zu of %zu elements", lead,
+                         streamed->count, args.count);
+    }
+}
+
 /* ---- Scalar against the oracle ------------------------------------------------------------- */
 
 static float expected(const struct reading *reading, const struct qk_dequantize_args *args,
