@@ -73,12 +73,13 @@ struct qk_dequantize_args {
  * bytes of x and, where that is streamed, whole cache lines of y, and qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
-/* Whether tiers take such blocks: of 1; of 32, whole ones; or of a step or more. */
+/* Whether tiers take such blocks: of 1; of 16 or 32, whole ones; or of a step or more. */
 static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
 {
     return args->block >= QK_STEP ||
            (args->period == 0 && args->done == 0 &&
-            (args->block == 1 || (args->block == 32 && args->count % 32 == 0)));
+            (args->block == 1 ||
+             ((args->block == 16 || args->block == 32) && args->count % args->block == 0)));
 }
 
 #define QK_FILL_SLACK ((size_t)16)

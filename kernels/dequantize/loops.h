@@ -180,7 +180,8 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-enum blocks { BLOCKS_OF_1, BLOCKS_OF_32, BLOCKS_OF_STEPS };
+/* Blocks that are shorter than a step, by their elements; or steps, for blocks of some of them. */
+enum blocks { BLOCKS_OF_STEPS = 0, BLOCKS_OF_1 = 1, BLOCKS_OF_16 = 16, BLOCKS_OF_32 = 32 };
 
 /* The parameters of a step's elements, in order, of which `from` has the first's. */
 INLINE struct values load(const float *from, enum blocks blocks)
@@ -189,9 +190,9 @@ INLINE struct values load(const float *from, enum blocks blocks)
     if (blocks == BLOCKS_OF_1)
         return (struct values){load_vector(from), load_vector(from + n), load_vector(from + 2 * n),
                                load_vector(from + 3 * n)};
-    const vector first = splat(from[0]);
-    const vector second = blocks == BLOCKS_OF_32 ? splat(from[2 * n / 32]) : first;
-    return (struct values){first, first, second, second};
+    const size_t block = blocks == BLOCKS_OF_STEPS ? STEP : blocks;
+    return (struct values){splat(from[0]), splat(from[n / block]), splat(from[2 * n / block]),
+                           splat(from[3 * n / block])};
 }
 
 INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
@@ -217,7 +218,8 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
-    const struct form form = form_of(kernel.bits, y_type, false, blocks != BLOCKS_OF_1);
+    const struct form form =
+        form_of(kernel.bits, y_type, false, blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_STEPS);
     const uint8_t *x = args->x;
     char *y = args->y;
     struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
@@ -226,7 +228,7 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
             i -= begin_early(args, i, form.y_bytes, &how);
         if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
-        const size_t at = blocks == BLOCKS_OF_1 ? i : blocks == BLOCKS_OF_32 ? i / 32 : p;
+        const size_t at = blocks == BLOCKS_OF_STEPS ? p : i / blocks;
         struct values v = kernel.read(codes, x + i * kernel.bits / 8, form.pairs);
         v = compute_varied(v, args, kernel, at, blocks);
         store_step(y + i * form.y_bytes, v, form, how);
@@ -245,7 +247,9 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     const struct codes codes = load_codes(args->table, kernel.bits);
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block < args->count && args->block == 32)
+    else if (args->block == 16)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
+    else if (args->block == 32)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else if (kernel.bits >= 8 && args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
              args->done % STEP == 0 && args->count % STEP == 0)

@@ -228,8 +228,9 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
     const bool steps =
         inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
-    return steps && (inner->block == 1 || inner->block >= QK_STEP ||
-                     (inner->block == 32 && inner->size % 32 == 0));
+    return steps &&
+           (inner->block == 1 || inner->block >= QK_STEP ||
+            ((inner->block == 16 || inner->block == 32) && inner->size % inner->block == 0));
 }
 
 /* After how many blocks of a packed x the parameters begin again; 0: never, or something else is
