@@ -58,9 +58,9 @@ KERNELS := \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c \
-    kernels/gemm/igemm_vnni.c \
-    kernels/gemm/igemm_amx.c \
-    kernels/conv/geometry.c kernels/conv/im2col.c kernels/conv/requantize.c \
+    kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
+    kernels/conv/geometry.c kernels/conv/floats_scalar.c kernels/conv/floats_avx2.c \
+    kernels/conv/floats_avx512.c \
     kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
     kernels/conv/window.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
     kernels/conv/slabs.c kernels/conv/blocks.c \

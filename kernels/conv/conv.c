@@ -136,8 +136,8 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
 }
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_tensor *x, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error)
+                            const struct qk_conv_floats *floats, const struct qk_tensor *x,
+                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     static const uint8_t nothing[1];
     struct qk_conv_geometry geometry;
@@ -151,7 +151,7 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *ge
     const uint8_t *data = x->count == 0 ? nothing : x->data;
     bool planned;
     if (conv->method == QK_CONV_SGEMM)
-        planned = qk_conv_plan_sgemm(conv, gemm, &geometry, data, memory, plan);
+        planned = qk_conv_plan_sgemm(conv, gemm, floats, &geometry, data, memory, plan);
     else if (conv->method == QK_CONV_DEPTHWISE)
         planned = qk_conv_plan_depthwise(conv, &geometry, data, memory, plan);
     else

@@ -27,6 +27,7 @@
 #include "kernels/qk.h"
 
 struct qk_conv_backend;
+struct qk_conv_floats;
 
 /* More than anybody convolves; some bound keeps the loops and the structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
@@ -132,7 +133,7 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
  * until the plan has run. A unit is a part of the positions and channels of one image and group,
  * some 100 microseconds' work. QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_tensor *x, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error);
+                            const struct qk_conv_floats *floats, const struct qk_tensor *x,
+                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 #endif

@@ -1,23 +1,230 @@
-/* The matrix that sgemm multiplies the weights with: one row for each k, one column for each output
- * position. Only ever one block of it exists. Private to conv/. */
+/* The loops of im2col, around what a tier has for a line. Only for floats_*.c. */
 #ifndef KERNELS_CONV_IM2COL_H
 #define KERNELS_CONV_IM2COL_H
 
-#include "kernels/conv/geometry.h"
-#include "kernels/conv/widen.h"
+#include <string.h>
 
-struct qk_im2col {
-    const struct qk_conv_geometry *geometry;
-    const uint8_t *x_end; /* behind the last image's last channel */
-    const uint8_t *x;     /* the first channel of the image and group */
-    struct qk_widen widen;
-    float fill; /* positions outside x */
-    size_t k_begin, k_count;
-    size_t position_begin, position_count;
-    float *block; /* [k_count][row_stride], of which position_count are written */
-    size_t row_stride;
+#include "kernels/conv/floats.h"
+#include "kernels/conv/sizes.h"
+#include "kernels/conv/vector.h"
+
+/* Columns of a line: column i looks at the element at from + i * stride where i is in [first,
+ * behind), and else at padding. */
+struct im2col_line {
+    uintptr_t from;
+    int64_t stride;
+    size_t first, behind; /* in this order */
+    size_t count;
 };
 
-void qk_im2col_block(const struct qk_im2col *job);
+typedef void im2col_line_fn(const struct qk_im2col *job, const struct im2col_line *line, float *to);
+
+/* A tap of the kernel: rows of the block, one for each channel, that differ in nothing else. */
+struct im2col_tap {
+    size_t outer;            /* of the axes before the last two */
+    struct qk_window window; /* of a plane: what its positions look at */
+    bool run;                /* neighbours everywhere, from the first position of it to the last */
+};
+
+static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, size_t tap)
+{
+    const struct qk_conv_axis *rows = &geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *columns = &geometry->axis[QK_AXIS_COLUMN];
+    const size_t lines = tap / (size_t)columns->kernel;
+    struct im2col_tap found = {
+        .outer = lines / (size_t)rows->kernel,
+        .window =
+            {
+                .in_rows = rows->in,
+                .in_columns = columns->in,
+                .row_first = qk_conv_look(rows, 0, lines % (size_t)rows->kernel),
+                .column_first = qk_conv_look(columns, 0, tap % (size_t)columns->kernel),
+                .row_stride = rows->stride,
+                .column_stride = columns->stride,
+                .rows = (size_t)rows->out,
+                .columns = (size_t)columns->out,
+            },
+        .run = columns->stride == 1 && columns->in == columns->out && rows->stride == 1,
+    };
+    qk_window_fit(&found.window);
+    return found;
+}
+
+static inline void im2col_pad(const struct qk_im2col *job, size_t count, float *to)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = job->fill;
+}
+
+/* Every second of 32 bytes; words are what compilers make vector code of. */
+static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHUNK])
+{
+    uint16_t words[QK_WIDEN_CHUNK];
+    memcpy(words, from, sizeof(words));
+    for (size_t i = 0; i < QK_WIDEN_CHUNK; i++)
+        to[i] = (uint8_t)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? words[i] : words[i] >> 8);
+}
+
+/* `count` elements. With strides of 1 or 2, a chunk may read more, where x goes on, and write more,
+ * where a later line or nothing is: row_stride has room for it. */
+static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from, int64_t stride,
+                                size_t count, float *to)
+{
+    if (stride == 1 && count >= QK_WIDEN_CHUNK) {
+        qk_widen_row(job->widen, from, count, to);
+        return;
+    }
+    const int64_t chunk = QK_WIDEN_CHUNK * stride;
+    for (; stride <= 2 && count > 0 && job->x_end - from >= chunk;
+         from += chunk, to += QK_WIDEN_CHUNK) {
+        uint8_t even[QK_WIDEN_CHUNK];
+        if (stride == 2)
+            im2col_take_even(from, even);
+        qk_widen_chunk(job->widen, stride == 2 ? even : from, to);
+        count -= qk_size_min(count, QK_WIDEN_CHUNK);
+    }
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
+}
+
+/* In plain C: of which each tier's compiler flags make its own vector code. */
+static inline void im2col_write_line(const struct qk_im2col *job, const struct im2col_line *line,
+                                     float *to)
+{
+    im2col_pad(job, line->first, to);
+    if (line->first < line->behind)
+        im2col_widen(job, (const uint8_t *)(line->from + line->first * (uintptr_t)line->stride),
+                     line->stride, line->behind - line->first, to + line->first);
+    im2col_pad(job, line->count - line->behind, to + line->behind);
+}
+
+static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
+{
+    if (value < (int64_t)least)
+        return least;
+    return value < (int64_t)most ? (size_t)value : most;
+}
+
+/* Positions [begin, end) as one line, though there is padding within it, which comes later. */
+static inline struct im2col_line im2col_run(const struct qk_window *window, const uint8_t *plane,
+                                            size_t begin, size_t end)
+{
+    const size_t count = end - begin;
+    const int64_t from =
+        (int64_t)begin + window->row_first * window->in_columns + window->column_first;
+    const size_t first = im2col_clamp(-from, 0, count);
+    return (struct im2col_line){
+        .from = (uintptr_t)plane + (uintptr_t)from,
+        .stride = 1,
+        .first = first,
+        .behind = im2col_clamp(window->in_rows * window->in_columns - from, first, count),
+        .count = count,
+    };
+}
+
+/* `count` columns of row `row`, which is inside. */
+static inline struct im2col_line im2col_line_at(const struct qk_window *window,
+                                                const uint8_t *plane, size_t row, size_t column,
+                                                size_t count)
+{
+    const int64_t line = window->row_first + (int64_t)row * window->row_stride;
+    const int64_t from =
+        line * window->in_columns + window->column_first + (int64_t)column * window->column_stride;
+    const size_t first =
+        im2col_clamp((int64_t)window->inside_columns.begin - (int64_t)column, 0, count);
+    return (struct im2col_line){
+        .from = (uintptr_t)plane + (uintptr_t)from,
+        .stride = window->column_stride,
+        .first = first,
+        .behind = im2col_clamp((int64_t)window->inside_columns.end - (int64_t)column, first, count),
+        .count = count,
+    };
+}
+
+/* The padding among positions [begin, end) of a plane that is a run: whole rows, then columns. */
+static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_window *window,
+                                  size_t begin, size_t end, float *to)
+{
+    const struct qk_window_range rows = window->inside_rows, columns = window->inside_columns;
+    const size_t width = window->columns;
+    const size_t top = qk_size_min(qk_size_max(rows.begin * width, begin), end);
+    const size_t bottom = qk_size_min(qk_size_max(rows.end * width, top), end);
+    im2col_pad(job, top - begin, to);
+    im2col_pad(job, end - bottom, to + (bottom - begin));
+    const size_t line = top - top % width;
+    for (size_t column = 0; column < width; column++) {
+        if (column == columns.begin && columns.end > column)
+            column = columns.end;
+        for (size_t at = line + column; column < width && at < bottom; at += width)
+            if (at >= top)
+                to[at - begin] = job->fill;
+    }
+}
+
+/* Positions [begin, end) of a plane. */
+__attribute__((always_inline)) static inline void
+im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, const uint8_t *plane,
+                   size_t begin, size_t end, im2col_line_fn *write_line, float *to)
+{
+    const struct qk_window *window = &tap->window;
+    const size_t width = window->columns;
+    if (tap->run) {
+        const struct im2col_line run = im2col_run(window, plane, begin, end);
+        write_line(job, &run, to);
+        im2col_pad_run(job, window, begin, end, to);
+        return;
+    }
+    size_t row = begin / width;
+    size_t column = begin % width;
+    struct im2col_line line;
+    line.count = 0;
+    for (size_t left = end - begin; left > 0; row++, column = 0) {
+        const size_t count = qk_size_min(width - column, left);
+        const uintptr_t step = (uintptr_t)(window->row_stride * window->in_columns);
+        if (row < window->inside_rows.begin || row >= window->inside_rows.end) {
+            im2col_pad(job, count, to);
+            line.count = 0;
+        } else {
+            if (line.count == width && count == width)
+                line.from += step;
+            else
+                line = im2col_line_at(window, plane, row, column, count);
+            write_line(job, &line, to);
+        }
+        to += count;
+        left -= count;
+    }
+}
+
+/* Tap by tap, and there plane by plane: all channels. */
+__attribute__((always_inline)) static inline void im2col_all(const struct qk_im2col *job,
+                                                             im2col_line_fn *write_line)
+{
+    const struct qk_conv_geometry *geometry = job->geometry;
+    const struct qk_conv_axis *axis = geometry->axis;
+    const size_t plane = (size_t)axis[QK_AXIS_ROW].out * (size_t)axis[QK_AXIS_COLUMN].out;
+    const size_t end = job->position_begin + job->position_count;
+    for (size_t i = 0; i < job->k_count && i < job->taps; i++) {
+        const struct im2col_tap tap = im2col_tap_at(geometry, (job->k_begin + i) % job->taps);
+        size_t next;
+        for (size_t at = job->position_begin; at < end; at = next) {
+            const size_t first = at / plane * plane;
+            const uint8_t *from = job->x + (job->k_begin + i) / job->taps * geometry->channel_size;
+            float *to = job->block + i * job->row_stride + (at - job->position_begin);
+            size_t offset;
+            const bool inside = qk_conv_find_plane(geometry, at / plane, tap.outer, &offset);
+            next = qk_size_min(first + plane, end);
+            for (size_t k = i; k < job->k_count; k += job->taps) {
+                if (inside)
+                    im2col_write_plane(job, &tap, from + offset, at - first, next - first,
+                                       write_line, to);
+                else
+                    im2col_pad(job, next - at, to);
+                from += geometry->channel_size;
+                to += job->taps * job->row_stride;
+            }
+        }
+    }
+}
 
 #endif

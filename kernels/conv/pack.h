@@ -42,6 +42,7 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
 /* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
  * memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                        const struct qk_conv_floats *floats,
                         const struct qk_conv_geometry *geometry, const uint8_t *x,
                         struct qk_memory memory, struct qk_plan *plan);
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,

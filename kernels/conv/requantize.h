@@ -7,21 +7,14 @@
 #include "kernels/conv/conv.h"
 
 /* For elements of `type`, QK_UINT8 or QK_INT8. */
-struct qk_requantize qk_requantize_for(enum qk_type type, int32_t zero_point);
-
-/* One channel's row of a tile. A sum is sums[i] + carried[i] + bias, modulo 2^32. */
-struct qk_requantize_row {
-    const float *sums;      /* integers, |sum| <= 2^24 */
-    const int32_t *carried; /* from earlier blocks of k; NULL: there were none */
-    int32_t bias;
-    float multiplier;
-    size_t count;
-    uint8_t *y;
-};
-
-void qk_requantize_row(const struct qk_requantize *requantize, const struct qk_requantize_row *row);
-
-/* carried[i] += sums[i], modulo 2^32. */
-void qk_requantize_carry(const float *restrict sums, size_t count, int32_t *restrict carried);
+static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t zero_point)
+{
+    const struct qk_type_info *info = qk_type_info(type);
+    return (struct qk_requantize){
+        .low = (float)(info->min - zero_point),
+        .high = (float)(info->max - zero_point),
+        .zero_point = zero_point,
+    };
+}
 
 #endif

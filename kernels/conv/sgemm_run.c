@@ -1,8 +1,7 @@
 #include <string.h>
 
-#include "kernels/conv/im2col.h"
+#include "kernels/conv/floats.h"
 #include "kernels/conv/pack.h"
-#include "kernels/conv/requantize.h"
 #include "kernels/conv/sizes.h"
 
 /* The tile of a unit: at most so many output channels by so many positions. */
@@ -23,11 +22,13 @@
 struct state {
     const struct qk_conv *conv;
     const struct qk_gemm *gemm;
+    const struct qk_conv_floats *floats;
     struct qk_conv_geometry geometry;
     const uint8_t *x;
     size_t rows;         /* output channels of a group */
     size_t tile_rows;    /* of a full tile; the last may have fewer */
-    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, the distance of rows, too */
+    size_t tile_columns; /* positions; a multiple of LINE_FLOATS, as stride is */
+    size_t stride;       /* the distance of rows */
     size_t row_tiles;    /* tiles of one image and group */
     size_t column_tiles;
 };
@@ -70,22 +71,23 @@ static void multiply_block(const struct state *state, const struct tile *tile,
                            const struct workspace *work, size_t k_begin, size_t k_count)
 {
     const struct qk_conv *conv = state->conv;
-    const size_t columns = state->tile_columns;
+    const size_t stride = state->stride;
     const size_t channel =
         (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
-    qk_im2col_block(&(struct qk_im2col){
+    state->floats->im2col(&(struct qk_im2col){
         .geometry = &state->geometry,
         .x = state->x + channel * state->geometry.channel_size,
         .x_end = state->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
                                 state->geometry.channel_size,
         .widen = qk_widen_from(conv->x_type, conv->sgemm.x_centre),
         .fill = (float)conv->sgemm.x_fill,
+        .taps = conv->depth / conv->desc.group_channels,
         .k_begin = k_begin,
         .k_count = k_count,
         .position_begin = tile->position_begin,
         .position_count = tile->position_count,
         .block = work->block,
-        .row_stride = columns,
+        .row_stride = stride,
     });
     const float *group = conv->sgemm.weights + tile->group * state->rows * conv->depth;
     /* Every number here is at most QK_GEMM_EXACT_K or a tile's side: an int holds it. */
@@ -97,55 +99,72 @@ static void multiply_block(const struct state *state, const struct tile *tile,
                                    .b = work->block,
                                    .c = work->sums,
                                    .lda = (int)k_count,
-                                   .ldb = (int)columns,
-                                   .ldc = (int)columns,
+                                   .ldb = (int)stride,
+                                   .ldc = (int)stride,
                                });
+}
+
+static inline void carry_one(float sum, int32_t *carried)
+{
+    *carried = (int32_t)((uint32_t)*carried + (uint32_t)(int32_t)sum);
+}
+
+/* carried[i] += sums[i], modulo 2^32. An inner loop of constant length is vector code at -O2. */
+static void carry(const float *restrict sums, size_t count, int32_t *restrict carried)
+{
+    size_t i = 0;
+    for (; count - i >= LINE_FLOATS; i += LINE_FLOATS)
+        for (size_t j = 0; j < LINE_FLOATS; j++)
+            carry_one(sums[i + j], &carried[i + j]);
+    for (; i < count; i++)
+        carry_one(sums[i], &carried[i]);
 }
 
 static void run_tile(const struct state *state, const struct tile *tile,
                      const struct workspace *work, uint8_t *output)
 {
     const struct qk_conv *conv = state->conv;
-    const size_t columns = state->tile_columns;
+    const size_t stride = state->stride;
     const size_t channel = tile->group * state->rows + tile->row_begin;
 
     if (conv->depth == 0) /* no channels: the sums are empty */
-        memset(work->sums, 0, tile->row_count * columns * sizeof(*work->sums));
+        memset(work->sums, 0, tile->row_count * stride * sizeof(*work->sums));
     if (work->carried)
-        memset(work->carried, 0, tile->row_count * columns * sizeof(*work->carried));
+        memset(work->carried, 0, tile->row_count * stride * sizeof(*work->carried));
     for (size_t k = 0; k < conv->depth; k += conv->sgemm.block) {
         multiply_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.block));
         if (conv->depth - k <= conv->sgemm.block)
             break; /* the last block is added while requantizing */
         for (size_t row = 0; row < tile->row_count; row++)
-            qk_requantize_carry(work->sums + row * columns, tile->position_count,
-                                work->carried + row * columns);
+            carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
     uint8_t *y = output +
                  (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
                  tile->position_begin;
-    for (size_t row = 0; row < tile->row_count; row++) {
-        qk_requantize_row(&conv->requantize,
-                          &(struct qk_requantize_row){
-                              .sums = work->sums + row * columns,
-                              .carried = work->carried ? work->carried + row * columns : NULL,
-                              .bias = conv->bias[channel + row],
-                              .multiplier = conv->multiplier[channel + row],
-                              .count = tile->position_count,
-                              .y = y + row * state->geometry.positions,
-                          });
-    }
+    state->floats->requantize(&(struct qk_requantize_floats){
+        .requantize = &conv->requantize,
+        .y_signed = conv->y_type == QK_INT8,
+        .rows = tile->row_count,
+        .columns = tile->position_count,
+        .sums = work->sums,
+        .carried = work->carried,
+        .stride = stride,
+        .bias = conv->bias + channel,
+        .multiplier = conv->multiplier + channel,
+        .y = y,
+        .y_stride = state->geometry.positions,
+    });
 }
 
 /* In floats; carried sums are as large. */
 static size_t block_floats(const struct state *state)
 {
-    return state->conv->sgemm.block * state->tile_columns;
+    return state->conv->sgemm.block * state->stride;
 }
 
 static size_t sum_floats(const struct state *state)
 {
-    return state->tile_rows * state->tile_columns;
+    return state->tile_rows * state->stride;
 }
 
 static bool carries(const struct state *state)
@@ -173,15 +192,16 @@ static void choose_tiles(struct state *state)
     /* Rows beyond TILE_ROWS where there are few positions: each tile makes its im2col again. */
     const size_t few = qk_divide_up(qk_size_min(positions, TILE_COLUMNS_LEAST), LINE_FLOATS);
     const size_t quick_rows = UNIT_TERMS / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
-    const size_t fit_rows = TILE_FLOATS / (few * LINE_FLOATS);
+    const size_t fit_rows = TILE_FLOATS / (few * LINE_FLOATS + QK_IM2COL_SLACK);
     state->tile_rows =
         even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
-    size_t most = TILE_FLOATS / qk_size_max(conv->sgemm.block, state->tile_rows);
+    size_t most = TILE_FLOATS / qk_size_max(conv->sgemm.block, state->tile_rows) - QK_IM2COL_SLACK;
     most = qk_size_min(most, TILE_COLUMNS);
     size_t quick = UNIT_TERMS / qk_size_max(conv->depth * state->tile_rows, 1);
     most = qk_size_min(most, qk_size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
     state->tile_columns =
         qk_divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
+    state->stride = state->tile_columns + QK_IM2COL_SLACK;
     state->row_tiles = qk_divide_up(state->rows, state->tile_rows);
     state->column_tiles = qk_divide_up(state->geometry.positions, state->tile_columns);
 }
@@ -199,6 +219,7 @@ static uint64_t guess_unit_ns(const struct state *state)
 }
 
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
+                        const struct qk_conv_floats *floats,
                         const struct qk_conv_geometry *geometry, const uint8_t *x,
                         struct qk_memory memory, struct qk_plan *plan)
 {
@@ -208,6 +229,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
     *state = (struct state){
         .conv = conv,
         .gemm = gemm,
+        .floats = floats,
         .geometry = *geometry,
         .x = x,
         .rows = conv->desc.out_channels / conv->desc.group,

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels/conv/requantize.h"
+#include "kernels/conv/requantize_avx2.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
 
@@ -227,34 +227,14 @@ static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t ro
     return _mm256_sub_epi32(sums, _mm256_mullo_epi32(column_sums, zero_point));
 }
 
-/* 8 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
- * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
- * order of min's operands keeps NaN. */
-static inline __m256i scale(__m256i sums, __m256i bias, __m256 multiplier, __m256 high)
-{
-    const __m256i biased = _mm256_add_epi32(sums, bias);
-    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(biased), multiplier);
-    return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
-}
-
-/* 32 positions of a row, from `first` on. Packing works within 16-byte lanes; the permutation
- * undoes that. */
+/* 32 positions of a row, from `first` on. */
 static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_t row, size_t first)
 {
     const __m256i bias = _mm256_set1_epi32(tile->bias[row]);
-    const __m256 multiplier = _mm256_set1_ps(tile->multiplier[row]);
-    const __m256 high = _mm256_set1_ps(tile->requantize->high);
-    const __m256i zero_point = _mm256_set1_epi16((int16_t)tile->requantize->zero_point);
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    __m256i words[2];
-    for (size_t i = 0; i < 2; i++, first += 16) {
-        const __m256i a = scale(load_sums(tile, row, first), bias, multiplier, high);
-        const __m256i b = scale(load_sums(tile, row, first + 8), bias, multiplier, high);
-        words[i] = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero_point);
-    }
-    return _mm256_permutevar8x32_epi32(tile->y_signed ? _mm256_packs_epi16(words[0], words[1])
-                                                      : _mm256_packus_epi16(words[0], words[1]),
-                                       order);
+    __m256i sums[4];
+    for (size_t i = 0; i < 4; i++)
+        sums[i] = _mm256_add_epi32(load_sums(tile, row, first + 8 * i), bias);
+    return qk_requantize_32(tile->requantize, tile->y_signed, sums, tile->multiplier[row]);
 }
 
 /* The bytes that `keep` has, without gaps: run by run. */

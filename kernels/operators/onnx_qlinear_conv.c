@@ -248,7 +248,8 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
         return qk_fail(error, QK_INVALID,
                        "x: expects C = %zu (of w) * %zu (group) channels, got shape %s",
                        desc->group_channels, desc->group, qk_shape_text(x, &shape));
-    return qk_conv_plan(conv, &instance->kernels->gemm, x, memory, plan, error);
+    const struct qk_kernels *kernels = instance->kernels;
+    return qk_conv_plan(conv, &kernels->gemm, kernels->floats, x, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

@@ -219,19 +219,24 @@ void qk_test_tiers_deinit(struct qk_test_tiers *tiers)
         qk_kernels_destroy(tiers->kernels[i]);
 }
 
+static void add_gemm(struct qk_test_gemms *gemms, const char *tier, const char *name)
+{
+    struct qk_kernels *kernels = qk_test_kernels_gemm(tier, name);
+    if (!kernels)
+        return;
+    gemms->names[gemms->count] = name;
+    gemms->kernels[gemms->count++] = kernels;
+}
+
 void qk_test_gemms_init(struct qk_test_gemms *gemms)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
     gemms->count = 0;
-    for (size_t i = 0; i <= count; i++) {
-        const char *name = i == 0 ? "blas" : backends[i - 1].name;
-        struct qk_kernels *kernels = qk_test_kernels_gemm("auto", name);
-        if (!kernels)
-            continue;
-        gemms->names[gemms->count] = name;
-        gemms->kernels[gemms->count++] = kernels;
-    }
+    for (size_t i = 0; qk_tier_name(i); i++)
+        add_gemm(gemms, qk_tier_name(i), "blas");
+    for (size_t i = 0; i < count; i++)
+        add_gemm(gemms, "auto", backends[i].name);
 }
 
 void qk_test_gemms_deinit(struct qk_test_gemms *gemms)

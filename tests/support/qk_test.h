@@ -94,8 +94,8 @@ struct qk_kernels *qk_test_kernels_gemm(const char *tier, const char *gemm);
 /* Fails the test unless the call is refused with QK_INVALID and a text that begins "field: ". */
 void qk_test_expect_refusal(const struct qk_call *call, const char *field);
 
-/* The kernels of each backend of convolutions, forced, that this CPU has: "blas" first. The others
- * are named on standard error as skipped. */
+/* The kernels of each backend of convolutions, forced, that this CPU has: "blas" first, in each
+ * tier. The others are named on standard error as skipped. */
 struct qk_test_gemms {
     struct qk_kernels *kernels[8];
     const char *names[8];

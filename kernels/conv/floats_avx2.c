@@ -1,0 +1,48 @@
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+#include "kernels/conv/im2col.h"
+#include "kernels/conv/requantize_avx2.h"
+
+/* Up to 32 columns of a row. */
+static inline void requantize_columns(const struct qk_requantize_floats *job, size_t row,
+                                      size_t column)
+{
+    const size_t count = job->columns - column;
+    const size_t at = row * job->stride + column;
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    uint8_t *y = job->y + row * job->y_stride + column;
+    __m256i sums[4];
+    for (size_t v = 0; v < 4; v++) {
+        const int left = (int)qk_size_min(count, 32) - 8 * (int)v;
+        const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(left), index);
+        const __m256 floats = _mm256_maskload_ps(job->sums + at + 8 * v, mask);
+        sums[v] = _mm256_add_epi32(_mm256_cvttps_epi32(floats), _mm256_set1_epi32(job->bias[row]));
+        if (job->carried)
+            sums[v] =
+                _mm256_add_epi32(sums[v], _mm256_maskload_epi32(job->carried + at + 8 * v, mask));
+    }
+    const __m256i bytes =
+        qk_requantize_32(job->requantize, job->y_signed, sums, job->multiplier[row]);
+    if (count >= 32)
+        _mm256_storeu_si256((void *)y, bytes);
+    else
+        memcpy(y, &bytes, count);
+}
+
+static void requantize(const struct qk_requantize_floats *job)
+{
+    for (size_t row = 0; row < job->rows; row++)
+        for (size_t column = 0; column < job->columns; column += 32)
+            requantize_columns(job, row, column);
+}
+
+static void im2col(const struct qk_im2col *job)
+{
+    im2col_all(job, im2col_write_line);
+}
+
+const struct qk_conv_floats qk_conv_floats_avx2 = {im2col, requantize};
+
+#endif

@@ -1,0 +1,79 @@
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+#include "kernels/conv/im2col.h"
+#include "kernels/conv/requantize_avx512.h"
+
+/* Of 64 bits from `at` on, those before `end`. */
+static inline uint64_t low_bits(size_t end, size_t at)
+{
+    return end < at ? 0 : _bzhi_u64(UINT64_MAX, (uint32_t)qk_size_min(end - at, 64));
+}
+
+/* 16 elements at a time. Masked loads do not touch what lies outside, where there may be no memory;
+ * the stores go on behind the last. */
+static inline void write_line(const struct qk_im2col *job, const struct im2col_line *line,
+                              float *to)
+{
+    if (line->stride > 2) {
+        im2col_write_line(job, line, to);
+        return;
+    }
+    const __m128i flip = _mm_set1_epi8((char)job->widen.flip);
+    const __m512i offset = _mm512_set1_epi32(job->widen.offset);
+    const __m512 padding = _mm512_set1_ps(job->fill);
+    uintptr_t from = line->from;
+    uint64_t inside = 0;
+    for (size_t at = 0; at < line->count; at += 16, from += 16 * (uintptr_t)line->stride) {
+        inside =
+            at % 64 == 0 ? low_bits(line->behind, at) & ~low_bits(line->first, at) : inside >> 16;
+        const __mmask16 mask = (__mmask16)inside;
+        __m128i bytes;
+        if (line->stride == 1)
+            bytes = _mm_maskz_loadu_epi8(mask, (const void *)from);
+        else
+            bytes = _mm256_cvtepi16_epi8(
+                _mm256_maskz_loadu_epi8(_pdep_u32(mask, 0x55555555), (const void *)from));
+        const __m512i values =
+            _mm512_sub_epi32(_mm512_cvtepu8_epi32(_mm_xor_si128(bytes, flip)), offset);
+        _mm512_storeu_ps(to + at, _mm512_mask_mov_ps(padding, mask, _mm512_cvtepi32_ps(values)));
+    }
+}
+
+static void im2col(const struct qk_im2col *job)
+{
+    im2col_all(job, write_line);
+}
+
+/* Up to 64 columns of a row. */
+static inline void requantize_columns(const struct qk_requantize_floats *job,
+                                      const struct qk_requantize_512 *to, size_t row, size_t column)
+{
+    const uint64_t keep = UINT64_MAX >> (64 - qk_size_min(job->columns - column, 64));
+    const size_t at = row * job->stride + column;
+    __m512i sums[4];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++) {
+        const __mmask16 mask = (__mmask16)(keep >> (16 * v));
+        const __m512 floats = _mm512_maskz_loadu_ps(mask, job->sums + at + 16 * v);
+        sums[v] = _mm512_add_epi32(_mm512_cvttps_epi32(floats), _mm512_set1_epi32(job->bias[row]));
+        if (job->carried)
+            sums[v] = _mm512_add_epi32(sums[v],
+                                       _mm512_maskz_loadu_epi32(mask, job->carried + at + 16 * v));
+    }
+    _mm512_mask_storeu_epi8(job->y + row * job->y_stride + column, keep,
+                            qk_requantize_64(to, sums, job->multiplier[row]));
+}
+
+static void requantize(const struct qk_requantize_floats *job)
+{
+    const struct qk_requantize_512 to = qk_requantize_512_from(job->requantize, job->y_signed);
+    for (size_t row = 0; row < job->rows; row++)
+        for (size_t column = 0; column < job->columns; column += 64)
+            requantize_columns(job, &to, row, column);
+}
+
+const struct qk_conv_floats qk_conv_floats_avx512 = {im2col, requantize};
+
+#endif

@@ -1,0 +1,41 @@
+/* 32 sums to bytes; for files that are compiled for AVX2. Private to conv/. */
+#ifndef KERNELS_CONV_REQUANTIZE_AVX2_H
+#define KERNELS_CONV_REQUANTIZE_AVX2_H
+
+#include "kernels/conv/requantize.h"
+
+#ifdef __AVX2__
+
+#include <immintrin.h>
+
+/* 8 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
+ * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
+ * order of min's operands keeps NaN. */
+static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m256 high)
+{
+    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier);
+    return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
+}
+
+/* sums: with the bias. Packing works within 16-byte lanes; the permutation undoes that. */
+static inline __m256i qk_requantize_32(const struct qk_requantize *to, bool is_signed,
+                                       const __m256i sums[4], float multiplier)
+{
+    const __m256 multipliers = _mm256_set1_ps(multiplier);
+    const __m256 high = _mm256_set1_ps(to->high);
+    const __m256i zero_point = _mm256_set1_epi16((int16_t)to->zero_point);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i words[2];
+    for (size_t i = 0; i < 2; i++) {
+        const __m256i a = qk_requantize_scale_8(sums[2 * i], multipliers, high);
+        const __m256i b = qk_requantize_scale_8(sums[2 * i + 1], multipliers, high);
+        words[i] = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero_point);
+    }
+    return _mm256_permutevar8x32_epi32(is_signed ? _mm256_packs_epi16(words[0], words[1])
+                                                 : _mm256_packus_epi16(words[0], words[1]),
+                                       order);
+}
+
+#endif
+
+#endif
