@@ -82,14 +82,16 @@ static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
              ((args->block == 16 || args->block == 32) && args->count % args->block == 0)));
 }
 
-#define QK_FILL_SLACK ((size_t)16)
+#define QK_REPEAT_SLACK ((size_t)16)
 
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */
     qk_dequantize_fn run[QK_CODE_COUNT];
     void (*finish)(void); /* after the last streaming call, before others may read y */
-    /* Fills `count` words, and up to QK_FILL_SLACK - 1 behind them. */
-    void (*fill)(uint32_t *to, uint32_t value, size_t count);
+    /* Writes `count` words, and up to QK_REPEAT_SLACK - 1 behind them: from[0] as often as a block
+     * has elements, less `done` of them, then from[stride], and so on. */
+    void (*repeat)(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
+                   size_t done);
     /* qk_float_decode of each element, but that NaNs may become quiet. `from`: FP16, BF16 or
      * FP8E8M0, no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);

@@ -36,6 +36,11 @@ INLINE vector load_vector(const float *from)
     return _mm256_loadu_ps(from);
 }
 
+INLINE void store_vector(void *to, vector v)
+{
+    _mm256_storeu_ps(to, v);
+}
+
 INLINE vector multiply(vector a, vector b)
 {
     return _mm256_mul_ps(a, b);
@@ -341,13 +346,6 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
     (void)form;
     return (struct codes){codes->all, add(multiply(subtract(codes->low, zero), scale), offset),
                           add(multiply(subtract(codes->high, zero), scale), offset)};
-}
-
-static void fill(uint32_t *to, uint32_t value, size_t count)
-{
-    const __m256i values = _mm256_set1_epi32((int32_t)value);
-    for (size_t i = 0; i < count; i += 8)
-        _mm256_storeu_si256((__m256i *)(to + i), values);
 }
 
 /* Float8s are gathered; a table of results would not be sooner. */

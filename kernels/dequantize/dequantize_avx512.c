@@ -29,6 +29,11 @@ INLINE vector load_vector(const float *from)
     return _mm512_loadu_ps(from);
 }
 
+INLINE void store_vector(void *to, vector v)
+{
+    _mm512_storeu_ps(to, v);
+}
+
 INLINE vector multiply(vector a, vector b)
 {
     return _mm512_mul_ps(a, b);
@@ -312,13 +317,6 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
         store_512(y, 64, words[1], how);
     }
     return true;
-}
-
-static void fill(uint32_t *to, uint32_t value, size_t count)
-{
-    const __m512i values = _mm512_set1_epi32((int32_t)value);
-    for (size_t i = 0; i < count; i += 16)
-        _mm512_storeu_si512(to + i, values);
 }
 
 #include "kernels/dequantize/loops.h"

@@ -180,10 +180,16 @@ void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t coun
         to[i] = qk_float_decode(type, qk_element_load(type, from, i));
 }
 
-static void fill(uint32_t *to, uint32_t value, size_t count)
+static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
+                   size_t done)
 {
-    for (size_t i = 0; i < count; i++)
-        to[i] = value;
+    for (size_t i = 0; i < count; i++) {
+        to[i] = *from;
+        if (++done == block) {
+            from += stride;
+            done = 0;
+        }
+    }
 }
 
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
@@ -192,7 +198,7 @@ void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
     for (enum qk_code code = 0; code < QK_CODE_COUNT; code++)
         kernels->run[code] = qk_dequantize_scalar;
     kernels->finish = finish;
-    kernels->fill = fill;
+    kernels->repeat = repeat;
     kernels->widen = qk_widen_scalar;
     kernels->element_ps = 1000;
 }

@@ -346,6 +346,20 @@ static void u32_exact(const struct qk_dequantize_args *args)
     loops(args, (struct kernel){32, 0, read_32, subtract_u32});
 }
 
+/* Whole vectors, of which the next block takes back what is not its own. */
+static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
+                   size_t done)
+{
+    const size_t lanes = STEP / 4;
+    for (size_t i = 0, run = block - done; i < count; i += run, run = block, from += stride) {
+        float value;
+        memcpy(&value, from, sizeof(value));
+        const size_t end = run < count - i ? i + run : count;
+        for (size_t k = i; k < end; k += lanes)
+            store_vector(to + k, splat(value));
+    }
+}
+
 static void finish(void)
 {
     _mm_sfence();
@@ -404,7 +418,7 @@ INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32
                 [QK_CODE_S32_EXACT] = s32_exact,
                 [QK_CODE_U32_EXACT] = u32_exact},
         .finish = finish,
-        .fill = fill,
+        .repeat = repeat,
         .widen = widen,
         .element_ps = element_ps,
     };

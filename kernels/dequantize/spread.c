@@ -5,12 +5,10 @@
 static void spread(const struct qk_dequantize_kernels *kernels, const uint32_t *from, size_t stride,
                    const struct qk_grid_piece *piece, uint32_t *to)
 {
-    size_t run = piece->block - piece->block_done;
     if (stride == 0)
-        kernels->fill(to, from[0], piece->count);
+        kernels->repeat(to, piece->count, from, 0, SIZE_MAX, 0);
     else if (piece->block > 1)
-        for (size_t i = 0; i < piece->count; i += run, run = piece->block, from += stride)
-            kernels->fill(to + i, from[0], run < piece->count - i ? run : piece->count - i);
+        kernels->repeat(to, piece->count, from, stride, piece->block, piece->block_done);
     else if (stride == 1)
         memcpy(to, from, piece->count * sizeof(*to));
     else

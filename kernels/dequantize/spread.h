@@ -16,8 +16,8 @@ struct qk_spread {
     uint32_t *offsets;
 };
 
-/* Writes the parameters of each element of a piece from element `at` on, and up to QK_FILL_SLACK -
- * 1 elements behind the last one. */
+/* Writes the parameters of each element of a piece from element `at` on, and up to QK_REPEAT_SLACK
+ * - 1 elements behind the last one. */
 void qk_spread_parameters(const struct qk_dequantize_kernels *kernels,
                           const struct qk_affine *affine, const struct qk_grid_piece *piece,
                           const struct qk_spread *to, size_t at);

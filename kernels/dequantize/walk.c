@@ -124,7 +124,7 @@ static void walk_period(const struct state *state, struct qk_dequantize_args arg
 static void walk_spread(const struct state *state, struct qk_dequantize_args args, size_t begin,
                         size_t end)
 {
-    enum { ROOM = QK_SPREAD_COUNT + QK_FILL_SLACK };
+    enum { ROOM = QK_SPREAD_COUNT + QK_REPEAT_SLACK };
     uint32_t parameters[3][ROOM];
     char x[QK_SPREAD_COUNT * sizeof(uint32_t)];
     const struct qk_spread spread = {parameters[0], state->affine->zeros ? parameters[1] : NULL,
@@ -204,7 +204,7 @@ static bool repeat(struct state *state, struct qk_memory memory)
 {
     const size_t reach = state->period + QK_SPREAD_COUNT;
     const size_t count = reach < state->count ? reach : state->count;
-    const size_t room = count + QK_FILL_SLACK;
+    const size_t room = count + QK_REPEAT_SLACK;
     uint32_t *words = qk_alloc_words(3 * room, memory);
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
