@@ -73,13 +73,12 @@ struct qk_dequantize_args {
  * bytes of x and, where that is streamed, whole cache lines of y, and qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
-/* Whether tiers take such blocks: of 1; of 16 or 32, whole ones; or of a step or more. */
+/* Tiers take blocks of so many elements or more, and of 1 without a period. */
+#define QK_BLOCK_MIN ((size_t)16)
+
 static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
 {
-    return args->block >= QK_STEP ||
-           (args->period == 0 && args->done == 0 &&
-            (args->block == 1 ||
-             ((args->block == 16 || args->block == 32) && args->count % args->block == 0)));
+    return args->block >= QK_BLOCK_MIN || (args->block == 1 && args->period == 0);
 }
 
 #define QK_REPEAT_SLACK ((size_t)16)

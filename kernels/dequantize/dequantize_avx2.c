@@ -312,21 +312,22 @@ INLINE void store_step(char *y, struct values v, struct form form, struct how ho
 
 /* ---- Steps of two blocks -------------------------------------------------------------------- */
 
-INLINE vector mix_one(vector before, vector after, size_t first, size_t count)
+/* The first `count` elements of `before`, the others of `after`. */
+INLINE vector mix_one(vector before, vector after, size_t count)
 {
-    const __m256i places =
-        _mm256_add_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), _mm256_set1_epi32((int)first));
+    const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     const __m256i is_before = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), places);
     return _mm256_blendv_ps(after, before, _mm256_castsi256_ps(is_before));
 }
 
-/* The first `count` elements, less than STEP, of `before`, the others of `after`. */
+/* The same of a step. */
 INLINE struct values mix(struct values before, struct values after, size_t count, bool pairs)
 {
     (void)pairs;
-    return (struct values){
-        mix_one(before.a, after.a, 0, count), mix_one(before.b, after.b, 8, count),
-        mix_one(before.c, after.c, 16, count), mix_one(before.d, after.d, 24, count)};
+    return (struct values){mix_one(before.a, after.a, count),
+                           mix_one(before.b, after.b, count < 8 ? 0 : count - 8),
+                           mix_one(before.c, after.c, count < 16 ? 0 : count - 16),
+                           mix_one(before.d, after.d, count < 24 ? 0 : count - 24)};
 }
 
 /* ---- Results of codes ----------------------------------------------------------------------- */

@@ -214,12 +214,13 @@ INLINE void store_step(char *y, struct values v, struct form form, struct how ho
 
 /* ---- Steps of two blocks -------------------------------------------------------------------- */
 
+/* The first `count` elements of `before`, the others of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
 }
 
-/* The first `count` elements, less than STEP, of `before`, the others of `after`. */
+/* The same of a step; `count` is less than STEP. */
 INLINE struct values mix(struct values before, struct values after, size_t count, bool pairs)
 {
     const size_t low = count < 32 ? count : 32;

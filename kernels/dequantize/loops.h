@@ -103,7 +103,7 @@ INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct p
 {
     at->i -= back;
     at->left += back;
-    if (at->left > args->block) {
+    while (at->left > args->block) {
         at->left -= args->block;
         at->p = (at->p > 0 ? at->p : args->period) - 1;
     }
@@ -151,7 +151,7 @@ INLINE void take_mixed_step(const struct qk_dequantize_args *args, const struct 
                form, how);
 }
 
-/* Blocks of QK_STEP or more elements, so that a step belongs to one or two. */
+/* Blocks of STEP or more elements, so that a step belongs to one or two. */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
@@ -180,13 +180,45 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-/* Blocks that are shorter than a step, by their elements; or steps, for blocks of some of them. */
-enum blocks { BLOCKS_OF_STEPS = 0, BLOCKS_OF_1 = 1, BLOCKS_OF_16 = 16, BLOCKS_OF_32 = 32 };
+/* By their elements, but for blocks of some steps, and others of less than one. */
+enum blocks {
+    BLOCKS_OF_STEPS = 0,
+    BLOCKS_OF_1 = 1,
+    BLOCKS_SHORT = 2,
+    BLOCKS_OF_16 = 16,
+    BLOCKS_OF_32 = 32
+};
 
-/* The parameters of a step's elements, in order, of which `from` has the first's. */
-INLINE struct values load(const float *from, enum blocks blocks)
+/* The blocks of the four vectors of a step, where each has one or two. */
+struct parts {
+    size_t before[4], after[4];
+    size_t count[4]; /* elements of `before`; there may be more */
+};
+
+INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, struct parts *parts,
+                      size_t v)
 {
     const size_t n = STEP / 4;
+    const size_t next = at->p + 1 == args->period ? 0 : at->p + 1;
+    parts->before[v] = at->p;
+    parts->after[v] = at->left < n ? next : at->p; /* there may be no next one */
+    parts->count[v] = at->left;
+    at->p = at->left <= n ? next : at->p;
+    at->left += (at->left <= n ? args->block : 0) - n;
+}
+
+INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
+{
+    return mix_one(splat(from[parts->before[v]]), splat(from[parts->after[v]]), parts->count[v]);
+}
+
+/* The parameters of a step's elements, in order, of which `from` has the first's, or the first. */
+INLINE struct values load(const float *from, enum blocks blocks, const struct parts *parts)
+{
+    const size_t n = STEP / 4;
+    if (blocks == BLOCKS_SHORT)
+        return (struct values){load_part(from, parts, 0), load_part(from, parts, 1),
+                               load_part(from, parts, 2), load_part(from, parts, 3)};
     if (blocks == BLOCKS_OF_1)
         return (struct values){load_vector(from), load_vector(from + n), load_vector(from + 2 * n),
                                load_vector(from + 3 * n)};
@@ -196,19 +228,20 @@ INLINE struct values load(const float *from, enum blocks blocks)
 }
 
 INLINE struct values compute_varied(struct values v, const struct qk_dequantize_args *args,
-                                    const struct kernel kernel, size_t p, enum blocks blocks)
+                                    const struct kernel kernel, size_t p, enum blocks blocks,
+                                    const struct parts *parts)
 {
     const vector raised = splat(kernel.raised);
     struct values q = {raised, raised, raised, raised};
     if (args->zeros)
-        q = load((const float *)args->zeros + p, blocks);
+        q = load((const float *)args->zeros + p, blocks, parts);
     v = (struct values){kernel.minus(v.a, q.a), kernel.minus(v.b, q.b), kernel.minus(v.c, q.c),
                         kernel.minus(v.d, q.d)};
-    q = load(args->scales + p, blocks);
+    q = load(args->scales + p, blocks, parts);
     v = (struct values){multiply(v.a, q.a), multiply(v.b, q.b), multiply(v.c, q.c),
                         multiply(v.d, q.d)};
     if (args->offsets) {
-        q = load(args->offsets + p, blocks);
+        q = load(args->offsets + p, blocks, parts);
         v = (struct values){add(v.a, q.a), add(v.b, q.b), add(v.c, q.c), add(v.d, q.d)};
     }
     return v;
@@ -230,7 +263,7 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
             prefetch(x + i * kernel.bits / 8, kernel.bits);
         const size_t at = blocks == BLOCKS_OF_STEPS ? p : i / blocks;
         struct values v = kernel.read(codes, x + i * kernel.bits / 8, form.pairs);
-        v = compute_varied(v, args, kernel, at, blocks);
+        v = compute_varied(v, args, kernel, at, blocks, NULL);
         store_step(y + i * form.y_bytes, v, form, how);
         done += STEP;
         if (blocks == BLOCKS_OF_STEPS && done == args->block) {
@@ -240,20 +273,50 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     }
 }
 
+/* Blocks of 16 to STEP elements, so that a vector belongs to one or two. */
+INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes *codes,
+                       const struct kernel kernel, enum qk_type y_type)
+{
+    const struct form form = form_of(kernel.bits, y_type, false, false);
+    const uint8_t *x = args->x;
+    char *y = args->y;
+    struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
+    struct place at = {0, args->p, args->block - args->done};
+    for (; at.i < args->count; at.i += STEP) {
+        if (at.i + STEP > args->count)
+            go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
+        struct parts parts;
+        char *to = y + at.i * form.y_bytes;
+        const uint8_t *from = x + at.i * kernel.bits / 8;
+        if (how.stream)
+            prefetch(from, kernel.bits);
+        take_part(args, &at, &parts, 0);
+        take_part(args, &at, &parts, 1);
+        take_part(args, &at, &parts, 2);
+        take_part(args, &at, &parts, 3);
+        struct values v = kernel.read(codes, from, form.pairs);
+        v = compute_varied(v, args, kernel, 0, BLOCKS_SHORT, &parts);
+        store_step(to, v, form, how);
+    }
+}
+
 /* Loops for each way in which parameters change. */
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
                      enum qk_type y_type)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
+    const bool whole = args->period == 0 && args->done == 0 && args->count % args->block == 0;
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block == 16)
+    else if (args->block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
-    else if (args->block == 32)
+    else if (args->block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else if (kernel.bits >= 8 && args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
              args->done % STEP == 0 && args->count % STEP == 0)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_STEPS);
+    else if (args->block < STEP)
+        loop_short(args, &codes, kernel, y_type);
     else
         loop_blocks(args, &codes, kernel, y_type);
 }

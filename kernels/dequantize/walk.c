@@ -228,9 +228,7 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
     const bool steps =
         inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
-    return steps &&
-           (inner->block == 1 || inner->block >= QK_STEP ||
-            ((inner->block == 16 || inner->block == 32) && inner->size % inner->block == 0));
+    return steps && (inner->block == 1 || inner->block >= QK_BLOCK_MIN);
 }
 
 /* After how many blocks of a packed x the parameters begin again; 0: never, or something else is
@@ -252,8 +250,9 @@ static void choose(struct state *state)
     state->packed = is_packed(grid);
     state->joined = !whole && joins(state, inner);
     state->args.block = whole ? SIZE_MAX : inner->block;
-    const size_t period = inner->block >= QK_STEP ? blocks_of(grid) : 0;
-    if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0)) {
+    const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(grid) : 0;
+    const bool spread = !whole && inner->block < QK_STEP && period_of(state) > 0; /* costs less */
+    if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0) && !spread) {
         state->args.period = period;
         state->walk = walk_blocks;
         return;

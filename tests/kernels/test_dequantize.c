@@ -36,7 +36,7 @@ static const struct reading {
 
 static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
 /* Elements that share parameters; 0: all. The last one is not for every kernel. */
-static const size_t blocks[] = {0, 1, 16, 32, 64, 128, 65, 100, 169, 1000, 7};
+static const size_t blocks[] = {0, 1, 16, 17, 32, 36, 49, 63, 64, 65, 100, 128, 169, 1000, 7};
 
 /* ---- Memory between pages that nobody may touch -------------------------------------------- */
 
