@@ -13,8 +13,8 @@ static inline uint64_t low_bits(size_t end, size_t at)
 
 /* 16 elements at a time. Masked loads do not touch what lies outside, where there may be no memory;
  * the stores go on behind the last. */
-static inline void write_line(const struct qk_im2col *job, const struct im2col_line *line,
-                              float *to)
+__attribute__((always_inline)) static inline void
+write_line(const struct qk_im2col *job, const struct im2col_line *line, float *to)
 {
     if (line->stride > 2) {
         im2col_write_line(job, line, to);
