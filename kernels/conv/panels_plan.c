@@ -295,7 +295,8 @@ static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
     work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
     work.blocks = add_part(&at, blocks * sizeof(struct qk_conv_block));
     work.pieces = add_part(&at, (blocks + layout->images) * sizeof(struct qk_requantize_piece));
-    work.dot_bytes = plan->dots > 0 ? plan->conv->panels.bytes + QK_IGEMM_SLACK : 0;
+    const size_t dot_cells = plan->order.steps * plan->order.step_slabs;
+    work.dot_bytes = plan->dots > 0 ? dot_cells * QK_IGEMM_CELL_BYTES + QK_IGEMM_SLACK : 0;
     work.dots = add_part(&at, plan->dots * work.dot_bytes);
     work.bytes = at;
     return work;

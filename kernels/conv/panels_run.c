@@ -70,20 +70,19 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
     };
 }
 
-/* The cells of the unit's dots over steps [begin, end), as often as a panel has rows. */
+/* The cells of the unit's dots over steps [begin, end). */
 static void gather_dots(const struct qk_panels_plan *plan, const struct unit *unit,
                         const struct work *work, size_t begin, size_t end)
 {
     const struct qk_conv_block *block = &work->blocks[unit->block_count - 1];
-    const size_t mr = plan->conv->backend->gemm->mr;
     for (size_t i = 0; i < unit->dots; i++) {
         const size_t place = block->first + (block->vectors - 1) * QK_IGEMM_VECTOR + i;
         uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
             const uint8_t *from = work->cells + plan->steps[s].offset + place * QK_IGEMM_CELL_BYTES;
             for (size_t slab = 0; slab < plan->order.step_slabs; slab++) {
-                for (size_t row = 0; row < mr; row++, to += QK_IGEMM_CELL_BYTES)
-                    memcpy(to, from, QK_IGEMM_CELL_BYTES);
+                memcpy(to, from, QK_IGEMM_CELL_BYTES);
+                to += QK_IGEMM_CELL_BYTES;
                 if (slab + 1 < plan->steps[s].slabs)
                     from += plan->layout.slab_bytes;
             }

@@ -25,8 +25,8 @@
  * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
  * A few positions would fill a vector badly. Where a backend has `dot`, their cells may instead be
- * gathered as the weights lie, one position behind the other: each as often as a panel has weights
- * for it. Missing slabs hold anything there.
+ * gathered in the order of the weights, one position behind the other. Missing slabs hold anything
+ * there.
  *
  * Lines: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab is readable
  * for all positions of whole vectors, and with `dot`, QK_IGEMM_SLACK bytes behind a panel and

@@ -92,7 +92,7 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Dots -------------------------------------------------------------------------------- */
 
-/* Cells of six rows take turns: in three vectors, each lane has its row. */
+/* Weights of six rows take turns: in three vectors, each lane has its row, and eight cells. */
 enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_CELLS = TURN * 16 };
 
 _Static_assert(TURN_CELLS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
@@ -108,15 +108,22 @@ __attribute__((always_inline)) static inline void dot_positions(const struct qk_
 #pragma GCC unroll 3
         for (size_t i = 0; i < TURN; i++)
             sums[p][i] = _mm512_setzero_si512();
-    for (size_t at = 0; at < bytes; at += TURN_BYTES)
+    const __m512i rows[TURN] = {
+        _mm512_set_epi32(2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0),
+        _mm512_set_epi32(5, 5, 4, 4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 2, 2),
+        _mm512_set_epi32(7, 7, 7, 7, 7, 7, 6, 6, 6, 6, 6, 6, 5, 5, 5, 5),
+    };
+    const uint8_t *cells = args->cells;
+    for (size_t at = 0; at < bytes; at += TURN_BYTES, cells += TURN_BYTES / MR)
 #pragma GCC unroll 3
-        for (size_t i = 0; i < TURN; i++) {
-            const __m512i w = _mm512_loadu_si512(args->weights + at + 64 * i);
+        for (size_t p = 0; p < positions; p++) {
+            const uint8_t *from = cells + p * args->position_bytes;
+            const __m512i turn = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from));
 #pragma GCC unroll 3
-            for (size_t p = 0; p < positions; p++) {
-                const uint8_t *cells = args->cells + p * args->position_bytes + at + 64 * i;
-                sums[p][i] = _mm512_dpbusd_epi32(sums[p][i], _mm512_loadu_si512(cells), w);
-            }
+            for (size_t i = 0; i < TURN; i++)
+                sums[p][i] =
+                    _mm512_dpbusd_epi32(sums[p][i], _mm512_permutexvar_epi32(rows[i], turn),
+                                        _mm512_loadu_si512(args->weights + at + 64 * i));
         }
     for (size_t p = 0; p < positions; p++) {
         uint32_t lanes[TURN_CELLS];
