@@ -65,8 +65,8 @@ KERNELS := \
     kernels/conv/window.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
     kernels/conv/slabs.c kernels/conv/blocks.c \
     kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
-    kernels/conv/depthwise.c kernels/conv/depthwise_cells_vnni.c \
-    kernels/conv/depthwise_vnni.c \
+    kernels/conv/depthwise.c kernels/conv/depthwise_layout.c \
+    kernels/conv/depthwise_cells_vnni.c kernels/conv/depthwise_vnni.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.

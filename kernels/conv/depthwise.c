@@ -8,11 +8,7 @@
 /* About 100 microseconds of channels make a unit. */
 #define UNIT_CYCLES 300000.0
 #define CYCLES_A_NS 3.0
-/* A unit's cells of one channel, and those of its channels that are there at a time, stay in a
- * core's first cache. */
-#define SLOT_CELLS 6144
-#define BATCH_BYTES ((size_t)8 << 10)
-/* Cells of an output channel's taps; SLOT_CELLS hold some positions of so many. */
+/* Cells of an output channel's taps; a slot holds some positions of so many. */
 #define CELLS_MOST 256
 /* With more output channels for each of x, and more cells, panels are faster. */
 #define MULTIPLICITY_MOST 32
@@ -34,16 +30,6 @@ struct state {
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Taps of a row of the kernel in a cell, such that 64 bytes of x make 16 cells; 0: not even one. */
-static size_t count_taps(int64_t kernel, int64_t stride, int64_t dilation)
-{
-    const int64_t left = QK_DEPTHWISE_BYTES - 1;
-    if (stride > left / (QK_DEPTHWISE_LANES - 1))
-        return 0;
-    const int64_t most = (left - stride * (QK_DEPTHWISE_LANES - 1)) / dilation + 1;
-    return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
-}
-
 /* Columns are the last axis that has more than one element. Which one that is, x will tell. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
@@ -54,7 +40,8 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
         const size_t kernel = (size_t)desc->kernel[i];
-        const size_t taps = count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i]);
+        const size_t taps =
+            qk_depthwise_count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i]);
         if (taps == 0 || conv->depth / kernel > most ||
             conv->depth / kernel * qk_divide_up(kernel, taps) > most)
             return false;
@@ -70,7 +57,7 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
     const size_t channels = conv->desc.out_channels;
     const size_t depth = conv->depth;
     const size_t count = constants->w->count;
-    const size_t slack = depth + QK_DEPTHWISE_BYTES; /* a channel more is read than there are */
+    const size_t slack = QK_DEPTHWISE_BYTES;
     const struct qk_tensor *given = constants->w_zero_point;
     const size_t step = given->count == 1 ? 0 : 1;
     const bool is_signed = given->type == QK_INT8;
@@ -174,104 +161,17 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
     }
 }
 
-/* ---- Layout ------------------------------------------------------------------------------ */
-
-static size_t total_lines(const struct qk_depthwise_layout *layout)
-{
-    return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
-}
-
-/* Short lines begin where a vector or a half of one may, if that costs little. */
-static size_t find_pitch(size_t width)
-{
-    for (size_t pitch = QK_DEPTHWISE_LANES / 2; pitch <= QK_DEPTHWISE_LANES; pitch *= 2)
-        if (width <= pitch && pitch - width <= pitch / 8)
-            return pitch;
-    return width;
-}
-
-/* Several rows, whole ones: each of the row_cells has lines of its own. False: not even two fit. */
-static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                     size_t width)
-{
-    const size_t height = (size_t)row->out;
-    const size_t pitch = find_pitch(width);
-    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / pitch;
-    const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
-    const struct qk_slab_axis shared =
-        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
-    const size_t most = lines / alone.clusters;
-    const size_t most_shared =
-        lines / shared.clusters > shared.span ? lines / shared.clusters - shared.span : 0;
-    layout->row = most_shared >= qk_size_min(most, height) ? shared : alone;
-    const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
-    if (rows < 2)
-        return false;
-    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
-    layout->columns = layout->width = width;
-    layout->pitch = pitch;
-    layout->arrays = layout->row_cells;
-    return true;
-}
-
-/* One row, or a part of one. */
-static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                        const struct qk_conv_axis *column)
-{
-    const size_t width = (size_t)column->out;
-    const size_t cells = SLOT_CELLS / layout->planes / (size_t)row->kernel;
-    const size_t step = layout->taps * (size_t)column->dilation;
-    const size_t more =
-        step % (size_t)column->stride == 0 && step < SLOT_CELLS * (size_t)column->stride
-            ? (layout->row_cells - 1) * (step / (size_t)column->stride)
-            : SLOT_CELLS;
-    const size_t alone = qk_size_min(cells / layout->row_cells, width);
-    const size_t shared = cells > more ? qk_size_min(cells - more, width) : 0;
-    const bool share =
-        shared > alone || (shared == alone && shared + more <= shared * layout->row_cells);
-    const size_t columns = share ? shared : alone;
-    layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
-    layout->rows = 1;
-    layout->columns = qk_divide_up(width, qk_divide_up(width, columns));
-    if (layout->columns < width)
-        layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
-    layout->arrays = share ? 1 : layout->row_cells;
-    layout->shift = share ? step / (size_t)column->stride : 0;
-    layout->width = layout->pitch = layout->columns + (share ? more : 0);
-}
-
-static void lay_out(struct state *state)
-{
-    const struct qk_conv_axis *row = &state->geometry.axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *column = &state->geometry.axis[QK_AXIS_COLUMN];
-    struct qk_depthwise_layout *layout = &state->layout;
-    layout->taps = count_taps(column->kernel, column->stride, column->dilation);
-    layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
-    layout->planes = state->conv->depth / (size_t)(row->kernel * column->kernel);
-    if (!fit_rows(layout, row, (size_t)column->out))
-        fit_columns(layout, row, column);
-    layout->lines = layout->rows + layout->row.span;
-    const size_t cells = total_lines(layout) * layout->pitch;
-    layout->slot_bytes = qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
-    layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
-    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
-        layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
-                                     i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
-    state->bands = qk_divide_up((size_t)row->out, layout->rows);
-    state->pieces = qk_divide_up((size_t)column->out, layout->columns);
-}
-
 /* ---- Plan -------------------------------------------------------------------------------- */
 
 static size_t lay_out_workspace(struct state *state)
 {
     const struct qk_depthwise_layout *layout = &state->layout;
     const size_t vectors = layout->slot_bytes / QK_DEPTHWISE_BYTES;
-    const size_t lines = total_lines(layout);
+    const size_t lines = qk_depthwise_lines(layout);
     const size_t weights = qk_divide_up(state->job.cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
     const size_t bytes[] = {
         (vectors + lines) * sizeof(struct qk_depthwise_run),
-        2 * weights,
+        QK_DEPTHWISE_OUTPUTS * weights,
         weights,
         layout->batch * layout->slot_bytes + QK_DEPTHWISE_BYTES,
     };
@@ -294,14 +194,7 @@ static void fill_cells(const struct state *state, uint32_t *offsets,
         const size_t column = i % layout->row_cells;
         const size_t row = i / layout->row_cells % height;
         const size_t plane = i / layout->row_cells / height;
-        const size_t array = layout->arrays > 1 ? column : 0;
-        const size_t cluster =
-            (array * layout->planes + plane) * layout->row.clusters + row % layout->row.clusters;
-        const size_t line =
-            cluster * layout->lines + row / layout->row.clusters * layout->row.shift;
-        const size_t cell =
-            line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
-        offsets[i] = (uint32_t)(cell * QK_DEPTHWISE_TAPS);
+        offsets[i] = (uint32_t)qk_depthwise_cell(layout, &state->geometry, plane, row, column);
 
         struct qk_depthwise_weights *group = groups + i / QK_DEPTHWISE_LANES;
         const size_t lane = i % QK_DEPTHWISE_LANES;
@@ -356,7 +249,10 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     state->outer = qk_conv_outer_positions(&state->geometry);
-    lay_out(state);
+    qk_depthwise_lay_out(&state->layout, &state->geometry, conv->depth);
+    state->bands = qk_divide_up((size_t)state->geometry.axis[QK_AXIS_ROW].out, state->layout.rows);
+    state->pieces =
+        qk_divide_up((size_t)state->geometry.axis[QK_AXIS_COLUMN].out, state->layout.columns);
     const size_t cells =
         conv->depth / (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel * state->layout.row_cells;
     uint32_t *offsets = qk_conv_alloc(memory, cells, sizeof(*offsets));

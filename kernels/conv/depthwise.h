@@ -14,6 +14,9 @@
  * A row of taps wider than a cell has several: either each has lines of its own, or, where the unit
  * is a single row, they share lines that are longer.
  *
+ * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
+ * x with their padding, and each product permutes a window of these.
+ *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
  * cluster. It is worked out once: a permutation of a window of x gives 16 cells.
  */
@@ -26,7 +29,8 @@
 enum {
     QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
     QK_DEPTHWISE_LANES = 16, /* cells of a vector */
-    QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES
+    QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES,
+    QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
 };
 
 /* How a unit's cells lie: lines by array, plane, cluster and row. */
@@ -36,13 +40,16 @@ struct qk_depthwise_layout {
     size_t row_cells;     /* of a row of taps */
     size_t arrays;        /* row_cells, or one that all share, each this many cells on: */
     size_t shift;
-    size_t planes;                     /* taps of the axes before the last two */
-    struct qk_slab_axis row;           /* clusters of the row axis */
-    size_t lines;                      /* of a cluster */
-    size_t width;                      /* cells of a line */
-    size_t pitch;                      /* to the next line's; where that is more, a divisor of 64 */
-    size_t slot_bytes;                 /* of a channel's cells */
-    size_t batch;                      /* channels whose cells are there at a time */
+    size_t planes;           /* taps of the axes before the last two */
+    struct qk_slab_axis row; /* clusters of the row axis */
+    size_t lines;            /* of a cluster */
+    size_t width;            /* cells of a line */
+    size_t pitch;            /* to the next line's; where that is more, a divisor of 64 */
+    bool windows;            /* a slot has no cells, but padded rows of x, so many bytes apart: */
+    size_t row_bytes;        /* 16 cells are 64 bytes of them, in `order` */
+    size_t step;             /* bytes in a slot from a vector of lanes to the next */
+    size_t slot_bytes;       /* of a channel's cells */
+    size_t batch;            /* channels whose cells are there at a time */
     uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 i + t is what tap t of cell i sees, from the first
                                           cell's tap 0 on */
 };
@@ -68,7 +75,7 @@ struct qk_depthwise_run {
 /* A unit's workspace. */
 struct qk_depthwise_workspace {
     struct qk_depthwise_run *runs;
-    uint8_t *weights; /* cells of two output channels, in whole vectors */
+    uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] cells of output channels, in whole vectors */
     uint8_t *ones;    /* of one, with 1 for taps that are there */
     uint8_t *slots;   /* [batch]; there is a vector more behind the last */
 };
@@ -100,6 +107,23 @@ struct qk_depthwise_job {
     uint8_t *y;      /* the first position of the first output channel */
     size_t y_stride; /* to the next output channel's */
 };
+
+/* Taps of a row of the kernel in a cell, such that 64 bytes of x make 16 cells; 0: not even one. */
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation);
+
+void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
+                          const struct qk_conv_geometry *geometry, size_t depth);
+
+/* Lines of a slot. */
+static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
+{
+    return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
+}
+
+/* Bytes in a slot before the cells of a tap. */
+size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
+                         const struct qk_conv_geometry *geometry, size_t plane, size_t row,
+                         size_t column);
 
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */

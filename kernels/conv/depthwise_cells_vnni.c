@@ -157,7 +157,56 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     return count;
 }
 
-size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
+static inline __m512i find_numbers(void)
+{
+    uint8_t numbers[BYTES];
+    for (size_t i = 0; i < BYTES; i++)
+        numbers[i] = (uint8_t)i;
+    return _mm512_loadu_si512(numbers);
+}
+
+/* Padded rows, 64 bytes at a time, which are no more of x. */
+static size_t find_windows(const struct qk_depthwise_job *job, struct qk_depthwise_run *runs)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t pad = (size_t)column->pad, row_bytes = job->layout->row_bytes;
+    const size_t inside = qk_size_min((size_t)column->in, row_bytes - qk_size_min(pad, row_bytes));
+    const __m512i numbers = find_numbers();
+    size_t plane, count = 0;
+    size_t y = 0; /* row of x */
+    if (!qk_conv_find_plane(job->geometry, job->outer, 0, &plane))
+        return 0;
+    for (size_t to = 0; to < job->layout->slot_bytes; to += BYTES) {
+        struct qk_depthwise_run run = {.to = to, .count = 1};
+        __m512i order = _mm512_setzero_si512();
+        for (; y < (size_t)row->in; y++) {
+            const size_t begin = (y + (size_t)row->pad) * row_bytes + pad;
+            const size_t from = qk_size_max(begin, to);
+            const size_t end = qk_size_min(begin + inside, to + BYTES);
+            if (begin >= to + BYTES)
+                break;
+            if (from < end) {
+                const uint64_t mask = UINT64_MAX >> (BYTES - (end - from)) << (from - to);
+                const size_t offset = plane + y * (size_t)column->in + from - begin;
+                if (run.mask == 0)
+                    run.offset = offset;
+                run.mask |= mask;
+                order = _mm512_mask_add_epi8(
+                    order, mask, numbers,
+                    _mm512_set1_epi8((char)(uint8_t)(offset - run.offset - (from - to))));
+            }
+            if (begin + inside > to + BYTES)
+                break;
+        }
+        _mm512_storeu_si512(run.order, order);
+        if (run.mask != 0)
+            runs[count++] = run;
+    }
+    return count;
+}
+
+static size_t find_cells(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     size_t count = 0;
@@ -170,36 +219,51 @@ size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
                 if (there)
                     count += add_cluster(job, a, plane, c, line, job->work.runs + count);
         }
+    return count;
+}
+
+size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
+{
+    const struct qk_depthwise_layout *layout = job->layout;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
     const size_t slots = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < slots * layout->slot_bytes; at += BYTES)
         _mm512_store_si512(job->work.slots + at, fill);
-    return count;
+    return layout->windows ? find_windows(job, job->work.runs) : find_cells(job);
 }
 
 /* ---- Cells ------------------------------------------------------------------------------- */
 
-/* `near_end`: not all windows of the channel end before x does. */
+/* `near_end`: not all windows of the channels end before x does. */
 __attribute__((always_inline)) static inline void
-make_slot(const struct qk_depthwise_run *runs, size_t count, const uint8_t *x, const uint8_t *x_end,
-          __m512i fill, uint8_t *slot, const bool flipped, const bool near_end)
+make_slots(const struct qk_depthwise_job *job, size_t runs, const uint8_t *x, uint8_t *slots,
+           size_t channels, const bool flipped, const bool near_end)
 {
-    for (const struct qk_depthwise_run *run = runs; run < runs + count; run++) {
+    const size_t channel_size = job->geometry->channel_size;
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const uint8_t *x_end = job->x_end;
+    const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
+    for (const struct qk_depthwise_run *run = job->work.runs; runs > 0; runs--, run++) {
         const __m512i order = _mm512_loadu_si512(run->order);
         const uint64_t mask = run->mask;
         const size_t from_step = run->offset_step;
         const size_t to_step = run->to_step;
-        const uint8_t *from = x + run->offset;
-        uint8_t *to = slot + run->to;
-        for (size_t left = run->count; left > 0; left--, from += from_step, to += to_step) {
-            __m512i bytes;
-            if (near_end && x_end - from < BYTES)
-                bytes = _mm512_maskz_loadu_epi8((UINT64_C(1) << (x_end - from)) - 1, from);
-            else
-                bytes = _mm512_loadu_si512(from);
-            if (flipped)
-                bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8((char)0x80));
-            _mm512_storeu_si512(to, _mm512_mask_permutexvar_epi8(fill, mask, order, bytes));
+        const size_t count = run->count;
+        const uint8_t *first = x + run->offset;
+        uint8_t *first_to = slots + run->to;
+        for (size_t c = 0; c < channels; c++, first += channel_size, first_to += slot_bytes) {
+            const uint8_t *from = first;
+            uint8_t *to = first_to;
+            for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
+                __m512i bytes;
+                if (near_end && x_end - from < BYTES)
+                    bytes = _mm512_maskz_loadu_epi8((UINT64_C(1) << (x_end - from)) - 1, from);
+                else
+                    bytes = _mm512_loadu_si512(from);
+                if (flipped)
+                    bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8((char)0x80));
+                _mm512_storeu_si512(to, _mm512_mask_permutexvar_epi8(fill, mask, order, bytes));
+            }
         }
     }
 }
@@ -208,20 +272,14 @@ void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t runs, si
                              size_t end)
 {
     const size_t channel_size = job->geometry->channel_size;
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const struct qk_depthwise_run *first = job->work.runs;
-    const bool flipped = job->flip != 0;
-    const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    const uint8_t *x_end = job->x_end;
     const uint8_t *x = job->x + begin * channel_size;
-    uint8_t *slot = job->work.slots;
-    for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes)
-        if (x_end - x < (ptrdiff_t)(channel_size + BYTES))
-            make_slot(first, runs, x, x_end, fill, slot, flipped, true);
-        else if (flipped)
-            make_slot(first, runs, x, x_end, fill, slot, true, false);
-        else
-            make_slot(first, runs, x, x_end, fill, slot, false, false);
+    const bool near_end = job->x_end - x < (ptrdiff_t)((end - begin) * channel_size + BYTES);
+    if (near_end)
+        make_slots(job, runs, x, job->work.slots, end - begin, job->flip != 0, true);
+    else if (job->flip != 0)
+        make_slots(job, runs, x, job->work.slots, end - begin, true, false);
+    else
+        make_slots(job, runs, x, job->work.slots, end - begin, false, false);
 }
 
 #endif

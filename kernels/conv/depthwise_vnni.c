@@ -10,19 +10,40 @@
 /* Vectors of lanes at a time. */
 enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* One output channel of a unit. It is copied where it is used, for it holds no memory that a store
- * could change: a compiler keeps it in registers. */
-struct channel {
-    const uint8_t *slot;
-    __m512i x; /* where the slot says only which bytes of x its cells have: all of them */
+/* What all output channels of a unit share. */
+struct lanes {
     const uint32_t *offsets;
-    const uint8_t *weights, *ones;
     size_t cells;
-    int32_t bias, w_zero_point;
-    float multiplier;
+    size_t step;
+    __m512i window; /* with windows: bytes of a vector's cells */
+    size_t count;   /* of lanes */
+    size_t block_bytes,
+        last_bytes; /* of y: what a block of 64 lanes or the last, shorter one has */
+    __m512i order;  /* packed bytes to those of y */
     struct qk_requantize_512 to;
-    __m512i order; /* packed bytes to those of y */
+};
+
+struct output {
+    const uint8_t *slot;
+    __m512i x; /* looked: the whole channel */
+    const uint8_t *weights, *ones;
+    const int32_t *bias, *w_zero_point;
+    float multiplier;
     uint8_t *y;
+};
+
+/* What the slot has of the operand of a product. */
+enum slot {
+    CELLS,
+    WINDOWS, /* padded rows, of which it is a permutation */
+    ORDERS,  /* which bytes of x: a permutation of all of them, as one vector holds a channel */
+};
+
+/* How outputs are computed; constants where it is used. */
+struct form {
+    bool three;   /* there are three cells */
+    bool centred; /* weights have a zero point */
+    enum slot slot;
 };
 
 static inline __m512i broadcast_cell(const uint8_t *cell)
@@ -32,41 +53,39 @@ static inline __m512i broadcast_cell(const uint8_t *cell)
     return _mm512_set1_epi32(word);
 }
 
-/* How channels are computed; constants where it is used. */
-struct form {
-    bool three;   /* there are three cells */
-    bool looked;  /* the slot has orders of x */
-    bool centred; /* weights have a zero point */
-};
+/* Bytes in a slot from a vector of lanes to the next. */
+static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
+{
+    return form.slot == WINDOWS ? lanes->step : BYTES;
+}
 
 /* sums += products of a cell with those at `cells`. */
 __attribute__((always_inline)) static inline void
-add_cell(const struct channel *channel, const uint8_t *cells, const uint8_t *cell,
+add_cell(const struct lanes *lanes, __m512i all, const uint8_t *cells, const uint8_t *cell,
          const size_t vectors, const struct form form, __m512i sums[VECTORS])
 {
     const __m512i weights = broadcast_cell(cell);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
-        __m512i x = _mm512_loadu_si512(cells + v * BYTES);
-        if (form.looked)
-            x = _mm512_permutexvar_epi8(x, channel->x);
+        __m512i x = _mm512_loadu_si512(cells + v * lanes_step(lanes, form));
+        if (form.slot == WINDOWS)
+            x = _mm512_permutexvar_epi8(lanes->window, x);
+        else if (form.slot == ORDERS)
+            x = _mm512_permutexvar_epi8(x, all);
         sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
     }
 }
 
-__attribute__((always_inline)) static inline void sum(const struct channel *channel,
-                                                      const uint8_t *slot, const uint8_t *weights,
-                                                      int32_t start, const size_t vectors,
-                                                      const struct form form, __m512i sums[VECTORS])
+__attribute__((always_inline)) static inline void
+add_cells(const struct lanes *lanes, __m512i all, const uint8_t *slot, const uint8_t *weights,
+          const size_t vectors, const struct form form, __m512i sums[VECTORS])
 {
-#pragma GCC unroll 4
-    for (size_t v = 0; v < vectors; v++)
-        sums[v] = _mm512_set1_epi32(start);
+    const uint32_t *offset = lanes->offsets;
     if (form.three) {
 #pragma GCC unroll 3
         for (size_t c = 0; c < 3; c++)
-            add_cell(channel, slot + channel->offsets[c], weights + c * QK_DEPTHWISE_TAPS, vectors,
-                     form, sums);
+            add_cell(lanes, all, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form,
+                     sums);
         return;
     }
     /* Two sums for each, as every product waits for the one before. */
@@ -74,64 +93,63 @@ __attribute__((always_inline)) static inline void sum(const struct channel *chan
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         others[v] = _mm512_setzero_si512();
-    const uint32_t *offset = channel->offsets;
-    const uint32_t *end = offset + channel->cells;
+    const uint32_t *end = offset + lanes->cells;
     for (; end - offset >= 2; offset += 2, weights += 2 * QK_DEPTHWISE_TAPS) {
-        add_cell(channel, slot + offset[0], weights, vectors, form, sums);
-        add_cell(channel, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
+        add_cell(lanes, all, slot + offset[0], weights, vectors, form, sums);
+        add_cell(lanes, all, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
     }
     if (offset != end)
-        add_cell(channel, slot + *offset, weights, vectors, form, sums);
+        add_cell(lanes, all, slot + *offset, weights, vectors, form, sums);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
 }
 
 /* Lanes [first, first + 16 * vectors). Inlined with constants, so that sums lie in registers. */
-__attribute__((always_inline)) static inline void run_block(const struct channel *channel,
-                                                            size_t first, const size_t vectors,
-                                                            const struct form form, uint8_t *y,
-                                                            uint64_t mask)
+__attribute__((always_inline)) static inline void
+run_block(const struct lanes *lanes, const struct output *output, size_t first,
+          const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
 {
-    const uint8_t *slot = channel->slot + first * QK_DEPTHWISE_TAPS;
+    const uint8_t *slot = output->slot + first / LANES * lanes_step(lanes, form);
     __m512i sums[VECTORS];
-    sum(channel, slot, channel->weights, channel->bias, vectors, form, sums);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = _mm512_set1_epi32(*output->bias);
+    add_cells(lanes, output->x, slot, output->weights, vectors, form, sums);
     if (form.centred) {
-        const __m512i zero_point = _mm512_set1_epi32(channel->w_zero_point);
+        const __m512i zero_point = _mm512_set1_epi32(*output->w_zero_point);
         __m512i of_x[VECTORS];
-        sum(channel, slot, channel->ones, 0, vectors, form, of_x);
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            of_x[v] = _mm512_setzero_si512();
+        add_cells(lanes, output->x, slot, output->ones, vectors, form, of_x);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             sums[v] = _mm512_sub_epi32(sums[v], _mm512_mullo_epi32(of_x[v], zero_point));
     }
-    const __m512i bytes = qk_requantize_pack(&channel->to, sums, vectors, channel->multiplier);
-    _mm512_mask_storeu_epi8(y, mask, _mm512_permutexvar_epi8(channel->order, bytes));
+    const __m512i bytes = qk_requantize_pack(&lanes->to, sums, vectors, output->multiplier);
+    _mm512_mask_storeu_epi8(y, mask, _mm512_permutexvar_epi8(lanes->order, bytes));
 }
 
-/* Lanes, and what a block of 64 or the last, shorter one has of y. */
-struct run {
-    size_t lanes, block_bytes, last_bytes;
-};
-
 __attribute__((always_inline)) static inline void
-run_channel(const struct channel *given, struct run run, const struct form form)
+run_output(const struct lanes *lanes, const struct output *output, const struct form form)
 {
-    const struct channel channel = *given;
-    const uint64_t mask = UINT64_MAX >> (BYTES - run.block_bytes);
-    uint8_t *y = channel.y;
+    const uint64_t mask = UINT64_MAX >> (BYTES - lanes->block_bytes);
+    const uint64_t last = (UINT64_C(1) << lanes->last_bytes) - 1;
+    uint8_t *y = output->y;
     size_t first = 0;
-    for (; run.lanes - first >= VECTORS * LANES; first += VECTORS * LANES, y += run.block_bytes)
-        run_block(&channel, first, VECTORS, form, y, mask);
-    const size_t left = run.lanes - first;
-    const uint64_t last = (UINT64_C(1) << run.last_bytes) - 1;
+    for (; lanes->count - first >= VECTORS * LANES;
+         first += VECTORS * LANES, y += lanes->block_bytes)
+        run_block(lanes, output, first, VECTORS, form, y, mask);
+    const size_t left = lanes->count - first;
     if (left > 3 * LANES)
-        run_block(&channel, first, 4, form, y, last);
+        run_block(lanes, output, first, 4, form, y, last);
     else if (left > 2 * LANES)
-        run_block(&channel, first, 3, form, y, last);
+        run_block(lanes, output, first, 3, form, y, last);
     else if (left > LANES)
-        run_block(&channel, first, 2, form, y, last);
+        run_block(lanes, output, first, 2, form, y, last);
     else if (left > 0)
-        run_block(&channel, first, 1, form, y, last);
+        run_block(lanes, output, first, 1, form, y, last);
 }
 
 /* Lanes that are positions, without the gaps between lines. Packing works within 16-byte lanes: the
@@ -146,28 +164,39 @@ static __m512i find_order(size_t width, size_t pitch)
     return _mm512_loadu_si512(order);
 }
 
-static struct run find_run(const struct qk_depthwise_job *job, struct channel *channel)
+static struct lanes find_lanes(const struct qk_depthwise_job *job)
 {
     const size_t pitch = job->layout->pitch;
     const size_t positions = job->rows * job->columns;
-    if (job->layout->rows == 1 || pitch == job->columns) {
-        channel->order = find_order(BYTES, BYTES);
-        return (struct run){positions, BYTES, positions % BYTES};
-    }
-    const size_t block_bytes = BYTES / pitch * job->columns;
-    channel->order = find_order(job->columns, pitch);
-    return (struct run){job->rows * pitch, block_bytes, positions % block_bytes};
+    const bool gaps = job->layout->rows > 1 && pitch != job->columns;
+    const size_t block_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
+    return (struct lanes){
+        .offsets = job->offsets,
+        .cells = job->cells,
+        .step = job->layout->step,
+        .window = _mm512_loadu_si512(job->layout->order),
+        .count = gaps ? job->rows * pitch : positions,
+        .block_bytes = block_bytes,
+        .last_bytes = positions % block_bytes,
+        .order = gaps ? find_order(job->columns, pitch) : find_order(BYTES, BYTES),
+        .to = qk_requantize_512_from(job->requantize, job->y_signed),
+    };
 }
 
-/* Dense weights to cells. */
-static inline void make_weights(const struct qk_depthwise_job *job, const uint8_t *dense,
-                                uint8_t *to)
+/* Dense weights of output channels from m on to cells. */
+static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
+    const size_t bytes = qk_divide_up(job->cells, LANES) * BYTES;
     const struct qk_depthwise_weights *group = job->groups;
-    for (size_t i = 0; i < job->cells; i += LANES, group++, to += BYTES)
-        _mm512_store_si512(
-            to, _mm512_maskz_permutexvar_epi8(group->mask, _mm512_loadu_si512(group->order),
-                                              _mm512_loadu_si512(dense + group->from)));
+    for (size_t at = 0; at < bytes; at += BYTES, group++) {
+        const __m512i order = _mm512_loadu_si512(group->order);
+        const uint64_t mask = group->mask;
+        const uint8_t *dense = job->weights + m * job->depth + group->from;
+        uint8_t *to = job->work.weights + at;
+        for (size_t i = 0; i < count; i++, dense += job->depth, to += bytes)
+            _mm512_store_si512(
+                to, _mm512_maskz_permutexvar_epi8(mask, order, _mm512_loadu_si512(dense)));
+    }
 }
 
 static void make_ones(const struct qk_depthwise_job *job)
@@ -178,47 +207,8 @@ static void make_ones(const struct qk_depthwise_job *job)
         _mm512_store_si512(to, _mm512_maskz_set1_epi8(group->mask, 1));
 }
 
-/* One output channel after the other; slots are there. `weights` are made early, so that products
- * do not wait for them. */
-__attribute__((always_inline)) static inline void run_channels(const struct qk_depthwise_job *job,
-                                                               struct channel *channel,
-                                                               struct run run, size_t begin,
-                                                               size_t end, const bool looked)
-{
-    const size_t multiplicity = job->multiplicity;
-    const size_t size = job->geometry->channel_size;
-    const size_t weights_bytes = qk_divide_up(job->cells, LANES) * BYTES;
-    const __m512i flip = _mm512_set1_epi8((char)job->flip);
-    make_weights(job, job->weights + begin * multiplicity * job->depth, job->work.weights);
-    for (size_t i = 0; i < (end - begin) * multiplicity; i++) {
-        const size_t m = begin * multiplicity + i;
-        const uint8_t *weights = job->work.weights + i % 2 * weights_bytes;
-        make_weights(job, job->weights + (m + 1) * job->depth,
-                     job->work.weights + (i + 1) % 2 * weights_bytes);
-        channel->weights = weights;
-        channel->y = job->y + m * job->y_stride;
-        channel->bias = job->bias[m];
-        channel->w_zero_point = job->w_zero_point[m];
-        channel->multiplier = job->multiplier[m];
-        if (looked)
-            channel->x = _mm512_xor_si512(_mm512_mask_loadu_epi8(_mm512_set1_epi8((char)job->fill),
-                                                                 (UINT64_C(1) << size) - 1,
-                                                                 job->x + m * size),
-                                          flip);
-        else
-            channel->slot = job->work.slots + i / multiplicity * job->layout->slot_bytes;
-        if (channel->w_zero_point != 0)
-            run_channel(channel, run, (struct form){false, looked, true});
-        else if (channel->cells == 3)
-            run_channel(channel, run, (struct form){true, looked, false});
-        else
-            run_channel(channel, run, (struct form){false, looked, false});
-    }
-}
-
-/* A channel that one vector holds needs no slot of its own: the unit has one, of the bytes'
- * numbers. */
-static void run_looked(const struct qk_depthwise_job *job, struct channel *channel, struct run run)
+/* The unit's one slot for all channels: its cells are those of a channel of the bytes' numbers. */
+static void make_orders(const struct qk_depthwise_job *job)
 {
     struct qk_depthwise_job numbers = *job;
     uint8_t bytes[BYTES];
@@ -230,32 +220,83 @@ static void run_looked(const struct qk_depthwise_job *job, struct channel *chann
     numbers.flip = 0;
     numbers.channels = 1;
     qk_depthwise_make_cells(&numbers, qk_depthwise_find_runs(&numbers), 0, 1);
-    channel->slot = job->work.slots;
-    run_channels(job, channel, run, 0, job->channels, true);
+}
+
+static inline __m512i load_channel(const struct qk_depthwise_job *job, size_t channel)
+{
+    const size_t size = job->geometry->channel_size;
+    const __m512i x = _mm512_mask_loadu_epi8(_mm512_set1_epi8((char)job->fill),
+                                             (UINT64_C(1) << size) - 1, job->x + channel * size);
+    return _mm512_xor_si512(x, _mm512_set1_epi8((char)job->flip));
+}
+
+__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
+                                                           const struct form form)
+{
+    const struct lanes lanes = find_lanes(job);
+    const size_t weights_bytes = qk_divide_up(job->cells, LANES) * BYTES;
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t multiplicity = job->multiplicity;
+    const size_t outputs = job->channels * multiplicity;
+    const size_t batch = form.slot == ORDERS ? outputs : job->layout->batch;
+    struct output output = {
+        .ones = job->work.ones,
+        .bias = job->bias,
+        .w_zero_point = job->w_zero_point,
+        .y = job->y,
+    };
+    size_t runs = 0, m = 0;
+    if (form.slot == ORDERS)
+        make_orders(job);
+    else
+        runs = qk_depthwise_find_runs(job);
+    for (size_t begin = 0; begin < job->channels; begin += batch) {
+        const size_t end = qk_size_min(begin + batch, job->channels);
+        if (form.slot != ORDERS)
+            qk_depthwise_make_cells(job, runs, begin, end);
+        output.slot = job->work.slots;
+        for (size_t left = multiplicity; m < end * multiplicity; m++) {
+            if (m % QK_DEPTHWISE_OUTPUTS == 0) {
+                make_weights(job, m, qk_size_min(outputs - m, QK_DEPTHWISE_OUTPUTS));
+                output.weights = job->work.weights;
+            }
+            output.multiplier = job->multiplier[m];
+            if (form.slot == ORDERS)
+                output.x = load_channel(job, m);
+            run_output(&lanes, &output, form);
+            output.weights += weights_bytes;
+            output.bias++;
+            output.w_zero_point++;
+            output.y += job->y_stride;
+            if (form.slot != ORDERS && --left == 0) {
+                output.slot += slot_bytes;
+                left = multiplicity;
+            }
+        }
+    }
+}
+
+__attribute__((always_inline)) static inline void run_slots(const struct qk_depthwise_job *job,
+                                                            const enum slot slot)
+{
+    if (job->any_zero_point)
+        run_form(job, (struct form){false, true, slot});
+    else if (job->cells == 3)
+        run_form(job, (struct form){true, false, slot});
+    else
+        run_form(job, (struct form){false, false, slot});
 }
 
 static void run_unit(const struct qk_depthwise_job *job)
 {
-    const size_t batch = job->layout->batch;
-    struct channel channel = {
-        .offsets = job->offsets,
-        .ones = job->work.ones,
-        .cells = job->cells,
-        .to = qk_requantize_512_from(job->requantize, job->y_signed),
-    };
-    const struct run run = find_run(job, &channel);
     if (job->any_zero_point)
         make_ones(job);
-    if (job->multiplicity == 1 && job->geometry->channel_size < BYTES) {
-        run_looked(job, &channel, run);
-        return;
-    }
-    const size_t runs = qk_depthwise_find_runs(job);
-    for (size_t begin = 0; begin < job->channels; begin += batch) {
-        const size_t end = qk_size_min(begin + batch, job->channels);
-        qk_depthwise_make_cells(job, runs, begin, end);
-        run_channels(job, &channel, run, begin, end, false);
-    }
+    if (job->layout->windows)
+        run_slots(job, WINDOWS);
+    else if (job->multiplicity == 1 && job->geometry->channel_size < BYTES)
+        run_slots(job, ORDERS);
+    else
+        run_slots(job, CELLS);
 }
 
 /* Lanes are channels. */

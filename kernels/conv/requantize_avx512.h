@@ -7,6 +7,7 @@
 #ifdef __AVX512VBMI2__
 
 #include <immintrin.h>
+#include <string.h>
 
 /* The same for a whole tensor. */
 struct qk_requantize_512 {
@@ -37,7 +38,9 @@ static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m51
 /* Whether no product is beyond the range of integers: then saturation does what a clamp would. */
 static inline bool qk_requantize_saturates(float multiplier)
 {
-    return multiplier > -1 && multiplier < 1;
+    uint32_t bits;
+    memcpy(&bits, &multiplier, sizeof(bits));
+    return (bits & 0x7fffffff) < 0x3f800000; /* as integers, for vectors need the ports */
 }
 
 /* sums: up to four vectors, with the bias. Packing works within 16-byte lanes: the q-th has the

@@ -148,6 +148,23 @@ Test(conv_depthwise, large_planes)
         }
 }
 
+/* Small planes with a stride, several for each channel, of which some are padding. */
+Test(conv_depthwise, strided_planes_behind_one_another)
+{
+    for (int64_t width = 2; width <= 16; width++) {
+        struct conv_case test = depthwise_case(3, (uint64_t)width);
+        test.naive.in[0] = 3;
+        test.naive.pad_begin[0] = test.naive.pad_end[0] = 1;
+        for (int axis = 1; axis < 3; axis++) {
+            test.naive.in[axis] = width;
+            test.naive.kernel[axis] = 3;
+            test.naive.stride[axis] = 2;
+            test.naive.pad_begin[axis] = test.naive.pad_end[axis] = 1;
+        }
+        check(&test);
+    }
+}
+
 /* Axes of one element are left out: columns are the last that has more. */
 Test(conv_depthwise, columns_along_any_axis)
 {

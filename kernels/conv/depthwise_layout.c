@@ -1,0 +1,167 @@
+#include "kernels/conv/depthwise.h"
+
+#include "kernels/conv/sizes.h"
+
+/* A unit's cells of one channel, and those of its channels that are there at a time, stay in a
+ * core's first cache. */
+#define SLOT_CELLS 6144
+#define BATCH_BYTES ((size_t)8 << 10)
+
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation)
+{
+    const int64_t left = QK_DEPTHWISE_BYTES - 1;
+    if (stride > left / (QK_DEPTHWISE_LANES - 1))
+        return 0;
+    const int64_t most = (left - stride * (QK_DEPTHWISE_LANES - 1)) / dilation + 1;
+    return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
+}
+
+/* Short lines begin where a vector or a half of one may, if that costs little. */
+static size_t find_pitch(size_t width)
+{
+    for (size_t pitch = QK_DEPTHWISE_LANES / 2; pitch <= QK_DEPTHWISE_LANES; pitch *= 2)
+        if (width <= pitch && pitch - width <= pitch / 8)
+            return pitch;
+    return width;
+}
+
+/* Several rows, whole ones: each of the row_cells has lines of its own. False: not even two fit. */
+static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                     size_t width)
+{
+    const size_t height = (size_t)row->out;
+    const size_t pitch = find_pitch(width);
+    const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / pitch;
+    const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
+    const struct qk_slab_axis shared =
+        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
+    const size_t most = lines / alone.clusters;
+    const size_t most_shared =
+        lines / shared.clusters > shared.span ? lines / shared.clusters - shared.span : 0;
+    layout->row = most_shared >= qk_size_min(most, height) ? shared : alone;
+    const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
+    if (rows < 2)
+        return false;
+    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
+    layout->columns = layout->width = width;
+    layout->pitch = pitch;
+    layout->arrays = layout->row_cells;
+    return true;
+}
+
+/* One row, or a part of one. */
+static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                        const struct qk_conv_axis *column)
+{
+    const size_t width = (size_t)column->out;
+    const size_t cells = SLOT_CELLS / layout->planes / (size_t)row->kernel;
+    const size_t step = layout->taps * (size_t)column->dilation;
+    const size_t more =
+        step % (size_t)column->stride == 0 && step < SLOT_CELLS * (size_t)column->stride
+            ? (layout->row_cells - 1) * (step / (size_t)column->stride)
+            : SLOT_CELLS;
+    const size_t alone = qk_size_min(cells / layout->row_cells, width);
+    const size_t shared = cells > more ? qk_size_min(cells - more, width) : 0;
+    const bool share =
+        shared > alone || (shared == alone && shared + more <= shared * layout->row_cells);
+    const size_t columns = share ? shared : alone;
+    layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
+    layout->rows = 1;
+    layout->columns = qk_divide_up(width, qk_divide_up(width, columns));
+    if (layout->columns < width)
+        layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
+    layout->arrays = share ? 1 : layout->row_cells;
+    layout->shift = share ? step / (size_t)column->stride : 0;
+    layout->width = layout->pitch = layout->columns + (share ? more : 0);
+}
+
+static size_t next_power(size_t width)
+{
+    size_t power = 1;
+    while (power < width)
+        power *= 2;
+    return power;
+}
+
+/* Windows, where some whole lines make a vector, and one window of padded rows has what they see.
+ */
+static bool fit_windows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                        const struct qk_conv_axis *column)
+{
+    const size_t width = (size_t)column->out, height = (size_t)row->out;
+    if (row->stride == 1 || layout->planes > 1 || width > QK_DEPTHWISE_LANES / 2 || height < 2 ||
+        row->in > SLOT_CELLS)
+        return false;
+    const size_t pad = (size_t)column->pad, in = (size_t)column->in;
+    const size_t stride = (size_t)column->stride, dilation = (size_t)column->dilation;
+    const size_t seen = (width - 1) * stride + ((size_t)column->kernel - 1) * dilation + 1;
+    const size_t behind = seen > pad + in ? seen - pad - in : 0;
+    const size_t row_bytes = qk_size_max(seen - qk_size_min(pad, behind), in);
+    const size_t pitch = next_power(width);
+    const size_t together = QK_DEPTHWISE_LANES / pitch;
+    const size_t down = (size_t)row->stride * row_bytes;
+    const size_t last = (width - 1) * stride + (layout->taps - 1) * dilation;
+    if (row_bytes > SLOT_CELLS || (together - 1) * down + last >= QK_DEPTHWISE_BYTES)
+        return false;
+    const size_t bytes = (qk_divide_up(height, together) - 1) * together * down +
+                         ((size_t)row->kernel - 1) * (size_t)row->dilation * row_bytes +
+                         (layout->row_cells - 1) * layout->taps * dilation + QK_DEPTHWISE_BYTES;
+    if (bytes > BATCH_BYTES)
+        return false;
+    layout->windows = true;
+    layout->row_bytes = row_bytes;
+    layout->rows = height;
+    layout->columns = layout->width = width;
+    layout->pitch = pitch;
+    layout->step = together * down;
+    layout->slot_bytes = qk_divide_up(bytes, QK_DEPTHWISE_BYTES) * QK_DEPTHWISE_BYTES;
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) {
+        const size_t lane = i / QK_DEPTHWISE_TAPS;
+        layout->order[i] = (uint8_t)(lane / pitch * down + lane % pitch * stride +
+                                     i % QK_DEPTHWISE_TAPS * dilation);
+    }
+    return true;
+}
+
+static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                      const struct qk_conv_axis *column)
+{
+    if (!fit_rows(layout, row, (size_t)column->out))
+        fit_columns(layout, row, column);
+    layout->lines = layout->rows + layout->row.span;
+    layout->step = QK_DEPTHWISE_BYTES;
+    /* The last vector may write fill behind the last cell, which is not the next slot's. */
+    const size_t cells = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
+    layout->slot_bytes = qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
+        layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
+                                     i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
+}
+
+void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
+                          const struct qk_conv_geometry *geometry, size_t depth)
+{
+    const struct qk_conv_axis *row = &geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &geometry->axis[QK_AXIS_COLUMN];
+    layout->taps = qk_depthwise_count_taps(column->kernel, column->stride, column->dilation);
+    layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
+    layout->planes = depth / (size_t)(row->kernel * column->kernel);
+    if (!fit_windows(layout, row, column))
+        fit_cells(layout, row, column);
+    layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
+}
+
+size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
+                         const struct qk_conv_geometry *geometry, size_t plane, size_t row,
+                         size_t column)
+{
+    if (layout->windows)
+        return row * (size_t)geometry->axis[QK_AXIS_ROW].dilation * layout->row_bytes +
+               column * layout->taps * (size_t)geometry->axis[QK_AXIS_COLUMN].dilation;
+    const size_t array = layout->arrays > 1 ? column : 0;
+    const size_t cluster =
+        (array * layout->planes + plane) * layout->row.clusters + row % layout->row.clusters;
+    const size_t line = cluster * layout->lines + row / layout->row.clusters * layout->row.shift;
+    const size_t cell = line * layout->pitch + (layout->arrays > 1 ? 0 : column) * layout->shift;
+    return cell * QK_DEPTHWISE_TAPS;
+}
