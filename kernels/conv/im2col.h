@@ -74,9 +74,8 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         qk_widen_row(job->widen, from, count, to);
         return;
     }
-    const int64_t chunk = QK_WIDEN_CHUNK * stride;
-    for (; stride <= 2 && count > 0 && job->x_end - from >= chunk;
-         from += chunk, to += QK_WIDEN_CHUNK) {
+    const int64_t chunk = stride <= 2 ? QK_WIDEN_CHUNK * stride : INT64_MAX; /* of which none is */
+    for (; count > 0 && job->x_end - from >= chunk; from += chunk, to += QK_WIDEN_CHUNK) {
         uint8_t even[QK_WIDEN_CHUNK];
         if (stride == 2)
             im2col_take_even(from, even);
@@ -128,12 +127,14 @@ static inline struct im2col_line im2col_line_at(const struct qk_window *window,
                                                 size_t count)
 {
     const int64_t line = window->row_first + (int64_t)row * window->row_stride;
-    const int64_t from =
-        line * window->in_columns + window->column_first + (int64_t)column * window->column_stride;
+    /* A column that is outside may be any distance away. */
+    const uintptr_t from = (uintptr_t)(line * window->in_columns) +
+                           (uintptr_t)window->column_first +
+                           column * (uintptr_t)window->column_stride;
     const size_t first =
         im2col_clamp((int64_t)window->inside_columns.begin - (int64_t)column, 0, count);
     return (struct im2col_line){
-        .from = (uintptr_t)plane + (uintptr_t)from,
+        .from = (uintptr_t)plane + from,
         .stride = window->column_stride,
         .first = first,
         .behind = im2col_clamp((int64_t)window->inside_columns.end - (int64_t)column, first, count),
@@ -180,7 +181,7 @@ im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, co
     line.count = 0;
     for (size_t left = end - begin; left > 0; row++, column = 0) {
         const size_t count = qk_size_min(width - column, left);
-        const uintptr_t step = (uintptr_t)(window->row_stride * window->in_columns);
+        const uintptr_t step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns;
         if (row < window->inside_rows.begin || row >= window->inside_rows.end) {
             im2col_pad(job, count, to);
             line.count = 0;
