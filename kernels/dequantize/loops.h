@@ -16,6 +16,7 @@ struct kernel {
     float raised;
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
+    bool rare; /* fewer loops serve it, which takes less time to compile */
 };
 
 /* One of each, for all lanes. */
@@ -300,20 +301,21 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     }
 }
 
-/* Loops for each way in which parameters change. */
+/* Loops for each way in which parameters change; `common`: some for the common ways alone. */
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
-                     enum qk_type y_type)
+                     enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
     const bool whole = args->period == 0 && args->done == 0 && args->count % args->block == 0;
+    const bool in_steps = args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
+                          args->done % STEP == 0 && args->count % STEP == 0;
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (args->block == 16 && whole)
+    else if (common && args->block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
-    else if (args->block == 32 && whole)
+    else if (!kernel.rare && args->block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (kernel.bits >= 8 && args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
-             args->done % STEP == 0 && args->count % STEP == 0)
+    else if (common && kernel.bits >= 8 && in_steps)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_STEPS);
     else if (args->block < STEP)
         loop_short(args, &codes, kernel, y_type);
@@ -321,19 +323,19 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_blocks(args, &codes, kernel, y_type);
 }
 
-/* Loops without stores past the caches and offsets, or for both. The copy is nothing that y may lie
- * over, for all the compiler knows. */
+/* Loops without stores past the caches and offsets, and for both. The copy is nothing that y may
+ * lie over, for all the compiler knows. */
 INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel kernel,
                       enum qk_type y_type)
 {
     struct qk_dequantize_args copy = *args;
-    if (copy.stream || copy.offsets) {
-        loops_to(&copy, kernel, y_type);
+    if (kernel.rare || copy.stream || copy.offsets) {
+        loops_to(&copy, kernel, y_type, false);
         return;
     }
     copy.stream = false;
     copy.offsets = NULL;
-    loops_to(&copy, kernel, y_type);
+    loops_to(&copy, kernel, y_type, true);
 }
 
 /* Loops for each type of y. */
@@ -351,62 +353,62 @@ INLINE void loops(const struct qk_dequantize_args *args, const struct kernel ker
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract});
+    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract, false});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract});
+    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract, false});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract, false});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract});
+    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract, false});
 }
 
 static void bits2(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){2, 0, read_bits2, subtract});
+    loops(args, (struct kernel){2, 0, read_bits2, subtract, false});
 }
 
 static void bits4(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){4, 0, read_bits4, subtract});
+    loops(args, (struct kernel){4, 0, read_bits4, subtract, false});
 }
 
 static void float8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, 0, read_float8, subtract_none});
+    loops(args, (struct kernel){8, 0, read_float8, subtract_none, false});
 }
 
 static void s32(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32, subtract});
+    loops(args, (struct kernel){32, 0, read_s32, subtract, true});
 }
 
 static void s32_recast(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32_recast, subtract});
+    loops(args, (struct kernel){32, 0, read_s32_recast, subtract, true});
 }
 
 static void s32_wrapped(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping});
+    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping, false});
 }
 
 static void s32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_s32});
+    loops(args, (struct kernel){32, 0, read_32, subtract_s32, true});
 }
 
 static void u32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_u32});
+    loops(args, (struct kernel){32, 0, read_32, subtract_u32, true});
 }
 
 /* Whole vectors, of which the next block takes back what is not its own. */
