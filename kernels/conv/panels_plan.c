@@ -9,6 +9,8 @@
 /* Where not even the least unit's slabs do, K has parts, and the sums wait in the workspace. */
 #define SUMS_BYTES ((size_t)1 << 20)
 #define PART_CELLS 512
+/* With more slabs K has parts, too: a slab has a cache line, however few its cells are. */
+#define SLABS_MOST ((size_t)32 << 10)
 /* A unit never has more cells than this; it bounds the lists of blocks. */
 #define UNIT_CELLS ((size_t)1 << 14)
 /* Units for other cores, and to give way: about 100 microseconds, but not so small that what
@@ -228,7 +230,7 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     layout->part_groups = layout->groups;
     const size_t all_slabs = layout->groups * layout->group_slabs;
     const size_t cells = qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS);
-    if (!fit_unit(plan, &choice, cells)) {
+    if (all_slabs > SLABS_MOST || !fit_unit(plan, &choice, cells)) {
         if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
             !fit_unit(plan, &choice, PART_CELLS))
             return choice;

@@ -181,6 +181,24 @@ Test(conv, sums_in_parts)
     }
 }
 
+/* So many channels for so few positions that a slab is mostly what rounds it up to a line. */
+Test(conv, slabs_of_few_cells)
+{
+    for (int64_t images = 1; images <= 3; images += 2)
+        for (int64_t depth = 30000; depth <= 240000; depth *= 2) {
+            struct conv_case test = tiled_case();
+            test.naive.images = images;
+            test.naive.group = 1;
+            test.naive.channels = depth;
+            test.naive.out_channels = 2;
+            test.naive.in[1] = test.naive.kernel[1] = 1;
+            test.naive.in[2] = test.naive.kernel[2] = 1;
+            test.naive.pad_begin[1] = test.naive.pad_end[1] = 0;
+            test.naive.pad_begin[2] = test.naive.pad_end[2] = 0;
+            conv_case_check(&gemms, &test);
+        }
+}
+
 Test(conv, tiles_of_every_width)
 {
     for (int64_t width = 1; width <= 40; width++) {
