@@ -23,7 +23,7 @@ typedef void im2col_line_fn(const struct qk_im2col *job, const struct im2col_lin
 struct im2col_tap {
     size_t outer;            /* of the axes before the last two */
     struct qk_window window; /* of a plane: what its positions look at */
-    bool run;                /* neighbours everywhere, from the first position of it to the last */
+    bool run; /* neighbours everywhere, from the first position of it to the last; some inside */
 };
 
 static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, size_t tap)
@@ -44,9 +44,11 @@ static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, 
                 .rows = (size_t)rows->out,
                 .columns = (size_t)columns->out,
             },
-        .run = columns->stride == 1 && columns->in == columns->out && rows->stride == 1,
     };
     qk_window_fit(&found.window);
+    found.run = columns->stride == 1 && columns->in == columns->out && rows->stride == 1 &&
+                found.window.inside_rows.begin < found.window.inside_rows.end &&
+                found.window.inside_columns.begin < found.window.inside_columns.end;
     return found;
 }
 

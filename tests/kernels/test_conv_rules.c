@@ -396,6 +396,18 @@ Test(conv_rules, huge_pads_and_dilations)
     conv_case_deinit(&test);
 }
 
+/* The same for rows alone; columns lie as usual, so that planes are seen shifted. */
+Test(conv_rules, huge_pads_and_dilations_of_rows)
+{
+    struct conv_case test = plain_case();
+    const int64_t huge = INT64_C(1) << 61;
+    test.bare = false;
+    test.naive.dilation[1] = test.naive.pad_begin[1] = test.naive.pad_end[1] = huge;
+    test.naive.pad_begin[2] = test.naive.pad_end[2] = 1;
+    cr_assert(conv_case_make(&test));
+    check(&test);
+}
+
 /* An allocator with a small budget, as the server's. */
 static void *allocate_little(void *context, size_t bytes)
 {
