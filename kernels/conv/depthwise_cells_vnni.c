@@ -138,11 +138,12 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const struct qk_window_range inside = window.inside_rows;
     if (inside.begin >= inside.end)
         return 0;
+    const size_t line_count = inside.end - inside.begin;
     const struct lines lines = {
         .line = line + inside.begin,
         .row = plane + (size_t)qk_conv_look(rows, job->row + inside.begin, cluster) * columns,
-        .row_step = (size_t)rows->stride * columns,
-        .count = inside.end - inside.begin,
+        .row_step = line_count > 1 ? (size_t)rows->stride * columns : 0, /* or it may be any */
+        .count = line_count,
     };
     const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
     size_t count = 0;

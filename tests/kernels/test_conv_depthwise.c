@@ -165,6 +165,19 @@ Test(conv_depthwise, strided_planes_behind_one_another)
     }
 }
 
+/* One row of y, behind which the next would lie beyond any memory. */
+Test(conv_depthwise, huge_strides_of_rows)
+{
+    for (int64_t rows = 3; rows <= 11; rows += 8) {
+        struct conv_case test = depthwise_case(2, 12);
+        test.naive.in[1] = rows;
+        test.naive.in[2] = 8;
+        test.naive.kernel[1] = test.naive.kernel[2] = 3;
+        test.naive.stride[1] = INT64_C(1) << 60;
+        check(&test);
+    }
+}
+
 /* Axes of one element are left out: columns are the last that has more. */
 Test(conv_depthwise, columns_along_any_axis)
 {
