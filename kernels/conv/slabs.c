@@ -31,7 +31,8 @@ static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv
                            size_t column_slabs, size_t channel_slabs)
 {
     const size_t unit = backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
-    const double rows = (double)(desc->out_channels / desc->group);
+    /* Fewer cost what four do: reading x takes most of the time. */
+    const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
     const double products = rows * taps * backend->cycles;
     const double slabs = count_clusters(desc, QK_AXIS_ROW) * backend->slab_cycles;
