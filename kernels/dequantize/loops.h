@@ -306,7 +306,8 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
                      enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
-    const bool whole = args->period == 0 && args->done == 0 && args->count % args->block == 0;
+    const bool whole = args->period == 0 && args->done == 0 &&
+                       (args->count & (args->block - 1)) == 0; /* of 16 or 32 */
     const bool in_steps = args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
                           args->done % STEP == 0 && args->count % STEP == 0;
     if (args->block == 1)
