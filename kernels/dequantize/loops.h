@@ -34,19 +34,30 @@ INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, si
                                splat(args->offsets ? args->offsets[p] : -0.0F)};
 }
 
-INLINE vector compute_one(vector value, const struct parameters *p, subtract_fn *minus,
-                          bool has_offset)
+/* The parameters of a step's elements. */
+struct varied {
+    struct values zero, scale, offset;
+};
+
+INLINE struct values all(vector v)
 {
-    const vector product = multiply(minus(value, p->zero), p->scale);
-    return has_offset ? add(product, p->offset) : product;
+    return (struct values){v, v, v, v};
 }
 
-INLINE struct values compute(struct values v, const struct parameters *p, subtract_fn *minus,
+INLINE vector compute_one(vector value, vector zero, vector scale, vector offset,
+                          subtract_fn *minus, bool has_offset)
+{
+    const vector product = multiply(minus(value, zero), scale);
+    return has_offset ? add(product, offset) : product;
+}
+
+INLINE struct values compute(struct values v, const struct varied *p, subtract_fn *minus,
                              bool has_offset)
 {
-    return (struct values){
-        compute_one(v.a, p, minus, has_offset), compute_one(v.b, p, minus, has_offset),
-        compute_one(v.c, p, minus, has_offset), compute_one(v.d, p, minus, has_offset)};
+    return (struct values){compute_one(v.a, p->zero.a, p->scale.a, p->offset.a, minus, has_offset),
+                           compute_one(v.b, p->zero.b, p->scale.b, p->offset.b, minus, has_offset),
+                           compute_one(v.c, p->zero.c, p->scale.c, p->offset.c, minus, has_offset),
+                           compute_one(v.d, p->zero.d, p->scale.d, p->offset.d, minus, has_offset)};
 }
 
 /* The processor's own prefetching ends with each page. `x` may be near the end of its tensor: what
@@ -80,7 +91,26 @@ INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
 {
     if (form.finished)
         return kernel.read(&block->codes, x, form.pairs);
-    return compute(kernel.read(codes, x, form.pairs), &block->parameters, kernel.minus, has_offset);
+    const struct parameters *p = &block->parameters;
+    const struct varied same = {all(p->zero), all(p->scale), all(p->offset)};
+    return compute(kernel.read(codes, x, form.pairs), &same, kernel.minus, has_offset);
+}
+
+/* The same of a step whose first `count` elements belong to `block`, the others to `next`. */
+INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *codes,
+                                      const struct block *block, const struct block *next,
+                                      size_t count, const struct kernel kernel, struct form form,
+                                      bool has_offset)
+{
+    if (form.finished)
+        return mix(kernel.read(&block->codes, x, form.pairs),
+                   kernel.read(&next->codes, x, form.pairs), count, form.pairs);
+    const struct parameters *p = &block->parameters;
+    const struct parameters *q = &next->parameters;
+    const struct varied mixed = {mix(all(p->zero), all(q->zero), count, form.pairs),
+                                 mix(all(p->scale), all(q->scale), count, form.pairs),
+                                 mix(all(p->offset), all(q->offset), count, form.pairs)};
+    return compute(kernel.read(codes, x, form.pairs), &mixed, kernel.minus, has_offset);
 }
 
 /* What a loop through blocks is at. */
@@ -147,9 +177,8 @@ INLINE void take_mixed_step(const struct qk_dequantize_args *args, const struct 
     if (how.stream)
         prefetch(x, kernel.bits);
     store_step((char *)args->y + at->i * form.y_bytes,
-               mix(results_of(x, codes, block, kernel, form, has_offset),
-                   results_of(x, codes, next, kernel, form, has_offset), at->left, form.pairs),
-               form, how);
+               mixed_results_of(x, codes, block, next, at->left, kernel, form, has_offset), form,
+               how);
 }
 
 /* Blocks of STEP or more elements, so that a step belongs to one or two. */
@@ -232,20 +261,12 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
                                     const struct kernel kernel, size_t p, enum blocks blocks,
                                     const struct parts *parts)
 {
-    const vector raised = splat(kernel.raised);
-    struct values q = {raised, raised, raised, raised};
-    if (args->zeros)
-        q = load((const float *)args->zeros + p, blocks, parts);
-    v = (struct values){kernel.minus(v.a, q.a), kernel.minus(v.b, q.b), kernel.minus(v.c, q.c),
-                        kernel.minus(v.d, q.d)};
-    q = load(args->scales + p, blocks, parts);
-    v = (struct values){multiply(v.a, q.a), multiply(v.b, q.b), multiply(v.c, q.c),
-                        multiply(v.d, q.d)};
-    if (args->offsets) {
-        q = load(args->offsets + p, blocks, parts);
-        v = (struct values){add(v.a, q.a), add(v.b, q.b), add(v.c, q.c), add(v.d, q.d)};
-    }
-    return v;
+    const struct varied varied = {args->zeros ? load((const float *)args->zeros + p, blocks, parts)
+                                              : all(splat(kernel.raised)),
+                                  load(args->scales + p, blocks, parts),
+                                  args->offsets ? load(args->offsets + p, blocks, parts)
+                                                : all(splat(-0.0F))};
+    return compute(v, &varied, kernel.minus, args->offsets);
 }
 
 /* Parameters that change within a step, or after one or few. */
