@@ -102,7 +102,7 @@ AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_FRAMES)
 %_avxvnni.o: TIER := $(AVX2) -mavxvnni
 %_avx512.o %_vnni.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
     -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
-%_amx.o: TIER := -mavx512f -mamx-tile -mamx-int8 $(SAN_FRAMES)
+%_amx.o: TIER := -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_FRAMES)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
 endif

@@ -28,12 +28,21 @@ struct qk_panels_plan {
     const struct qk_igemm_step *steps;
     struct qk_panels_workspace workspace;
     size_t rows;  /* output channels of a group */
-    size_t dots;  /* positions behind whole vectors, at most, whose sums are dots */
+    size_t dots;  /* positions at most whose sums are dots: qk_panels_dots */
     size_t outer; /* positions of the axes before the last two */
     size_t image_bands, row_bands, column_bands;
     size_t parts;       /* of the output channels of a group */
     size_t part_panels; /* in one part */
 };
+
+/* The last of a unit's `places` where their sums are dots: those behind whole vectors; or, where a
+ * product takes whole steps, which are cheap beside others, a sole one. */
+static inline size_t qk_panels_dots(const struct qk_panels_plan *plan, size_t places)
+{
+    const size_t beyond = places % QK_IGEMM_VECTOR;
+    const bool any = !plan->conv->backend->gemm->whole_steps || places == 1;
+    return any && beyond <= plan->dots ? beyond : 0;
+}
 
 void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
                    size_t end);

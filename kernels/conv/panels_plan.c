@@ -17,8 +17,8 @@
  * neighbours share is made again and again. */
 #define UNIT_CYCLES 300000.0
 #define UNIT_CELLS_LEAST 512
-/* Of one position's cells, gathered as a panel's weights lie: both stay near. */
-#define DOT_BYTES ((size_t)64 << 10)
+/* Of one position's cells, gathered as a panel's weights lie: they stay near. */
+#define DOT_BYTES ((size_t)8 << 10)
 #define CYCLES_A_NS 3.0
 /* Slabs that are made again may cost this share. */
 #define SLABS_CHEAP 0.1
@@ -164,8 +164,11 @@ static double dot_cycles(const struct qk_slab_order *order)
 static size_t dots_most(const struct qk_panels_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
-    if (!backend->gemm->dot || plan->conv->panels.bytes > DOT_BYTES)
+    const size_t cells = plan->order.steps * plan->order.step_slabs;
+    if (!backend->gemm->dot || cells > DOT_BYTES / QK_IGEMM_CELL_BYTES)
         return 0;
+    if (backend->gemm->whole_steps)
+        return 1;
     const double most =
         count_products(&plan->order, backend->gemm) * backend->cycles / dot_cycles(&plan->order);
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
@@ -193,7 +196,7 @@ static void count_cycles(const struct qk_panels_plan *plan, struct choice *choic
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
-    const size_t dots = places % 16 <= plan->dots ? places % 16 : 0;
+    const size_t dots = qk_panels_dots(plan, places);
     const double vectors = (double)qk_divide_up(places - dots, 16);
     const double rows = (double)plan->rows;
     const double products = count_products(&plan->order, backend->gemm);

@@ -116,6 +116,7 @@ static void multiply(const struct qk_panels_plan *plan, const struct unit *unit,
     if (dots == 0)
         return;
     args.cells = work->dots;
+    args.step_slabs = plan->order.step_slabs;
     args.position_bytes = plan->workspace.dot_bytes;
     args.positions = dots;
     args.sums += args.vectors * QK_IGEMM_VECTOR;
@@ -201,8 +202,7 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
     unit.block_count = qk_conv_cut_blocks(&lines, work->blocks, work->pieces);
-    const size_t beyond = qk_conv_places(&lines) % QK_IGEMM_VECTOR;
-    unit.dots = beyond <= plan->dots ? beyond : 0;
+    unit.dots = qk_panels_dots(plan, qk_conv_places(&lines));
     const struct qk_slab_job job = slab_job(plan, &unit);
     for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
         const size_t groups = qk_size_min(layout->groups - g, layout->part_groups);

@@ -206,9 +206,14 @@ static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, si
         const uint8_t *from = x + channel;
         for (size_t n = 0; n < job->images; n++, from += job->image_stride) {
             uint32_t cell = 0;
-            for (size_t k = 0; k < count; k++)
-                cell |= cell_k == 4 ? (from[k] ^ flip) << 8 * k
-                                    : (uint32_t)(uint16_t)((from[k] ^ flip) - zero_point) << 16 * k;
+            if (count == 4) { /* most, where cells hold bytes */
+                memcpy(&cell, from, sizeof(cell));
+                cell ^= flip * 0x01010101;
+            } else
+                for (size_t k = 0; k < count; k++)
+                    cell |= cell_k == 4
+                                ? (from[k] ^ flip) << 8 * k
+                                : (uint32_t)(uint16_t)((from[k] ^ flip) - zero_point) << 16 * k;
             memcpy(cells + n * QK_IGEMM_CELL_BYTES, &cell, sizeof(cell));
         }
     }

@@ -247,9 +247,42 @@ requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
     }
 }
 
+/* Of planes of one position: lanes are rows, 16 of one piece. */
+static void requantize_elements(const struct qk_requantize_tile *tile, size_t row,
+                                const struct qk_requantize_piece *piece)
+{
+    const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
+    const size_t place = (size_t)__builtin_ctzll(piece->keep);
+    const int32_t *from = tile->sums + row * QK_IGEMM_NR + place;
+    const __m512i rows = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i sums = _mm512_mask_i32gather_epi32(
+        zero, there, _mm512_mullo_epi32(rows, _mm512_set1_epi32(QK_IGEMM_NR)), from, sizeof(*from));
+    sums = _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(there, tile->bias + row));
+    if (tile->w_zero_point)
+        sums = _mm512_sub_epi32(
+            sums, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(there, tile->w_zero_point + row),
+                                     _mm512_set1_epi32(tile->column_sums[place])));
+    const __m512i scaled =
+        qk_requantize_scale(sums, _mm512_maskz_loadu_ps(there, tile->multiplier + row),
+                            _mm512_set1_ps(tile->requantize->high));
+    const __m256i words = _mm256_adds_epi16(
+        _mm512_cvtsepi32_epi16(scaled), _mm256_set1_epi16((int16_t)tile->requantize->zero_point));
+    uint8_t *y = tile->y + row + piece->offset;
+    if (tile->y_signed)
+        _mm256_mask_cvtsepi16_storeu_epi8(y, there, words);
+    else
+        _mm256_mask_cvtusepi16_storeu_epi8(y, there,
+                                           _mm256_max_epi16(words, _mm256_setzero_si256()));
+}
+
 static void requantize(const struct qk_requantize_tile *tile)
 {
-    if (tile->vectors == 1)
+    if (tile->y_stride == 1)
+        for (size_t row = 0; row < tile->rows; row += 16)
+            for (size_t i = 0; i < tile->piece_count; i++)
+                requantize_elements(tile, row, &tile->pieces[i]);
+    else if (tile->vectors == 1)
         requantize_rows(tile, 1);
     else
         requantize_rows(tile, 4);

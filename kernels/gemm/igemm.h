@@ -44,7 +44,7 @@
 #define QK_IGEMM_NR 64     /* and of the largest */
 #define QK_IGEMM_CELL_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
-#define QK_IGEMM_DOTS 3        /* positions at most that `dot` is for */
+#define QK_IGEMM_DOTS 3        /* positions at most that `dot` is for; 1 with whole_steps */
 #define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
@@ -62,6 +62,7 @@ struct qk_igemm_args {
     size_t rows;            /* 1 to mr */
     size_t vectors;         /* 1 to QK_IGEMM_NR / QK_IGEMM_VECTOR */
     /* For dot, instead of slabs, steps' offsets and vectors: */
+    size_t step_slabs;     /* of the longest step: so many cells has each here */
     size_t position_bytes; /* from one position's cells to the next one's */
     size_t positions;      /* 1 to QK_IGEMM_DOTS */
     bool add;              /* to what sums hold; false: they are only written */

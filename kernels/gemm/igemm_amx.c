@@ -110,6 +110,62 @@ static void multiply(const struct qk_igemm_args *args)
     }
 }
 
+/* ---- Dots -------------------------------------------------------------------------------- */
+
+/* Whose sum each lane of add_lanes is. */
+static const int32_t lane_rows[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
+
+/* The sum of the lanes of each vector. */
+static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
+{
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 8; i++)
+        sums[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[i], sums[i + 8]),
+                                   _mm512_unpackhi_epi32(sums[i], sums[i + 8]));
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 4; i++)
+        sums[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[i], sums[i + 4]),
+                                   _mm512_unpackhi_epi32(sums[i], sums[i + 4]));
+#pragma GCC unroll 8
+    for (size_t i = 0; i < 2; i++)
+        sums[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(sums[i], sums[i + 2], 0x44),
+                                   _mm512_shuffle_i32x4(sums[i], sums[i + 2], 0xee));
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(sums[0], sums[1], 0x88),
+                            _mm512_shuffle_i32x4(sums[0], sums[1], 0xdd));
+}
+
+/* 16 rows; one of a step's weights is a vector. */
+static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
+{
+    const uint8_t *cells = args->cells;
+    const __mmask16 there = (__mmask16)((1U << args->step_slabs) - 1);
+    __m512i sums[TILE_ROWS];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < TILE_ROWS; i++)
+        sums[i] = _mm512_setzero_si512();
+    for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
+        const __m512i x = _mm512_maskz_loadu_epi32(there, cells);
+        cells += args->step_slabs * QK_IGEMM_CELL_BYTES;
+#pragma GCC unroll 16
+        for (size_t i = 0; i < TILE_ROWS; i++)
+            sums[i] = _mm512_dpbusd_epi32(sums[i], x, _mm512_loadu_si512(weights + 64 * i));
+    }
+    return add_lanes(sums);
+}
+
+static void dot(const struct qk_igemm_args *args)
+{
+    const __m512i to =
+        _mm512_mullo_epi32(_mm512_loadu_si512(lane_rows), _mm512_set1_epi32(QK_IGEMM_NR));
+    for (size_t row = 0; row < args->rows; row += TILE_ROWS) {
+        int32_t *sums = args->sums + row * QK_IGEMM_NR;
+        __m512i rows = dot_rows(args, args->weights + row * TILE_ROW_BYTES);
+        if (args->add)
+            rows = _mm512_add_epi32(rows, _mm512_i32gather_epi32(to, sums, sizeof(*sums)));
+        _mm512_i32scatter_epi32(sums, to, rows, sizeof(*sums));
+    }
+}
+
 const struct qk_igemm qk_igemm_amx = {
     .cell_k = 4,
     .mr = MR,
@@ -117,6 +173,7 @@ const struct qk_igemm qk_igemm_amx = {
     .cell_stride = QK_IGEMM_CELL_BYTES,
     .whole_steps = true,
     .multiply = multiply,
+    .dot = dot,
     .begin = begin,
     .end = end,
 };

@@ -255,6 +255,23 @@ Test(conv, positions_behind_vectors)
     conv_case_check(&gemms, &test);
 }
 
+/* Lanes are rows there, and the sums of a sole position dots. */
+Test(conv, planes_of_one_position)
+{
+    for (int64_t channels = 1; channels <= 300; channels += 1 + channels / 6)
+        for (int64_t kernel = 1; kernel <= 3; kernel += 2) {
+            struct conv_case test = line_case(1 + channels * 7 % 83, kernel, kernel);
+            test.naive.channels = channels;
+            test.naive.images = 1 + channels % 4 * (channels % 3 == 0);
+            test.naive.pad_begin[2] = test.naive.pad_end[2] = 0;
+            test.naive.x_signed = channels & 1;
+            test.naive.w_signed = channels & 2;
+            test.naive.y_signed = kernel == 3;
+            test.naive.y_scale = (float)channels;
+            conv_case_check(&gemms, &test);
+        }
+}
+
 /* Small planes of several images, which share tiles: of one element and of more, with padding that
  * they share and that they do not, and in the last unit fewer images than in the others. */
 Test(conv, images_share_tiles)
