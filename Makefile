@@ -68,6 +68,7 @@ KERNELS := \
     kernels/conv/slabs.c kernels/conv/blocks.c \
     kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
     kernels/conv/depthwise.c kernels/conv/depthwise_layout.c \
+    kernels/conv/depthwise_avx2.c kernels/conv/depthwise_avxvnni.c \
     kernels/conv/depthwise_cells_vnni.c kernels/conv/depthwise_vnni.c \
     kernels/conv/backend.c kernels/conv/conv.c
 

@@ -36,12 +36,13 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
     const struct qk_conv_desc *desc = &conv->desc;
     const bool many = desc->out_channels / desc->group > MULTIPLICITY_MOST;
     const size_t most = many ? MULTIPLE_CELLS_MOST : CELLS_MOST;
-    if (!conv->backend->depthwise || desc->group_channels != 1)
+    const struct qk_depthwise *depthwise = conv->backend->depthwise;
+    if (!depthwise || desc->group_channels != 1)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
         const size_t kernel = (size_t)desc->kernel[i];
-        const size_t taps =
-            qk_depthwise_count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i]);
+        const size_t taps = qk_depthwise_count_taps(desc->kernel[i], desc->stride[i],
+                                                    desc->dilation[i], depthwise->window);
         if (taps == 0 || conv->depth / kernel > most ||
             conv->depth / kernel * qk_divide_up(kernel, taps) > most)
             return false;
@@ -224,7 +225,8 @@ static double cut_units(struct state *state)
     const struct qk_depthwise_layout *layout = &state->layout;
     const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
     const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
-    const double cycles = 20 + vectors * (3 + products);
+    const double slower = state->conv->backend->depthwise->cycles;
+    const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
     state->part = take(desc->out_channels / desc->group, UNIT_CYCLES / cycles, &state->parts);
     const double channel = made + cycles * (double)state->part;
@@ -249,7 +251,8 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     state->outer = qk_conv_outer_positions(&state->geometry);
-    qk_depthwise_lay_out(&state->layout, &state->geometry, conv->depth);
+    qk_depthwise_lay_out(&state->layout, &state->geometry, conv->depth,
+                         conv->backend->depthwise->window);
     state->bands = qk_divide_up((size_t)state->geometry.axis[QK_AXIS_ROW].out, state->layout.rows);
     state->pieces =
         qk_divide_up((size_t)state->geometry.axis[QK_AXIS_COLUMN].out, state->layout.columns);

@@ -19,6 +19,10 @@
  *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
  * cluster. It is worked out once: a permutation of a window of x gives 16 cells.
+ *
+ * All this is for vectors of 16 lanes. Those of 8 (kernels/conv/depthwise_ymm.h) have windows of 16
+ * bytes, each for 4 cells. Their lines have no gaps, their strided planes are cells as all others,
+ * and a product of AVX2 takes two taps, as words.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_H
@@ -30,11 +34,14 @@ enum {
     QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
     QK_DEPTHWISE_LANES = 16, /* cells of a vector */
     QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES,
-    QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
+    QK_DEPTHWISE_WINDOW_YMM = 16, /* bytes of a window for vectors of 8 lanes */
+    QK_DEPTHWISE_OUTPUTS = 16     /* output channels whose weights are made at a time */
 };
 
 /* How a unit's cells lie: lines by array, plane, cluster and row. */
 struct qk_depthwise_layout {
+    size_t window;        /* bytes of x that a permutation takes */
+    size_t halves;        /* of a slot: 2 where it may have cells as words; all begin alike */
     size_t rows, columns; /* positions of a full unit; with several rows, whole ones */
     size_t taps;          /* in a cell */
     size_t row_cells;     /* of a row of taps */
@@ -108,11 +115,12 @@ struct qk_depthwise_job {
     size_t y_stride; /* to the next output channel's */
 };
 
-/* Taps of a row of the kernel in a cell, such that 64 bytes of x make 16 cells; 0: not even one. */
-size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation);
+/* Taps of a row of the kernel in a cell, such that a window of x makes as many bytes of cells; 0:
+ * not even one. */
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t window);
 
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
-                          const struct qk_conv_geometry *geometry, size_t depth);
+                          const struct qk_conv_geometry *geometry, size_t depth, size_t window);
 
 /* Lines of a slot. */
 static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
@@ -127,15 +135,20 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
 
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
+    size_t window;      /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_WINDOW_YMM */
+    double cycles;      /* rough: how many where qk_depthwise_vnni takes one */
     void (*run)(const struct qk_depthwise_job *job);
     /* Sums of each output channel's `depth` signed weights, of which QK_DEPTHWISE_BYTES more may be
      * read. */
     void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);
 };
 
+extern const struct qk_depthwise qk_depthwise_avx2;
+extern const struct qk_depthwise qk_depthwise_avxvnni;
 extern const struct qk_depthwise qk_depthwise_vnni;
 
-/* The first half of a run. Works out the runs, gives their number, and fills the slots. */
+/* The first half of a run of qk_depthwise_vnni. Works out the runs, gives their number, and fills
+ * the slots. */
 size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job);
 
 /* Channels [begin, end) to the slots from the first on. */

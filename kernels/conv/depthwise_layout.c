@@ -3,22 +3,25 @@
 #include "kernels/conv/sizes.h"
 
 /* A unit's cells of one channel, and those of its channels that are there at a time, stay in a
- * core's first cache. */
+ * core's first cache; as words, not far from it. */
 #define SLOT_CELLS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
 
-size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation)
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t window)
 {
-    const int64_t left = QK_DEPTHWISE_BYTES - 1;
-    if (stride > left / (QK_DEPTHWISE_LANES - 1))
+    const int64_t left = (int64_t)window - 1;
+    const int64_t steps = (int64_t)window / QK_DEPTHWISE_TAPS - 1;
+    if (stride > left / steps)
         return 0;
-    const int64_t most = (left - stride * (QK_DEPTHWISE_LANES - 1)) / dilation + 1;
+    const int64_t most = (left - stride * steps) / dilation + 1;
     return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
 /* Short lines begin where a vector or a half of one may, if that costs little. */
-static size_t find_pitch(size_t width)
+static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
 {
+    if (layout->window < QK_DEPTHWISE_BYTES)
+        return width;
     for (size_t pitch = QK_DEPTHWISE_LANES / 2; pitch <= QK_DEPTHWISE_LANES; pitch *= 2)
         if (width <= pitch && pitch - width <= pitch / 8)
             return pitch;
@@ -30,7 +33,7 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
                      size_t width)
 {
     const size_t height = (size_t)row->out;
-    const size_t pitch = find_pitch(width);
+    const size_t pitch = find_pitch(layout, width);
     const size_t lines = SLOT_CELLS / layout->row_cells / layout->planes / pitch;
     const struct qk_slab_axis alone = qk_slab_axis_for(row, (size_t)row->kernel, false);
     const struct qk_slab_axis shared =
@@ -89,8 +92,8 @@ static bool fit_windows(struct qk_depthwise_layout *layout, const struct qk_conv
                         const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out, height = (size_t)row->out;
-    if (row->stride == 1 || layout->planes > 1 || width > QK_DEPTHWISE_LANES / 2 || height < 2 ||
-        row->in > SLOT_CELLS)
+    if (layout->window < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
+        width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > SLOT_CELLS)
         return false;
     const size_t pad = (size_t)column->pad, in = (size_t)column->in;
     const size_t stride = (size_t)column->stride, dilation = (size_t)column->dilation;
@@ -132,18 +135,22 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
     layout->step = QK_DEPTHWISE_BYTES;
     /* The last vector may write fill behind the last cell, which is not the next slot's. */
     const size_t cells = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
-    layout->slot_bytes = qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
+    layout->slot_bytes =
+        qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;
     for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
         layout->order[i] = (uint8_t)(i / QK_DEPTHWISE_TAPS * (size_t)column->stride +
                                      i % QK_DEPTHWISE_TAPS * (size_t)column->dilation);
 }
 
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
-                          const struct qk_conv_geometry *geometry, size_t depth)
+                          const struct qk_conv_geometry *geometry, size_t depth, size_t window)
 {
     const struct qk_conv_axis *row = &geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &geometry->axis[QK_AXIS_COLUMN];
-    layout->taps = qk_depthwise_count_taps(column->kernel, column->stride, column->dilation);
+    layout->window = window;
+    layout->halves = window < QK_DEPTHWISE_BYTES ? 2 : 1;
+    layout->taps =
+        qk_depthwise_count_taps(column->kernel, column->stride, column->dilation, window);
     layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
     layout->planes = depth / (size_t)(row->kernel * column->kernel);
     if (!fit_windows(layout, row, column))

@@ -322,6 +322,8 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
 
 const struct qk_depthwise qk_depthwise_vnni = {
     .kernel = "conv_depthwise_vnni",
+    .window = BYTES,
+    .cycles = 1,
     .run = run_unit,
     .sum = sum_weights,
 };

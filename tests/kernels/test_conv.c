@@ -453,9 +453,9 @@ Test(conv, names_its_kernel_and_cost)
         expect_kernel(gemms.kernels[i], tiled_case(), expected);
         if (strcmp(gemms.names[i], "amx") == 0)
             expect_kernel(gemms.kernels[i], wide, "conv_vnni");
-        if (blas)
-            expect_kernel(gemms.kernels[i], depthwise, "conv_sgemm");
-        else if (strcmp(gemms.names[i], "vnni") == 0 || strcmp(gemms.names[i], "amx") == 0)
-            expect_kernel(gemms.kernels[i], depthwise, "conv_depthwise_vnni");
+        if (!blas)
+            snprintf(expected, sizeof(expected), "conv_depthwise_%s",
+                     strcmp(gemms.names[i], "amx") == 0 ? "vnni" : gemms.names[i]);
+        expect_kernel(gemms.kernels[i], depthwise, expected);
     }
 }

@@ -1,0 +1,44 @@
+/* VPMADDWD: words of x, and weights less their zero point, two products to a sum. None of these
+ * saturates (kernels/gemm/igemm_avx2.c). */
+#include "kernels/conv/depthwise.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+enum { PARTS = 2 };
+
+/* Even bytes are the words of one half, odd ones of the other. */
+static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
+
+static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
+{
+    _mm256_storeu_si256((void *)to, _mm256_and_si256(bytes, _mm256_set1_epi16(0xff)));
+    _mm256_storeu_si256((void *)(to + half), _mm256_srli_epi16(bytes, 8));
+}
+
+static inline void store_weights(uint8_t *to, const uint8_t *dense, size_t count,
+                                 int32_t zero_point)
+{
+    const __m128i there = _mm_cvtsi64_si128((long long)(UINT64_MAX >> (64 - 16 * count)));
+    const __m128i words = _mm_sub_epi16(_mm_cvtepi8_epi16(_mm_loadu_si32(dense)),
+                                        _mm_set1_epi16((int16_t)zero_point));
+    _mm_storel_epi64((void *)to, _mm_and_si128(words, there));
+}
+
+static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
+{
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(x, w));
+}
+
+#include "kernels/conv/depthwise_ymm.h"
+
+const struct qk_depthwise qk_depthwise_avx2 = {
+    .kernel = "conv_depthwise_avx2",
+    .window = WINDOW,
+    .cycles = 3,
+    .run = run_unit,
+    .sum = sum_weights,
+};
+
+#endif

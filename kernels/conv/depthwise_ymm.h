@@ -1,0 +1,348 @@
+/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise.h has them. Only for
+ * depthwise_avx2.c and depthwise_avxvnni.c, which define before they include this:
+ *
+ *     PARTS           1: a slot has cells as they are, and a product takes all of a cell's taps; 2:
+ *                     it has them as words, in two halves, and a product takes two taps
+ *     PLACE           where in a cell its taps are, as long as it is bytes
+ *     store_cells     8 cells to a slot, `half` bytes before its other half
+ *     store_weights   up to 4 dense weights to those of a cell, PARTS words of 4 bytes
+ *     add_products    8 sums of products
+ */
+#ifndef KERNELS_CONV_DEPTHWISE_YMM_H
+#define KERNELS_CONV_DEPTHWISE_YMM_H
+
+/* Nothing but x86 sets this, and only for the files of these suffixes. */
+#ifdef __AVX2__
+
+#include <string.h>
+
+#include "kernels/conv/requantize_avx2.h"
+#include "kernels/conv/sizes.h"
+#include "kernels/conv/vector.h"
+
+enum {
+    TAPS = QK_DEPTHWISE_TAPS,
+    WINDOW = QK_DEPTHWISE_WINDOW_YMM,
+    LANES = 2 * WINDOW / TAPS, /* a window for each half of a vector */
+    VECTORS = 4,               /* at a time */
+    BYTES = 2 * WINDOW
+};
+
+/* ---- Runs -------------------------------------------------------------------------------- */
+
+/* 8 cells of each line of a cluster, or, `to_step` lanes on, of one. Behind the line's last they
+ * hold fill. */
+struct run {
+    uint8_t order[BYTES]; /* of bytes in a window; 0x80: fill */
+    uint8_t flip[BYTES];  /* xored with these */
+    size_t offset[2];     /* of the windows in a channel */
+    size_t offset_step;
+    size_t to, to_step;
+    size_t count;
+};
+
+_Static_assert(sizeof(struct run) <= sizeof(struct qk_depthwise_run), "runs share their room");
+
+/* One half of a vector, whose first cell has this column of the slot. */
+static void see_half(const struct qk_depthwise_job *job, size_t array, size_t cell, struct run *run,
+                     size_t half)
+{
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t first_tap = array * job->layout->taps;
+    const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
+    const size_t width = job->layout->width;
+    const size_t cells = cell < width ? qk_size_min(width - cell, LANES / 2) : 0;
+    uint8_t *order = run->order + half * WINDOW;
+    uint8_t *flip = run->flip + half * WINDOW;
+    int64_t begin = 0;
+    memset(order, 0x80, WINDOW);
+    memset(flip, job->fill ^ job->flip, WINDOW);
+    for (size_t i = 0; i < cells; i++)
+        for (size_t t = 0; t < taps; t++) {
+            const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
+            if (i + t == 0 && at > 0 && at < axis->in)
+                begin = at;
+            if (at < 0 || at >= axis->in)
+                continue;
+            order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
+            flip[i * TAPS + PLACE[t]] = job->flip;
+        }
+    run->offset[half] += (size_t)begin;
+}
+
+/* The run behind it, of the same line, goes on as `run` begins. */
+static bool join_run(const struct run *run, struct run *behind, size_t step)
+{
+    if (memcmp(run->order, behind->order, BYTES) != 0 ||
+        memcmp(run->flip, behind->flip, BYTES) != 0 || run->offset[0] + step != behind->offset[0] ||
+        run->offset[1] + step != behind->offset[1])
+        return false;
+    behind->offset[0] = run->offset[0];
+    behind->offset[1] = run->offset[1];
+    behind->offset_step = step;
+    behind->to = run->to;
+    behind->to_step = BYTES;
+    behind->count++;
+    return true;
+}
+
+/* From the last cells of lines on, which write fill to the beginning of the next line. */
+static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
+                          size_t cluster, size_t line, struct run *runs)
+{
+    const struct qk_depthwise_layout *layout = job->layout;
+    const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
+    struct qk_window window = {.in_rows = rows->in,
+                               .row_first = qk_conv_look(rows, job->row, cluster),
+                               .row_stride = rows->stride,
+                               .column_stride = 1,
+                               .rows = job->rows + layout->row.span};
+    qk_window_fit(&window);
+    const struct qk_window_range inside = window.inside_rows;
+    if (inside.begin >= inside.end)
+        return 0;
+    const size_t lines = inside.end - inside.begin;
+    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
+    const size_t offset = plane + row * (size_t)columns->in;
+    size_t count = 0;
+    for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
+        const size_t cell = (left - 1) * LANES;
+        struct run *run = &runs[count];
+        *run = (struct run){
+            .offset = {offset, offset},
+            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in) : 0, /* or any */
+            .to = ((line + inside.begin) * layout->pitch + cell) * TAPS,
+            .to_step = layout->pitch * TAPS,
+            .count = lines,
+        };
+        see_half(job, array, cell, run, 0);
+        see_half(job, array, cell + LANES / 2, run, 1);
+        if (lines > 1 || count == 0 || !join_run(run, run - 1, LANES * (size_t)columns->stride))
+            count++;
+    }
+    return count;
+}
+
+static size_t find_runs(const struct qk_depthwise_job *job, struct run *runs)
+{
+    const struct qk_depthwise_layout *layout = job->layout;
+    size_t count = 0;
+    size_t line = 0;
+    for (size_t a = 0; a < layout->arrays; a++)
+        for (size_t p = 0; p < layout->planes; p++) {
+            size_t plane;
+            const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
+            for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
+                if (there)
+                    count += add_cluster(job, a, plane, c, line, runs + count);
+        }
+    return count;
+}
+
+/* ---- Cells ------------------------------------------------------------------------------- */
+
+/* A window, or what there is of it before the end of x. */
+static inline __m128i load_window(const uint8_t *from, const uint8_t *x_end, const bool near_end)
+{
+    uint8_t bytes[WINDOW] = {0};
+    if (!near_end || x_end - from >= WINDOW)
+        return _mm_loadu_si128((const void *)from);
+    memcpy(bytes, from, (size_t)(x_end - from));
+    return _mm_loadu_si128((const void *)bytes);
+}
+
+__attribute__((always_inline)) static inline void make_slots(const struct qk_depthwise_job *job,
+                                                             const struct run *runs, size_t count,
+                                                             size_t begin, size_t end,
+                                                             const bool near_end)
+{
+    const size_t slot_bytes = job->layout->slot_bytes;
+    for (const struct run *run = runs; run < runs + count; run++) {
+        const __m256i order = _mm256_loadu_si256((const void *)run->order);
+        const __m256i flip = _mm256_loadu_si256((const void *)run->flip);
+        const size_t apart = run->offset[1] - run->offset[0];
+        const size_t from_step = run->offset_step;
+        const size_t to_step = run->to_step;
+        for (size_t c = begin; c < end; c++) {
+            const uint8_t *from = job->x + c * job->geometry->channel_size + run->offset[0];
+            uint8_t *to = job->work.slots + (c - begin) * slot_bytes + run->to;
+            for (size_t left = run->count; left > 0; left--) {
+                const __m128i low = load_window(from, job->x_end, near_end);
+                const __m128i high = load_window(from + apart, job->x_end, near_end);
+                const __m256i cells = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), order);
+                store_cells(to, slot_bytes / 2, _mm256_xor_si256(cells, flip));
+                from += from_step;
+                to += to_step;
+            }
+        }
+    }
+}
+
+/* Channels [begin, end) to the slots from the first on. */
+static void make_cells(const struct qk_depthwise_job *job, const struct run *runs, size_t count,
+                       size_t begin, size_t end)
+{
+    const uint8_t *x_end = job->x + end * job->geometry->channel_size;
+    if (job->x_end - x_end < WINDOW)
+        make_slots(job, runs, count, begin, end, true);
+    else
+        make_slots(job, runs, count, begin, end, false);
+}
+
+static void fill_slots(const struct qk_depthwise_job *job)
+{
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t count = qk_size_min(job->layout->batch, job->channels);
+    const __m256i fill = _mm256_set1_epi8((char)(job->fill ^ job->flip));
+    for (uint8_t *slot = job->work.slots; slot < job->work.slots + count * slot_bytes;
+         slot += slot_bytes)
+        for (size_t at = 0; at < slot_bytes / 2; at += BYTES)
+            store_cells(slot + at, slot_bytes / 2, fill);
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+/* Copied for each output channel, so that no byte of y may be a part of it. */
+struct output {
+    const uint32_t *offsets;
+    size_t cells;
+    size_t half; /* bytes of a slot before its other half */
+    struct qk_requantize requantize;
+    bool y_signed;
+    const uint8_t *slot, *weights;
+    int32_t bias;
+    float multiplier;
+};
+
+__attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,
+                                                           size_t first, const size_t vectors,
+                                                           __m256i sums[VECTORS])
+{
+    const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
+    const uint8_t *weights = output->weights + c * PARTS * TAPS;
+#pragma GCC unroll 2
+    for (size_t p = 0; p < PARTS; p++, cells += output->half, weights += TAPS) {
+        int32_t taps;
+        memcpy(&taps, weights, sizeof(taps));
+        if (p > 0 && taps == 0)
+            continue; /* as where a cell has few taps */
+        const __m256i w = _mm256_set1_epi32(taps);
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[v] =
+                add_products(sums[v], _mm256_loadu_si256((const void *)(cells + v * BYTES)), w);
+    }
+}
+
+/* Lanes [first, first + LANES * vectors). Inlined with constants, so that sums lie in registers. */
+__attribute__((always_inline)) static inline void
+run_block(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
+{
+    __m256i sums[VECTORS] = {_mm256_setzero_si256()};
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = _mm256_set1_epi32(output->bias);
+    for (size_t c = 0; c < output->cells; c++)
+        add_cell(output, c, first, vectors, sums);
+    uint8_t lanes[BYTES];
+    _mm256_storeu_si256((void *)lanes, qk_requantize_32(&output->requantize, output->y_signed, sums,
+                                                        output->multiplier));
+    memcpy(y, lanes, vectors * LANES);
+}
+
+static inline void run_vectors(const struct output *output, size_t first, size_t vectors,
+                               uint8_t *y)
+{
+    if (vectors == 4)
+        run_block(output, first, 4, y);
+    else if (vectors == 3)
+        run_block(output, first, 3, y);
+    else if (vectors == 2)
+        run_block(output, first, 2, y);
+    else
+        run_block(output, first, 1, y);
+}
+
+/* The last vectors end where the lanes do, and may do again what those before them did. */
+__attribute__((always_inline)) static inline void run_output(const struct output output,
+                                                             size_t count, uint8_t *y)
+{
+    size_t first = 0;
+    for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
+        run_block(&output, first, VECTORS, y + first);
+    const size_t vectors = qk_divide_up(count - first, LANES);
+    const size_t lanes = vectors * LANES;
+    if (lanes > count) {
+        uint8_t rest[VECTORS * LANES];
+        run_vectors(&output, 0, vectors, rest);
+        memcpy(y, rest, count);
+    } else if (lanes > 0)
+        run_vectors(&output, count - lanes, vectors, y + count - lanes);
+}
+
+/* An output channel's dense weights to those of its cells. */
+static void make_weights(const struct qk_depthwise_job *job, size_t m)
+{
+    const uint8_t *dense = job->weights + m * job->depth;
+    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
+    const size_t taps = job->layout->taps;
+    uint8_t *to = job->work.weights;
+    for (const uint8_t *end = dense + job->depth; dense < end; dense += width)
+        for (size_t t = 0; t < width; t += taps, to += PARTS * TAPS)
+            store_weights(to, dense + t, qk_size_min(width - t, taps), job->w_zero_point[m]);
+}
+
+static void run_unit(const struct qk_depthwise_job *job)
+{
+    const size_t batch = job->layout->batch;
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t lanes = job->rows * job->columns;
+    struct run *runs = (void *)job->work.runs;
+    const size_t run_count = find_runs(job, runs);
+    struct output output = {
+        .offsets = job->offsets,
+        .cells = job->cells,
+        .half = slot_bytes / 2,
+        .requantize = *job->requantize,
+        .y_signed = job->y_signed,
+        .weights = job->work.weights,
+    };
+    uint8_t *y = job->y;
+    size_t m = 0;
+    fill_slots(job);
+    for (size_t begin = 0; begin < job->channels; begin += batch) {
+        const size_t end = qk_size_min(begin + batch, job->channels);
+        make_cells(job, runs, run_count, begin, end);
+        output.slot = job->work.slots;
+        for (size_t c = begin; c < end; c++, output.slot += slot_bytes)
+            for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
+                output.bias = job->bias[m];
+                output.multiplier = job->multiplier[m];
+                make_weights(job, m);
+                run_output(output, lanes, y);
+            }
+    }
+}
+
+static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)
+{
+    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m128i flip = _mm_set1_epi8((char)0x80);
+    for (size_t m = 0; m < channels; m++, weights += depth) {
+        __m128i sum = _mm_setzero_si128(); /* of weights that were made unsigned */
+        for (size_t i = 0; i < depth; i += sizeof(sum)) {
+            const size_t left = qk_size_min(depth - i, sizeof(sum));
+            const __m128i there = _mm_cmpgt_epi8(_mm_set1_epi8((char)left), index);
+            const __m128i bytes = _mm_loadu_si128((const void *)(weights + i));
+            sum = _mm_add_epi64(sum, _mm_sad_epu8(_mm_and_si128(_mm_xor_si128(bytes, flip), there),
+                                                  _mm_setzero_si128()));
+        }
+        sum = _mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum));
+        sums[m] = (int32_t)((uint32_t)_mm_cvtsi128_si32(sum) - 128 * (uint32_t)depth);
+    }
+}
+
+#endif
+
+#endif
