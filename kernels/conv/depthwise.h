@@ -15,7 +15,8 @@
  * is a single row, they share lines that are longer.
  *
  * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
- * x with their padding, and each product permutes a window of these.
+ * x with their padding, and each product permutes a window of these. The smallest, of which a vector
+ * holds one, are not laid out at all: each product permutes it.
  *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
  * cluster. It is worked out once: a permutation of a window of x gives 16 cells.
@@ -147,8 +148,12 @@ extern const struct qk_depthwise qk_depthwise_avx2;
 extern const struct qk_depthwise qk_depthwise_avxvnni;
 extern const struct qk_depthwise qk_depthwise_vnni;
 
-/* The first half of a run of qk_depthwise_vnni. Works out the runs, gives their number, and fills
- * the slots. */
+/* Of qk_depthwise_vnni: planes of which a vector holds one. */
+bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
+void qk_depthwise_run_small(const struct qk_depthwise_job *job);
+
+/* The first half of its run for others. Works out the runs, gives their number, and fills the
+ * slots. */
 size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job);
 
 /* Channels [begin, end) to the slots from the first on. */

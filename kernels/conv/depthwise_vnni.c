@@ -25,25 +25,17 @@ struct lanes {
 
 struct output {
     const uint8_t *slot;
-    __m512i x; /* looked: the whole channel */
     const uint8_t *weights, *ones;
     const int32_t *bias, *w_zero_point;
     float multiplier;
     uint8_t *y;
 };
 
-/* What the slot has of the operand of a product. */
-enum slot {
-    CELLS,
-    WINDOWS, /* padded rows, of which it is a permutation */
-    ORDERS,  /* which bytes of x: a permutation of all of them, as one vector holds a channel */
-};
-
 /* How outputs are computed; constants where it is used. */
 struct form {
     bool three;   /* there are three cells */
     bool centred; /* weights have a zero point */
-    enum slot slot;
+    bool windows; /* the slot has no cells, but padded rows, of which they are permutations */
 };
 
 static inline __m512i broadcast_cell(const uint8_t *cell)
@@ -56,36 +48,33 @@ static inline __m512i broadcast_cell(const uint8_t *cell)
 /* Bytes in a slot from a vector of lanes to the next. */
 static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
 {
-    return form.slot == WINDOWS ? lanes->step : BYTES;
+    return form.windows ? lanes->step : BYTES;
 }
 
 /* sums += products of a cell with those at `cells`. */
 __attribute__((always_inline)) static inline void
-add_cell(const struct lanes *lanes, __m512i all, const uint8_t *cells, const uint8_t *cell,
-         const size_t vectors, const struct form form, __m512i sums[VECTORS])
+add_cell(const struct lanes *lanes, const uint8_t *cells, const uint8_t *cell, const size_t vectors,
+         const struct form form, __m512i sums[VECTORS])
 {
     const __m512i weights = broadcast_cell(cell);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
         __m512i x = _mm512_loadu_si512(cells + v * lanes_step(lanes, form));
-        if (form.slot == WINDOWS)
+        if (form.windows)
             x = _mm512_permutexvar_epi8(lanes->window, x);
-        else if (form.slot == ORDERS)
-            x = _mm512_permutexvar_epi8(x, all);
         sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
     }
 }
 
 __attribute__((always_inline)) static inline void
-add_cells(const struct lanes *lanes, __m512i all, const uint8_t *slot, const uint8_t *weights,
+add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights,
           const size_t vectors, const struct form form, __m512i sums[VECTORS])
 {
     const uint32_t *offset = lanes->offsets;
     if (form.three) {
 #pragma GCC unroll 3
         for (size_t c = 0; c < 3; c++)
-            add_cell(lanes, all, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form,
-                     sums);
+            add_cell(lanes, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form, sums);
         return;
     }
     /* Two sums for each, as every product waits for the one before. */
@@ -95,11 +84,11 @@ add_cells(const struct lanes *lanes, __m512i all, const uint8_t *slot, const uin
         others[v] = _mm512_setzero_si512();
     const uint32_t *end = offset + lanes->cells;
     for (; end - offset >= 2; offset += 2, weights += 2 * QK_DEPTHWISE_TAPS) {
-        add_cell(lanes, all, slot + offset[0], weights, vectors, form, sums);
-        add_cell(lanes, all, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
+        add_cell(lanes, slot + offset[0], weights, vectors, form, sums);
+        add_cell(lanes, slot + offset[1], weights + QK_DEPTHWISE_TAPS, vectors, form, others);
     }
     if (offset != end)
-        add_cell(lanes, all, slot + *offset, weights, vectors, form, sums);
+        add_cell(lanes, slot + *offset, weights, vectors, form, sums);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
@@ -115,14 +104,14 @@ run_block(const struct lanes *lanes, const struct output *output, size_t first,
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm512_set1_epi32(*output->bias);
-    add_cells(lanes, output->x, slot, output->weights, vectors, form, sums);
+    add_cells(lanes, slot, output->weights, vectors, form, sums);
     if (form.centred) {
         const __m512i zero_point = _mm512_set1_epi32(*output->w_zero_point);
         __m512i of_x[VECTORS];
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             of_x[v] = _mm512_setzero_si512();
-        add_cells(lanes, output->x, slot, output->ones, vectors, form, of_x);
+        add_cells(lanes, slot, output->ones, vectors, form, of_x);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             sums[v] = _mm512_sub_epi32(sums[v], _mm512_mullo_epi32(of_x[v], zero_point));
@@ -207,29 +196,6 @@ static void make_ones(const struct qk_depthwise_job *job)
         _mm512_store_si512(to, _mm512_maskz_set1_epi8(group->mask, 1));
 }
 
-/* The unit's one slot for all channels: its cells are those of a channel of the bytes' numbers. */
-static void make_orders(const struct qk_depthwise_job *job)
-{
-    struct qk_depthwise_job numbers = *job;
-    uint8_t bytes[BYTES];
-    for (size_t i = 0; i < BYTES; i++)
-        bytes[i] = (uint8_t)i;
-    numbers.x = bytes;
-    numbers.x_end = bytes + BYTES;
-    numbers.fill = BYTES - 1;
-    numbers.flip = 0;
-    numbers.channels = 1;
-    qk_depthwise_make_cells(&numbers, qk_depthwise_find_runs(&numbers), 0, 1);
-}
-
-static inline __m512i load_channel(const struct qk_depthwise_job *job, size_t channel)
-{
-    const size_t size = job->geometry->channel_size;
-    const __m512i x = _mm512_mask_loadu_epi8(_mm512_set1_epi8((char)job->fill),
-                                             (UINT64_C(1) << size) - 1, job->x + channel * size);
-    return _mm512_xor_si512(x, _mm512_set1_epi8((char)job->flip));
-}
-
 __attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
                                                            const struct form form)
 {
@@ -238,22 +204,18 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     const size_t slot_bytes = job->layout->slot_bytes;
     const size_t multiplicity = job->multiplicity;
     const size_t outputs = job->channels * multiplicity;
-    const size_t batch = form.slot == ORDERS ? outputs : job->layout->batch;
+    const size_t batch = job->layout->batch;
+    const size_t runs = qk_depthwise_find_runs(job);
     struct output output = {
         .ones = job->work.ones,
         .bias = job->bias,
         .w_zero_point = job->w_zero_point,
         .y = job->y,
     };
-    size_t runs = 0, m = 0;
-    if (form.slot == ORDERS)
-        make_orders(job);
-    else
-        runs = qk_depthwise_find_runs(job);
+    size_t m = 0;
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        if (form.slot != ORDERS)
-            qk_depthwise_make_cells(job, runs, begin, end);
+        qk_depthwise_make_cells(job, runs, begin, end);
         output.slot = job->work.slots;
         for (size_t left = multiplicity; m < end * multiplicity; m++) {
             if (m % QK_DEPTHWISE_OUTPUTS == 0) {
@@ -261,14 +223,12 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
                 output.weights = job->work.weights;
             }
             output.multiplier = job->multiplier[m];
-            if (form.slot == ORDERS)
-                output.x = load_channel(job, m);
             run_output(&lanes, &output, form);
             output.weights += weights_bytes;
             output.bias++;
             output.w_zero_point++;
             output.y += job->y_stride;
-            if (form.slot != ORDERS && --left == 0) {
+            if (--left == 0) {
                 output.slot += slot_bytes;
                 left = multiplicity;
             }
@@ -277,26 +237,28 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 }
 
 __attribute__((always_inline)) static inline void run_slots(const struct qk_depthwise_job *job,
-                                                            const enum slot slot)
+                                                            const bool windows)
 {
     if (job->any_zero_point)
-        run_form(job, (struct form){false, true, slot});
+        run_form(job, (struct form){false, true, windows});
     else if (job->cells == 3)
-        run_form(job, (struct form){true, false, slot});
+        run_form(job, (struct form){true, false, windows});
     else
-        run_form(job, (struct form){false, false, slot});
+        run_form(job, (struct form){false, false, windows});
 }
 
 static void run_unit(const struct qk_depthwise_job *job)
 {
+    if (qk_depthwise_is_small(job)) {
+        qk_depthwise_run_small(job);
+        return;
+    }
     if (job->any_zero_point)
         make_ones(job);
     if (job->layout->windows)
-        run_slots(job, WINDOWS);
-    else if (job->multiplicity == 1 && job->geometry->channel_size < BYTES)
-        run_slots(job, ORDERS);
+        run_slots(job, true);
     else
-        run_slots(job, CELLS);
+        run_slots(job, false);
 }
 
 /* Lanes are channels. */

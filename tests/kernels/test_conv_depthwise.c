@@ -119,6 +119,25 @@ Test(conv_depthwise, planes_of_every_width)
             }
 }
 
+/* A vector holds a channel, or almost; with padding, y is larger. */
+Test(conv_depthwise, planes_of_few_bytes)
+{
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        uint64_t state = seed;
+        struct conv_case test = depthwise_case(seed % 5 == 0 ? 3 : 2, seed);
+        random_axis(&test.naive, 2, 9, &state);
+        random_axis(&test.naive, 1, 9, &state);
+        if (seed % 5 == 0)
+            random_axis(&test.naive, 0, 3, &state);
+        if (seed % 25 == 1)
+            test.naive.pad_begin[1 + seed % 2] += 150;
+        if (seed % 25 == 2)
+            test.naive.pad_end[1 + seed % 2] += 150;
+        test.naive.out_channels *= between(&state, 1, 2);
+        check(&test);
+    }
+}
+
 /* Each channel of x serves many; a unit may have some of these. */
 Test(conv_depthwise, many_outputs_of_a_channel)
 {

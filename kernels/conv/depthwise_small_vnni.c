@@ -1,0 +1,209 @@
+/* Planes so small that a vector holds a channel: cells are permutations of it, and have any four
+ * taps. What they are is the same for all channels. */
+#include "kernels/conv/depthwise.h"
+
+#ifdef __x86_64__
+
+#include <string.h>
+
+#include "kernels/conv/requantize_avx512.h"
+#include "kernels/conv/sizes.h"
+
+enum { VECTORS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES };
+
+/* Bytes of the vector behind those of x. */
+enum { FILL = 62, ZERO = 63, CHANNEL_BYTES = FILL };
+
+/* Of the last tap from the first, and taps. */
+enum { SPAN_MOST = 63, TAPS_MOST = 64 };
+
+bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t orders = qk_divide_up(job->depth, TAPS) * VECTORS * QK_DEPTHWISE_BYTES;
+    return job->geometry->channel_size <= CHANNEL_BYTES && job->depth <= TAPS_MOST &&
+           row->dilation <= SPAN_MOST && (row->kernel - 1) * row->dilation <= SPAN_MOST &&
+           column->dilation <= SPAN_MOST && (column->kernel - 1) * column->dilation <= SPAN_MOST &&
+           orders <= job->layout->batch * job->layout->slot_bytes;
+}
+
+/* ---- Orders ------------------------------------------------------------------------------ */
+
+/* What the first tap of 64 positions looks at; far outside, anything there. Cells of position i are
+ * in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking moves them in order. */
+struct looks {
+    __m512i row, column;
+};
+
+static inline int8_t clamp(int64_t look)
+{
+    return (int8_t)(look < INT8_MIN ? INT8_MIN : look > INT8_MAX ? INT8_MAX : look);
+}
+
+static struct looks find_looks(const struct qk_depthwise_job *job, size_t first, size_t count)
+{
+    const struct qk_conv_axis *axis = job->geometry->axis;
+    int8_t rows[QK_DEPTHWISE_BYTES] = {0}, columns[QK_DEPTHWISE_BYTES] = {0};
+    size_t row = first / job->columns, column = first % job->columns;
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = i / 16 * 4 + i % 16 / 4 * 16 + i % 4;
+        rows[at] = clamp(qk_conv_look(&axis[QK_AXIS_ROW], job->row + row, 0));
+        columns[at] = clamp(qk_conv_look(&axis[QK_AXIS_COLUMN], job->column + column, 0));
+        if (++column == job->columns) {
+            column = 0;
+            row++;
+        }
+    }
+    return (struct looks){_mm512_loadu_si512(rows), _mm512_loadu_si512(columns)};
+}
+
+/* The byte of the vector that a tap of each position sees. */
+static __m512i see_tap(const struct qk_depthwise_job *job, const struct looks *looks, size_t tap)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t width = (size_t)column->kernel, height = (size_t)row->kernel;
+    const char down = (char)((int64_t)(tap / width % height) * row->dilation);
+    const char right = (char)((int64_t)(tap % width) * column->dilation);
+    size_t plane;
+    if (tap >= job->depth)
+        return _mm512_set1_epi8(ZERO);
+    if (!qk_conv_find_plane(job->geometry, job->outer, tap / width / height, &plane))
+        return _mm512_set1_epi8(FILL);
+    uint8_t lines[QK_DEPTHWISE_BYTES];
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
+        lines[i] = (uint8_t)(plane + i * (size_t)column->in);
+    const __m512i i = _mm512_adds_epi8(looks->row, _mm512_set1_epi8(down));
+    const __m512i j = _mm512_adds_epi8(looks->column, _mm512_set1_epi8(right));
+    const __mmask64 inside = _mm512_cmplt_epu8_mask(i, _mm512_set1_epi8((char)row->in)) &
+                             _mm512_cmplt_epu8_mask(j, _mm512_set1_epi8((char)column->in));
+    const __m512i line = _mm512_permutexvar_epi8(i, _mm512_loadu_si512(lines));
+    return _mm512_mask_add_epi8(_mm512_set1_epi8(FILL), inside, line, j);
+}
+
+static void make_orders(const struct qk_depthwise_job *job, size_t first, size_t count)
+{
+    const struct looks looks = find_looks(job, first, count);
+    uint8_t *to = job->work.slots;
+    for (size_t tap = 0; tap < job->depth; tap += TAPS, to += VECTORS * QK_DEPTHWISE_BYTES) {
+        __m512i taps[TAPS];
+        for (size_t t = 0; t < TAPS; t++)
+            taps[t] = see_tap(job, &looks, tap + t);
+        for (size_t half = 0; half < 2; half++) {
+            const __m512i low = half ? _mm512_unpackhi_epi8(taps[0], taps[1])
+                                     : _mm512_unpacklo_epi8(taps[0], taps[1]);
+            const __m512i high = half ? _mm512_unpackhi_epi8(taps[2], taps[3])
+                                      : _mm512_unpacklo_epi8(taps[2], taps[3]);
+            uint8_t *vector = to + half * 2 * QK_DEPTHWISE_BYTES;
+            _mm512_store_si512(vector, _mm512_unpacklo_epi16(low, high));
+            _mm512_store_si512(vector + QK_DEPTHWISE_BYTES, _mm512_unpackhi_epi16(low, high));
+        }
+    }
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+static inline __m512i broadcast_word(const void *from)
+{
+    int32_t word;
+    memcpy(&word, from, sizeof(word));
+    return _mm512_set1_epi32(word);
+}
+
+/* Bytes to xor with, for x as it is stored. */
+static __m512i find_flips(const struct qk_depthwise_job *job)
+{
+    uint8_t bytes[QK_DEPTHWISE_BYTES] = {0};
+    memset(bytes, job->flip, job->geometry->channel_size);
+    bytes[FILL] = job->fill ^ job->flip;
+    return _mm512_loadu_si512(bytes);
+}
+
+/* Packing works within 16-byte lanes: the q-th has the q-th quarter of each vector. */
+static __m512i find_order(void)
+{
+    uint8_t order[QK_DEPTHWISE_BYTES];
+    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
+        order[i] = (uint8_t)(i % LANES / 4 * 16 + i / LANES * 4 + i % 4);
+    return _mm512_loadu_si512(order);
+}
+
+/* Positions [first, first + count) of all channels; inlined with constants. Weights behind an
+ * output channel's last meet zeros. */
+__attribute__((always_inline)) static inline void run_positions(const struct qk_depthwise_job *job,
+                                                                size_t first, size_t count,
+                                                                const size_t vectors,
+                                                                const bool centred)
+{
+    const struct qk_requantize_512 to = qk_requantize_512_from(job->requantize, job->y_signed);
+    const __m512i order = find_order(), flips = find_flips(job);
+    const size_t size = job->geometry->channel_size, depth = job->depth;
+    const size_t multiplicity = job->multiplicity, y_stride = job->y_stride;
+    const __mmask64 there = (UINT64_C(1) << size) - 1;
+    const __mmask64 stored = UINT64_MAX >> (QK_DEPTHWISE_BYTES - count);
+    const uint8_t *x = job->x, *orders = job->work.slots, *weights = job->weights;
+    const int32_t *bias = job->bias, *zero_point = job->w_zero_point;
+    const float *multiplier = job->multiplier;
+    uint8_t *y = job->y + first;
+    for (size_t channels = job->channels; channels > 0; channels--, x += size) {
+        const __m512i all = _mm512_xor_si512(_mm512_maskz_loadu_epi8(there, x), flips);
+        for (size_t i = 0; i < multiplicity; i++, weights += depth, y += y_stride) {
+            __m512i sums[VECTORS], of_x[VECTORS];
+#pragma GCC unroll 4
+            for (size_t v = 0; v < vectors; v++) {
+                sums[v] = broadcast_word(bias);
+                of_x[v] = _mm512_setzero_si512();
+            }
+            const uint8_t *cells = orders;
+            for (size_t tap = 0; tap < depth; tap += TAPS, cells += VECTORS * QK_DEPTHWISE_BYTES) {
+                const __m512i w = broadcast_word(weights + tap);
+#pragma GCC unroll 4
+                for (size_t v = 0; v < vectors; v++) {
+                    const __m512i seen = _mm512_permutexvar_epi8(
+                        _mm512_load_si512(cells + v * QK_DEPTHWISE_BYTES), all);
+                    sums[v] = _mm512_dpbusd_epi32(sums[v], seen, w);
+                    if (centred)
+                        of_x[v] = _mm512_dpbusd_epi32(of_x[v], seen, _mm512_set1_epi8(1));
+                }
+            }
+#pragma GCC unroll 4
+            for (size_t v = 0; centred && v < vectors; v++)
+                sums[v] = _mm512_sub_epi32(sums[v],
+                                           _mm512_mullo_epi32(of_x[v], broadcast_word(zero_point)));
+            const __m512i bytes = qk_requantize_pack(&to, sums, vectors, *multiplier);
+            _mm512_mask_storeu_epi8(y, stored, _mm512_permutexvar_epi8(order, bytes));
+            bias++;
+            zero_point++;
+            multiplier++;
+        }
+    }
+}
+
+__attribute__((always_inline)) static inline void
+run_vectors(const struct qk_depthwise_job *job, size_t first, size_t count, const bool centred)
+{
+    if (count > 3 * LANES)
+        run_positions(job, first, count, 4, centred);
+    else if (count > 2 * LANES)
+        run_positions(job, first, count, 3, centred);
+    else if (count > LANES)
+        run_positions(job, first, count, 2, centred);
+    else
+        run_positions(job, first, count, 1, centred);
+}
+
+void qk_depthwise_run_small(const struct qk_depthwise_job *job)
+{
+    const size_t positions = job->rows * job->columns;
+    for (size_t first = 0; first < positions; first += VECTORS * LANES) {
+        const size_t count = qk_size_min(positions - first, VECTORS * LANES);
+        make_orders(job, first, count);
+        if (job->any_zero_point)
+            run_vectors(job, first, count, true);
+        else
+            run_vectors(job, first, count, false);
+    }
+}
+
+#endif
