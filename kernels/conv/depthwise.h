@@ -15,8 +15,8 @@
  * is a single row, they share lines that are longer.
  *
  * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
- * x with their padding, and each product permutes a window of these. The smallest, of which a vector
- * holds one, are not laid out at all: each product permutes it.
+ * x with their padding, and each product permutes a window of these. The smallest, of which a
+ * vector holds one, are not laid out at all: each product permutes it.
  *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
  * cluster. It is worked out once: a permutation of a window of x gives 16 cells.

@@ -127,8 +127,10 @@ Test(conv_depthwise, planes_of_few_bytes)
         struct conv_case test = depthwise_case(seed % 5 == 0 ? 3 : 2, seed);
         random_axis(&test.naive, 2, 9, &state);
         random_axis(&test.naive, 1, 9, &state);
-        if (seed % 5 == 0)
+        if (seed % 5 == 0) {
             random_axis(&test.naive, 0, 3, &state);
+            test.naive.dilation[2] = 1; /* or some have too many cells for some backends */
+        }
         if (seed % 25 == 1)
             test.naive.pad_begin[1 + seed % 2] += 150;
         if (seed % 25 == 2)
