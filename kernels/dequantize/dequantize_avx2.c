@@ -321,9 +321,9 @@ INLINE vector mix_one(vector before, vector after, size_t count)
 }
 
 /* The same of a step. */
-INLINE struct values mix(struct values before, struct values after, size_t count, bool pairs)
+INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
-    (void)pairs;
+    (void)form;
     return (struct values){mix_one(before.a, after.a, count),
                            mix_one(before.b, after.b, count < 8 ? 0 : count - 8),
                            mix_one(before.c, after.c, count < 16 ? 0 : count - 16),
@@ -347,6 +347,14 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
     (void)form;
     return (struct codes){codes->all, add(multiply(subtract(codes->low, zero), scale), offset),
                           add(multiply(subtract(codes->high, zero), scale), offset)};
+}
+
+/* A step of them. */
+INLINE struct values look_up_step(const struct codes *results, const uint8_t *x, unsigned bits,
+                                  struct form form)
+{
+    (void)form;
+    return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
 }
 
 /* Float8s are gathered; a table of results would not be sooner. */

@@ -115,10 +115,11 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), words);
 }
 
-/* The halves of words. */
-INLINE __m512i join(__m512 low, __m512 high)
+/* Each upper half twice. */
+INLINE __m512i double_bf16(__m512 value)
 {
-    return _mm512_castps_si512(_mm512_or_ps(low, high));
+    const __m512i rounded = round_bf16(value);
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded, 16), rounded);
 }
 
 /* How a step is stored. Streams leave out what the step before has stored, in whole lines: twice
@@ -155,7 +156,7 @@ enum result {
     RESULT_FP16,
     RESULT_BF16,
     RESULT_BF16_PAIRS,
-    RESULT_HALVES /* nothing: the even ones are lower halves, the odd ones upper halves of words */
+    RESULT_WORDS /* nothing */
 };
 
 struct form {
@@ -166,14 +167,14 @@ struct form {
     enum result result;
 };
 
-/* Pairs cost less to put together, where parameters are not in order. */
+/* Pairs cost less to put together; not where parameters are in order, nor codes. */
 INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
 {
     struct form form = {false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
     if (y_type == QK_FP32)
         return form;
-    form.pairs = can_pair && bits < 32 && (y_type == QK_BF16 || finished);
-    form.result = finished            ? RESULT_HALVES
+    form.pairs = can_pair && bits >= 8 && bits < 32 && y_type == QK_BF16;
+    form.result = finished            ? RESULT_WORDS
                   : y_type == QK_FP16 ? RESULT_FP16
                   : form.pairs        ? RESULT_BF16_PAIRS
                                       : RESULT_BF16;
@@ -198,9 +199,9 @@ INLINE void store(char *y, struct values v, enum result result, struct how how)
         store_512(y, 0, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), how);
         store_512(y, 64, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), how);
         break;
-    case RESULT_HALVES:
-        store_512(y, 0, join(v.a, v.b), how);
-        store_512(y, 64, join(v.c, v.d), how);
+    case RESULT_WORDS:
+        store_512(y, 0, _mm512_castps_si512(v.a), how);
+        store_512(y, 64, _mm512_castps_si512(v.c), how);
     }
 }
 
@@ -220,12 +221,22 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
 }
 
+INLINE vector mix_words(vector before, vector after, size_t count)
+{
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi16(_mm512_castps_si512(after),
+                                                     _bzhi_u32(0xffffffff, (unsigned)count),
+                                                     _mm512_castps_si512(before)));
+}
+
 /* The same of a step; `count` is less than STEP. */
-INLINE struct values mix(struct values before, struct values after, size_t count, bool pairs)
+INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     const size_t low = count < 32 ? count : 32;
     const size_t high = count - low;
-    if (pairs)
+    if (form.result == RESULT_WORDS)
+        return (struct values){mix_words(before.a, after.a, low), after.b,
+                               mix_words(before.c, after.c, high), after.d};
+    if (form.pairs)
         return (struct values){
             mix_one(before.a, after.a, (low + 1) / 2), mix_one(before.b, after.b, low / 2),
             mix_one(before.c, after.c, (high + 1) / 2), mix_one(before.d, after.d, high / 2)};
@@ -242,11 +253,11 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
     const __m512i none = _mm512_setzero_si512();
     const __m512 values = table ? _mm512_loadu_ps(table->values) : _mm512_setzero_ps();
     if (!table || bits < 8)
-        return (struct codes){values, values, {none, none}, {none, none}, none, none, false};
+        return (struct codes){values, none, {none, none}, {none, none}, none, none, false};
     const uint8_t *low = table->halves[0];
     const uint8_t *high = table->halves[1];
     return (struct codes){values,
-                          values,
+                          none,
                           {_mm512_loadu_si512(low), _mm512_loadu_si512(low + 64)},
                           {_mm512_loadu_si512(high), _mm512_loadu_si512(high + 64)},
                           _mm512_set1_epi8((char)0xc0),
@@ -259,15 +270,24 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
                                  vector offset, struct form form)
 {
     struct codes results = *codes;
-    const vector y = add(multiply(subtract(codes->even, zero), scale), offset);
-    __m512i halves = _mm512_castps_si512(y);
+    results.values = add(multiply(subtract(codes->values, zero), scale), offset);
     if (form.y_type == QK_FP16)
-        halves = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(y, NEAREST));
+        results.words = _mm512_broadcast_i64x4(_mm512_cvtps_ph(results.values, NEAREST));
     else if (form.y_type == QK_BF16)
-        halves = _mm512_srli_epi32(round_bf16(y), 16);
-    results.even = _mm512_castsi512_ps(halves);
-    results.odd = form.y_type == QK_FP32 ? y : _mm512_castsi512_ps(_mm512_slli_epi32(halves, 16));
+        results.words = double_bf16(results.values);
     return results;
+}
+
+/* A step of them. */
+INLINE struct values look_up_step(const struct codes *results, const uint8_t *x, unsigned bits,
+                                  struct form form)
+{
+    if (form.y_type == QK_FP32)
+        return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
+    const bool pairs = form.y_type == QK_BF16;
+    const __m512 none = _mm512_setzero_ps();
+    return (struct values){look_up_words(results, x, bits, pairs), none,
+                           look_up_words(results, x + 4 * bits, bits, pairs), none};
 }
 
 INLINE __m256i finish_16(const float *values, float scale, enum qk_type y_type)

@@ -90,7 +90,7 @@ INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
                                 struct form form, bool has_offset)
 {
     if (form.finished)
-        return kernel.read(&block->codes, x, form.pairs);
+        return look_up_step(&block->codes, x, kernel.bits, form);
     const struct parameters *p = &block->parameters;
     const struct varied same = {all(p->zero), all(p->scale), all(p->offset)};
     return compute(kernel.read(codes, x, form.pairs), &same, kernel.minus, has_offset);
@@ -103,13 +103,13 @@ INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *code
                                       bool has_offset)
 {
     if (form.finished)
-        return mix(kernel.read(&block->codes, x, form.pairs),
-                   kernel.read(&next->codes, x, form.pairs), count, form.pairs);
+        return mix(look_up_step(&block->codes, x, kernel.bits, form),
+                   look_up_step(&next->codes, x, kernel.bits, form), count, form);
     const struct parameters *p = &block->parameters;
     const struct parameters *q = &next->parameters;
-    const struct varied mixed = {mix(all(p->zero), all(q->zero), count, form.pairs),
-                                 mix(all(p->scale), all(q->scale), count, form.pairs),
-                                 mix(all(p->offset), all(q->offset), count, form.pairs)};
+    const struct varied mixed = {mix(all(p->zero), all(q->zero), count, form),
+                                 mix(all(p->scale), all(q->scale), count, form),
+                                 mix(all(p->offset), all(q->offset), count, form)};
     return compute(kernel.read(codes, x, form.pairs), &mixed, kernel.minus, has_offset);
 }
 
@@ -295,6 +295,28 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     }
 }
 
+/* Blocks of 32, of few codes. */
+INLINE void loop_tables(const struct qk_dequantize_args *args, const struct codes *codes,
+                        const struct kernel kernel, enum qk_type y_type)
+{
+    const struct form form = form_of(kernel.bits, y_type, true, false);
+    const bool has_offset = args->offsets;
+    struct how how = {args->stream && (uintptr_t)args->y % 64 == 0, 0};
+    for (size_t i = 0; i < args->count; i += STEP) {
+        if (i + STEP > args->count)
+            i -= begin_early(args, i, form.y_bytes, &how);
+        const uint8_t *x = (const uint8_t *)args->x + i * kernel.bits / 8;
+        if (how.stream)
+            prefetch(x, kernel.bits);
+        const struct block low = block_at(args, i / 32, codes, kernel, form);
+        const struct block high = block_at(args, (i + STEP / 2) / 32, codes, kernel, form);
+        const struct values v = results_of(x, codes, &low, kernel, form, has_offset);
+        const struct values w = results_of(x, codes, &high, kernel, form, has_offset);
+        store_step((char *)args->y + i * form.y_bytes, (struct values){v.a, v.b, w.c, w.d}, form,
+                   how);
+    }
+}
+
 /* Blocks of 16 to STEP elements, so that a vector belongs to one or two. */
 INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes *codes,
                        const struct kernel kernel, enum qk_type y_type)
@@ -335,6 +357,8 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (common && args->block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
+    else if (kernel.bits < 8 && args->block == 32 && whole)
+        loop_tables(args, &codes, kernel, y_type);
     else if (!kernel.rare && args->block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else if (common && kernel.bits >= 8 && in_steps)

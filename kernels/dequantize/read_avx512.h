@@ -13,15 +13,15 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* A step's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
- * the first 32, c and d those of the others. */
+ * the first 32, c and d those of the others; or as 16-bit results, 32 in each of a and c. */
 struct values {
     __m512 a, b, c, d;
 };
 
 /* What reading needs of the table. */
 struct codes {
-    __m512 even; /* by the lowest 4 bits, for the first of each pair, or for all */
-    __m512 odd;  /* for the second */
+    __m512 values; /* by the lowest 4 bits */
+    __m512i words; /* their 16-bit results; those of BF16 in pairs, each twice */
     __m512i low[2];
     __m512i high[2];
     __m512i nan_low;
@@ -128,38 +128,41 @@ INLINE __m512i shifted_32(const uint8_t *x, __m512i distances)
 
 INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    if (pairs) {
-        const __m512i p = _mm512_cvtepu8_epi32(load_128(x));
-        const __m512i q = _mm512_cvtepu8_epi32(load_128(x + 16));
-        return (struct values){
-            look_up(codes->even, p), look_up(codes->odd, _mm512_srli_epi32(p, 4)),
-            look_up(codes->even, q), look_up(codes->odd, _mm512_srli_epi32(q, 4))};
-    }
     const __m512i distances =
         _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
-    return (struct values){look_up(codes->even, shifted_64(x, distances)),
-                           look_up(codes->even, shifted_64(x + 8, distances)),
-                           look_up(codes->even, shifted_64(x + 16, distances)),
-                           look_up(codes->even, shifted_64(x + 24, distances))};
+    (void)pairs;
+    return (struct values){look_up(codes->values, shifted_64(x, distances)),
+                           look_up(codes->values, shifted_64(x + 8, distances)),
+                           look_up(codes->values, shifted_64(x + 16, distances)),
+                           look_up(codes->values, shifted_64(x + 24, distances))};
 }
 
 INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    if (pairs) {
-        const __m512i even =
-            _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
-        const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(2));
-        return (struct values){look_up(codes->even, shifted_64(x, even)),
-                               look_up(codes->odd, shifted_64(x, odd)),
-                               look_up(codes->even, shifted_64(x + 8, even)),
-                               look_up(codes->odd, shifted_64(x + 8, odd))};
-    }
     const __m512i distances =
         _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    return (struct values){look_up(codes->even, shifted_32(x, distances)),
-                           look_up(codes->even, shifted_32(x + 4, distances)),
-                           look_up(codes->even, shifted_32(x + 8, distances)),
-                           look_up(codes->even, shifted_32(x + 12, distances))};
+    (void)pairs;
+    return (struct values){look_up(codes->values, shifted_32(x, distances)),
+                           look_up(codes->values, shifted_32(x + 4, distances)),
+                           look_up(codes->values, shifted_32(x + 8, distances)),
+                           look_up(codes->values, shifted_32(x + 12, distances))};
+}
+
+/* The 16-bit results of 32 codes. A permutation reads 5 bits of each word: a code and some of the
+ * next, or, where the table is in pairs, one of the code before in front. */
+INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigned bits, bool pairs)
+{
+    const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i distances = _mm512_add_epi64(
+        _mm512_mullo_epi64(lanes, _mm512_set1_epi64(4 * bits * 0x0001000100010001)),
+        _mm512_set1_epi64(bits * 0x0003000200010000));
+    __m512i bytes = _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)x));
+    if (bits == 4)
+        bytes =
+            _mm512_mask_broadcastq_epi64(bytes, 0xf0, _mm_loadl_epi64((const __m128i *)(x + 8)));
+    const __m512i indices = _mm512_multishift_epi64_epi8(
+        _mm512_sub_epi8(distances, _mm512_set1_epi8(pairs ? 1 : 0)), bytes);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(indices, codes->words));
 }
 
 /* Where each byte of x goes, so that unpacking leaves it where it belongs: for pairs, in order; for
