@@ -7,7 +7,7 @@
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
-/* In blocks of so many steps, parameters are loaded for each. */
+/* In blocks of so many steps, parameters are loaded for each, but no tables made. */
 #define STEPS_MAX 4
 
 /* How a kernel reads x, and what it makes of it: constants all. */
@@ -269,12 +269,27 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
     return compute(v, &varied, kernel.minus, args->offsets);
 }
 
+/* The same by tables, one for each half of the step. */
+INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize_args *args,
+                                    const struct codes *codes, const struct kernel kernel,
+                                    struct form form, size_t p, enum blocks blocks)
+{
+    const bool has_offset = args->offsets;
+    const size_t q = blocks == BLOCKS_OF_32 ? p + STEP / 2 / 32 : p;
+    const struct block before = block_at(args, p, codes, kernel, form);
+    const struct block after = block_at(args, q, codes, kernel, form);
+    const struct values v = results_of(x, codes, &before, kernel, form, has_offset);
+    const struct values w = results_of(x, codes, &after, kernel, form, has_offset);
+    return (struct values){v.a, v.b, w.c, w.d};
+}
+
 /* Parameters that change within a step, or after one or few. */
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
+    const bool long_enough = blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_STEPS;
     const struct form form =
-        form_of(kernel.bits, y_type, false, blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_STEPS);
+        form_of(kernel.bits, y_type, kernel.bits < 8 && long_enough, long_enough);
     const uint8_t *x = args->x;
     char *y = args->y;
     struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
@@ -284,36 +299,17 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
         if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
         const size_t at = blocks == BLOCKS_OF_STEPS ? p : i / blocks;
-        struct values v = kernel.read(codes, x + i * kernel.bits / 8, form.pairs);
-        v = compute_varied(v, args, kernel, at, blocks, NULL);
+        const uint8_t *from = x + i * kernel.bits / 8;
+        const struct values v = form.finished
+                                    ? look_up_varied(from, args, codes, kernel, form, at, blocks)
+                                    : compute_varied(kernel.read(codes, from, form.pairs), args,
+                                                     kernel, at, blocks, NULL);
         store_step(y + i * form.y_bytes, v, form, how);
         done += STEP;
         if (blocks == BLOCKS_OF_STEPS && done == args->block) {
             p = p + 1 == args->period ? 0 : p + 1;
             done = 0;
         }
-    }
-}
-
-/* Blocks of 32, of few codes. */
-INLINE void loop_tables(const struct qk_dequantize_args *args, const struct codes *codes,
-                        const struct kernel kernel, enum qk_type y_type)
-{
-    const struct form form = form_of(kernel.bits, y_type, true, false);
-    const bool has_offset = args->offsets;
-    struct how how = {args->stream && (uintptr_t)args->y % 64 == 0, 0};
-    for (size_t i = 0; i < args->count; i += STEP) {
-        if (i + STEP > args->count)
-            i -= begin_early(args, i, form.y_bytes, &how);
-        const uint8_t *x = (const uint8_t *)args->x + i * kernel.bits / 8;
-        if (how.stream)
-            prefetch(x, kernel.bits);
-        const struct block low = block_at(args, i / 32, codes, kernel, form);
-        const struct block high = block_at(args, (i + STEP / 2) / 32, codes, kernel, form);
-        const struct values v = results_of(x, codes, &low, kernel, form, has_offset);
-        const struct values w = results_of(x, codes, &high, kernel, form, has_offset);
-        store_step((char *)args->y + i * form.y_bytes, (struct values){v.a, v.b, w.c, w.d}, form,
-                   how);
     }
 }
 
@@ -351,17 +347,16 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     const struct codes codes = load_codes(args->table, kernel.bits);
     const bool whole = args->period == 0 && args->done == 0 &&
                        (args->count & (args->block - 1)) == 0; /* of 16 or 32 */
-    const bool in_steps = args->block <= STEPS_MAX * STEP && args->block % STEP == 0 &&
-                          args->done % STEP == 0 && args->count % STEP == 0;
+    const bool in_steps = args->block <= (kernel.bits < 8 ? 1 : STEPS_MAX) * STEP &&
+                          args->block % STEP == 0 && args->done % STEP == 0 &&
+                          args->count % STEP == 0;
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (common && args->block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
-    else if (kernel.bits < 8 && args->block == 32 && whole)
-        loop_tables(args, &codes, kernel, y_type);
     else if (!kernel.rare && args->block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (common && kernel.bits >= 8 && in_steps)
+    else if (common && in_steps)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_STEPS);
     else if (args->block < STEP)
         loop_short(args, &codes, kernel, y_type);
