@@ -105,14 +105,17 @@ INLINE __m512i round_bf16(__m512 value)
     return _mm512_dpwssd_epi32(bits, lowest, _mm512_set1_epi32(0x17fff));
 }
 
+static const uint16_t even_then_odd[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                           22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
+                                           13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+
 /* The upper halves of 32 floats. */
 INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
 {
-    const __m512i low = _mm512_srli_epi32(round_bf16(a), 16);
-    if (pairs)
-        return _mm512_mask_blend_epi16(0xaaaaaaaa, low, round_bf16(b));
-    const __m512i words = _mm512_packus_epi32(low, _mm512_srli_epi32(round_bf16(b), 16));
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), words);
+    const __m512i upper = _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302));
+    const __m512i words =
+        _mm512_mask_shuffle_epi8(round_bf16(b), 0x3333333333333333, round_bf16(a), upper);
+    return pairs ? words : _mm512_permutexvar_epi16(_mm512_loadu_si512(even_then_odd), words);
 }
 
 /* Each upper half twice. */
