@@ -12,7 +12,7 @@
  *     d e f            .de def ef.                               cell 3 on, ...
  *
  * A row of taps wider than a cell has several: either each has lines of its own, or, where the unit
- * is a single row, they share lines that are longer.
+ * is a single row or parts of rows, they share lines that are longer.
  *
  * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
  * x with their padding, and each product permutes a window of these. The smallest, of which a
@@ -43,7 +43,8 @@ enum {
 struct qk_depthwise_layout {
     size_t window;        /* bytes of x that a permutation takes */
     size_t halves;        /* of a slot: 2 where it may have cells as words; all begin alike */
-    size_t rows, columns; /* positions of a full unit; with several rows, whole ones */
+    size_t rows, columns; /* positions of a full unit; with several rows, whole ones unless: */
+    bool parts;           /* each row's lanes are a run of their own */
     size_t taps;          /* in a cell */
     size_t row_cells;     /* of a row of taps */
     size_t arrays;        /* row_cells, or one that all share, each this many cells on: */

@@ -6,6 +6,8 @@
  * core's first cache; as words, not far from it. */
 #define SLOT_CELLS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
+/* Parts of rows are as many columns, or some times that. */
+#define PART_COLUMNS 32
 
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t window)
 {
@@ -52,17 +54,57 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     return true;
 }
 
+/* Where cells of a row of taps share lines: how far one sees behind the one before. */
+static size_t find_shift(const struct qk_depthwise_layout *layout,
+                         const struct qk_conv_axis *column)
+{
+    return layout->taps * (size_t)column->dilation / (size_t)column->stride;
+}
+
+/* What sharing makes lines longer; no line is as long: they cannot share. */
+static size_t count_more(const struct qk_depthwise_layout *layout,
+                         const struct qk_conv_axis *column)
+{
+    const size_t shift = find_shift(layout, column);
+    const bool share = layout->taps * (size_t)column->dilation % (size_t)column->stride == 0;
+    return share && shift < SLOT_CELLS ? (layout->row_cells - 1) * shift : SLOT_CELLS;
+}
+
+/* Parts of several rows, at least as many as there are lines that a part shares with the next one.
+ * False: they would be narrow. */
+static bool fit_parts(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                      const struct qk_conv_axis *column)
+{
+    const size_t height = (size_t)row->out, width = (size_t)column->out;
+    const size_t more = count_more(layout, column);
+    const struct qk_slab_axis axis =
+        qk_slab_axis_for(row, (size_t)row->kernel, qk_slab_may_share(row));
+    const size_t cells = SLOT_CELLS / layout->planes / axis.clusters;
+    const size_t line = cells / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
+    const size_t most = line > more ? line - more : 0;
+    const size_t parts = most < width ? most / PART_COLUMNS * PART_COLUMNS : width;
+    if (height < 2 || parts == 0)
+        return false;
+    layout->columns = qk_divide_up(width, qk_divide_up(width, parts));
+    if (layout->columns < width)
+        layout->columns = qk_divide_up(layout->columns, PART_COLUMNS) * PART_COLUMNS;
+    layout->width = layout->pitch = layout->columns + more;
+    const size_t rows = qk_size_min(cells / layout->pitch - axis.span, height);
+    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
+    layout->row = axis;
+    layout->parts = true;
+    layout->arrays = 1;
+    layout->shift = find_shift(layout, column);
+    return true;
+}
+
 /* One row, or a part of one. */
 static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                         const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out;
     const size_t cells = SLOT_CELLS / layout->planes / (size_t)row->kernel;
-    const size_t step = layout->taps * (size_t)column->dilation;
-    const size_t more =
-        step % (size_t)column->stride == 0 && step < SLOT_CELLS * (size_t)column->stride
-            ? (layout->row_cells - 1) * (step / (size_t)column->stride)
-            : SLOT_CELLS;
+    const size_t more = count_more(layout, column);
     const size_t alone = qk_size_min(cells / layout->row_cells, width);
     const size_t shared = cells > more ? qk_size_min(cells - more, width) : 0;
     const bool share =
@@ -74,7 +116,7 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
     layout->arrays = share ? 1 : layout->row_cells;
-    layout->shift = share ? step / (size_t)column->stride : 0;
+    layout->shift = share ? find_shift(layout, column) : 0;
     layout->width = layout->pitch = layout->columns + (share ? more : 0);
 }
 
@@ -129,7 +171,9 @@ static bool fit_windows(struct qk_depthwise_layout *layout, const struct qk_conv
 static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                       const struct qk_conv_axis *column)
 {
-    if (!fit_rows(layout, row, (size_t)column->out))
+    const bool whole = fit_rows(layout, row, (size_t)column->out);
+    const bool few = !whole || layout->rows < qk_size_min(layout->row.span, (size_t)row->out);
+    if (!(few && fit_parts(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
     layout->lines = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;

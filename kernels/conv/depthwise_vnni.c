@@ -17,6 +17,8 @@ struct lanes {
     size_t step;
     __m512i window; /* with windows: bytes of a vector's cells */
     size_t count;   /* of lanes */
+    size_t lines;   /* with parts: such runs, and how far apart they are */
+    size_t line_step, y_step;
     size_t block_bytes,
         last_bytes; /* of y: what a block of 64 lanes or the last, shorter one has */
     __m512i order;  /* packed bytes to those of y */
@@ -35,6 +37,7 @@ struct output {
 struct form {
     bool three;   /* there are three cells */
     bool centred; /* weights have a zero point */
+    bool parts;   /* of rows: each is a run of lanes */
     bool windows; /* the slot has no cells, but padded rows, of which they are permutations */
 };
 
@@ -141,6 +144,17 @@ run_output(const struct lanes *lanes, const struct output *output, const struct 
         run_block(lanes, output, first, 1, form, y, last);
 }
 
+__attribute__((always_inline)) static inline void
+run_lines(const struct lanes *lanes, const struct output *output, const struct form form)
+{
+    struct output line = *output;
+    for (size_t i = 0; i < lanes->lines; i++) {
+        run_output(lanes, &line, form);
+        line.slot += lanes->line_step;
+        line.y += lanes->y_step;
+    }
+}
+
 /* Lanes that are positions, without the gaps between lines. Packing works within 16-byte lanes: the
  * q-th has the q-th quarter of each vector. */
 static __m512i find_order(size_t width, size_t pitch)
@@ -156,8 +170,9 @@ static __m512i find_order(size_t width, size_t pitch)
 static struct lanes find_lanes(const struct qk_depthwise_job *job)
 {
     const size_t pitch = job->layout->pitch;
-    const size_t positions = job->rows * job->columns;
-    const bool gaps = job->layout->rows > 1 && pitch != job->columns;
+    const bool parts = job->layout->parts;
+    const size_t positions = parts ? job->columns : job->rows * job->columns;
+    const bool gaps = !parts && job->layout->rows > 1 && pitch != job->columns;
     const size_t block_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
     return (struct lanes){
         .offsets = job->offsets,
@@ -165,6 +180,9 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .step = job->layout->step,
         .window = _mm512_loadu_si512(job->layout->order),
         .count = gaps ? job->rows * pitch : positions,
+        .lines = job->rows,
+        .line_step = pitch * QK_DEPTHWISE_TAPS,
+        .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
         .block_bytes = block_bytes,
         .last_bytes = positions % block_bytes,
         .order = gaps ? find_order(job->columns, pitch) : find_order(BYTES, BYTES),
@@ -223,7 +241,10 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
                 output.weights = job->work.weights;
             }
             output.multiplier = job->multiplier[m];
-            run_output(&lanes, &output, form);
+            if (form.parts)
+                run_lines(&lanes, &output, form);
+            else
+                run_output(&lanes, &output, form);
             output.weights += weights_bytes;
             output.bias++;
             output.w_zero_point++;
@@ -237,14 +258,14 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 }
 
 __attribute__((always_inline)) static inline void run_slots(const struct qk_depthwise_job *job,
-                                                            const bool windows)
+                                                            const bool parts, const bool windows)
 {
     if (job->any_zero_point)
-        run_form(job, (struct form){false, true, windows});
-    else if (job->cells == 3)
-        run_form(job, (struct form){true, false, windows});
+        run_form(job, (struct form){false, true, parts, windows});
+    else if (job->cells == 3 && !parts)
+        run_form(job, (struct form){true, false, parts, windows});
     else
-        run_form(job, (struct form){false, false, windows});
+        run_form(job, (struct form){false, false, parts, windows});
 }
 
 static void run_unit(const struct qk_depthwise_job *job)
@@ -256,9 +277,11 @@ static void run_unit(const struct qk_depthwise_job *job)
     if (job->any_zero_point)
         make_ones(job);
     if (job->layout->windows)
-        run_slots(job, true);
+        run_slots(job, false, true);
+    else if (job->layout->parts)
+        run_slots(job, true, false);
     else
-        run_slots(job, false);
+        run_slots(job, false, false);
 }
 
 /* Lanes are channels. */

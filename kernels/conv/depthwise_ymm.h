@@ -293,11 +293,15 @@ static void make_weights(const struct qk_depthwise_job *job, size_t m)
             store_weights(to, dense + t, qk_size_min(width - t, taps), job->w_zero_point[m]);
 }
 
-static void run_unit(const struct qk_depthwise_job *job)
+__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
+                                                           const bool parts)
 {
     const size_t batch = job->layout->batch;
     const size_t slot_bytes = job->layout->slot_bytes;
-    const size_t lanes = job->rows * job->columns;
+    const size_t line_bytes = job->layout->pitch * TAPS;
+    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
+    const size_t lines = parts ? job->rows : 1; /* runs of lanes */
+    const size_t lanes = parts ? job->columns : job->rows * job->columns;
     struct run *runs = (void *)job->work.runs;
     const size_t run_count = find_runs(job, runs);
     struct output output = {
@@ -314,15 +318,24 @@ static void run_unit(const struct qk_depthwise_job *job)
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
         make_cells(job, runs, run_count, begin, end);
-        output.slot = job->work.slots;
-        for (size_t c = begin; c < end; c++, output.slot += slot_bytes)
+        for (size_t c = begin; c < end; c++)
             for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
+                output.slot = job->work.slots + (c - begin) * slot_bytes;
                 output.bias = job->bias[m];
                 output.multiplier = job->multiplier[m];
                 make_weights(job, m);
-                run_output(output, lanes, y);
+                for (size_t r = 0; r < lines; r++, output.slot += line_bytes)
+                    run_output(output, lanes, y + r * width);
             }
     }
+}
+
+static void run_unit(const struct qk_depthwise_job *job)
+{
+    if (job->layout->parts)
+        run_form(job, true);
+    else
+        run_form(job, false);
 }
 
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)

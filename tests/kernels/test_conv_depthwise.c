@@ -172,8 +172,8 @@ Test(conv_depthwise, large_planes)
         }
 }
 
-/* Rows of taps that are several cells, and so many that a unit is one row; with zero points of w
- * and without, which differ in their products. */
+/* Rows of taps that are several cells, and so many rows that a unit has parts of some; with zero
+ * points of w and without, which differ in their products. */
 Test(conv_depthwise, large_kernels)
 {
     static const int64_t kernels[][2] = {{5, 5}, {13, 13}, {31, 31}, {1, 900}};
@@ -185,7 +185,7 @@ Test(conv_depthwise, large_kernels)
         test.w_zero_point_all = i % 2 == 0 ? &none : NULL;
         for (int axis = 1; axis < 3; axis++) {
             test.naive.kernel[axis] = kernels[i / 2][axis - 1];
-            test.naive.in[axis] = axis == 2 ? 50 : 20;
+            test.naive.in[axis] = axis == 2 ? 120 : 40;
             test.naive.pad_begin[axis] = test.naive.kernel[axis] / 2;
             test.naive.pad_end[axis] = test.naive.kernel[axis] / 2;
         }
