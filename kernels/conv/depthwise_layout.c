@@ -172,7 +172,7 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
                       const struct qk_conv_axis *column)
 {
     const bool whole = fit_rows(layout, row, (size_t)column->out);
-    const bool few = !whole || layout->rows < qk_size_min(layout->row.span, (size_t)row->out);
+    const bool few = !whole || layout->rows < qk_size_min(3 * layout->row.span, (size_t)row->out);
     if (!(few && fit_parts(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
     layout->lines = layout->rows + layout->row.span;

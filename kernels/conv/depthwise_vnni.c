@@ -262,7 +262,7 @@ __attribute__((always_inline)) static inline void run_slots(const struct qk_dept
 {
     if (job->any_zero_point)
         run_form(job, (struct form){false, true, parts, windows});
-    else if (job->cells == 3 && !parts)
+    else if (job->cells == 3)
         run_form(job, (struct form){true, false, parts, windows});
     else
         run_form(job, (struct form){false, false, parts, windows});
