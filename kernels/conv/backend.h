@@ -16,8 +16,7 @@ struct qk_conv_backend {
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *narrow;
     const struct qk_conv_vector *vector;
-    /* For groups of one channel; NULL: as all others. */
-    const struct qk_depthwise *depthwise;
+    const struct qk_depthwise *depthwise; /* for groups of one channel */
     /* Rough, for 16 positions: of the product of one row and a slab or, with whole_steps, a step;
      * and to make a slab. Plans are weighed with them. */
     double cycles, slab_cycles;

@@ -36,13 +36,12 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
     const struct qk_conv_desc *desc = &conv->desc;
     const bool many = desc->out_channels / desc->group > MULTIPLICITY_MOST;
     const size_t most = many ? MULTIPLE_CELLS_MOST : CELLS_MOST;
-    const struct qk_depthwise *depthwise = conv->backend->depthwise;
-    if (!depthwise || desc->group_channels != 1)
+    if (desc->group_channels != 1)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
         const size_t kernel = (size_t)desc->kernel[i];
-        const size_t taps = qk_depthwise_count_taps(desc->kernel[i], desc->stride[i],
-                                                    desc->dilation[i], depthwise->window);
+        const size_t taps = qk_depthwise_count_taps(
+            desc->kernel[i], desc->stride[i], desc->dilation[i], conv->backend->depthwise->window);
         if (taps == 0 || conv->depth / kernel > most ||
             conv->depth / kernel * qk_divide_up(kernel, taps) > most)
             return false;

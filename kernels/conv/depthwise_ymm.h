@@ -251,8 +251,8 @@ run_block(const struct output *output, size_t first, const size_t vectors, uint8
     memcpy(y, lanes, vectors * LANES);
 }
 
-static inline void run_vectors(const struct output *output, size_t first, size_t vectors,
-                               uint8_t *y)
+__attribute__((always_inline)) static inline void
+run_vectors(const struct output *output, size_t first, size_t vectors, uint8_t *y)
 {
     if (vectors == 4)
         run_block(output, first, 4, y);
@@ -260,7 +260,7 @@ static inline void run_vectors(const struct output *output, size_t first, size_t
         run_block(output, first, 3, y);
     else if (vectors == 2)
         run_block(output, first, 2, y);
-    else
+    else if (vectors == 1)
         run_block(output, first, 1, y);
 }
 
@@ -268,17 +268,16 @@ static inline void run_vectors(const struct output *output, size_t first, size_t
 __attribute__((always_inline)) static inline void run_output(const struct output output,
                                                              size_t count, uint8_t *y)
 {
+    uint8_t few[VECTORS * LANES];
     size_t first = 0;
     for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
         run_block(&output, first, VECTORS, y + first);
     const size_t vectors = qk_divide_up(count - first, LANES);
-    const size_t lanes = vectors * LANES;
-    if (lanes > count) {
-        uint8_t rest[VECTORS * LANES];
-        run_vectors(&output, 0, vectors, rest);
-        memcpy(y, rest, count);
-    } else if (lanes > 0)
-        run_vectors(&output, count - lanes, vectors, y + count - lanes);
+    const bool alone = vectors * LANES > count;
+    first = alone ? 0 : count - vectors * LANES;
+    run_vectors(&output, first, vectors, alone ? few : y + first);
+    if (alone)
+        memcpy(y, few, count);
 }
 
 /* An output channel's dense weights to those of its cells. */
