@@ -123,9 +123,10 @@ enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_k
     if (tiers[index].cpu_flags & ~cpu_flags)
         return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", tier);
 
-    /* A tier hides what is beyond it from the choice, not from who names a backend. */
+    /* A tier below the CPU's best hides what is beyond it from the choice, not from who names a
+     * backend. */
     const struct qk_conv_backend *conv;
-    const bool limited = strcmp(gemm, "auto") == 0 && strcmp(tier, "auto") != 0;
+    const bool limited = strcmp(gemm, "auto") == 0 && index != find_tier("auto", cpu_flags);
     enum qk_status status =
         choose_gemm(gemm, limited ? cpu_flags & tiers[index].cpu_flags : cpu_flags, &conv, error);
     if (status != QK_OK)

@@ -266,8 +266,9 @@ void qk_gemm_names(char *text, size_t bytes);
 /* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core
  * that the CPU has. Call it once, before any other thread starts: it sets OPENBLAS_* in the
  * environment, which OpenBLAS reads while it loads.
- * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the tier has, or
- * a name of that list; QK_UNAVAILABLE when this CPU lacks it. Destroy frees it; NULL is fine. */
+ * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the CPU has, or
+ * a lesser tier alone, or a name of that list; QK_UNAVAILABLE when this CPU lacks it. Destroy frees
+ * it; NULL is fine. */
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
                                  struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);

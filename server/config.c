@@ -65,7 +65,8 @@ static const struct flag flags[] = {
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
     {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies in convolutions: "},
-    {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL", "debug, info, warn or error"},
+    {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
+     "debug, which has each answer, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},

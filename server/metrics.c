@@ -270,8 +270,9 @@ void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *
     print_value(text, "quantd_inflight_bytes_max", "gauge", "Its bound, --max-inflight-bytes.",
                 gauges->inflight_bytes_max);
     print_type(text, "quantd_info", "gauge", "What runs.");
-    qd_text_format(text, "quantd_info{version=\"%s\",cpu=\"%s\",openblas_core=\"%s\"} 1\n",
-                   QD_VERSION, gauges->cpu_tier, gauges->blas_core);
+    qd_text_format(text,
+                   "quantd_info{version=\"%s\",cpu=\"%s\",gemm=\"%s\",openblas_core=\"%s\"} 1\n",
+                   QD_VERSION, gauges->cpu_tier, gauges->gemm, gauges->blas_core);
     print_value(text, "process_start_time_seconds", "gauge", "Since 1970.", metrics->started_s);
 }
 

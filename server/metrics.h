@@ -33,6 +33,7 @@ struct qd_metrics;
 /* What is measured when it is asked for. */
 struct qd_gauges {
     const char *cpu_tier;
+    const char *gemm;
     const char *blas_core;
     size_t connections;
     size_t queue_length;

@@ -1,5 +1,6 @@
 #include "server/route.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -8,6 +9,7 @@
 #include "server/json_envelope.h"
 #include "server/json_tree.h"
 #include "server/limits.h"
+#include "server/log.h"
 #include "server/oip_encode.h"
 #include "server/path.h"
 #include "server/refusal.h"
@@ -203,6 +205,7 @@ static enum qd_status answer_metrics(const struct visit *visit)
 {
     struct qd_gauges gauges = {
         .cpu_tier = qk_kernels_tier(visit->router->kernels),
+        .gemm = qk_kernels_gemm(visit->router->kernels),
         .blas_core = qk_kernels_blas_core(visit->router->kernels),
         .connections = visit->router->listener == NULL
                            ? 0
@@ -384,17 +387,28 @@ static bool end(void *context, struct qd_request *request)
     return true;
 }
 
+static void log_answer(const struct qd_request *request, bool delivered, uint64_t total_ns)
+{
+    struct qd_error error = request->error;
+    for (char *c = strchr(error.text, '"'); c != NULL; c = strchr(c, '"'))
+        *c = '\''; /* the line's own quotes end at the next */
+    qd_log(QD_LOG_DEBUG, delivered ? "answered" : "gone before the answer",
+           "status=%u model=%s total_us=%" PRIu64 " error=\"%s\"", request->answer.http_status,
+           request->message.op != NULL ? request->message.op->name : "none", total_ns / 1000,
+           error.text);
+}
+
 static void closed(void *context, const struct qd_request *request, bool delivered)
 {
     struct qd_router *router = context;
     unsigned http_status = delivered ? request->answer.http_status : 0;
+    uint64_t stage_ns[QD_STAGE_COUNT];
+    qd_request_stages(request, stage_ns);
     if (delivered)
         qd_metrics_count_answer(router->metrics, http_status);
-    if (request->message.op != NULL) {
-        uint64_t stage_ns[QD_STAGE_COUNT];
-        qd_request_stages(request, stage_ns);
+    if (request->message.op != NULL)
         qd_metrics_count_infer(router->metrics, request->message.version, http_status, stage_ns);
-    }
+    log_answer(request, delivered, stage_ns[QD_STAGE_TOTAL]);
 }
 
 struct qd_handler qd_router_handler(struct qd_router *router)

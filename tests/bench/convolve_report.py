@@ -135,7 +135,7 @@ class Report:
             if found:
                 values = sorted(value for value, _ in found)
                 yield (text, sum(value >= bound for value, bound in found), len(found),
-                       "least %.2f, median %.2f" % (values[0], values[len(values) // 2]))
+                       "least %.2f, median %.2f" % (values[0], statistics.median(values)))
 
     def group_rows(self):
         """(kind, batch, threads, rows)"""
@@ -148,7 +148,7 @@ class Report:
 
     def short(self):
         """What falls short, the worst first."""
-        found = [(value / target, "%s: %.2f %s (target %.2f)" % (row["name"], value, what, target))
+        found = [(value / target, "%s: %.3f %s (target %.2f)" % (row["name"], value, what, target))
                  for row in self.results for what, value, target in missed(row)]
         return [text for _, text in sorted(found)]
 
@@ -195,14 +195,15 @@ class Report:
 
     def readme_lines(self):
         """Batch 1, one thread."""
-        lines = ["| convolution | layers | Gop/s | × ONNX Runtime | least |",
-                 "|---|---:|---:|---:|---:|"]
+        lines = [self.machine[0] + ":", "",
+                 "| convolution | layers | Gop/s | × ONNX Runtime | least | packing | least |",
+                 "|---|---:|---:|---:|---:|---:|---:|"]
         for kind, batch, threads, rows in self.group_rows():
-            times = list(filter(None, map(packed_times, rows)))
             if (batch, threads) == (1, 1):
-                lines.append("| %s | %d | %.0f | %s |" % (
+                lines.append("| %s | %d | %.0f | %s | %s |" % (
                     kind, len(rows), statistics.median(map(gops, rows)),
-                    "%.1f | %.1f" % (geometric_mean(times), min(times)) if times else " | "))
+                    *(times_text(rows, times, "%.1f | %.1f", " | ")
+                      for times in (packed_times, fresh_times))))
         return lines
 
     def table(self, batch, threads):
@@ -252,9 +253,9 @@ def last_cells(row, threads):
                         "%.2f" % amx if amx else "–")
 
 
-def times_text(rows, function):
+def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
     values = [function(row) for row in rows if function(row)]
-    return "%.2f ×, %.2f ×" % (geometric_mean(values), min(values)) if values else "–"
+    return form % (geometric_mean(values), min(values)) if values else none
 
 
 FORCED_PEAK = {"blas": "sgemm", "avx2": "madd", "avxvnni": "vnni", "vnni": "vnni"}
@@ -272,7 +273,8 @@ Runtime took turns; outputs were compared byte for byte.
 - From ONNX Runtime's times that of a call for one element is taken off (some 2 µs).
 - *of vnni*, *of amx* are shares of what the CPU's instructions do in a loop without any memory
   (amx: loading its tiles from the L1 cache); *of madd* of AVX2's, *of sgemm* of what OpenBLAS does
-  on the same matrices alone, those of one image.
+  on the same matrices alone, those of one image. For the targets the peak is vnni's, also where AMX
+  ran; fma is what floats could do, where a CPU has no vnni.
 - *KiB* is the workspace of each thread; *±* is by how much the median round was slower than the
   best.
 - Gop/s counts a product and its addition as two. Bold is what misses its target."""

@@ -131,7 +131,7 @@ class Report:
             reached = sum(value >= least for value in shares)
             print("  %-51s %7s, %d thread%s: %3d of %3d reach %s; least %.2f, median %.2f" % (
                 group, size_text(size), threads, "s" if threads > 1 else " ", reached, len(shares),
-                "%.2f" % least if least else "any", shares[0], shares[len(shares) // 2]))
+                "%.2f" % least if least else "any", shares[0], statistics.median(shares)))
         print(self.peer_text())
         for title, rows in (("Farthest below their share", self.short()),
                             ("Slower than ONNX Runtime", self.slower())):
@@ -152,7 +152,7 @@ class Report:
         for group, size, threads, least, shares in self.group_rows():
             lines.append("| %s | %s | %d | %s | %d | %d | %.2f | %.2f |" % (
                 group, size_text(size), threads, "%.2f" % least if least else "–", len(shares),
-                sum(value >= least for value in shares), shares[0], shares[len(shares) // 2]))
+                sum(value >= least for value in shares), shares[0], statistics.median(shares)))
         lines += self.short_lines()
         for threads in sorted({row["threads"] for row in self.results}):
             for grain in dict.fromkeys(row["grain"] for row in self.results):
@@ -164,8 +164,9 @@ class Report:
 
     def readme_lines(self):
         """One thread: the median share of the limit, by sizes of x, and times ONNX Runtime."""
-        lines = ["| dequantize |" + "".join(" %s |" % size_text(size) for size in SIZES) +
-                 " ONNX Runtime |", "|---|" + "---:|" * (len(SIZES) + 1)]
+        lines = [self.machine[0] + ":", "",
+                 "| dequantize |" + "".join(" %s |" % size_text(size) for size in SIZES) +
+                 " × ONNX Runtime | least |", "|---|" + "---:|" * (len(SIZES) + 2)]
         for group in GROUPS:
             rows = [row for row in self.results if (group_of(row), row["threads"]) == (group, 1)]
             by_size = [[share(row) for row in rows if row["size"] == size] for size in SIZES]
@@ -173,7 +174,7 @@ class Report:
             lines.append("| %s |%s %s |" % (
                 group, "".join(" %s |" % ("%.2f" % statistics.median(shares) if shares else "")
                                for shares in by_size),
-                "%.1f ×" % geometric_mean(times) if times else ""))
+                "%.1f | %.1f" % (geometric_mean(times), min(times)) if times else " | "))
         return lines
 
     def short_lines(self):

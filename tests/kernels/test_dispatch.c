@@ -115,6 +115,15 @@ Test(dispatch, gemm_is_what_the_tier_has_or_what_is_named)
     }
 }
 
+Test(dispatch, naming_the_best_tier_changes_nothing)
+{
+    struct qk_kernels *best = qk_test_kernels("auto");
+    struct qk_kernels *named = qk_test_kernels(qk_kernels_tier(best));
+    cr_assert_str_eq(qk_kernels_gemm(named), qk_kernels_gemm(best));
+    qk_kernels_destroy(named);
+    qk_kernels_destroy(best);
+}
+
 Test(dispatch, refuses_unknown_gemms)
 {
     struct qk_kernels *kernels = NULL;

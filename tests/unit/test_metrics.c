@@ -6,7 +6,7 @@
 
 #include "tests/unit/scratch.h"
 
-static const struct qd_gauges gauges = {"scalar", "Haswell", 3, 4, 5, 6};
+static const struct qd_gauges gauges = {"scalar", "blas", "Haswell", 3, 4, 5, 6};
 
 /* The caller frees it. */
 static char *print(const struct qd_metrics *metrics)
@@ -56,7 +56,7 @@ Test(metrics, at_the_start)
     assert_line(text, "quantd_inflight_bytes 5");
     assert_line(text, "quantd_inflight_bytes_max 6");
     assert_line(text, "quantd_info{version=\"" QD_VERSION
-                      "\",cpu=\"scalar\",openblas_core=\"Haswell\"} 1");
+                      "\",cpu=\"scalar\",gemm=\"blas\",openblas_core=\"Haswell\"} 1");
     cr_assert(strstr(text, "_bucket") == NULL, "no histogram before the first inference");
     cr_assert_eq(text[strlen(text) - 1], '\n');
     free(text);
