@@ -85,7 +85,7 @@ struct qk_depthwise_run {
 struct qk_depthwise_workspace {
     struct qk_depthwise_run *runs;
     uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] cells of output channels, in whole vectors */
-    uint8_t *ones;    /* of one, with 1 for taps that are there */
+    uint8_t *ones;    /* of one, with 1 for taps that are there; or their orders */
     uint8_t *slots;   /* [batch]; there is a vector more behind the last */
 };
 

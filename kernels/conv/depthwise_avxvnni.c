@@ -15,12 +15,10 @@ static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
     _mm256_storeu_si256((void *)to, bytes);
 }
 
-static inline void store_weights(uint8_t *to, const uint8_t *dense, size_t count,
-                                 int32_t zero_point)
+static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int32_t zero_point)
 {
     (void)zero_point;
-    const __m128i there = _mm_cvtsi32_si128((int)(UINT32_MAX >> (32 - 8 * count)));
-    _mm_storeu_si32(to, _mm_and_si128(_mm_loadu_si32(dense), there));
+    _mm_storeu_si128((void *)to, _mm_shuffle_epi8(dense, order));
 }
 
 static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)

@@ -5,7 +5,7 @@
  *                     it has them as words, in two halves, and a product takes two taps
  *     PLACE           where in a cell its taps are, as long as it is bytes
  *     store_cells     8 cells to a slot, `half` bytes before its other half
- *     store_weights   up to 4 dense weights to those of a cell, PARTS words of 4 bytes
+ *     store_weights   dense weights in an order to those of 4 cells, each PARTS words of 4 bytes
  *     add_products    8 sums of products
  */
 #ifndef KERNELS_CONV_DEPTHWISE_YMM_H
@@ -23,8 +23,9 @@
 enum {
     TAPS = QK_DEPTHWISE_TAPS,
     WINDOW = QK_DEPTHWISE_WINDOW_YMM,
-    LANES = 2 * WINDOW / TAPS, /* a window for each half of a vector */
-    VECTORS = 4,               /* at a time */
+    CELLS = WINDOW / TAPS, /* of a window */
+    LANES = 2 * CELLS,     /* a window for each half of a vector */
+    VECTORS = 4,           /* at a time */
     BYTES = 2 * WINDOW
 };
 
@@ -43,25 +44,25 @@ struct run {
 
 _Static_assert(sizeof(struct run) <= sizeof(struct qk_depthwise_run), "runs share their room");
 
-/* One half of a vector, whose first cell has this column of the slot. */
-static void see_half(const struct qk_depthwise_job *job, size_t array, size_t cell, struct run *run,
-                     size_t half)
+/* One half of a vector, whose first cell has this column of the slot; windows begin where that of
+ * column `first` looks. */
+static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
+                     struct run *run, size_t half)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first_tap = array * job->layout->taps;
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
-    const size_t cells = cell < width ? qk_size_min(width - cell, LANES / 2) : 0;
+    const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
     uint8_t *order = run->order + half * WINDOW;
     uint8_t *flip = run->flip + half * WINDOW;
-    int64_t begin = 0;
+    const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
+    const int64_t begin = look > 0 && look < axis->in ? look : 0;
     memset(order, 0x80, WINDOW);
     memset(flip, job->fill ^ job->flip, WINDOW);
     for (size_t i = 0; i < cells; i++)
         for (size_t t = 0; t < taps; t++) {
             const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
-            if (i + t == 0 && at > 0 && at < axis->in)
-                begin = at;
             if (at < 0 || at >= axis->in)
                 continue;
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
@@ -105,6 +106,9 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const size_t lines = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
     const size_t offset = plane + row * (size_t)columns->in;
+    /* A window has all that 8 cells see. */
+    const bool one =
+        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < WINDOW;
     size_t count = 0;
     for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
         const size_t cell = (left - 1) * LANES;
@@ -116,8 +120,8 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
             .to_step = layout->pitch * TAPS,
             .count = lines,
         };
-        see_half(job, array, cell, run, 0);
-        see_half(job, array, cell + LANES / 2, run, 1);
+        see_half(job, array, cell, cell, run, 0);
+        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, run, 1);
         if (lines > 1 || count == 0 || !join_run(run, run - 1, LANES * (size_t)columns->stride))
             count++;
     }
@@ -152,29 +156,31 @@ static inline __m128i load_window(const uint8_t *from, const uint8_t *x_end, con
     return _mm_loadu_si128((const void *)bytes);
 }
 
-__attribute__((always_inline)) static inline void make_slots(const struct qk_depthwise_job *job,
-                                                             const struct run *runs, size_t count,
-                                                             size_t begin, size_t end,
+/* `one`: both halves of a vector see the same window. */
+__attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
+                                                             const struct run *run, size_t begin,
+                                                             size_t end, const bool one,
                                                              const bool near_end)
 {
+    const size_t channel_size = job->geometry->channel_size;
     const size_t slot_bytes = job->layout->slot_bytes;
-    for (const struct run *run = runs; run < runs + count; run++) {
-        const __m256i order = _mm256_loadu_si256((const void *)run->order);
-        const __m256i flip = _mm256_loadu_si256((const void *)run->flip);
-        const size_t apart = run->offset[1] - run->offset[0];
-        const size_t from_step = run->offset_step;
-        const size_t to_step = run->to_step;
-        for (size_t c = begin; c < end; c++) {
-            const uint8_t *from = job->x + c * job->geometry->channel_size + run->offset[0];
-            uint8_t *to = job->work.slots + (c - begin) * slot_bytes + run->to;
-            for (size_t left = run->count; left > 0; left--) {
-                const __m128i low = load_window(from, job->x_end, near_end);
-                const __m128i high = load_window(from + apart, job->x_end, near_end);
-                const __m256i cells = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), order);
-                store_cells(to, slot_bytes / 2, _mm256_xor_si256(cells, flip));
-                from += from_step;
-                to += to_step;
-            }
+    const uint8_t *x = job->x + begin * channel_size + run->offset[0], *x_end = job->x_end;
+    uint8_t *slot = job->work.slots + run->to;
+    const __m256i order = _mm256_loadu_si256((const void *)run->order);
+    const __m256i flip = _mm256_loadu_si256((const void *)run->flip);
+    const size_t apart = run->offset[1] - run->offset[0];
+    const size_t from_step = run->offset_step, to_step = run->to_step;
+    const size_t count = run->count;
+    for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes) {
+        const uint8_t *from = x;
+        uint8_t *to = slot;
+        for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
+            const __m128i low = load_window(from, x_end, near_end);
+            const __m256i bytes =
+                one ? _mm256_broadcastsi128_si256(low)
+                    : _mm256_set_m128i(load_window(from + apart, x_end, near_end), low);
+            store_cells(to, slot_bytes / 2,
+                        _mm256_xor_si256(_mm256_shuffle_epi8(bytes, order), flip));
         }
     }
 }
@@ -184,10 +190,14 @@ static void make_cells(const struct qk_depthwise_job *job, const struct run *run
                        size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
-    if (job->x_end - x_end < WINDOW)
-        make_slots(job, runs, count, begin, end, true);
-    else
-        make_slots(job, runs, count, begin, end, false);
+    const bool near_end = job->x_end - x_end < WINDOW;
+    for (const struct run *run = runs; run < runs + count; run++)
+        if (near_end)
+            make_lines(job, run, begin, end, false, true);
+        else if (run->offset[0] == run->offset[1])
+            make_lines(job, run, begin, end, true, false);
+        else
+            make_lines(job, run, begin, end, false, false);
 }
 
 static void fill_slots(const struct qk_depthwise_job *job)
@@ -239,12 +249,15 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
 __attribute__((always_inline)) static inline void
 run_block(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
 {
-    __m256i sums[VECTORS] = {_mm256_setzero_si256()};
+    __m256i sums[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
         sums[v] = _mm256_set1_epi32(output->bias);
     for (size_t c = 0; c < output->cells; c++)
         add_cell(output, c, first, vectors, sums);
+#pragma GCC unroll 4
+    for (size_t v = vectors; v < VECTORS; v++)
+        sums[v] = sums[0]; /* is computed once */
     uint8_t lanes[BYTES];
     _mm256_storeu_si256((void *)lanes, qk_requantize_32(&output->requantize, output->y_signed, sums,
                                                         output->multiplier));
@@ -280,16 +293,30 @@ __attribute__((always_inline)) static inline void run_output(const struct output
         memcpy(y, few, count);
 }
 
-/* An output channel's dense weights to those of its cells. */
+/* The dense weights of each 4 cells to these: from the first of them on, or, 0x80, none. */
+static void make_orders(const struct qk_depthwise_job *job)
+{
+    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * WINDOW; i++) {
+        const struct qk_depthwise_weights *group = &job->groups[i / QK_DEPTHWISE_BYTES];
+        const size_t at = i % QK_DEPTHWISE_BYTES;
+        const bool there = group->mask >> at & 1;
+        job->work.ones[i] =
+            there ? (uint8_t)(group->order[at] - group->order[at / WINDOW * WINDOW]) : 0x80;
+    }
+}
+
 static void make_weights(const struct qk_depthwise_job *job, size_t m)
 {
-    const uint8_t *dense = job->weights + m * job->depth;
-    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
-    const size_t taps = job->layout->taps;
+    const uint8_t *dense = job->weights + m * job->depth, *order = job->work.ones;
+    const int32_t zero_point = job->w_zero_point[m];
+    const size_t count = job->cells;
     uint8_t *to = job->work.weights;
-    for (const uint8_t *end = dense + job->depth; dense < end; dense += width)
-        for (size_t t = 0; t < width; t += taps, to += PARTS * TAPS)
-            store_weights(to, dense + t, qk_size_min(width - t, taps), job->w_zero_point[m]);
+    for (size_t c = 0; c < count; c += CELLS, order += WINDOW, to += PARTS * WINDOW) {
+        const struct qk_depthwise_weights *group = &job->groups[c / QK_DEPTHWISE_LANES];
+        const uint8_t *from = dense + group->from + group->order[c % QK_DEPTHWISE_LANES * TAPS];
+        store_weights(to, _mm_loadu_si128((const void *)from), _mm_loadu_si128((const void *)order),
+                      zero_point);
+    }
 }
 
 __attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
@@ -314,6 +341,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     uint8_t *y = job->y;
     size_t m = 0;
     fill_slots(job);
+    make_orders(job);
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
         make_cells(job, runs, run_count, begin, end);
