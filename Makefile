@@ -70,7 +70,7 @@ KERNELS := \
     kernels/conv/depthwise.c kernels/conv/depthwise_layout.c \
     kernels/conv/depthwise_avx2.c kernels/conv/depthwise_avxvnni.c \
     kernels/conv/depthwise_cells_vnni.c kernels/conv/depthwise_vnni.c \
-    kernels/conv/depthwise_small_vnni.c \
+    kernels/conv/depthwise_small_vnni.c kernels/conv/depthwise_rows_vnni.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.

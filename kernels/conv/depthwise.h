@@ -153,6 +153,10 @@ extern const struct qk_depthwise qk_depthwise_vnni;
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
+/* As many of the first channels as it can; gives their number. For kernels of two cells in a row of
+ * taps, over long rows. */
+size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
+
 /* The first half of its run for others. Works out the runs, gives their number, and fills the
  * slots. */
 size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job);

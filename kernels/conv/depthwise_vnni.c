@@ -2,6 +2,7 @@
 
 #ifdef __x86_64__
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/conv/requantize_avx512.h"
@@ -268,12 +269,8 @@ __attribute__((always_inline)) static inline void run_slots(const struct qk_dept
         run_form(job, (struct form){false, false, parts, windows});
 }
 
-static void run_unit(const struct qk_depthwise_job *job)
+static void run_cells(const struct qk_depthwise_job *job)
 {
-    if (qk_depthwise_is_small(job)) {
-        qk_depthwise_run_small(job);
-        return;
-    }
     if (job->any_zero_point)
         make_ones(job);
     if (job->layout->windows)
@@ -282,6 +279,26 @@ static void run_unit(const struct qk_depthwise_job *job)
         run_slots(job, true, false);
     else
         run_slots(job, false, false);
+}
+
+static void run_unit(const struct qk_depthwise_job *job)
+{
+    if (qk_depthwise_is_small(job)) {
+        qk_depthwise_run_small(job);
+        return;
+    }
+    const size_t done = qk_depthwise_run_rows(job);
+    const size_t outputs = done * job->multiplicity;
+    struct qk_depthwise_job left = *job;
+    left.x += done * job->geometry->channel_size;
+    left.channels -= done;
+    left.weights += outputs * job->depth;
+    left.w_zero_point += outputs;
+    left.bias += outputs;
+    left.multiplier += outputs;
+    left.y += outputs * job->y_stride;
+    if (left.channels > 0)
+        run_cells(&left);
 }
 
 /* Lanes are channels. */

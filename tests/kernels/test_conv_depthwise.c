@@ -25,12 +25,16 @@ static int64_t between(uint64_t *state, int64_t least, int64_t most)
     return least + (int64_t)qk_test_random_below(state, (size_t)(most - least + 1));
 }
 
-/* Types, zero points and scales of conv_case_random, with another geometry. */
+/* Types, zero points and scales of conv_case_random, with another geometry; often weights need no
+ * sums of x. */
 static struct conv_case depthwise_case(uint32_t spatial_rank, uint64_t seed)
 {
+    static const int32_t centres[] = {128, 0};
     struct conv_case test;
     conv_case_random(&test, spatial_rank, seed);
     struct naive_conv *naive = &test.naive;
+    if (seed / 8 % 2 == 0)
+        test.w_zero_point_all = &centres[naive->w_signed];
     naive->images = 1 + seed % 2;
     naive->group = naive->channels = naive->out_channels = 1 + (int64_t)(seed % 7);
     naive->auto_pad = NAIVE_NOTSET;
@@ -136,6 +140,32 @@ Test(conv_depthwise, planes_of_few_bytes)
         if (seed % 25 == 2)
             test.naive.pad_end[1 + seed % 2] += 150;
         test.naive.out_channels *= between(&state, 1, 2);
+        check(&test);
+    }
+}
+
+/* Kernels of two cells in a row of taps, over rows of one vector and of more; the last channels of
+ * an image are the first of the next, or the end of x. */
+Test(conv_depthwise, large_kernels_over_long_rows)
+{
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t state = seed;
+        struct conv_case test = depthwise_case(seed % 5 == 0 ? 3 : 2, seed);
+        struct naive_conv *naive = &test.naive;
+        const int64_t kernel = seed / 16 % 2 == 0 ? 5 : 7;
+        for (int i = 1; i < 3; i++) {
+            naive->kernel[i] = kernel;
+            naive->stride[i] = between(&state, 1, 2);
+            naive->in[i] = between(&state, i == 1 ? 1 : 9, i == 1 ? 40 : 80);
+            naive->pad_begin[i] = between(&state, 0, kernel);
+            naive->pad_end[i] = kernel - 1;
+        }
+        if (seed % 5 == 0) {
+            naive->in[0] = 3;
+            naive->pad_begin[0] = 1;
+            naive->stride[0] = 2;
+        }
+        naive->out_channels *= between(&state, 1, 2);
         check(&test);
     }
 }

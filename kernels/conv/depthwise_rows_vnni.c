@@ -1,0 +1,279 @@
+/* Square kernels of two cells in a row of taps, over rows of x as they are: a vector has 16
+ * positions of a row, and four rows of y share what they see. No cells are laid out: a window of x
+ * is permuted once for all rows of taps that look at it. */
+#include "kernels/conv/depthwise.h"
+
+#ifdef __x86_64__
+
+#include <string.h>
+
+#include "kernels/conv/requantize_avx512.h"
+#include "kernels/conv/sizes.h"
+
+enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
+
+/* Of the kernel, at most; cells of a row of taps. */
+enum { HEIGHT = 7, CELLS = 2 };
+
+/* 16 columns of the output. */
+struct tile {
+    uint8_t order[CELLS][BYTES]; /* bytes of the window, for cells */
+    uint64_t inside[CELLS];      /* those that look inside x */
+    size_t offset;               /* of the window in a row of x */
+    size_t column, columns;
+};
+
+static size_t count_tiles(const struct qk_depthwise_job *job)
+{
+    return qk_divide_up(job->columns, LANES);
+}
+
+static bool has_rows(const struct qk_depthwise_job *job)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const bool square = row->kernel == column->kernel && row->dilation == 1 &&
+                        column->dilation == 1 &&
+                        (int64_t)job->depth == row->kernel * column->kernel;
+    const size_t bytes = count_tiles(job) * sizeof(struct tile);
+    return (row->kernel == 5 || row->kernel == HEIGHT) && square && row->stride <= 2 &&
+           column->stride <= 2 && qk_slab_may_share(row) && qk_slab_may_share(column) &&
+           job->rows >= ROWS && job->columns > LANES / 2 && job->geometry->channel_size > 0 &&
+           !job->any_zero_point && bytes <= job->layout->batch * job->layout->slot_bytes;
+}
+
+/* Channels of which no window ends behind x. */
+static size_t count_channels(const struct qk_depthwise_job *job)
+{
+    const size_t left = (size_t)(job->x_end - job->x);
+    return left > BYTES ? qk_size_min((left - BYTES) / job->geometry->channel_size, job->channels)
+                        : 0;
+}
+
+/* What taps that are not there or columns behind the last see does not matter. */
+static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
+{
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    const int64_t first = qk_conv_look(axis, job->column + tile->column, 0);
+    tile->offset = first > 0 ? (size_t)qk_size_min((size_t)first, (size_t)axis->in - 1) : 0;
+    for (size_t c = 0; c < CELLS; c++) {
+        tile->inside[c] = 0;
+        for (size_t i = 0; i < BYTES; i++) {
+            const size_t step = i / TAPS * (size_t)axis->stride + c * TAPS + i % TAPS;
+            const int64_t at = first + (int64_t)step;
+            tile->order[c][i] = (uint8_t)(at - (int64_t)tile->offset);
+            if (at >= 0 && at < axis->in)
+                tile->inside[c] |= UINT64_C(1) << i;
+        }
+    }
+}
+
+/* ---- An output channel ------------------------------------------------------------------- */
+
+struct output {
+    const uint8_t *x;
+    const uint8_t *weights; /* dense */
+    int32_t bias;
+    float multiplier;
+    uint8_t *y;
+};
+
+/* The kernel; constants where it is used. */
+struct form {
+    size_t height, stride;
+    bool flipped;
+};
+
+/* What all output channels share. */
+struct view {
+    const struct tile *tiles;
+    size_t tile_count;
+    size_t plane;  /* where it begins in a channel */
+    int64_t width; /* of x */
+    uint64_t height;
+    int64_t look;         /* row of x that the first tap of the first row looks at */
+    size_t rows, columns; /* of y */
+    uint8_t line[BYTES];  /* what rows outside of x hold */
+    __m512i fill;
+    __m512i order; /* packed bytes to those of y */
+    struct qk_requantize_512 to;
+};
+
+/* Bytes of four vectors of lanes, as packing leaves them, to where those of y are: with one tile,
+ * without gaps, otherwise 16 from each. */
+static __m512i find_order(size_t columns)
+{
+    uint8_t order[BYTES];
+    for (size_t i = 0; i < BYTES; i++) {
+        const size_t row = i / columns, column = i % columns;
+        order[i] = (uint8_t)(column / 4 * 16 + row * 4 + column % 4);
+    }
+    return _mm512_loadu_si512(order);
+}
+
+static struct view find_view(const struct qk_depthwise_job *job)
+{
+    const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    struct tile *tiles = (void *)job->work.slots;
+    struct view view = {
+        .tiles = tiles,
+        .tile_count = count_tiles(job),
+        .width = job->geometry->axis[QK_AXIS_COLUMN].in,
+        .height = (uint64_t)row->in,
+        .look = qk_conv_look(row, job->row, 0),
+        .rows = job->rows,
+        .columns = job->columns,
+        .fill = _mm512_set1_epi8((char)(job->fill ^ job->flip)),
+        .order = find_order(qk_size_min(job->columns, LANES)),
+        .to = qk_requantize_512_from(job->requantize, job->y_signed),
+    };
+    if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))
+        view.height = 0;
+    memset(view.line, job->fill, sizeof(view.line));
+    for (size_t t = 0; t < view.tile_count; t++) {
+        tiles[t].column = t * LANES;
+        tiles[t].columns = qk_size_min(job->columns - t * LANES, LANES);
+        find_tile(job, &tiles[t]);
+    }
+    return view;
+}
+
+static inline __m512i load_weights(const uint8_t *from, const size_t count)
+{
+    uint32_t word = 0;
+    memcpy(&word, from, sizeof(word));
+    return _mm512_set1_epi32((int32_t)(word & UINT32_MAX >> 8 * (TAPS - count)));
+}
+
+/* Sums of four rows of a tile, whose first tap of the first row looks at row `look` of x. `from`:
+ * the window there. */
+__attribute__((always_inline)) static inline void
+add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[CELLS],
+         const __mmask64 inside[CELLS], __m512i weights[HEIGHT][CELLS], const struct form form,
+         __m512i sums[ROWS])
+{
+    /* Sums for each cell, as every product waits for the one before. */
+    __m512i of_cell[CELLS][ROWS];
+#pragma GCC unroll 4
+    for (size_t row = 0; row < ROWS; row++) {
+        of_cell[0][row] = sums[row];
+        of_cell[1][row] = _mm512_setzero_si512();
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
+        const bool there = (uint64_t)(look + (int64_t)i) < view->height;
+        const uint8_t *line = there ? from + (int64_t)i * view->width : view->line;
+        __m512i window = _mm512_loadu_si512(line);
+        if (form.flipped)
+            window = _mm512_xor_si512(window, _mm512_set1_epi8((char)0x80));
+        __m512i seen[CELLS];
+#pragma GCC unroll 2
+        for (size_t c = 0; c < CELLS; c++)
+            seen[c] = _mm512_mask_permutexvar_epi8(view->fill, inside[c], orders[c], window);
+#pragma GCC unroll 2
+        for (size_t c = 0; c < CELLS; c++)
+#pragma GCC unroll 4
+            for (size_t row = 0; row < ROWS; row++)
+                if (i >= row * form.stride && i - row * form.stride < form.height)
+                    of_cell[c][row] = _mm512_dpbusd_epi32(of_cell[c][row], seen[c],
+                                                          weights[i - row * form.stride][c]);
+    }
+#pragma GCC unroll 4
+    for (size_t row = 0; row < ROWS; row++)
+        sums[row] = _mm512_add_epi32(of_cell[0][row], of_cell[1][row]);
+}
+
+__attribute__((always_inline)) static inline void store_rows(const struct view *view, uint8_t *y,
+                                                             size_t columns, __m512i bytes)
+{
+    const size_t stride = view->columns;
+    if (stride <= LANES) {
+        _mm512_mask_storeu_epi8(y, UINT64_MAX >> (BYTES - ROWS * stride), bytes);
+        return;
+    }
+    const __mmask16 there = (__mmask16)((1U << columns) - 1);
+    _mm_mask_storeu_epi8(y, there, _mm512_extracti32x4_epi32(bytes, 0));
+    _mm_mask_storeu_epi8(y + stride, there, _mm512_extracti32x4_epi32(bytes, 1));
+    _mm_mask_storeu_epi8(y + 2 * stride, there, _mm512_extracti32x4_epi32(bytes, 2));
+    _mm_mask_storeu_epi8(y + 3 * stride, there, _mm512_extracti32x4_epi32(bytes, 3));
+}
+
+__attribute__((always_inline)) static inline void
+run_output(const struct view *view, const struct output *output, const struct form form)
+{
+    __m512i weights[HEIGHT][CELLS];
+#pragma GCC unroll 7
+    for (size_t r = 0; r < form.height; r++)
+#pragma GCC unroll 2
+        for (size_t c = 0; c < CELLS; c++)
+            weights[r][c] = load_weights(output->weights + r * form.height + c * TAPS,
+                                         c + 1 < CELLS ? TAPS : form.height - c * TAPS);
+    for (const struct tile *tile = view->tiles; tile < view->tiles + view->tile_count; tile++) {
+        __m512i orders[CELLS];
+        __mmask64 inside[CELLS];
+#pragma GCC unroll 2
+        for (size_t c = 0; c < CELLS; c++) {
+            orders[c] = _mm512_loadu_si512(tile->order[c]);
+            inside[c] = tile->inside[c];
+        }
+        const uint8_t *x = output->x + tile->offset;
+        uint8_t *to = output->y + tile->column;
+        const size_t columns = tile->columns;
+        for (size_t done = 0; done < view->rows; done += ROWS) {
+            const size_t row = qk_size_min(done, view->rows - ROWS);
+            const int64_t look = view->look + (int64_t)(row * form.stride);
+            __m512i sums[ROWS];
+#pragma GCC unroll 4
+            for (size_t i = 0; i < ROWS; i++)
+                sums[i] = _mm512_set1_epi32(output->bias);
+            add_rows(view, x + look * view->width, look, orders, inside, weights, form, sums);
+            const __m512i bytes = qk_requantize_pack(&view->to, sums, ROWS, output->multiplier);
+            store_rows(view, to + row * view->columns, columns,
+                       _mm512_permutexvar_epi8(view->order, bytes));
+        }
+    }
+}
+
+__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
+                                                           size_t channels, const struct form form)
+{
+    const struct view view = find_view(job);
+    for (size_t m = 0; m < channels * job->multiplicity; m++) {
+        const struct output output = {
+            .x = job->x + m / job->multiplicity * job->geometry->channel_size + view.plane,
+            .weights = job->weights + m * job->depth,
+            .bias = job->bias[m],
+            .multiplier = job->multiplier[m],
+            .y = job->y + m * job->y_stride,
+        };
+        run_output(&view, &output, form);
+    }
+}
+
+__attribute__((always_inline)) static inline void run_kernel(const struct qk_depthwise_job *job,
+                                                             size_t channels, const size_t height)
+{
+    const bool strided = job->geometry->axis[QK_AXIS_ROW].stride == 2;
+    if (strided && job->flip != 0)
+        run_form(job, channels, (struct form){height, 2, true});
+    else if (strided)
+        run_form(job, channels, (struct form){height, 2, false});
+    else if (job->flip != 0)
+        run_form(job, channels, (struct form){height, 1, true});
+    else
+        run_form(job, channels, (struct form){height, 1, false});
+}
+
+size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job)
+{
+    const size_t channels = has_rows(job) ? count_channels(job) : 0;
+    if (channels == 0)
+        return 0;
+    if (job->geometry->axis[QK_AXIS_ROW].kernel == 5)
+        run_kernel(job, channels, 5);
+    else
+        run_kernel(job, channels, HEIGHT);
+    return channels;
+}
+
+#endif
