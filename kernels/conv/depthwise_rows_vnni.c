@@ -91,16 +91,17 @@ struct view {
     size_t plane;  /* where it begins in a channel */
     int64_t width; /* of x */
     uint64_t height;
-    int64_t look;         /* row of x that the first tap of the first row looks at */
-    size_t rows, columns; /* of y */
-    uint8_t line[BYTES];  /* what rows outside of x hold */
+    int64_t look; /* row of x that the first tap of the first row looks at */
+    size_t rows;  /* of y, and how far apart they are: */
+    size_t y_step;
+    uint8_t line[BYTES]; /* what rows outside of x hold */
     __m512i fill;
     __m512i order; /* packed bytes to those of y */
     struct qk_requantize_512 to;
 };
 
-/* Bytes of four vectors of lanes, as packing leaves them, to where those of y are: with one tile,
- * without gaps, otherwise 16 from each. */
+/* Bytes of four vectors of lanes, as packing leaves them, to where those of y are: of short
+ * rows without gaps, otherwise 16 of each. */
 static __m512i find_order(size_t columns)
 {
     uint8_t order[BYTES];
@@ -114,6 +115,7 @@ static __m512i find_order(size_t columns)
 static struct view find_view(const struct qk_depthwise_job *job)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
+    const size_t y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
     struct tile *tiles = (void *)job->work.slots;
     struct view view = {
         .tiles = tiles,
@@ -122,9 +124,9 @@ static struct view find_view(const struct qk_depthwise_job *job)
         .height = (uint64_t)row->in,
         .look = qk_conv_look(row, job->row, 0),
         .rows = job->rows,
-        .columns = job->columns,
+        .y_step = y_step,
         .fill = _mm512_set1_epi8((char)(job->fill ^ job->flip)),
-        .order = find_order(qk_size_min(job->columns, LANES)),
+        .order = find_order(qk_size_min(y_step, LANES)),
         .to = qk_requantize_512_from(job->requantize, job->y_signed),
     };
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))
@@ -186,7 +188,7 @@ add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m51
 __attribute__((always_inline)) static inline void store_rows(const struct view *view, uint8_t *y,
                                                              size_t columns, __m512i bytes)
 {
-    const size_t stride = view->columns;
+    const size_t stride = view->y_step;
     if (stride <= LANES) {
         _mm512_mask_storeu_epi8(y, UINT64_MAX >> (BYTES - ROWS * stride), bytes);
         return;
@@ -228,7 +230,7 @@ run_output(const struct view *view, const struct output *output, const struct fo
                 sums[i] = _mm512_set1_epi32(output->bias);
             add_rows(view, x + look * view->width, look, orders, inside, weights, form, sums);
             const __m512i bytes = qk_requantize_pack(&view->to, sums, ROWS, output->multiplier);
-            store_rows(view, to + row * view->columns, columns,
+            store_rows(view, to + row * view->y_step, columns,
                        _mm512_permutexvar_epi8(view->order, bytes));
         }
     }

@@ -139,6 +139,8 @@ Test(conv_depthwise, planes_of_few_bytes)
             test.naive.pad_begin[1 + seed % 2] += 150;
         if (seed % 25 == 2)
             test.naive.pad_end[1 + seed % 2] += 150;
+        if (seed % 50 == 3)
+            test.naive.pad_end[2] += 3000;
         test.naive.out_channels *= between(&state, 1, 2);
         check(&test);
     }
