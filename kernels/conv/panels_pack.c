@@ -49,6 +49,9 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
                     pack_cell(gemm, (struct recode){true, recode.flip, recode.zero_points},
                               w + terms.first, rows, conv->depth,
                               (struct qk_slab_terms){0, terms.stride, 2}, cell);
+                else if (!recode.words && terms.stride == 1 && terms.count == 4)
+                    pack_cell(gemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
+                              rows, conv->depth, (struct qk_slab_terms){0, 1, 4}, cell);
                 else
                     pack_cell(gemm, recode, w + terms.first, rows, conv->depth, terms, cell);
             }

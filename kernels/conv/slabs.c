@@ -178,14 +178,17 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
                             size_t first, size_t slabs, uint8_t *cells)
 {
     const struct qk_slab_order *order = job->order;
-    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
+    const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t width = (size_t)column->kernel;
+    const bool goes_on = column->dilation == 1 && qk_slab_may_share(column);
     for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
         const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
         struct qk_fill fill = fill_for(job, cells);
         struct qk_window windows[4];
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;
-            windows[k] = tap < width ? cluster_window(job, row_tap, tap) : windows[0];
+            /* Taps that are not there meet weights of 0. Neighbours cost least. */
+            windows[k] = tap < width || goes_on ? cluster_window(job, row_tap, tap) : windows[0];
             fill.planes[k] = plane;
             fill.windows[k] = &windows[k];
         }

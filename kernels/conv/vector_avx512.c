@@ -24,6 +24,7 @@ struct strip {
     size_t count;   /* of cells, 1 to 64 */
     uint64_t cells; /* as a mask */
     __m512i order;  /* of the dwords that load_source makes */
+    __m512i apart;  /* bytes from the first cell to each of 16, where these are gathered */
     __m512i fill, flip;
 };
 
@@ -134,6 +135,43 @@ __attribute__((always_inline)) static inline void fill_rows(const struct strip *
         fill_row(strip, row, to, stride, whole);
 }
 
+/* The sources see neighbours, so that a cell is a word of x; and 16 are not too far apart. */
+static bool sees_words(const struct qk_fill *job)
+{
+    const struct qk_window *const *windows = job->windows;
+    bool words = windows[0]->column_stride <= INT32_MAX / 16;
+    for (int k = 1; k < 4; k++)
+        words = words && job->planes[k] == job->planes[0] &&
+                windows[k]->column_first == windows[0]->column_first + k;
+    return words;
+}
+
+/* Cells from `at` on until they begin or end to be `words`, which all their sources see. */
+static size_t count_alike(const struct qk_fill *job, size_t at, bool *words)
+{
+    size_t begin = 0, end = SIZE_MAX;
+    for (size_t k = 0; k < 4; k++) {
+        begin = qk_size_max(begin, job->windows[k]->inside_columns.begin);
+        end = qk_size_min(end, job->windows[k]->inside_columns.end);
+    }
+    *words = at >= begin && at < end;
+    return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
+}
+
+/* The strip of some rows, where all cells are words of x. */
+static void gather_rows(const struct strip *strip, size_t rows, uintptr_t row_step, uint8_t *to,
+                        size_t to_step)
+{
+    for (uintptr_t row = strip->line[0]; rows > 0; rows--, row += row_step, to += to_step)
+        for (size_t first = 0; first < strip->count; first += 16) {
+            const __mmask16 there = (__mmask16)(strip->cells >> first);
+            const __m512i cells = _mm512_mask_i32gather_epi32(
+                strip->fill, there, strip->apart, (const void *)(row + first * strip->stride), 1);
+            _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES, there,
+                                     _mm512_xor_si512(cells, strip->flip));
+        }
+}
+
 /* How many strips from `at` on may be loaded without masks. */
 static inline size_t count_whole(const struct qk_fill *job, size_t at, const size_t stride)
 {
@@ -160,23 +198,30 @@ fill_inside(const struct qk_fill *job, struct strip *strip, const size_t stride)
     const uintptr_t row_step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns;
     const size_t to_step = window->pitch * QK_IGEMM_CELL_BYTES;
     uint8_t *to = job->cells + inside.begin * to_step;
-    size_t whole;
-    for (size_t at = 0; at < window->columns; at += 64 * qk_size_max(whole, 1)) {
+    const bool may_gather = stride == 0 && sees_words(job);
+    size_t done;
+    for (size_t at = 0; at < window->columns; at += done) {
         for (size_t k = 0; k < 4; k++)
             strip->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
                              (uintptr_t)job->windows[k]->column_first + at * strip->stride;
-        strip->count = qk_size_min(window->columns - at, 64);
-        whole = count_whole(job, at, stride);
+        bool words = false;
+        const size_t alike = may_gather ? count_alike(job, at, &words) : SIZE_MAX;
+        done = strip->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
+        const size_t whole = count_whole(job, at, stride);
         if (whole > 1 && rows == 1) {
             fill_rows(strip, whole, 64 * stride, to + at * QK_IGEMM_CELL_BYTES,
                       64 * (size_t)QK_IGEMM_CELL_BYTES, stride, true);
+            done = 64 * whole;
             continue;
         }
         strip->cells = low_bits(strip->count);
+        if (words) {
+            gather_rows(strip, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step);
+            continue;
+        }
         for (size_t k = 0; k < 4; k++)
             set_inside(strip, k, job->windows[k]->inside_columns, at);
         fill_rows(strip, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step, stride, false);
-        whole = 1;
     }
 }
 
@@ -196,6 +241,9 @@ static void fill(const struct qk_fill *job)
     struct strip strip = {
         .stride = (size_t)window->column_stride,
         .order = dword_order(window->column_stride == 2),
+        .apart = _mm512_mullo_epi32(
+            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+            _mm512_set1_epi32((int)window->column_stride)),
         .fill = _mm512_set1_epi8((char)job->x_zero_point),
         .flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0),
     };

@@ -255,6 +255,24 @@ Test(conv, positions_behind_vectors)
     conv_case_check(&gemms, &test);
 }
 
+/* Cells of neighbouring taps, far apart in x; the first and last ones see padding. */
+Test(conv, strides_that_skip)
+{
+    static const int64_t strides[] = {3, 5, 16, 31, 160};
+    for (size_t i = 0; i < sizeof(strides) / sizeof(strides[0]); i++)
+        for (int64_t kernel = 2; kernel <= 9; kernel++) {
+            struct conv_case test = line_case(6, strides[i] * 69 + kernel % 4, kernel);
+            test.naive.channels = 1 + kernel % 2;
+            test.naive.in[1] = 3;
+            test.naive.kernel[1] = 2;
+            test.naive.stride[2] = strides[i];
+            test.naive.x_signed = kernel & 1;
+            test.naive.pad_begin[2] = kernel * (strides[i] % 2);
+            test.naive.pad_end[2] = kernel * 2;
+            conv_case_check(&gemms, &test);
+        }
+}
+
 /* Lanes are rows there, and the sums of a sole position dots. */
 Test(conv, planes_of_one_position)
 {
