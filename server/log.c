@@ -1,5 +1,6 @@
 #include "server/log.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +42,10 @@ void qd_log_list(enum qd_log_level level, const char *event, const char *format,
     if (line[count - 1] == ' ')
         count--;
     line[count++] = '\n';
+    /* A pipe has room for a whole line, or is not ready. */
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, 0) <= 0)
+        return; /* nobody reads, and all who wait for the loop would wait for that */
     if (write(STDERR_FILENO, line, count) < 0)
         return; /* nobody is left to tell */
 }

@@ -1,7 +1,8 @@
 /* One line an event, on standard error: ts=… level=info msg="listening" address=127.0.0.1:8000
  *
  * Safe on any thread once the level is set. Control characters in a line become '?', so that nobody
- * writes lines of their own; a line longer than 1 KiB is cut. */
+ * writes lines of their own; a line longer than 1 KiB is cut, and one that would have to wait for
+ * whoever reads is dropped. */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 

@@ -1,0 +1,55 @@
+/* Lines on standard error, and where nobody reads them. */
+#define _GNU_SOURCE
+#include "server/log.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static int pipe_ends[2];
+
+static void setup(void)
+{
+    cr_assert_eq(pipe(pipe_ends), 0);
+    cr_assert_geq(dup2(pipe_ends[1], STDERR_FILENO), 0);
+}
+
+static void teardown(void)
+{
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+}
+
+TestSuite(log, .init = setup, .fini = teardown, .timeout = 10);
+
+Test(log, one_line_without_control_characters)
+{
+    char line[200] = "";
+    qd_log(QD_LOG_DEBUG, "dropped", "%s", "");
+    qd_log(QD_LOG_INFO, "event", "text=\"%s\"", "a\nb\033c");
+    cr_assert_gt(read(pipe_ends[0], line, sizeof(line) - 1), 0);
+    cr_assert_not_null(strstr(line, " level=info msg=\"event\" text=\"a?b?c\"\n"), "%s", line);
+    cr_assert_eq(line[strlen(line) - 1], '\n');
+}
+
+/* The server goes on. */
+Test(log, a_reader_that_stands_still_stops_nothing)
+{
+    char all[4096];
+    char last = 0;
+    ssize_t count = 0, got;
+    for (int i = 0; i < 10000; i++)
+        qd_log(QD_LOG_INFO, "event", "number=%d", i);
+    cr_assert_eq(fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK), 0);
+    while ((got = read(pipe_ends[0], all, sizeof(all))) > 0) {
+        count += got;
+        last = all[got - 1];
+    }
+    cr_assert_gt(count, 4096);
+    cr_assert_eq(last, '\n');
+    qd_log(QD_LOG_INFO, "again", "%s", "");
+    got = read(pipe_ends[0], all, sizeof(all));
+    cr_assert_gt(got, 0);
+    cr_assert_not_null(memmem(all, (size_t)got, "msg=\"again\"", 11));
+}
