@@ -98,6 +98,17 @@ def output(*command):
         return ""
 
 
+def best_of(first, second):
+    """One row, measured twice: the best of each contestant, in times and in rates."""
+    best = dict(second, rounds=first["rounds"] + second["rounds"],
+                same=False if first["same"] is False else second["same"])
+    best["ns"] = {name: min(ns, first["ns"].get(name, ns)) for name, ns in second["ns"].items()}
+    if "gops" in second:
+        best["gops"] = {name: max(gops, first["gops"].get(name, gops))
+                        for name, gops in second["gops"].items()}
+    return best
+
+
 # ---- All rows ------------------------------------------------------------------------------------
 
 
