@@ -213,8 +213,8 @@ def cell(row):
 
 HEAD = """\
 Written by `make bench`; not by hand. Each figure is the best of several rounds in which libqk, its
-limit and ONNX Runtime took turns; rows that miss a target are measured twice, in case something else
-ran on the machine, and the best of both counts, of each of the three.
+limit and ONNX Runtime took turns; rows that miss a target are measured twice, in case something
+else ran on the machine, and the best of both counts, of each of the three.
 
 - The first columns say how long x of that many bytes takes, create and plan done beforehand,
   buffers reused; GB/s counts bytes read and written.
