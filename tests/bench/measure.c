@@ -38,6 +38,8 @@
 #include "tests/bench/team.h"
 
 #define CHUNK_NS 100000 /* what a worker of the server takes at a time */
+#define SPLIT_NS 50000  /* work of less is one thread's */
+#define SLICES_PER_THREAD 4
 #define BATCH_NS 100000 /* short runs are timed together, so that the clock does not count */
 #define ROUND_NS 1000000
 #define WARM_NS_MAX 2000000 /* longer runs find the caches as they leave them */
@@ -207,6 +209,19 @@ static void choose_gemm(struct bench *bench, const char *name)
             bench->kernels = bench->gemms[i];
 }
 
+/* Of at most CHUNK_NS; and several for each thread, so that they end together, if the whole is
+ * worth a hand-over. */
+static size_t chunk_units(const struct qk_plan *plan, size_t thread_count)
+{
+    const double unit_ns = (double)plan->unit_cost_ns + 1;
+    const double cost_ns = unit_ns * (double)plan->unit_count;
+    double chunk_ns = CHUNK_NS;
+    if (thread_count > 1 && cost_ns >= SPLIT_NS &&
+        chunk_ns > cost_ns / (double)(thread_count * SLICES_PER_THREAD))
+        chunk_ns = cost_ns / (double)(thread_count * SLICES_PER_THREAD);
+    return chunk_ns > unit_ns ? (size_t)(chunk_ns / unit_ns) : 1;
+}
+
 static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
 {
     const struct qk_plan *made = &bench->call.plan;
@@ -219,8 +234,7 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     bench->workspace_stride = (made->workspace_bytes + 63) / 64 * 64;
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
     bench_buffer_reserve(&bench->output, made->output_bytes);
-    bench->chunk_units = (size_t)(CHUNK_NS / (made->unit_cost_ns + 1));
-    bench->chunk_units += bench->chunk_units == 0;
+    bench->chunk_units = chunk_units(made, thread_count);
     bench->slice_count = (made->unit_count - 1) / bench->chunk_units + 1;
 
     const struct qk_tensor *x = &bench->call.call.inputs[0];
