@@ -108,7 +108,7 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
     const size_t behind = count_behind(args, per_byte, begin);
-    if (args->count < begin + QK_STEP + behind)
+    if (args->count < begin + QK_DEQUANTIZE_CHUNK + behind)
         qk_dequantize_scalar(args);
     else if (args->first == 0 && begin == 0 && behind == 0 && qk_takes_blocks(args))
         kernels->run[args->code](args);

@@ -48,7 +48,7 @@ struct qk_code_table {
 /* Fills the table for a type of 2, 4 or 8 bits. */
 void qk_code_table_init(struct qk_code_table *table, enum qk_type type);
 
-#define QK_STEP ((size_t)64) /* elements; tiers go by so many */
+#define QK_DEQUANTIZE_CHUNK ((size_t)64) /* elements; tiers go by so many */
 
 struct qk_dequantize_args {
     enum qk_code code;
@@ -69,8 +69,9 @@ struct qk_dequantize_args {
 };
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least QK_STEP, of whole
- * bytes of x and, where that is streamed, whole cache lines of y, and qk_takes_blocks. */
+ * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least
+ * QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed, whole cache lines of y, and
+ * qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 /* Tiers take blocks of so many elements or more, and of 1 without a period. */

@@ -9,9 +9,9 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Elements. */
-#define STEP ((size_t)32)
+#define CHUNK ((size_t)32)
 
-/* A step's elements, 8 in each vector, in order. */
+/* A chunk's elements, 8 in each vector, in order. */
 struct values {
     __m256 a, b, c, d;
 };
@@ -255,10 +255,10 @@ INLINE __m256i pack_fp16(__m256 a, __m256 b)
                             _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* How a step is stored; see begin_early. */
+/* How a chunk is stored; see begin_early. */
 struct how {
     bool stream;
-    size_t stored; /* bytes of y at the step's beginning */
+    size_t stored; /* bytes of y at the chunk's beginning */
 };
 
 INLINE void store_256(char *y, size_t at, __m256i v, struct how how)
@@ -302,7 +302,7 @@ INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bo
     return (struct form){false, finished, y_type, y_type == QK_FP32 ? 4 : 2};
 }
 
-INLINE void store_step(char *y, struct values v, struct form form, struct how how)
+INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
 {
     if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
         store(y, v, form.y_type, (struct how){true, how.stored});
@@ -310,7 +310,7 @@ INLINE void store_step(char *y, struct values v, struct form form, struct how ho
         store(y, v, form.y_type, (struct how){false, 0});
 }
 
-/* ---- Steps of two blocks -------------------------------------------------------------------- */
+/* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
 /* The first `count` elements of `before`, the others of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
@@ -320,7 +320,7 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return _mm256_blendv_ps(after, before, _mm256_castsi256_ps(is_before));
 }
 
-/* The same of a step. */
+/* The same of a chunk. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     (void)form;
@@ -349,9 +349,9 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
                           add(multiply(subtract(codes->high, zero), scale), offset)};
 }
 
-/* A step of them. */
-INLINE struct values look_up_step(const struct codes *results, const uint8_t *x, unsigned bits,
-                                  struct form form)
+/* A chunk of them. */
+INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x, unsigned bits,
+                                   struct form form)
 {
     (void)form;
     return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
@@ -359,10 +359,10 @@ INLINE struct values look_up_step(const struct codes *results, const uint8_t *x,
 
 /* Float8s are gathered; a table of results would not be sooner. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *codes,
-                        const uint8_t *x, char *y, size_t steps, float scale, struct form form,
+                        const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
 {
-    (void)table, (void)codes, (void)x, (void)y, (void)steps, (void)scale, (void)form, (void)how;
+    (void)table, (void)codes, (void)x, (void)y, (void)chunks, (void)scale, (void)form, (void)how;
     return false;
 }
 

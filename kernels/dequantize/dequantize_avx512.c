@@ -8,12 +8,12 @@
 #include <math.h>
 
 /* From here on a block of float8s pays for a table of its results. */
-#define FLOAT8_STEPS_MIN 8
+#define FLOAT8_CHUNKS_MIN 8
 
 /* How far ahead of a stream x is fetched. */
 #define PREFETCH_BYTES 2048
 
-#define STEP QK_STEP
+#define CHUNK QK_DEQUANTIZE_CHUNK
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
 typedef __m512 vector;
@@ -125,11 +125,11 @@ INLINE __m512i double_bf16(__m512 value)
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded, 16), rounded);
 }
 
-/* How a step is stored. Streams leave out what the step before has stored, in whole lines: twice
+/* How a chunk is stored. Streams leave out what the chunk before has stored, in whole lines: twice
  * costs much. */
 struct how {
     bool stream;
-    size_t stored; /* bytes of y at the step's beginning */
+    size_t stored; /* bytes of y at the chunk's beginning */
 };
 
 INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
@@ -153,7 +153,7 @@ INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
     }
 }
 
-/* What the values of a step are yet to become. */
+/* What the values of a chunk are yet to become. */
 enum result {
     RESULT_FP32,
     RESULT_FP16,
@@ -208,7 +208,7 @@ INLINE void store(char *y, struct values v, enum result result, struct how how)
     }
 }
 
-INLINE void store_step(char *y, struct values v, struct form form, struct how how)
+INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
 {
     if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
         store(y, v, form.result, (struct how){true, how.stored});
@@ -216,7 +216,7 @@ INLINE void store_step(char *y, struct values v, struct form form, struct how ho
         store(y, v, form.result, (struct how){false, 0});
 }
 
-/* ---- Steps of two blocks -------------------------------------------------------------------- */
+/* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
 /* The first `count` elements of `before`, the others of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
@@ -231,7 +231,7 @@ INLINE vector mix_words(vector before, vector after, size_t count)
                                                      _mm512_castps_si512(before)));
 }
 
-/* The same of a step; `count` is less than STEP. */
+/* The same of a chunk; `count` is less than CHUNK. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     const size_t low = count < 32 ? count : 32;
@@ -281,9 +281,9 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
     return results;
 }
 
-/* A step of them. */
-INLINE struct values look_up_step(const struct codes *results, const uint8_t *x, unsigned bits,
-                                  struct form form)
+/* A chunk of them. */
+INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x, unsigned bits,
+                                   struct form form)
 {
     if (form.y_type == QK_FP32)
         return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
@@ -326,13 +326,13 @@ INLINE struct codes finish_float8(const struct codes *from, const struct qk_code
 }
 
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
-                        const uint8_t *x, char *y, size_t steps, float scale, struct form form,
+                        const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
 {
-    if (steps < FLOAT8_STEPS_MIN || !isnormal(scale))
+    if (chunks < FLOAT8_CHUNKS_MIN || !isnormal(scale))
         return false;
     const struct codes codes = finish_float8(from, table, scale, form.y_type);
-    for (; steps > 0; steps--, x += STEP, y += 2 * STEP) {
+    for (; chunks > 0; chunks--, x += CHUNK, y += 2 * CHUNK) {
         __m512i words[2];
         if (how.stream)
             _mm_prefetch((const char *)x + PREFETCH_BYTES, _MM_HINT_T0);

@@ -1,14 +1,14 @@
-/* The loops of the vector tiers, over what each defines before it includes this: STEP, `vector` and
- * its arithmetic, ways to read x as `struct values`, zero points, `struct form` and stores. Only
- * for dequantize_avx2.c and dequantize_avx512.c. */
+/* The loops of the vector tiers, over what each defines before it includes this: CHUNK, `vector`
+ * and its arithmetic, ways to read x as `struct values`, zero points, `struct form` and stores.
+ * Only for dequantize_avx2.c and dequantize_avx512.c. */
 #ifndef KERNELS_DEQUANTIZE_LOOPS_H
 #define KERNELS_DEQUANTIZE_LOOPS_H
 
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
-/* In blocks of so many steps, parameters are loaded for each, but no tables made. */
-#define STEPS_MAX 4
+/* In blocks of so many chunks, parameters are loaded for each, but no tables made. */
+#define CHUNKS_MAX 4
 
 /* How a kernel reads x, and what it makes of it: constants all. */
 struct kernel {
@@ -34,7 +34,7 @@ INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, si
                                splat(args->offsets ? args->offsets[p] : -0.0F)};
 }
 
-/* The parameters of a step's elements. */
+/* The parameters of a chunk's elements. */
 struct varied {
     struct values zero, scale, offset;
 };
@@ -64,7 +64,7 @@ INLINE struct values compute(struct values v, const struct varied *p, subtract_f
  * is not there is not fetched. */
 INLINE void prefetch(const uint8_t *x, unsigned bits)
 {
-    for (size_t k = 0; k < STEP * bits / 8; k += 64)
+    for (size_t k = 0; k < CHUNK * bits / 8; k += 64)
         _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
 }
 
@@ -90,21 +90,21 @@ INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
                                 struct form form, bool has_offset)
 {
     if (form.finished)
-        return look_up_step(&block->codes, x, kernel.bits, form);
+        return look_up_chunk(&block->codes, x, kernel.bits, form);
     const struct parameters *p = &block->parameters;
     const struct varied same = {all(p->zero), all(p->scale), all(p->offset)};
     return compute(kernel.read(codes, x, form.pairs), &same, kernel.minus, has_offset);
 }
 
-/* The same of a step whose first `count` elements belong to `block`, the others to `next`. */
+/* The same of a chunk whose first `count` elements belong to `block`, the others to `next`. */
 INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *codes,
                                       const struct block *block, const struct block *next,
                                       size_t count, const struct kernel kernel, struct form form,
                                       bool has_offset)
 {
     if (form.finished)
-        return mix(look_up_step(&block->codes, x, kernel.bits, form),
-                   look_up_step(&next->codes, x, kernel.bits, form), count, form);
+        return mix(look_up_chunk(&block->codes, x, kernel.bits, form),
+                   look_up_chunk(&next->codes, x, kernel.bits, form), count, form);
     const struct parameters *p = &block->parameters;
     const struct parameters *q = &next->parameters;
     const struct varied mixed = {mix(all(p->zero), all(q->zero), count, form),
@@ -120,12 +120,12 @@ struct place {
     size_t left; /* elements of its block, from it on */
 };
 
-/* The last step of a call begins `back` elements early. Streams leave out what has been stored:
+/* The last chunk of a call begins `back` elements early. Streams leave out what has been stored:
  * twice costs much. */
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
 {
-    const size_t back = i + STEP - args->count;
+    const size_t back = i + CHUNK - args->count;
     how->stored = back * y_bytes;
     return back;
 }
@@ -140,48 +140,48 @@ INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct p
     }
 }
 
-/* As many steps as belong to this block alone. */
-INLINE void take_whole_steps(const struct qk_dequantize_args *args, const struct codes *codes,
-                             const struct block *block, const struct kernel kernel,
-                             struct form form, struct how how, struct place *at)
+/* As many chunks as belong to this block alone. */
+INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struct codes *codes,
+                              const struct block *block, const struct kernel kernel,
+                              struct form form, struct how how, struct place *at)
 {
     const size_t left = at->left < args->count - at->i ? at->left : args->count - at->i;
-    const size_t steps = left / STEP;
+    const size_t chunks = left / CHUNK;
     const size_t y_bytes = form.y_bytes;
     const bool has_offset = args->offsets;
     const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
     char *y = (char *)args->y + at->i * y_bytes;
     const size_t p = at->p;
-    at->i += steps * STEP;
-    at->left -= steps * STEP;
+    at->i += chunks * CHUNK;
+    at->left -= chunks * CHUNK;
     if (kernel.read == read_float8 && y_bytes == 2 && !has_offset &&
-        take_float8(args->table, codes, x, y, steps, args->scales[p], form, how))
+        take_float8(args->table, codes, x, y, chunks, args->scales[p], form, how))
         return;
-    for (size_t i = 0; i < steps * STEP; i += STEP) {
+    for (size_t i = 0; i < chunks * CHUNK; i += CHUNK) {
         const uint8_t *from = x + i * kernel.bits / 8;
         if (how.stream)
             prefetch(from, kernel.bits);
-        store_step(y + i * y_bytes, results_of(from, codes, block, kernel, form, has_offset), form,
-                   how);
+        store_chunk(y + i * y_bytes, results_of(from, codes, block, kernel, form, has_offset), form,
+                    how);
     }
 }
 
-/* The step that ends this block and begins the next. */
-INLINE void take_mixed_step(const struct qk_dequantize_args *args, const struct codes *codes,
-                            const struct block *block, const struct block *next,
-                            const struct kernel kernel, struct form form, struct how how,
-                            const struct place *at)
+/* The chunk that ends this block and begins the next. */
+INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
+                             const struct block *block, const struct block *next,
+                             const struct kernel kernel, struct form form, struct how how,
+                             const struct place *at)
 {
     const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
     const bool has_offset = args->offsets;
     if (how.stream)
         prefetch(x, kernel.bits);
-    store_step((char *)args->y + at->i * form.y_bytes,
-               mixed_results_of(x, codes, block, next, at->left, kernel, form, has_offset), form,
-               how);
+    store_chunk((char *)args->y + at->i * form.y_bytes,
+                mixed_results_of(x, codes, block, next, at->left, kernel, form, has_offset), form,
+                how);
 }
 
-/* Blocks of STEP or more elements, so that a step belongs to one or two. */
+/* Blocks of CHUNK or more elements, so that a chunk belongs to one or two. */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
@@ -190,10 +190,10 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     struct place at = {0, args->p, args->block - args->done};
     struct block block = block_at(args, at.p, codes, kernel, form);
     for (;;) {
-        take_whole_steps(args, codes, &block, kernel, form, how, &at);
+        take_whole_chunks(args, codes, &block, kernel, form, how, &at);
         if (at.i == args->count)
             return;
-        if (at.i + STEP > args->count) {
+        if (at.i + CHUNK > args->count) {
             go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
             block = block_at(args, at.p, codes, kernel, form);
             continue;
@@ -201,25 +201,25 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
         at.p = at.p + 1 == args->period ? 0 : at.p + 1;
         const struct block next = block_at(args, at.p, codes, kernel, form);
         if (at.left > 0) {
-            take_mixed_step(args, codes, &block, &next, kernel, form, how, &at);
-            at.i += STEP;
-            at.left -= STEP;
+            take_mixed_chunk(args, codes, &block, &next, kernel, form, how, &at);
+            at.i += CHUNK;
+            at.left -= CHUNK;
         }
         at.left += args->block;
         block = next;
     }
 }
 
-/* By their elements, but for blocks of some steps, and others of less than one. */
+/* By their elements, but for blocks of some chunks, and others of less than one. */
 enum blocks {
-    BLOCKS_OF_STEPS = 0,
+    BLOCKS_OF_CHUNKS = 0,
     BLOCKS_OF_1 = 1,
     BLOCKS_SHORT = 2,
     BLOCKS_OF_16 = 16,
     BLOCKS_OF_32 = 32
 };
 
-/* The blocks of the four vectors of a step, where each has one or two. */
+/* The blocks of the four vectors of a chunk, where each has one or two. */
 struct parts {
     size_t before[4], after[4];
     size_t count[4]; /* elements of `before`; there may be more */
@@ -228,7 +228,7 @@ struct parts {
 INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, struct parts *parts,
                       size_t v)
 {
-    const size_t n = STEP / 4;
+    const size_t n = CHUNK / 4;
     const size_t next = at->p + 1 == args->period ? 0 : at->p + 1;
     parts->before[v] = at->p;
     parts->after[v] = at->left < n ? next : at->p; /* there may be no next one */
@@ -242,17 +242,17 @@ INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
     return mix_one(splat(from[parts->before[v]]), splat(from[parts->after[v]]), parts->count[v]);
 }
 
-/* The parameters of a step's elements, in order, of which `from` has the first's, or the first. */
+/* The parameters of a chunk's elements, in order, of which `from` has the first's, or the first. */
 INLINE struct values load(const float *from, enum blocks blocks, const struct parts *parts)
 {
-    const size_t n = STEP / 4;
+    const size_t n = CHUNK / 4;
     if (blocks == BLOCKS_SHORT)
         return (struct values){load_part(from, parts, 0), load_part(from, parts, 1),
                                load_part(from, parts, 2), load_part(from, parts, 3)};
     if (blocks == BLOCKS_OF_1)
         return (struct values){load_vector(from), load_vector(from + n), load_vector(from + 2 * n),
                                load_vector(from + 3 * n)};
-    const size_t block = blocks == BLOCKS_OF_STEPS ? STEP : blocks;
+    const size_t block = blocks == BLOCKS_OF_CHUNKS ? CHUNK : blocks;
     return (struct values){splat(from[0]), splat(from[n / block]), splat(from[2 * n / block]),
                            splat(from[3 * n / block])};
 }
@@ -269,13 +269,13 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
     return compute(v, &varied, kernel.minus, args->offsets);
 }
 
-/* The same by tables, one for each half of the step. */
+/* The same by tables, one for each half of the chunk. */
 INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize_args *args,
                                     const struct codes *codes, const struct kernel kernel,
                                     struct form form, size_t p, enum blocks blocks)
 {
     const bool has_offset = args->offsets;
-    const size_t q = blocks == BLOCKS_OF_32 ? p + STEP / 2 / 32 : p;
+    const size_t q = blocks == BLOCKS_OF_32 ? p + CHUNK / 2 / 32 : p;
     const struct block before = block_at(args, p, codes, kernel, form);
     const struct block after = block_at(args, q, codes, kernel, form);
     const struct values v = results_of(x, codes, &before, kernel, form, has_offset);
@@ -283,37 +283,37 @@ INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize
     return (struct values){v.a, v.b, w.c, w.d};
 }
 
-/* Parameters that change within a step, or after one or few. */
+/* Parameters that change within a chunk, or after one or few. */
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
-    const bool long_enough = blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_STEPS;
+    const bool long_enough = blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_CHUNKS;
     const struct form form =
         form_of(kernel.bits, y_type, kernel.bits < 8 && long_enough, long_enough);
     const uint8_t *x = args->x;
     char *y = args->y;
     struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
-    for (size_t i = 0, p = args->p, done = args->done; i < args->count; i += STEP) {
-        if (blocks != BLOCKS_OF_STEPS && i + STEP > args->count)
+    for (size_t i = 0, p = args->p, done = args->done; i < args->count; i += CHUNK) {
+        if (blocks != BLOCKS_OF_CHUNKS && i + CHUNK > args->count)
             i -= begin_early(args, i, form.y_bytes, &how);
         if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
-        const size_t at = blocks == BLOCKS_OF_STEPS ? p : i / blocks;
+        const size_t at = blocks == BLOCKS_OF_CHUNKS ? p : i / blocks;
         const uint8_t *from = x + i * kernel.bits / 8;
         const struct values v = form.finished
                                     ? look_up_varied(from, args, codes, kernel, form, at, blocks)
                                     : compute_varied(kernel.read(codes, from, form.pairs), args,
                                                      kernel, at, blocks, NULL);
-        store_step(y + i * form.y_bytes, v, form, how);
-        done += STEP;
-        if (blocks == BLOCKS_OF_STEPS && done == args->block) {
+        store_chunk(y + i * form.y_bytes, v, form, how);
+        done += CHUNK;
+        if (blocks == BLOCKS_OF_CHUNKS && done == args->block) {
             p = p + 1 == args->period ? 0 : p + 1;
             done = 0;
         }
     }
 }
 
-/* Blocks of 16 to STEP elements, so that a vector belongs to one or two. */
+/* Blocks of 16 to CHUNK elements, so that a vector belongs to one or two. */
 INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes *codes,
                        const struct kernel kernel, enum qk_type y_type)
 {
@@ -322,8 +322,8 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     char *y = args->y;
     struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
     struct place at = {0, args->p, args->block - args->done};
-    for (; at.i < args->count; at.i += STEP) {
-        if (at.i + STEP > args->count)
+    for (; at.i < args->count; at.i += CHUNK) {
+        if (at.i + CHUNK > args->count)
             go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
         struct parts parts;
         char *to = y + at.i * form.y_bytes;
@@ -336,7 +336,7 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
         take_part(args, &at, &parts, 3);
         struct values v = kernel.read(codes, from, form.pairs);
         v = compute_varied(v, args, kernel, 0, BLOCKS_SHORT, &parts);
-        store_step(to, v, form, how);
+        store_chunk(to, v, form, how);
     }
 }
 
@@ -347,18 +347,18 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     const struct codes codes = load_codes(args->table, kernel.bits);
     const bool whole = args->period == 0 && args->done == 0 &&
                        (args->count & (args->block - 1)) == 0; /* of 16 or 32 */
-    const bool in_steps = args->block <= (kernel.bits < 8 ? 1 : STEPS_MAX) * STEP &&
-                          args->block % STEP == 0 && args->done % STEP == 0 &&
-                          args->count % STEP == 0;
+    const bool in_chunks = args->block <= (kernel.bits < 8 ? 1 : CHUNKS_MAX) * CHUNK &&
+                           args->block % CHUNK == 0 && args->done % CHUNK == 0 &&
+                           args->count % CHUNK == 0;
     if (args->block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (common && args->block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
     else if (!kernel.rare && args->block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (common && in_steps)
-        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_STEPS);
-    else if (args->block < STEP)
+    else if (common && in_chunks)
+        loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_CHUNKS);
+    else if (args->block < CHUNK)
         loop_short(args, &codes, kernel, y_type);
     else
         loop_blocks(args, &codes, kernel, y_type);
@@ -456,7 +456,7 @@ static void u32_exact(const struct qk_dequantize_args *args)
 static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
                    size_t done)
 {
-    const size_t lanes = STEP / 4;
+    const size_t lanes = CHUNK / 4;
     for (size_t i = 0, run = block - done; i < count; i += run, run = block, from += stride) {
         float value;
         memcpy(&value, from, sizeof(value));

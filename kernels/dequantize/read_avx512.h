@@ -12,7 +12,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A step's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
+/* A chunk's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
  * the first 32, c and d those of the others; or as 16-bit results, 32 in each of a and c. */
 struct values {
     __m512 a, b, c, d;

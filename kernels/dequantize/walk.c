@@ -251,7 +251,8 @@ static void choose(struct state *state)
     state->joined = !whole && joins(state, inner);
     state->args.block = whole ? SIZE_MAX : inner->block;
     const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(grid) : 0;
-    const bool spread = !whole && inner->block < QK_STEP && period_of(state) > 0; /* costs less */
+    const bool spread =
+        !whole && inner->block < QK_DEQUANTIZE_CHUNK && period_of(state) > 0; /* costs less */
     if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0) && !spread) {
         state->args.period = period;
         state->walk = walk_blocks;
