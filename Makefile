@@ -61,16 +61,17 @@ KERNELS := \
     kernels/dequantize/dequantize_avx512.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c \
     kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
-    kernels/conv/geometry.c kernels/conv/floats_scalar.c kernels/conv/floats_avx2.c \
-    kernels/conv/floats_avx512.c \
-    kernels/conv/sgemm_pack.c kernels/conv/sgemm_run.c \
-    kernels/conv/window.c kernels/conv/vector_avx2.c kernels/conv/vector_avx512.c \
-    kernels/conv/slabs.c kernels/conv/blocks.c \
-    kernels/conv/panels_pack.c kernels/conv/panels_plan.c kernels/conv/panels_run.c \
-    kernels/conv/depthwise.c kernels/conv/depthwise_layout.c \
-    kernels/conv/depthwise_avx2.c kernels/conv/depthwise_avxvnni.c \
-    kernels/conv/depthwise_cells_vnni.c kernels/conv/depthwise_vnni.c \
-    kernels/conv/depthwise_small_vnni.c kernels/conv/depthwise_rows_vnni.c \
+    kernels/conv/geometry.c kernels/conv/window.c \
+    kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
+    kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
+    kernels/conv/igemm/slab_kernels_avx2.c kernels/conv/igemm/slab_kernels_avx512.c \
+    kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
+    kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \
+    kernels/conv/depthwise/kernel_vnni.c kernels/conv/depthwise/cells_vnni.c \
+    kernels/conv/depthwise/small_vnni.c kernels/conv/depthwise/rows_vnni.c \
+    kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \
+    kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
+    kernels/conv/sgemm/im2col_kernels_avx512.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.
@@ -119,11 +120,11 @@ $(B)/server/schema.o: api_schema/openapi.yaml api_schema/openapi.json
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
-	$(AR) rcs $@ $(filter %.o,$^)
+	$(AR) qcs $@ $(filter %.o,$^)
 
 $(B)/libserver.a: $(call objects,$(SERVER)) Makefile
 	@rm -f $@
-	$(AR) rcs $@ $(filter %.o,$^)
+	$(AR) qcs $@ $(filter %.o,$^)
 
 $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -249,7 +250,7 @@ help:
 	@sed -n '/^#   make/s/^# *//p' Makefile
 
 # Every header compiles alone.
-headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h server/*.h))
+headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h server/*.h))
 
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/conv/floats.h"
+#include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/cpu.h"
 
 #define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
@@ -98,15 +98,15 @@ static enum qk_status choose_gemm(const char *name, uint32_t cpu_flags,
 static void fill_table(struct qk_kernels *kernels)
 {
     qk_dequantize_init_scalar(&kernels->dequantize);
-    kernels->floats = &qk_conv_floats_scalar;
+    kernels->im2col = &qk_im2col_kernels__scalar;
 #ifdef __x86_64__
     if (kernels->cpu_flags & QK_CPU_AVX2) {
         qk_dequantize_init_avx2(&kernels->dequantize);
-        kernels->floats = &qk_conv_floats_avx2;
+        kernels->im2col = &qk_im2col_kernels__avx2;
     }
     if (kernels->cpu_flags & QK_CPU_AVX512_ICELAKE) {
         qk_dequantize_init_avx512(&kernels->dequantize);
-        kernels->floats = &qk_conv_floats_avx512;
+        kernels->im2col = &qk_im2col_kernels__avx512;
     }
 #endif
 }

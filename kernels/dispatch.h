@@ -14,8 +14,8 @@ struct qk_kernels {
     const char *tier;
     struct qk_dequantize_kernels dequantize;
     struct qk_gemm gemm;
-    const struct qk_conv_floats *floats; /* beside gemm */
-    const struct qk_conv_backend *conv;  /* NULL: gemm */
+    const struct qk_im2col_kernels *im2col; /* beside gemm */
+    const struct qk_conv_backend *conv;     /* NULL: gemm */
 };
 
 #endif

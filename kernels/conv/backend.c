@@ -1,6 +1,6 @@
 #include "kernels/conv/backend.h"
 
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/cpu.h"
 
 #ifdef __x86_64__
@@ -13,9 +13,9 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "avx2",
             .kernel = "conv_avx2",
             .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
-            .gemm = &qk_igemm_avx2,
-            .vector = &qk_conv_vector_avx2,
-            .depthwise = &qk_depthwise_avx2,
+            .gemm = &qk_igemm_s16s16_6x16__avx2,
+            .slabs = &qk_slab_kernels_s16x2__avx2,
+            .depthwise = &qk_depthwise_s16s16_1x32__avx2,
             .cycles = 1.6,
             .slab_cycles = 25,
         },
@@ -24,9 +24,9 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "avxvnni",
             .kernel = "conv_avxvnni",
             .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2 | QK_CPU_AVXVNNI,
-            .gemm = &qk_igemm_avxvnni,
-            .vector = &qk_conv_vector_avx2_bytes,
-            .depthwise = &qk_depthwise_avxvnni,
+            .gemm = &qk_igemm_u8s8_6x16__avxvnni,
+            .slabs = &qk_slab_kernels_u8x4__avx2,
+            .depthwise = &qk_depthwise_u8s8_1x32__avxvnni,
             .cycles = 1,
             .slab_cycles = 50,
         },
@@ -35,9 +35,9 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "vnni",
             .kernel = "conv_vnni",
             .cpu_flags = QK_CPU_AVX512_ICELAKE,
-            .gemm = &qk_igemm_vnni,
-            .vector = &qk_conv_vector_avx512,
-            .depthwise = &qk_depthwise_vnni,
+            .gemm = &qk_igemm_u8s8_6x64__avx512vnni,
+            .slabs = &qk_slab_kernels_u8x4__avx512,
+            .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
             .cycles = 0.5,
             .slab_cycles = 12,
         },
@@ -46,10 +46,10 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "amx",
             .kernel = "conv_amx",
             .cpu_flags = QK_CPU_AMX,
-            .gemm = &qk_igemm_amx,
+            .gemm = &qk_igemm_u8s8_32x32__amx,
             .narrow = &backends[VNNI],
-            .vector = &qk_conv_vector_avx512,
-            .depthwise = &qk_depthwise_vnni,
+            .slabs = &qk_slab_kernels_u8x4__avx512,
+            .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
             .cycles = 1.5,
             .slab_cycles = 12,
         },

@@ -2,7 +2,7 @@
 #ifndef KERNELS_CONV_BACKEND_H
 #define KERNELS_CONV_BACKEND_H
 
-#include "kernels/conv/vector.h"
+#include "kernels/conv/igemm/slab_kernels.h"
 #include "kernels/gemm/igemm.h"
 
 struct qk_depthwise;
@@ -15,7 +15,7 @@ struct qk_conv_backend {
     /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *narrow;
-    const struct qk_conv_vector *vector;
+    const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     /* Rough, for 16 positions: of the product of one row and a slab or, with whole_steps, a step;
      * and to make a slab. Plans are weighed with them. */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "kernels/conv/pack.h"
+#include "kernels/conv/method.h"
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/widen.h"
 
@@ -40,7 +40,7 @@ static int32_t x_left(const struct qk_conv *conv)
 {
     if (conv->method == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->method == QK_CONV_PANELS && conv->backend->gemm->cell_k == 2)
+    if (conv->method == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
         return 0; /* words hold x - x_zp */
     return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
@@ -85,8 +85,8 @@ static bool pack_weights(struct qk_conv *conv, const struct qk_conv_constants *c
         conv->method = QK_CONV_DEPTHWISE;
         return qk_conv_pack_depthwise(conv, constants, memory, sums);
     }
-    conv->method = QK_CONV_PANELS;
-    return qk_conv_pack_panels(conv, constants, memory, sums);
+    conv->method = QK_CONV_IGEMM;
+    return qk_conv_pack_igemm(conv, constants, memory, sums);
 }
 
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
@@ -136,7 +136,7 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
 }
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_conv_floats *floats, const struct qk_tensor *x,
+                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     static const uint8_t nothing[1];
@@ -151,10 +151,10 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *ge
     const uint8_t *data = x->count == 0 ? nothing : x->data;
     bool planned;
     if (conv->method == QK_CONV_SGEMM)
-        planned = qk_conv_plan_sgemm(conv, gemm, floats, &geometry, data, memory, plan);
+        planned = qk_conv_plan_sgemm(conv, gemm, im2col, &geometry, data, memory, plan);
     else if (conv->method == QK_CONV_DEPTHWISE)
         planned = qk_conv_plan_depthwise(conv, &geometry, data, memory, plan);
     else
-        planned = qk_conv_plan_panels(conv, &geometry, data, memory, plan);
+        planned = qk_conv_plan_igemm(conv, &geometry, data, memory, plan);
     return planned ? QK_OK : qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
 }

@@ -4,21 +4,23 @@
  * y = clamp(round_half_even(fl32(fl32(acc) * multiplier[m]))) + y_zp, in the order of
  * ONNX Runtime's MlasRequantizeOutput (kernels/conv/requantize.h).
  *
- * Positions outside x hold x_zp and so add nothing. There are three ways to the sums, which give
- * the same bits:
+ * Positions outside x hold x_zp and so add nothing. There are three ways to the sums, a folder
+ * each, which give the same bits:
  *
- *   panels     integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
- *              (kernels/conv/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a
- *              uint8 w have their top bit flipped), and zero points come in afterwards:
- *                  sum (x - x_zp)(w - w_zp) = sum x w - w_zp sum x - x_zp sum (w - w_zp)
- *              The last term is one number for each m and goes into the bias; the middle one takes
- *              sums of x's columns, made only where a w_zp is not 0. All of it wraps modulo 2^32.
- *   depthwise  the same products, for one channel in a group, straight from x
- *              (kernels/conv/depthwise.h)
- *   sgemm      weights less their zero point, |w| <= 255, and x centred to signed 8 bit, |x| <=
- * 128, as floats, in blocks of k so short that no partial sum passes 2^24, where floats hold every
- * integer. Blocks are added in int32, modulo 2^32. What centring leaves of x's zero point goes into
- * the bias.
+ * - igemm: integer products (kernels/gemm/igemm.h) of packed weights with slabs of x
+ *   (kernels/conv/igemm/slabs.h). Bytes are multiplied as they are, u8 by s8 (an int8 x and a uint8
+ *   w have their top bit flipped), and zero points come in afterwards:
+ *
+ *       sum (x - x_zp)(w - w_zp) = sum x w - w_zp sum x - x_zp sum (w - w_zp)
+ *
+ *   The last term is one number for each m and goes into the bias; the middle one takes sums of x's
+ *   columns, made only where a w_zp is not 0. All of it wraps modulo 2^32.
+ * - depthwise: the same products, for one channel in a group, straight from x
+ *   (kernels/conv/depthwise/depthwise.h).
+ * - sgemm: weights less their zero point, |w| <= 255, and x centred to signed 8 bit, |x| <= 128, as
+ *   floats, in K blocks so short that no partial sum passes 2^24, up to where floats hold every
+ *   integer. K blocks are added in int32, modulo 2^32. What centring leaves of x's zero point goes
+ *   into the bias.
  */
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
@@ -27,7 +29,7 @@
 #include "kernels/qk.h"
 
 struct qk_conv_backend;
-struct qk_conv_floats;
+struct qk_im2col_kernels;
 
 /* More than anybody convolves; some bound keeps the loops and the structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
@@ -78,28 +80,28 @@ struct qk_requantize {
 struct qk_conv_sgemm {
     int32_t x_centre;     /* taken from x, so that |x| <= 128 */
     int32_t x_fill;       /* x's zero point, centred: what padding holds */
-    size_t block;         /* terms in one sgemm; the last block may be shorter */
-    const float *weights; /* w - w_zp. Each group: its blocks; each block: [M/group][terms] */
+    size_t k_block;       /* terms in one sgemm; the last K block may be shorter */
+    const float *weights; /* w - w_zp. Each group: its K blocks; each: [M/group][terms] */
 };
 
 /* Packed for integer products: kernels/gemm/igemm.h. */
-struct qk_conv_panels {
-    size_t count; /* of each group */
+struct qk_conv_igemm {
+    size_t panel_count; /* of each group */
     size_t step_bytes;
-    size_t bytes;                /* of one panel */
+    size_t panel_bytes;          /* of one panel */
     const uint8_t *weights;      /* [group][panel] */
     const uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
     const int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
 };
 
-/* Packed for groups of one channel: kernels/conv/depthwise.h. */
+/* Packed for groups of one channel: kernels/conv/depthwise/depthwise.h. */
 struct qk_conv_depthwise {
     const uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
     const int32_t *w_zero_point; /* [M], as these weights have it */
     bool any_zero_point;         /* one of them is not 0 */
 };
 
-enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_PANELS, QK_CONV_DEPTHWISE };
+enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
 
 /* A convolution, ready for any x. Immutable; shared by threads. */
 struct qk_conv {
@@ -112,7 +114,7 @@ struct qk_conv {
     const struct qk_conv_backend *backend; /* NULL: sgemm */
     enum qk_conv_method method;            /* says which of these is filled */
     struct qk_conv_sgemm sgemm;
-    struct qk_conv_panels panels;
+    struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
     const int32_t *bias;     /* [M], with what x's zero point makes of the weights */
     const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
@@ -133,7 +135,7 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
  * until the plan has run. A unit is a part of the positions and channels of one image and group,
  * some 100 microseconds' work. QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_conv_floats *floats, const struct qk_tensor *x,
+                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 #endif

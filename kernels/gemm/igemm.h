@@ -93,9 +93,9 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t ste
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : gemm->mr) * gemm->row_stride;
 }
 
-extern const struct qk_igemm qk_igemm_avx2;
-extern const struct qk_igemm qk_igemm_avxvnni;
-extern const struct qk_igemm qk_igemm_vnni;
-extern const struct qk_igemm qk_igemm_amx;
+extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
+extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
+extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
+extern const struct qk_igemm qk_igemm_u8s8_32x32__amx;
 
 #endif

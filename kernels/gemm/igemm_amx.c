@@ -166,7 +166,7 @@ static void dot(const struct qk_igemm_args *args)
     }
 }
 
-const struct qk_igemm qk_igemm_amx = {
+const struct qk_igemm qk_igemm_u8s8_32x32__amx = {
     .cell_k = 4,
     .mr = MR,
     .row_stride = TILE_ROW_BYTES,

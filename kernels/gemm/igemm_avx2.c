@@ -14,7 +14,7 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 
 #include "kernels/gemm/igemm_ymm.h"
 
-const struct qk_igemm qk_igemm_avx2 = {
+const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
     .cell_k = 2,
     .mr = MR,
     .row_stride = QK_IGEMM_CELL_BYTES,

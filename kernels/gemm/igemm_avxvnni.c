@@ -13,7 +13,7 @@ static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
 
 #include "kernels/gemm/igemm_ymm.h"
 
-const struct qk_igemm qk_igemm_avxvnni = {
+const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni = {
     .cell_k = 4,
     .mr = MR,
     .row_stride = QK_IGEMM_CELL_BYTES,

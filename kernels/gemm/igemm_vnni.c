@@ -149,7 +149,7 @@ static void dot(const struct qk_igemm_args *args)
         dot_positions(args, 3);
 }
 
-const struct qk_igemm qk_igemm_vnni = {
+const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni = {
     .cell_k = 4,
     .mr = MR,
     .row_stride = QK_IGEMM_CELL_BYTES,

@@ -249,7 +249,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
                        "x: expects C = %zu (of w) * %zu (group) channels, got shape %s",
                        desc->group_channels, desc->group, qk_shape_text(x, &shape));
     const struct qk_kernels *kernels = instance->kernels;
-    return qk_conv_plan(conv, &kernels->gemm, kernels->floats, x, memory, plan, error);
+    return qk_conv_plan(conv, &kernels->gemm, kernels->im2col, x, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #include <string.h>
 
-#include "kernels/conv/pack.h"
+#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
 /* About 100 microseconds of channels make a unit. */
@@ -10,7 +10,7 @@
 #define CYCLES_A_NS 3.0
 /* Cells of an output channel's taps; a slot holds some positions of so many. */
 #define CELLS_MOST 256
-/* With more output channels for each of x, and more cells, panels are faster. */
+/* With more output channels for each of x, and more cells, igemm is faster. */
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_CELLS_MOST 12
 
@@ -22,9 +22,10 @@ struct state {
     struct qk_depthwise_job job; /* but for what a unit says */
     size_t outer;                /* positions of the axes before the last two */
     /* What a unit has besides the layout's rows and columns, and how many units that makes: */
-    size_t chunk, chunks; /* groups */
-    size_t part, parts;   /* output channels of each; with parts, there is one group in a unit */
-    size_t bands, pieces; /* of rows, and of columns */
+    size_t unit_groups, group_parts; /* groups */
+    size_t m_part, m_parts;          /* output channels of each; with several parts, a unit has
+                                        one group */
+    size_t row_bands, column_bands;
     size_t workspace_at[5];
 };
 
@@ -40,8 +41,9 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
         return false;
     for (int i = QK_AXIS_COLUMN; i >= 0; i--) {
         const size_t kernel = (size_t)desc->kernel[i];
-        const size_t taps = qk_depthwise_count_taps(
-            desc->kernel[i], desc->stride[i], desc->dilation[i], conv->backend->depthwise->window);
+        const size_t taps =
+            qk_depthwise_count_taps(desc->kernel[i], desc->stride[i], desc->dilation[i],
+                                    conv->backend->depthwise->load_bytes);
         if (taps == 0 || conv->depth / kernel > most ||
             conv->depth / kernel * qk_divide_up(kernel, taps) > most)
             return false;
@@ -88,7 +90,7 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
 struct unit {
     size_t image, outer;
     size_t group_begin, group_end;
-    size_t part_begin, part_end; /* of each group's output channels */
+    size_t m_begin, m_end; /* of each group's output channels */
     size_t row, rows;
     size_t column, columns;
 };
@@ -100,20 +102,20 @@ static struct unit locate(const struct state *state, size_t index)
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].out;
     const size_t multiplicity = state->conv->desc.out_channels / state->conv->desc.group;
     struct unit unit;
-    unit.column = index % state->pieces * layout->columns;
+    unit.column = index % state->column_bands * layout->columns;
     unit.columns = qk_size_min(width - unit.column, layout->columns);
-    index /= state->pieces;
-    unit.row = index % state->bands * layout->rows;
+    index /= state->column_bands;
+    unit.row = index % state->row_bands * layout->rows;
     unit.rows = qk_size_min(height - unit.row, layout->rows);
-    index /= state->bands;
+    index /= state->row_bands;
     unit.outer = index % state->outer;
     index /= state->outer;
-    unit.part_begin = index % state->parts * state->part;
-    unit.part_end = qk_size_min(unit.part_begin + state->part, multiplicity);
-    index /= state->parts;
-    unit.group_begin = index % state->chunks * state->chunk;
-    unit.group_end = qk_size_min(unit.group_begin + state->chunk, state->conv->desc.group);
-    unit.image = index / state->chunks;
+    unit.m_begin = index % state->m_parts * state->m_part;
+    unit.m_end = qk_size_min(unit.m_begin + state->m_part, multiplicity);
+    index /= state->m_parts;
+    unit.group_begin = index % state->group_parts * state->unit_groups;
+    unit.group_end = qk_size_min(unit.group_begin + state->unit_groups, state->conv->desc.group);
+    unit.image = index / state->group_parts;
     return unit;
 }
 
@@ -124,7 +126,7 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     const struct qk_conv_geometry *geometry = &state->geometry;
     const size_t groups = conv->desc.group;
     const size_t multiplicity = conv->desc.out_channels / groups;
-    const size_t m = unit->group_begin * multiplicity + unit->part_begin;
+    const size_t m = unit->group_begin * multiplicity + unit->m_begin;
     const size_t width = (size_t)geometry->axis[QK_AXIS_COLUMN].out;
     const size_t line = unit->outer * (size_t)geometry->axis[QK_AXIS_ROW].out + unit->row;
     const size_t *at = state->workspace_at;
@@ -141,7 +143,7 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     job.column = unit->column;
     job.columns = unit->columns;
     job.channels = unit->group_end - unit->group_begin;
-    job.multiplicity = unit->part_end - unit->part_begin;
+    job.multiplicity = unit->m_end - unit->m_begin;
     job.x = state->x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
     job.weights = conv->depthwise.weights + m * conv->depth;
     job.w_zero_point = conv->depthwise.w_zero_point + m;
@@ -185,7 +187,7 @@ static size_t lay_out_workspace(struct state *state)
 
 /* Cells are in the order of taps. */
 static void fill_cells(const struct state *state, uint32_t *offsets,
-                       struct qk_depthwise_weights *groups)
+                       struct qk_depthwise_weight_order *weight_orders)
 {
     const struct qk_depthwise_layout *layout = &state->layout;
     const size_t width = (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel;
@@ -196,12 +198,12 @@ static void fill_cells(const struct state *state, uint32_t *offsets,
         const size_t plane = i / layout->row_cells / height;
         offsets[i] = (uint32_t)qk_depthwise_cell(layout, &state->geometry, plane, row, column);
 
-        struct qk_depthwise_weights *group = groups + i / QK_DEPTHWISE_LANES;
+        struct qk_depthwise_weight_order *group = weight_orders + i / QK_DEPTHWISE_LANES;
         const size_t lane = i % QK_DEPTHWISE_LANES;
         const size_t first = i / layout->row_cells * width + column * layout->taps;
         const size_t count = qk_size_min(width - column * layout->taps, layout->taps);
         if (lane == 0)
-            *group = (struct qk_depthwise_weights){.from = first};
+            *group = (struct qk_depthwise_weight_order){.from = first};
         for (size_t t = 0; t < count; t++) {
             group->order[lane * QK_DEPTHWISE_TAPS + t] = (uint8_t)(first + t - group->from);
             group->mask |= UINT64_C(1) << (lane * QK_DEPTHWISE_TAPS + t);
@@ -227,10 +229,11 @@ static double cut_units(struct state *state)
     const double slower = state->conv->backend->depthwise->cycles;
     const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
-    state->part = take(desc->out_channels / desc->group, UNIT_CYCLES / cycles, &state->parts);
-    const double channel = made + cycles * (double)state->part;
-    state->chunk = take(desc->group, state->parts > 1 ? 1 : UNIT_CYCLES / channel, &state->chunks);
-    return channel * (double)state->chunk + made * 5;
+    state->m_part = take(desc->out_channels / desc->group, UNIT_CYCLES / cycles, &state->m_parts);
+    const double channel = made + cycles * (double)state->m_part;
+    state->unit_groups =
+        take(desc->group, state->m_parts > 1 ? 1 : UNIT_CYCLES / channel, &state->group_parts);
+    return channel * (double)state->unit_groups + made * 5;
 }
 
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
@@ -251,16 +254,17 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     qk_conv_geometry_squeeze(&state->geometry, 2);
     state->outer = qk_conv_outer_positions(&state->geometry);
     qk_depthwise_lay_out(&state->layout, &state->geometry, conv->depth,
-                         conv->backend->depthwise->window);
-    state->bands = qk_divide_up((size_t)state->geometry.axis[QK_AXIS_ROW].out, state->layout.rows);
-    state->pieces =
+                         conv->backend->depthwise->load_bytes);
+    state->row_bands =
+        qk_divide_up((size_t)state->geometry.axis[QK_AXIS_ROW].out, state->layout.rows);
+    state->column_bands =
         qk_divide_up((size_t)state->geometry.axis[QK_AXIS_COLUMN].out, state->layout.columns);
     const size_t cells =
         conv->depth / (size_t)state->geometry.axis[QK_AXIS_COLUMN].kernel * state->layout.row_cells;
     uint32_t *offsets = qk_conv_alloc(memory, cells, sizeof(*offsets));
-    struct qk_depthwise_weights *groups =
-        qk_conv_alloc(memory, qk_divide_up(cells, QK_DEPTHWISE_LANES), sizeof(*groups));
-    if (!offsets || !groups)
+    struct qk_depthwise_weight_order *weight_orders =
+        qk_conv_alloc(memory, qk_divide_up(cells, QK_DEPTHWISE_LANES), sizeof(*weight_orders));
+    if (!offsets || !weight_orders)
         return false;
     state->job = (struct qk_depthwise_job){
         .layout = &state->layout,
@@ -271,18 +275,18 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         .depth = conv->depth,
         .cells = cells,
         .offsets = offsets,
-        .groups = groups,
+        .weight_orders = weight_orders,
         .any_zero_point = conv->depthwise.any_zero_point,
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
         .y_stride = geometry->positions,
     };
-    fill_cells(state, offsets, groups);
+    fill_cells(state, offsets, weight_orders);
     plan->workspace_bytes = lay_out_workspace(state);
     const double cycles = cut_units(state);
     /* At most one unit for each byte of output. */
-    plan->unit_count = geometry->images * state->chunks * state->parts * state->outer *
-                       state->bands * state->pieces;
+    plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
+                       state->row_bands * state->column_bands;
     plan->unit_cost_ns = (uint64_t)(cycles / CYCLES_A_NS) + 1;
     return true;
 }

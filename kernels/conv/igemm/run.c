@@ -1,4 +1,4 @@
-#include "kernels/conv/panels.h"
+#include "kernels/conv/igemm/plan.h"
 
 #include "kernels/conv/sizes.h"
 
@@ -9,8 +9,8 @@ struct unit {
     size_t image, images, group, outer;
     size_t row, column, rows, columns;
     size_t panel_begin, panel_end;
-    size_t block_count;
-    size_t dots; /* the last positions of the last block, which are not in its vectors */
+    size_t strip_count;
+    size_t dots; /* the last positions of the last strip, which are not in its vectors */
 };
 
 /* The parts of one worker's workspace. */
@@ -19,19 +19,20 @@ struct work {
     int32_t *sums;
     int32_t *column_tile;
     int32_t *column_sums;
-    struct qk_conv_block *blocks;
-    struct qk_requantize_piece *pieces;
+    struct qk_conv_strip *strips;
+    struct qk_requantize_stretch *stretches;
     uint8_t *dots;
 };
 
-static struct unit locate(const struct qk_panels_plan *plan, size_t index)
+static struct unit locate(const struct qk_conv_igemm_plan *plan, size_t index)
 {
     const struct qk_conv_axis *axis = plan->geometry.axis;
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit;
-    unit.panel_begin = index % plan->parts * plan->part_panels;
-    unit.panel_end = qk_size_min(unit.panel_begin + plan->part_panels, plan->conv->panels.count);
-    index /= plan->parts;
+    unit.panel_begin = index % plan->m_parts * plan->m_part_panels;
+    unit.panel_end =
+        qk_size_min(unit.panel_begin + plan->m_part_panels, plan->conv->igemm.panel_count);
+    index /= plan->m_parts;
     unit.column = index % plan->column_bands * layout->columns;
     unit.columns = qk_size_min((size_t)axis[QK_AXIS_COLUMN].out - unit.column, layout->columns);
     index /= plan->column_bands;
@@ -46,7 +47,7 @@ static struct unit locate(const struct qk_panels_plan *plan, size_t index)
     return unit;
 }
 
-static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const struct unit *unit)
+static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t channel =
@@ -71,12 +72,12 @@ static struct qk_slab_job slab_job(const struct qk_panels_plan *plan, const stru
 }
 
 /* The cells of the unit's dots over steps [begin, end). */
-static void gather_dots(const struct qk_panels_plan *plan, const struct unit *unit,
+static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                         const struct work *work, size_t begin, size_t end)
 {
-    const struct qk_conv_block *block = &work->blocks[unit->block_count - 1];
+    const struct qk_conv_strip *strip = &work->strips[unit->strip_count - 1];
     for (size_t i = 0; i < unit->dots; i++) {
-        const size_t place = block->first + (block->vectors - 1) * QK_IGEMM_VECTOR + i;
+        const size_t place = strip->first + (strip->vectors - 1) * QK_IGEMM_VECTOR + i;
         uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
             const uint8_t *from = work->cells + plan->steps[s].offset + place * QK_IGEMM_CELL_BYTES;
@@ -91,23 +92,23 @@ static void gather_dots(const struct qk_panels_plan *plan, const struct unit *un
     }
 }
 
-/* The tile of a panel and block over steps [begin, end). */
-static void multiply(const struct qk_panels_plan *plan, const struct unit *unit,
+/* The tile of a panel and strip over steps [begin, end). */
+static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                      const struct work *work, size_t b, const uint8_t *panel, size_t rows,
                      size_t begin, size_t end, int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
-    const struct qk_conv_block *block = &work->blocks[b];
-    const size_t dots = b + 1 == unit->block_count ? unit->dots : 0;
+    const struct qk_conv_strip *strip = &work->strips[b];
+    const size_t dots = b + 1 == unit->strip_count ? unit->dots : 0;
     struct qk_igemm_args args = {
-        .cells = work->cells + block->first * QK_IGEMM_CELL_BYTES,
+        .cells = work->cells + strip->first * QK_IGEMM_CELL_BYTES,
         .slab_bytes = plan->layout.slab_bytes,
         .steps = plan->steps + begin,
         .step_count = end - begin,
-        .weights = panel + begin * conv->panels.step_bytes,
-        .step_bytes = conv->panels.step_bytes,
+        .weights = panel + begin * conv->igemm.step_bytes,
+        .step_bytes = conv->igemm.step_bytes,
         .rows = rows,
-        .vectors = block->vectors - (dots > 0),
+        .vectors = strip->vectors - (dots > 0),
         .add = begin > 0,
         .sums = sums,
     };
@@ -123,29 +124,29 @@ static void multiply(const struct qk_panels_plan *plan, const struct unit *unit,
     conv->backend->gemm->dot(&args);
 }
 
-static void requantize(const struct qk_panels_plan *plan, const struct unit *unit,
+static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                        const struct work *work, size_t b, size_t row, size_t rows,
                        const int32_t *sums, uint8_t *output)
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
-    const struct qk_conv_block *block = &work->blocks[b];
+    const struct qk_conv_strip *strip = &work->strips[b];
     const size_t width = (size_t)axis[QK_AXIS_COLUMN].out;
     const size_t channel = unit->group * plan->rows + row;
     const size_t position =
         (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width + unit->column;
-    conv->backend->vector->requantize(&(struct qk_requantize_tile){
+    conv->backend->slabs->requantize(&(struct qk_requantize_tile){
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
         .sums = sums,
         .rows = rows,
         .bias = conv->bias + channel,
         .multiplier = conv->multiplier + channel,
-        .w_zero_point = conv->panels.ones ? conv->panels.w_zero_point + channel : NULL,
+        .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
         .column_sums = work->column_sums + b * QK_IGEMM_NR,
-        .vectors = block->vectors,
-        .pieces = block->pieces,
-        .piece_count = block->piece_count,
+        .vectors = strip->vectors,
+        .stretches = strip->stretches,
+        .stretch_count = strip->stretch_count,
         .y = output + (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
              position,
         .y_stride = plan->geometry.positions,
@@ -153,20 +154,20 @@ static void requantize(const struct qk_panels_plan *plan, const struct unit *uni
 }
 
 /* The sums of x's columns come out as the first row of a tile, whose other rows go nowhere. */
-static void add_column_sums(const struct qk_panels_plan *plan, const struct unit *unit,
+static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                             const struct work *work, size_t begin, size_t end)
 {
     const size_t row_bytes = QK_IGEMM_NR * sizeof(int32_t);
-    for (size_t b = 0; b < unit->block_count; b++) {
+    for (size_t b = 0; b < unit->strip_count; b++) {
         int32_t *sums = work->column_sums + b * QK_IGEMM_NR;
         memcpy(work->column_tile, sums, row_bytes);
-        multiply(plan, unit, work, b, plan->conv->panels.ones, 1, begin, end, work->column_tile);
+        multiply(plan, unit, work, b, plan->conv->igemm.ones, 1, begin, end, work->column_tile);
         memcpy(sums, work->column_tile, row_bytes);
     }
 }
 
 /* Steps [begin, end) of all tiles of the unit. */
-static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit,
+static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                       const struct work *work, size_t begin, size_t end, uint8_t *output)
 {
     const struct qk_conv *conv = plan->conv;
@@ -174,11 +175,11 @@ static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit
     const bool whole = begin == 0 && end == plan->order.steps;
     int32_t *sums = work->sums;
     for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
-        const uint8_t *panel =
-            conv->panels.weights + (unit->group * conv->panels.count + p) * conv->panels.bytes;
+        const uint8_t *panel = conv->igemm.weights + (unit->group * conv->igemm.panel_count + p) *
+                                                         conv->igemm.panel_bytes;
         const size_t row = p * mr;
         const size_t rows = qk_size_min(plan->rows - row, mr);
-        for (size_t b = 0; b < unit->block_count; b++) {
+        for (size_t b = 0; b < unit->strip_count; b++) {
             multiply(plan, unit, work, b, panel, rows, begin, end, sums);
             if (end == plan->order.steps)
                 requantize(plan, unit, work, b, row, rows, sums, output);
@@ -188,7 +189,7 @@ static void run_steps(const struct qk_panels_plan *plan, const struct unit *unit
     }
 }
 
-static void run_unit(const struct qk_panels_plan *plan, size_t index, const struct work *work,
+static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const struct work *work,
                      uint8_t *output)
 {
     const struct qk_slab_layout *layout = &plan->layout;
@@ -201,26 +202,26 @@ static void run_unit(const struct qk_panels_plan *plan, size_t index, const stru
         .pitch = layout->pitch,
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
-    unit.block_count = qk_conv_cut_blocks(&lines, work->blocks, work->pieces);
-    unit.dots = qk_panels_dots(plan, qk_conv_places(&lines));
+    unit.strip_count = qk_conv_cut_strips(&lines, work->strips, work->stretches);
+    unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
     const struct qk_slab_job job = slab_job(plan, &unit);
-    for (size_t g = 0; g < layout->groups; g += layout->part_groups) {
-        const size_t groups = qk_size_min(layout->groups - g, layout->part_groups);
-        const size_t begin = g * layout->group_steps;
-        const size_t end = begin + groups * layout->group_steps;
-        qk_slabs_make(&job, g, g + groups, work->cells);
+    for (size_t g = 0; g < layout->bundles; g += layout->k_part_bundles) {
+        const size_t bundles = qk_size_min(layout->bundles - g, layout->k_part_bundles);
+        const size_t begin = g * layout->bundle_steps;
+        const size_t end = begin + bundles * layout->bundle_steps;
+        qk_slabs_make(&job, g, g + bundles, work->cells);
         gather_dots(plan, &unit, work, begin, end);
-        if (plan->conv->panels.ones)
+        if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
         run_steps(plan, &unit, work, begin, end, output);
     }
 }
 
-void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
-                   size_t end)
+void qk_conv_igemm_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
+                       size_t end)
 {
-    const struct qk_panels_plan *state = plan->state;
-    const struct qk_panels_workspace *at = &state->workspace;
+    const struct qk_conv_igemm_plan *state = plan->state;
+    const struct qk_conv_igemm_workspace *at = &state->workspace;
     const struct qk_igemm *gemm = state->conv->backend->gemm;
     uint8_t *bytes = workspace;
     const struct work work = {
@@ -228,8 +229,8 @@ void qk_panels_run(const struct qk_plan *plan, void *output, void *workspace, si
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
-        .blocks = (struct qk_conv_block *)(void *)(bytes + at->blocks),
-        .pieces = (struct qk_requantize_piece *)(void *)(bytes + at->pieces),
+        .strips = (struct qk_conv_strip *)(void *)(bytes + at->strips),
+        .stretches = (struct qk_requantize_stretch *)(void *)(bytes + at->stretches),
         .dots = bytes + at->dots,
     };
     if (gemm->begin)

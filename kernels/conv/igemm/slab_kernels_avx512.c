@@ -1,4 +1,4 @@
-#include "kernels/conv/vector.h"
+#include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __x86_64__
 
@@ -17,7 +17,7 @@ static inline uint64_t low_bits(size_t count)
 /* ---- Fill -------------------------------------------------------------------------------- */
 
 /* 64 cells in each row of a window: what is the same for all rows. */
-struct strip {
+struct chunk {
     uintptr_t line[4];      /* where the first cell of each source looks; used or not */
     __mmask64 inside[4][2]; /* which of the bytes from there on are elements */
     size_t stride;
@@ -29,59 +29,59 @@ struct strip {
 };
 
 /* The elements of [begin, end) among those from `at` on, as bytes `stride` apart. */
-static void set_inside(struct strip *strip, size_t k, struct qk_window_range inside, size_t at)
+static void set_inside(struct chunk *chunk, size_t k, struct qk_window_range inside, size_t at)
 {
-    const size_t stride = strip->stride <= 2 ? strip->stride : 1;
-    const size_t end = qk_size_min(inside.end, at + strip->count);
+    const size_t stride = chunk->stride <= 2 ? chunk->stride : 1;
+    const size_t end = qk_size_min(inside.end, at + chunk->count);
     const size_t begin = qk_size_max(inside.begin, at);
-    strip->inside[k][0] = strip->inside[k][1] = 0;
+    chunk->inside[k][0] = chunk->inside[k][1] = 0;
     if (begin >= end)
         return;
     const size_t first = (begin - at) * stride;
     const size_t behind = (end - at - 1) * stride + 1;
-    strip->inside[k][0] = low_bits(behind) & ~low_bits(first);
+    chunk->inside[k][0] = low_bits(behind) & ~low_bits(first);
     if (behind > 64)
-        strip->inside[k][1] = low_bits(behind - 64) & ~low_bits(first > 64 ? first - 64 : 0);
+        chunk->inside[k][1] = low_bits(behind - 64) & ~low_bits(first > 64 ? first - 64 : 0);
 }
 
 /* Elements any distance apart. */
-static inline __m512i load_elements(const struct strip *strip, size_t k, uintptr_t row)
+static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr_t row)
 {
     uint8_t bytes[64];
-    _mm512_storeu_si512(bytes, strip->fill);
-    if (strip->inside[k][0] == 0)
-        return strip->fill;
-    const size_t begin = (size_t)__builtin_ctzll(strip->inside[k][0]);
-    const size_t end = 64 - (size_t)__builtin_clzll(strip->inside[k][0]);
-    const uint8_t *from = (const uint8_t *)(strip->line[k] + row + begin * strip->stride);
-    for (size_t i = begin; i < end; i++, from += strip->stride)
+    _mm512_storeu_si512(bytes, chunk->fill);
+    if (chunk->inside[k][0] == 0)
+        return chunk->fill;
+    const size_t begin = (size_t)__builtin_ctzll(chunk->inside[k][0]);
+    const size_t end = 64 - (size_t)__builtin_clzll(chunk->inside[k][0]);
+    const uint8_t *from = (const uint8_t *)(chunk->line[k] + row + begin * chunk->stride);
+    for (size_t i = begin; i < end; i++, from += chunk->stride)
         bytes[i] = *from;
     return _mm512_loadu_si512(bytes);
 }
 
 /* Masked loads do not touch what lies outside, where there may be no memory. */
-static inline __m512i load_bytes(const struct strip *strip, size_t k, __mmask64 mask, uintptr_t at,
+static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 mask, uintptr_t at,
                                  const bool whole)
 {
-    const void *from = (const void *)(strip->line[k] + at);
-    return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(strip->fill, mask, from);
+    const void *from = (const void *)(chunk->line[k] + at);
+    return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(chunk->fill, mask, from);
 }
 
 /* 64 elements of a row, 4 and 4 of them in the order that makes cells of them; strides of 1, of 2,
  * or 0 for any. `row`: bytes from the first row. */
-static inline __m512i load_source(const struct strip *strip, size_t k, uintptr_t row,
+static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t row,
                                   const size_t stride, const bool whole)
 {
     if (stride == 0)
-        return _mm512_permutexvar_epi32(strip->order, load_elements(strip, k, row));
-    const __m512i low = load_bytes(strip, k, strip->inside[k][0], row, whole);
+        return _mm512_permutexvar_epi32(chunk->order, load_elements(chunk, k, row));
+    const __m512i low = load_bytes(chunk, k, chunk->inside[k][0], row, whole);
     if (stride == 1)
-        return _mm512_permutexvar_epi32(strip->order, low);
+        return _mm512_permutexvar_epi32(chunk->order, low);
     const __m512i high =
-        strip->count > 32 ? load_bytes(strip, k, strip->inside[k][1], row + 64, whole) : low;
+        chunk->count > 32 ? load_bytes(chunk, k, chunk->inside[k][1], row + 64, whole) : low;
     const __m512i byte = _mm512_set1_epi16(0xff);
     return _mm512_permutexvar_epi32(
-        strip->order,
+        chunk->order,
         _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
 }
 
@@ -93,50 +93,50 @@ static inline __m512i dword_order(bool packed)
                   : _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
 }
 
-static inline void store_cells(const struct strip *strip, size_t first, __m512i cells, uint8_t *to,
+static inline void store_cells(const struct chunk *chunk, size_t first, __m512i cells, uint8_t *to,
                                const bool whole)
 {
-    cells = _mm512_xor_si512(cells, strip->flip);
+    cells = _mm512_xor_si512(cells, chunk->flip);
     if (whole)
         _mm512_storeu_si512(to + first * QK_IGEMM_CELL_BYTES, cells);
-    else if (first < strip->count)
+    else if (first < chunk->count)
         _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES,
-                                 (__mmask16)(strip->cells >> first), cells);
+                                 (__mmask16)(chunk->cells >> first), cells);
 }
 
 /* One row. `whole`: all 64 cells are there, and their bytes inside. */
-__attribute__((always_inline)) static inline void fill_row(const struct strip *strip, uintptr_t row,
+__attribute__((always_inline)) static inline void fill_row(const struct chunk *chunk, uintptr_t row,
                                                            uint8_t *to, const size_t stride,
                                                            const bool whole)
 {
-    const __m512i a = load_source(strip, 0, row, stride, whole);
-    const __m512i b = load_source(strip, 1, row, stride, whole);
-    const __m512i c = load_source(strip, 2, row, stride, whole);
-    const __m512i d = load_source(strip, 3, row, stride, whole);
+    const __m512i a = load_source(chunk, 0, row, stride, whole);
+    const __m512i b = load_source(chunk, 1, row, stride, whole);
+    const __m512i c = load_source(chunk, 2, row, stride, whole);
+    const __m512i d = load_source(chunk, 3, row, stride, whole);
     const __m512i ab = _mm512_unpacklo_epi8(a, b);
     const __m512i cd = _mm512_unpacklo_epi8(c, d);
-    store_cells(strip, 0, _mm512_unpacklo_epi16(ab, cd), to, whole);
-    store_cells(strip, 16, _mm512_unpackhi_epi16(ab, cd), to, whole);
-    if (!whole && strip->count <= 32)
+    store_cells(chunk, 0, _mm512_unpacklo_epi16(ab, cd), to, whole);
+    store_cells(chunk, 16, _mm512_unpackhi_epi16(ab, cd), to, whole);
+    if (!whole && chunk->count <= 32)
         return;
     const __m512i ab_high = _mm512_unpackhi_epi8(a, b);
     const __m512i cd_high = _mm512_unpackhi_epi8(c, d);
-    store_cells(strip, 32, _mm512_unpacklo_epi16(ab_high, cd_high), to, whole);
-    store_cells(strip, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
+    store_cells(chunk, 32, _mm512_unpacklo_epi16(ab_high, cd_high), to, whole);
+    store_cells(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
 }
 
-/* The same strip of some rows, `row_step` bytes apart; those of their cells are `to_step`. */
-__attribute__((always_inline)) static inline void fill_rows(const struct strip *strip, size_t rows,
+/* The same chunk of some rows, `row_step` bytes apart; those of their cells are `to_step`. */
+__attribute__((always_inline)) static inline void fill_rows(const struct chunk *chunk, size_t rows,
                                                             uintptr_t row_step, uint8_t *to,
                                                             size_t to_step, const size_t stride,
                                                             const bool whole)
 {
     for (uintptr_t row = 0; rows > 0; rows--, row += row_step, to += to_step)
-        fill_row(strip, row, to, stride, whole);
+        fill_row(chunk, row, to, stride, whole);
 }
 
 /* The sources see neighbours, so that a cell is a word of x; and 16 are not too far apart. */
-static bool sees_words(const struct qk_fill *job)
+static bool sees_words(const struct qk_slab_fill *job)
 {
     const struct qk_window *const *windows = job->windows;
     bool words = windows[0]->column_stride <= INT32_MAX / 16;
@@ -147,7 +147,7 @@ static bool sees_words(const struct qk_fill *job)
 }
 
 /* Cells from `at` on until they begin or end to be `words`, which all their sources see. */
-static size_t count_alike(const struct qk_fill *job, size_t at, bool *words)
+static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
     size_t begin = 0, end = SIZE_MAX;
     for (size_t k = 0; k < 4; k++) {
@@ -158,22 +158,22 @@ static size_t count_alike(const struct qk_fill *job, size_t at, bool *words)
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* The strip of some rows, where all cells are words of x. */
-static void gather_rows(const struct strip *strip, size_t rows, uintptr_t row_step, uint8_t *to,
+/* The chunk of some rows, where all cells are words of x. */
+static void gather_rows(const struct chunk *chunk, size_t rows, uintptr_t row_step, uint8_t *to,
                         size_t to_step)
 {
-    for (uintptr_t row = strip->line[0]; rows > 0; rows--, row += row_step, to += to_step)
-        for (size_t first = 0; first < strip->count; first += 16) {
-            const __mmask16 there = (__mmask16)(strip->cells >> first);
+    for (uintptr_t row = chunk->line[0]; rows > 0; rows--, row += row_step, to += to_step)
+        for (size_t first = 0; first < chunk->count; first += 16) {
+            const __mmask16 there = (__mmask16)(chunk->cells >> first);
             const __m512i cells = _mm512_mask_i32gather_epi32(
-                strip->fill, there, strip->apart, (const void *)(row + first * strip->stride), 1);
+                chunk->fill, there, chunk->apart, (const void *)(row + first * chunk->stride), 1);
             _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES, there,
-                                     _mm512_xor_si512(cells, strip->flip));
+                                     _mm512_xor_si512(cells, chunk->flip));
         }
 }
 
-/* How many strips from `at` on may be loaded without masks. */
-static inline size_t count_whole(const struct qk_fill *job, size_t at, const size_t stride)
+/* How many chunks from `at` on may be loaded without masks. */
+static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, const size_t stride)
 {
     size_t count = SIZE_MAX;
     for (size_t k = 0; k < 4; k++) {
@@ -185,10 +185,10 @@ static inline size_t count_whole(const struct qk_fill *job, size_t at, const siz
     return count;
 }
 
-/* Strip by strip, each in all rows that are inside; strides of 1, of 2, or 0 for any. Where there
- * is but one row, whole strips of it take the place of rows. */
+/* Chunk by chunk, each in all rows that are inside; strides of 1, of 2, or 0 for any. Where there
+ * is but one row, whole chunks of it take the place of rows. */
 __attribute__((always_inline)) static inline void
-fill_inside(const struct qk_fill *job, struct strip *strip, const size_t stride)
+fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t stride)
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
@@ -202,26 +202,26 @@ fill_inside(const struct qk_fill *job, struct strip *strip, const size_t stride)
     size_t done;
     for (size_t at = 0; at < window->columns; at += done) {
         for (size_t k = 0; k < 4; k++)
-            strip->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
-                             (uintptr_t)job->windows[k]->column_first + at * strip->stride;
+            chunk->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
+                             (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
         bool words = false;
         const size_t alike = may_gather ? count_alike(job, at, &words) : SIZE_MAX;
-        done = strip->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
+        done = chunk->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
         const size_t whole = count_whole(job, at, stride);
         if (whole > 1 && rows == 1) {
-            fill_rows(strip, whole, 64 * stride, to + at * QK_IGEMM_CELL_BYTES,
+            fill_rows(chunk, whole, 64 * stride, to + at * QK_IGEMM_CELL_BYTES,
                       64 * (size_t)QK_IGEMM_CELL_BYTES, stride, true);
             done = 64 * whole;
             continue;
         }
-        strip->cells = low_bits(strip->count);
+        chunk->cells = low_bits(chunk->count);
         if (words) {
-            gather_rows(strip, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step);
+            gather_rows(chunk, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step);
             continue;
         }
         for (size_t k = 0; k < 4; k++)
-            set_inside(strip, k, job->windows[k]->inside_columns, at);
-        fill_rows(strip, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step, stride, false);
+            set_inside(chunk, k, job->windows[k]->inside_columns, at);
+        fill_rows(chunk, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step, stride, false);
     }
 }
 
@@ -233,12 +233,12 @@ static void fill_padding(uint8_t *to, size_t count, __m512i padding)
                                  padding);
 }
 
-static void fill(const struct qk_fill *job)
+static void fill(const struct qk_slab_fill *job)
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const size_t count = (window->rows - 1) * window->pitch + window->columns;
-    struct strip strip = {
+    struct chunk chunk = {
         .stride = (size_t)window->column_stride,
         .order = dword_order(window->column_stride == 2),
         .apart = _mm512_mullo_epi32(
@@ -247,7 +247,7 @@ static void fill(const struct qk_fill *job)
         .fill = _mm512_set1_epi8((char)job->x_zero_point),
         .flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0),
     };
-    const __m512i padding = _mm512_xor_si512(strip.fill, strip.flip);
+    const __m512i padding = _mm512_xor_si512(chunk.fill, chunk.flip);
     if (!job->planes[0] || inside.begin >= inside.end) {
         fill_padding(job->cells, count, padding);
         return;
@@ -256,11 +256,11 @@ static void fill(const struct qk_fill *job)
     fill_padding(job->cells, inside.begin * window->pitch, padding);
     fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, padding);
     if (window->column_stride == 1)
-        fill_inside(job, &strip, 1);
+        fill_inside(job, &chunk, 1);
     else if (window->column_stride == 2)
-        fill_inside(job, &strip, 2);
+        fill_inside(job, &chunk, 2);
     else
-        fill_inside(job, &strip, 0);
+        fill_inside(job, &chunk, 0);
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
@@ -270,7 +270,7 @@ __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
 {
     const struct qk_requantize_512 to = qk_requantize_512_from(tile->requantize, tile->y_signed);
-    const struct qk_requantize_piece first = tile->pieces[0];
+    const struct qk_requantize_stretch first = tile->stretches[0];
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
         const int32_t *from = tile->sums + row * QK_IGEMM_NR;
@@ -290,17 +290,17 @@ requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
         }
         const __m512i bytes = qk_requantize_64(&to, sums, tile->multiplier[row]);
         qk_store_kept(y + first.offset, bytes, first.keep);
-        for (size_t i = 1; i < tile->piece_count; i++)
-            qk_store_kept(y + tile->pieces[i].offset, bytes, tile->pieces[i].keep);
+        for (size_t i = 1; i < tile->stretch_count; i++)
+            qk_store_kept(y + tile->stretches[i].offset, bytes, tile->stretches[i].keep);
     }
 }
 
-/* Of planes of one position: lanes are rows, 16 of one piece. */
+/* Of planes of one position: lanes are rows, 16 of one stretch. */
 static void requantize_elements(const struct qk_requantize_tile *tile, size_t row,
-                                const struct qk_requantize_piece *piece)
+                                const struct qk_requantize_stretch *stretch)
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
-    const size_t place = (size_t)__builtin_ctzll(piece->keep);
+    const size_t place = (size_t)__builtin_ctzll(stretch->keep);
     const int32_t *from = tile->sums + row * QK_IGEMM_NR + place;
     const __m512i rows = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i zero = _mm512_setzero_si512();
@@ -316,7 +316,7 @@ static void requantize_elements(const struct qk_requantize_tile *tile, size_t ro
                             _mm512_set1_ps(tile->requantize->high));
     const __m256i words = _mm256_adds_epi16(
         _mm512_cvtsepi32_epi16(scaled), _mm256_set1_epi16((int16_t)tile->requantize->zero_point));
-    uint8_t *y = tile->y + row + piece->offset;
+    uint8_t *y = tile->y + row + stretch->offset;
     if (tile->y_signed)
         _mm256_mask_cvtsepi16_storeu_epi8(y, there, words);
     else
@@ -328,8 +328,8 @@ static void requantize(const struct qk_requantize_tile *tile)
 {
     if (tile->y_stride == 1)
         for (size_t row = 0; row < tile->rows; row += 16)
-            for (size_t i = 0; i < tile->piece_count; i++)
-                requantize_elements(tile, row, &tile->pieces[i]);
+            for (size_t i = 0; i < tile->stretch_count; i++)
+                requantize_elements(tile, row, &tile->stretches[i]);
     else if (tile->vectors == 1)
         requantize_rows(tile, 1);
     else
@@ -366,7 +366,7 @@ static void plan_transpose(const struct qk_transpose *job, struct transpose_plan
     }
 }
 
-/* One block of a row; gives its sum. What is not loaded stays 0. */
+/* One K block of a row; gives its sum. What is not loaded stays 0. */
 static inline int32_t transpose_row(const struct qk_transpose *job,
                                     const struct transpose_plan *plan, const uint8_t *from,
                                     uint8_t *to)
@@ -400,7 +400,7 @@ static void transpose(const struct qk_transpose *job)
         const uint8_t *from = job->from + row * job->from_row_stride;
         uint8_t *to = job->to + row * job->to_row_stride;
         uint32_t sum = (uint32_t)job->sums[row];
-        for (size_t block = 0; block < job->blocks; block++) {
+        for (size_t k_block = 0; k_block < job->k_blocks; k_block++) {
             sum += (uint32_t)transpose_row(job, &plan, from, to);
             from += job->channels * job->taps;
             to += job->taps * job->to_tap_stride;
@@ -409,6 +409,6 @@ static void transpose(const struct qk_transpose *job)
     }
 }
 
-const struct qk_conv_vector qk_conv_vector_avx512 = {fill, requantize, transpose};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512 = {fill, requantize, transpose};
 
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"
 
@@ -7,12 +7,12 @@
 #define SLOT_CELLS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
 /* Parts of rows are as many columns, or some times that. */
-#define PART_COLUMNS 32
+#define ROW_PART_COLUMNS 32
 
-size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t window)
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes)
 {
-    const int64_t left = (int64_t)window - 1;
-    const int64_t steps = (int64_t)window / QK_DEPTHWISE_TAPS - 1;
+    const int64_t left = (int64_t)load_bytes - 1;
+    const int64_t steps = (int64_t)load_bytes / QK_DEPTHWISE_TAPS - 1;
     if (stride > left / steps)
         return 0;
     const int64_t most = (left - stride * steps) / dilation + 1;
@@ -22,7 +22,7 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
 /* Short lines begin where a vector or a half of one may, if that costs little. */
 static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
 {
-    if (layout->window < QK_DEPTHWISE_BYTES)
+    if (layout->load_bytes < QK_DEPTHWISE_BYTES)
         return width;
     for (size_t pitch = QK_DEPTHWISE_LANES / 2; pitch <= QK_DEPTHWISE_LANES; pitch *= 2)
         if (width <= pitch && pitch - width <= pitch / 8)
@@ -72,8 +72,8 @@ static size_t count_more(const struct qk_depthwise_layout *layout,
 
 /* Parts of several rows, at least as many as there are lines that a part shares with the next one.
  * False: they would be narrow. */
-static bool fit_parts(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                      const struct qk_conv_axis *column)
+static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                          const struct qk_conv_axis *column)
 {
     const size_t height = (size_t)row->out, width = (size_t)column->out;
     const size_t more = count_more(layout, column);
@@ -82,17 +82,17 @@ static bool fit_parts(struct qk_depthwise_layout *layout, const struct qk_conv_a
     const size_t cells = SLOT_CELLS / layout->planes / axis.clusters;
     const size_t line = cells / (axis.span + qk_size_max(qk_size_min(height, axis.span), 2));
     const size_t most = line > more ? line - more : 0;
-    const size_t parts = most < width ? most / PART_COLUMNS * PART_COLUMNS : width;
-    if (height < 2 || parts == 0)
+    const size_t row_parts = most < width ? most / ROW_PART_COLUMNS * ROW_PART_COLUMNS : width;
+    if (height < 2 || row_parts == 0)
         return false;
-    layout->columns = qk_divide_up(width, qk_divide_up(width, parts));
+    layout->columns = qk_divide_up(width, qk_divide_up(width, row_parts));
     if (layout->columns < width)
-        layout->columns = qk_divide_up(layout->columns, PART_COLUMNS) * PART_COLUMNS;
+        layout->columns = qk_divide_up(layout->columns, ROW_PART_COLUMNS) * ROW_PART_COLUMNS;
     layout->width = layout->pitch = layout->columns + more;
     const size_t rows = qk_size_min(cells / layout->pitch - axis.span, height);
     layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
     layout->row = axis;
-    layout->parts = true;
+    layout->row_parts = true;
     layout->arrays = 1;
     layout->shift = find_shift(layout, column);
     return true;
@@ -128,13 +128,13 @@ static size_t next_power(size_t width)
     return power;
 }
 
-/* Windows, where some whole lines make a vector, and one window of padded rows has what they see.
+/* Padded rows, where some whole lines make a vector, and one load of padded rows has what they see.
  */
-static bool fit_windows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
-                        const struct qk_conv_axis *column)
+static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
+                            const struct qk_conv_axis *column)
 {
     const size_t width = (size_t)column->out, height = (size_t)row->out;
-    if (layout->window < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
+    if (layout->load_bytes < QK_DEPTHWISE_BYTES || row->stride == 1 || layout->planes > 1 ||
         width > QK_DEPTHWISE_LANES / 2 || height < 2 || row->in > SLOT_CELLS)
         return false;
     const size_t pad = (size_t)column->pad, in = (size_t)column->in;
@@ -153,7 +153,7 @@ static bool fit_windows(struct qk_depthwise_layout *layout, const struct qk_conv
                          (layout->row_cells - 1) * layout->taps * dilation + QK_DEPTHWISE_BYTES;
     if (bytes > BATCH_BYTES)
         return false;
-    layout->windows = true;
+    layout->padded_rows = true;
     layout->row_bytes = row_bytes;
     layout->rows = height;
     layout->columns = layout->width = width;
@@ -173,7 +173,7 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
 {
     const bool whole = fit_rows(layout, row, (size_t)column->out);
     const bool few = !whole || layout->rows < qk_size_min(3 * layout->row.span, (size_t)row->out);
-    if (!(few && fit_parts(layout, row, column)) && !whole)
+    if (!(few && fit_row_parts(layout, row, column)) && !whole)
         fit_columns(layout, row, column);
     layout->lines = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;
@@ -187,17 +187,17 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
 }
 
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
-                          const struct qk_conv_geometry *geometry, size_t depth, size_t window)
+                          const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes)
 {
     const struct qk_conv_axis *row = &geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &geometry->axis[QK_AXIS_COLUMN];
-    layout->window = window;
-    layout->halves = window < QK_DEPTHWISE_BYTES ? 2 : 1;
+    layout->load_bytes = load_bytes;
+    layout->halves = load_bytes < QK_DEPTHWISE_BYTES ? 2 : 1;
     layout->taps =
-        qk_depthwise_count_taps(column->kernel, column->stride, column->dilation, window);
+        qk_depthwise_count_taps(column->kernel, column->stride, column->dilation, load_bytes);
     layout->row_cells = qk_divide_up((size_t)column->kernel, layout->taps);
     layout->planes = depth / (size_t)(row->kernel * column->kernel);
-    if (!fit_windows(layout, row, column))
+    if (!fit_padded_rows(layout, row, column))
         fit_cells(layout, row, column);
     layout->batch = qk_size_max(BATCH_BYTES / layout->slot_bytes, 1);
 }
@@ -206,7 +206,7 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column)
 {
-    if (layout->windows)
+    if (layout->padded_rows)
         return row * (size_t)geometry->axis[QK_AXIS_ROW].dilation * layout->row_bytes +
                column * layout->taps * (size_t)geometry->axis[QK_AXIS_COLUMN].dilation;
     const size_t array = layout->arrays > 1 ? column : 0;

@@ -1,12 +1,12 @@
-/* The loops of im2col, around what a tier has for a line. Only for floats_*.c. */
-#ifndef KERNELS_CONV_IM2COL_H
-#define KERNELS_CONV_IM2COL_H
+/* The loops of im2col, around what a tier has for a line. Only for im2col_kernels_*.c. */
+#ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
+#define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 
 #include <string.h>
 
-#include "kernels/conv/floats.h"
+#include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/vector.h"
+#include "kernels/conv/window.h"
 
 /* Columns of a line: column i looks at the element at from + i * stride where i is in [first,
  * behind), and else at padding. */
@@ -19,7 +19,7 @@ struct im2col_line {
 
 typedef void im2col_line_fn(const struct qk_im2col *job, const struct im2col_line *line, float *to);
 
-/* A tap of the kernel: rows of the block, one for each channel, that differ in nothing else. */
+/* A tap of the kernel: rows of the matrix, one for each channel, that differ in nothing else. */
 struct im2col_tap {
     size_t outer;            /* of the axes before the last two */
     struct qk_window window; /* of a plane: what its positions look at */
@@ -213,7 +213,7 @@ __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2
         for (size_t at = job->position_begin; at < end; at = next) {
             const size_t first = at / plane * plane;
             const uint8_t *from = job->x + (job->k_begin + i) / job->taps * geometry->channel_size;
-            float *to = job->block + i * job->row_stride + (at - job->position_begin);
+            float *to = job->matrix + i * job->row_stride + (at - job->position_begin);
             size_t offset;
             const bool inside = qk_conv_find_plane(geometry, at / plane, tap.outer, &offset);
             next = qk_size_min(first + plane, end);

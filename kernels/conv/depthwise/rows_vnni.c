@@ -1,7 +1,7 @@
 /* Square kernels of two cells in a row of taps, over rows of x as they are: a vector has 16
- * positions of a row, and four rows of y share what they see. No cells are laid out: a window of x
+ * positions of a row, and four rows of y share what they see. No cells are laid out: a load of x
  * is permuted once for all rows of taps that look at it. */
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
@@ -17,9 +17,9 @@ enum { HEIGHT = 7, CELLS = 2 };
 
 /* 16 columns of the output. */
 struct tile {
-    uint8_t order[CELLS][BYTES]; /* bytes of the window, for cells */
+    uint8_t order[CELLS][BYTES]; /* bytes of the load, for cells */
     uint64_t inside[CELLS];      /* those that look inside x */
-    size_t offset;               /* of the window in a row of x */
+    size_t offset;               /* of the load in a row of x */
     size_t column, columns;
 };
 
@@ -42,7 +42,7 @@ static bool has_rows(const struct qk_depthwise_job *job)
            !job->any_zero_point && bytes <= job->layout->batch * job->layout->slot_bytes;
 }
 
-/* Channels of which no window ends behind x. */
+/* Channels of which no load ends behind x. */
 static size_t count_channels(const struct qk_depthwise_job *job)
 {
     const size_t left = (size_t)(job->x_end - job->x);
@@ -148,7 +148,7 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
 }
 
 /* Sums of four rows of a tile, whose first tap of the first row looks at row `look` of x. `from`:
- * the window there. */
+ * the load there. */
 __attribute__((always_inline)) static inline void
 add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[CELLS],
          const __mmask64 inside[CELLS], __m512i weights[HEIGHT][CELLS], const struct form form,
@@ -165,13 +165,13 @@ add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m51
     for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
         const bool there = (uint64_t)(look + (int64_t)i) < view->height;
         const uint8_t *line = there ? from + (int64_t)i * view->width : view->line;
-        __m512i window = _mm512_loadu_si512(line);
+        __m512i loaded = _mm512_loadu_si512(line);
         if (form.flipped)
-            window = _mm512_xor_si512(window, _mm512_set1_epi8((char)0x80));
+            loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
         __m512i seen[CELLS];
 #pragma GCC unroll 2
         for (size_t c = 0; c < CELLS; c++)
-            seen[c] = _mm512_mask_permutexvar_epi8(view->fill, inside[c], orders[c], window);
+            seen[c] = _mm512_mask_permutexvar_epi8(view->fill, inside[c], orders[c], loaded);
 #pragma GCC unroll 2
         for (size_t c = 0; c < CELLS; c++)
 #pragma GCC unroll 4

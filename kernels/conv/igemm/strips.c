@@ -1,20 +1,20 @@
-#include "kernels/conv/blocks.h"
+#include "kernels/conv/igemm/strips.h"
 
 #include "kernels/conv/sizes.h"
 
 enum { VECTOR = 16, VECTORS_MOST = 4 };
 
-size_t qk_conv_blocks_most(size_t places)
+size_t qk_conv_strips_most(size_t places)
 {
     return places / (VECTOR * VECTORS_MOST) + 1;
 }
 
-/* The positions among places [begin, end), at most 64; gives the number of pieces. */
-static size_t find_pieces(const struct qk_conv_lines *lines, size_t begin, size_t end,
-                          struct qk_requantize_piece *pieces)
+/* The positions among places [begin, end), at most 64; gives the number of stretches. */
+static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, size_t end,
+                             struct qk_requantize_stretch *stretches)
 {
     size_t count = 0;
-    size_t last = 0; /* the last piece's image */
+    size_t last = 0; /* the last stretch's image */
     for (size_t at = begin; at < end;) {
         const size_t image = at / lines->image_pitch;
         const size_t row = at % lines->image_pitch / lines->pitch;
@@ -27,9 +27,9 @@ static size_t find_pieces(const struct qk_conv_lines *lines, size_t begin, size_
         if (column < lines->columns) {
             const size_t kept = qk_size_min(next - at, lines->columns - column);
             if (count == 0 || image != last)
-                pieces[count++] = (struct qk_requantize_piece){
+                stretches[count++] = (struct qk_requantize_stretch){
                     .offset = image * lines->image_stride + row * lines->columns + column};
-            pieces[count - 1].keep |= UINT64_MAX >> (64 - kept) << (at - begin);
+            stretches[count - 1].keep |= UINT64_MAX >> (64 - kept) << (at - begin);
             last = image;
         }
         at = next;
@@ -37,8 +37,8 @@ static size_t find_pieces(const struct qk_conv_lines *lines, size_t begin, size_
     return count;
 }
 
-size_t qk_conv_cut_blocks(const struct qk_conv_lines *lines, struct qk_conv_block *blocks,
-                          struct qk_requantize_piece *pieces)
+size_t qk_conv_cut_strips(const struct qk_conv_lines *lines, struct qk_conv_strip *strips,
+                          struct qk_requantize_stretch *stretches)
 {
     const size_t places = qk_conv_places(lines);
     const size_t vectors = (places - 1) / VECTOR + 1;
@@ -48,11 +48,11 @@ size_t qk_conv_cut_blocks(const struct qk_conv_lines *lines, struct qk_conv_bloc
         const size_t begin = vectors * i / count;
         const size_t end = vectors * (i + 1) / count;
         const size_t found =
-            find_pieces(lines, begin * VECTOR, qk_size_min(end * VECTOR, places), pieces);
+            find_stretches(lines, begin * VECTOR, qk_size_min(end * VECTOR, places), stretches);
         if (found == 0)
             continue; /* a pitch so wide that no position is in it */
-        blocks[kept++] = (struct qk_conv_block){begin * VECTOR, end - begin, pieces, found};
-        pieces += found;
+        strips[kept++] = (struct qk_conv_strip){begin * VECTOR, end - begin, stretches, found};
+        stretches += found;
     }
     return kept;
 }

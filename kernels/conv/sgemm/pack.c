@@ -1,4 +1,4 @@
-#include "kernels/conv/pack.h"
+#include "kernels/conv/method.h"
 #include "kernels/conv/widen.h"
 
 /* What x is centred with, so that |x| <= 128. */
@@ -7,10 +7,10 @@ static int32_t centre_of(enum qk_type type)
     return type == QK_UINT8 ? 128 : 0;
 }
 
-/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the blocks. Looks
- * at the zero points that there are: channels without weights are not in memory, and their number
- * is whatever a shape says. */
-static size_t choose_block(const struct qk_conv_constants *constants, size_t depth)
+/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the K blocks.
+ * Looks at the zero points that there are: channels without weights are not in memory, and their
+ * number is whatever a shape says. */
+static size_t choose_k_block(const struct qk_conv_constants *constants, size_t depth)
 {
     const struct qk_type_info *info = qk_type_info(constants->w->type);
     int64_t largest = 128;
@@ -22,19 +22,19 @@ static size_t choose_block(const struct qk_conv_constants *constants, size_t dep
         largest = below > largest ? below : largest;
     }
     size_t most = QK_GEMM_EXACT_K * 128 / (size_t)largest;
-    size_t blocks = depth == 0 ? 1 : (depth - 1) / most + 1;
-    return depth == 0 ? 1 : (depth - 1) / blocks + 1;
+    size_t k_blocks = depth == 0 ? 1 : (depth - 1) / most + 1;
+    return depth == 0 ? 1 : (depth - 1) / k_blocks + 1;
 }
 
 static void pack_weights(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         size_t block, float *weights)
+                         size_t k_block, float *weights)
 {
     const uint8_t *w = constants->w->data;
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     for (size_t group = 0; group < conv->desc.group; group++) {
-        for (size_t begin = 0; begin < conv->depth; begin += block) {
+        for (size_t begin = 0; begin < conv->depth; begin += k_block) {
             size_t left = conv->depth - begin;
-            size_t count = left < block ? left : block;
+            size_t count = left < k_block ? left : k_block;
             for (size_t m = group * rows; m < (group + 1) * rows; m++) {
                 struct qk_widen widen =
                     qk_widen_from(constants->w->type, qk_w_zero_point(constants, m));
@@ -48,18 +48,18 @@ static void pack_weights(const struct qk_conv *conv, const struct qk_conv_consta
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
                         struct qk_memory memory, int32_t *sums)
 {
-    const size_t block = choose_block(constants, conv->depth);
+    const size_t k_block = choose_k_block(constants, conv->depth);
     float *weights = qk_conv_alloc(memory, constants->w->count, sizeof(*weights));
     if (!weights)
         return false;
     if (constants->w->count != 0)
-        pack_weights(conv, constants, block, weights);
+        pack_weights(conv, constants, k_block, weights);
     for (size_t m = 0; m < conv->desc.out_channels; m++)
         sums[m] = constants->w->count == 0 ? 0 : qk_conv_weight_sum(conv, constants, m);
     conv->sgemm = (struct qk_conv_sgemm){
         .x_centre = centre_of(conv->x_type),
         .x_fill = conv->x_zero_point - centre_of(conv->x_type),
-        .block = block,
+        .k_block = k_block,
         .weights = weights,
     };
     return true;

@@ -1,4 +1,4 @@
-#include "kernels/conv/im2col.h"
+#include "kernels/conv/sgemm/im2col_loops.h"
 #include "kernels/element/round.h"
 
 /* Inner loops of a constant length are what every compiler makes vector code of at -O2. */
@@ -48,4 +48,4 @@ static void im2col(const struct qk_im2col *job)
     im2col_all(job, im2col_write_line);
 }
 
-const struct qk_conv_floats qk_conv_floats_scalar = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__scalar = {im2col, requantize};

@@ -15,8 +15,8 @@
  * Where the kernel is wide for its line, a cluster for each tap costs less: nothing is shifted, no
  * position is dropped, and slabs hold what im2col would.
  */
-#ifndef KERNELS_CONV_SLABS_H
-#define KERNELS_CONV_SLABS_H
+#ifndef KERNELS_CONV_IGEMM_SLABS_H
+#define KERNELS_CONV_IGEMM_SLABS_H
 
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
@@ -33,7 +33,7 @@ struct qk_slab_axis {
 struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared);
 bool qk_slab_may_share(const struct qk_conv_axis *axis);
 
-/* How K becomes steps: blocks of up to 16 slabs; for each, the taps of all but the last two axes;
+/* How K becomes steps: K blocks of up to 16 slabs; for each, the taps of all but the last two axes;
  * for each, rows and columns of taps (no columns where cells hold these). It depends on the weights
  * alone. */
 struct qk_slab_order {
@@ -41,8 +41,8 @@ struct qk_slab_order {
     size_t cell_k;
     size_t column_cells; /* with columns_in_cells: cells of one row of taps */
     size_t slabs;        /* for each tap */
-    size_t step_slabs;   /* of a step that is not in the last block */
-    size_t blocks;
+    size_t step_slabs;   /* of a step that is not in the last K block */
+    size_t k_blocks;
     size_t outer_taps, row_taps, column_taps;
     size_t steps;
 };
@@ -54,10 +54,10 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
  * the taps that make them belong to other axes. */
 void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geometry *geometry);
 
-/* Slabs of the steps in one block. */
-static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t block)
+/* Slabs of the steps in one K block. */
+static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t k_block)
 {
-    size_t left = order->slabs - block * order->step_slabs;
+    size_t left = order->slabs - k_block * order->step_slabs;
     return left < order->step_slabs ? left : order->step_slabs;
 }
 
@@ -67,11 +67,11 @@ struct qk_slab_terms {
 };
 
 static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *order,
-                                                 const struct qk_conv_desc *desc, size_t block,
+                                                 const struct qk_conv_desc *desc, size_t k_block,
                                                  size_t tap, size_t slab)
 {
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
-    const size_t index = block * order->step_slabs + slab;
+    const size_t index = k_block * order->step_slabs + slab;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
     if (order->columns_in_cells) {
         const size_t channel = index / order->column_cells;
@@ -88,9 +88,9 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
                                   .count = left < order->cell_k ? left : order->cell_k};
 }
 
-/* How slabs lie in memory. A part of K, `part_groups` groups, is there at a time; each group has
- * group_slabs slabs. A group is a block and a tap of the outer axes, and where `fine`, one of the
- * rows and columns, too. */
+/* How slabs lie in memory. A part of K, `k_part_bundles` bundles, is there at a time; each bundle
+ * has bundle_slabs slabs. A bundle is a K block and a tap of the outer axes, and where `fine`, one
+ * of the rows and columns, too. */
 struct qk_slab_layout {
     struct qk_slab_axis row, column;
     bool fine;
@@ -100,10 +100,10 @@ struct qk_slab_layout {
     size_t images;      /* of a full unit: more than one only where it has whole planes */
     size_t image_pitch; /* positions from one image to the next */
     size_t slab_bytes;
-    size_t group_slabs;
-    size_t group_steps;
-    size_t groups;
-    size_t part_groups;
+    size_t bundle_slabs;
+    size_t bundle_steps;
+    size_t bundles;
+    size_t k_part_bundles;
 };
 
 /* The part of a plane of x that one unit sees. */
@@ -121,10 +121,10 @@ struct qk_slab_job {
     size_t row, column, rows, columns;
 };
 
-/* Makes the slabs of groups [begin, end), from `cells` on. */
+/* Makes the slabs of bundles [begin, end), from `cells` on. */
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells);
 
-/* Fills steps[0, order->steps), with offsets from the start of each part. */
+/* Fills steps[0, order->steps), with offsets from the start of each part of K. */
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps);
 

@@ -1,4 +1,4 @@
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
@@ -16,12 +16,12 @@ struct lanes {
     const uint32_t *offsets;
     size_t cells;
     size_t step;
-    __m512i window; /* with windows: bytes of a vector's cells */
-    size_t count;   /* of lanes */
-    size_t lines;   /* with parts: such runs, and how far apart they are */
+    __m512i cell_order; /* with padded_rows: bytes of a vector's cells */
+    size_t count;       /* of lanes */
+    size_t lines;       /* with row_parts: such runs, and how far apart they are */
     size_t line_step, y_step;
-    size_t block_bytes,
-        last_bytes; /* of y: what a block of 64 lanes or the last, shorter one has */
+    size_t strip_bytes,
+        last_bytes; /* of y: what a strip of 64 lanes or the last, shorter one has */
     __m512i order;  /* packed bytes to those of y */
     struct qk_requantize_512 to;
 };
@@ -36,10 +36,10 @@ struct output {
 
 /* How outputs are computed; constants where it is used. */
 struct form {
-    bool three;   /* there are three cells */
-    bool centred; /* weights have a zero point */
-    bool parts;   /* of rows: each is a run of lanes */
-    bool windows; /* the slot has no cells, but padded rows, of which they are permutations */
+    bool three;       /* there are three cells */
+    bool centred;     /* weights have a zero point */
+    bool row_parts;   /* of rows: each is a run of lanes */
+    bool padded_rows; /* the slot has no cells, but padded rows, of which they are permutations */
 };
 
 static inline __m512i broadcast_cell(const uint8_t *cell)
@@ -52,7 +52,7 @@ static inline __m512i broadcast_cell(const uint8_t *cell)
 /* Bytes in a slot from a vector of lanes to the next. */
 static inline size_t lanes_step(const struct lanes *lanes, const struct form form)
 {
-    return form.windows ? lanes->step : BYTES;
+    return form.padded_rows ? lanes->step : BYTES;
 }
 
 /* sums += products of a cell with those at `cells`. */
@@ -64,8 +64,8 @@ add_cell(const struct lanes *lanes, const uint8_t *cells, const uint8_t *cell, c
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
         __m512i x = _mm512_loadu_si512(cells + v * lanes_step(lanes, form));
-        if (form.windows)
-            x = _mm512_permutexvar_epi8(lanes->window, x);
+        if (form.padded_rows)
+            x = _mm512_permutexvar_epi8(lanes->cell_order, x);
         sums[v] = _mm512_dpbusd_epi32(sums[v], x, weights);
     }
 }
@@ -100,7 +100,7 @@ add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
 
 /* Lanes [first, first + 16 * vectors). Inlined with constants, so that sums lie in registers. */
 __attribute__((always_inline)) static inline void
-run_block(const struct lanes *lanes, const struct output *output, size_t first,
+run_strip(const struct lanes *lanes, const struct output *output, size_t first,
           const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
 {
     const uint8_t *slot = output->slot + first / LANES * lanes_step(lanes, form);
@@ -127,22 +127,22 @@ run_block(const struct lanes *lanes, const struct output *output, size_t first,
 __attribute__((always_inline)) static inline void
 run_output(const struct lanes *lanes, const struct output *output, const struct form form)
 {
-    const uint64_t mask = UINT64_MAX >> (BYTES - lanes->block_bytes);
+    const uint64_t mask = UINT64_MAX >> (BYTES - lanes->strip_bytes);
     const uint64_t last = (UINT64_C(1) << lanes->last_bytes) - 1;
     uint8_t *y = output->y;
     size_t first = 0;
     for (; lanes->count - first >= VECTORS * LANES;
-         first += VECTORS * LANES, y += lanes->block_bytes)
-        run_block(lanes, output, first, VECTORS, form, y, mask);
+         first += VECTORS * LANES, y += lanes->strip_bytes)
+        run_strip(lanes, output, first, VECTORS, form, y, mask);
     const size_t left = lanes->count - first;
     if (left > 3 * LANES)
-        run_block(lanes, output, first, 4, form, y, last);
+        run_strip(lanes, output, first, 4, form, y, last);
     else if (left > 2 * LANES)
-        run_block(lanes, output, first, 3, form, y, last);
+        run_strip(lanes, output, first, 3, form, y, last);
     else if (left > LANES)
-        run_block(lanes, output, first, 2, form, y, last);
+        run_strip(lanes, output, first, 2, form, y, last);
     else if (left > 0)
-        run_block(lanes, output, first, 1, form, y, last);
+        run_strip(lanes, output, first, 1, form, y, last);
 }
 
 __attribute__((always_inline)) static inline void
@@ -171,21 +171,21 @@ static __m512i find_order(size_t width, size_t pitch)
 static struct lanes find_lanes(const struct qk_depthwise_job *job)
 {
     const size_t pitch = job->layout->pitch;
-    const bool parts = job->layout->parts;
-    const size_t positions = parts ? job->columns : job->rows * job->columns;
-    const bool gaps = !parts && job->layout->rows > 1 && pitch != job->columns;
-    const size_t block_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
+    const bool row_parts = job->layout->row_parts;
+    const size_t positions = row_parts ? job->columns : job->rows * job->columns;
+    const bool gaps = !row_parts && job->layout->rows > 1 && pitch != job->columns;
+    const size_t strip_bytes = gaps ? BYTES / pitch * job->columns : BYTES;
     return (struct lanes){
         .offsets = job->offsets,
         .cells = job->cells,
         .step = job->layout->step,
-        .window = _mm512_loadu_si512(job->layout->order),
+        .cell_order = _mm512_loadu_si512(job->layout->order),
         .count = gaps ? job->rows * pitch : positions,
         .lines = job->rows,
         .line_step = pitch * QK_DEPTHWISE_TAPS,
         .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
-        .block_bytes = block_bytes,
-        .last_bytes = positions % block_bytes,
+        .strip_bytes = strip_bytes,
+        .last_bytes = positions % strip_bytes,
         .order = gaps ? find_order(job->columns, pitch) : find_order(BYTES, BYTES),
         .to = qk_requantize_512_from(job->requantize, job->y_signed),
     };
@@ -195,7 +195,7 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
 static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
     const size_t bytes = qk_divide_up(job->cells, LANES) * BYTES;
-    const struct qk_depthwise_weights *group = job->groups;
+    const struct qk_depthwise_weight_order *group = job->weight_orders;
     for (size_t at = 0; at < bytes; at += BYTES, group++) {
         const __m512i order = _mm512_loadu_si512(group->order);
         const uint64_t mask = group->mask;
@@ -210,7 +210,7 @@ static inline void make_weights(const struct qk_depthwise_job *job, size_t m, si
 static void make_ones(const struct qk_depthwise_job *job)
 {
     uint8_t *to = job->work.ones;
-    const struct qk_depthwise_weights *group = job->groups;
+    const struct qk_depthwise_weight_order *group = job->weight_orders;
     for (size_t i = 0; i < job->cells; i += LANES, group++, to += BYTES)
         _mm512_store_si512(to, _mm512_maskz_set1_epi8(group->mask, 1));
 }
@@ -242,7 +242,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
                 output.weights = job->work.weights;
             }
             output.multiplier = job->multiplier[m];
-            if (form.parts)
+            if (form.row_parts)
                 run_lines(&lanes, &output, form);
             else
                 run_output(&lanes, &output, form);
@@ -258,24 +258,24 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     }
 }
 
-__attribute__((always_inline)) static inline void run_slots(const struct qk_depthwise_job *job,
-                                                            const bool parts, const bool windows)
+__attribute__((always_inline)) static inline void
+run_slots(const struct qk_depthwise_job *job, const bool row_parts, const bool padded_rows)
 {
     if (job->any_zero_point)
-        run_form(job, (struct form){false, true, parts, windows});
+        run_form(job, (struct form){false, true, row_parts, padded_rows});
     else if (job->cells == 3)
-        run_form(job, (struct form){true, false, parts, windows});
+        run_form(job, (struct form){true, false, row_parts, padded_rows});
     else
-        run_form(job, (struct form){false, false, parts, windows});
+        run_form(job, (struct form){false, false, row_parts, padded_rows});
 }
 
 static void run_cells(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)
         make_ones(job);
-    if (job->layout->windows)
+    if (job->layout->padded_rows)
         run_slots(job, false, true);
-    else if (job->layout->parts)
+    else if (job->layout->row_parts)
         run_slots(job, true, false);
     else
         run_slots(job, false, false);
@@ -322,9 +322,9 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
     }
 }
 
-const struct qk_depthwise qk_depthwise_vnni = {
+const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vnni = {
     .kernel = "conv_depthwise_vnni",
-    .window = BYTES,
+    .load_bytes = BYTES,
     .cycles = 1,
     .run = run_unit,
     .sum = sum_weights,

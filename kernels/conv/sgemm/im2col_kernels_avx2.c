@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "kernels/conv/im2col.h"
 #include "kernels/conv/requantize_avx2.h"
+#include "kernels/conv/sgemm/im2col_loops.h"
 
 /* Up to 32 columns of a row. */
 static inline void requantize_columns(const struct qk_requantize_floats *job, size_t row,
@@ -43,6 +43,6 @@ static void im2col(const struct qk_im2col *job)
     im2col_all(job, im2col_write_line);
 }
 
-const struct qk_conv_floats qk_conv_floats_avx2 = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__avx2 = {im2col, requantize};
 
 #endif

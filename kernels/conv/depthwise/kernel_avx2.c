@@ -1,6 +1,6 @@
 /* VPMADDWD: words of x, and weights less their zero point, two products to a sum. None of these
  * saturates (kernels/gemm/igemm_avx2.c). */
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
@@ -30,11 +30,11 @@ static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
     return _mm256_add_epi32(sums, _mm256_madd_epi16(x, w));
 }
 
-#include "kernels/conv/depthwise_ymm.h"
+#include "kernels/conv/depthwise/kernel_ymm.h"
 
-const struct qk_depthwise qk_depthwise_avx2 = {
+const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2 = {
     .kernel = "conv_depthwise_avx2",
-    .window = WINDOW,
+    .load_bytes = LOAD,
     .cycles = 3,
     .run = run_unit,
     .sum = sum_weights,

@@ -1,4 +1,4 @@
-#include "kernels/conv/vector.h"
+#include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __x86_64__
 
@@ -11,7 +11,7 @@
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-enum { STRIP = 16 };
+enum { CHUNK = 16 };
 
 /* What cells hold: two words, less their zero point, or four unsigned bytes. An INT8 is its byte
  * with the top bit flipped, less 128. */
@@ -66,7 +66,7 @@ static inline void store_cells(const struct form *form, const struct sources *fr
                                uint8_t *to)
 {
     const struct cells cells = form->terms == 2 ? word_cells(form, from) : byte_cells(form, from);
-    if (count >= STRIP) {
+    if (count >= CHUNK) {
         _mm256_storeu_si256((void *)to, cells.low);
         _mm256_storeu_si256((void *)(to + 32), cells.high);
         return;
@@ -78,8 +78,8 @@ static inline void store_cells(const struct form *form, const struct sources *fr
     _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells.high);
 }
 
-/* What is the same for all rows of a source's strip. */
-struct strip {
+/* What is the same for all rows of a source's chunk. */
+struct chunk {
     const struct qk_window *window;
     const uint8_t *plane;
     size_t begin, end; /* the elements of it that are inside */
@@ -88,90 +88,90 @@ struct strip {
     __m128i fill;
 };
 
-static struct strip strip_for(const struct qk_fill *job, size_t k, size_t at)
+static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t at)
 {
     const struct qk_window *window = job->windows[k];
     const struct qk_window_range inside = window->inside_columns;
     const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    struct strip strip = {.window = window,
+    struct chunk chunk = {.window = window,
                           .plane = job->planes[k],
-                          .begin = qk_size_min(qk_size_max(inside.begin, at) - at, STRIP),
-                          .end = qk_size_min(qk_size_max(inside.end, at) - at, STRIP),
+                          .begin = qk_size_min(qk_size_max(inside.begin, at) - at, CHUNK),
+                          .end = qk_size_min(qk_size_max(inside.end, at) - at, CHUNK),
                           .column = window->column_first + (int64_t)at * window->column_stride,
                           .fill = _mm_set1_epi8((char)job->x_zero_point)};
-    strip.inside = _mm_andnot_si128(_mm_cmpgt_epi8(_mm_set1_epi8((char)strip.begin), index),
-                                    _mm_cmpgt_epi8(_mm_set1_epi8((char)strip.end), index));
-    return strip;
+    chunk.inside = _mm_andnot_si128(_mm_cmpgt_epi8(_mm_set1_epi8((char)chunk.begin), index),
+                                    _mm_cmpgt_epi8(_mm_set1_epi8((char)chunk.end), index));
+    return chunk;
 }
 
 /* One by one. */
-static __m128i load_elements(const struct strip *strip, int64_t line)
+static __m128i load_elements(const struct chunk *chunk, int64_t line)
 {
-    uint8_t bytes[STRIP];
-    _mm_storeu_si128((void *)bytes, strip->fill);
-    for (size_t i = strip->begin; i < strip->end; i++)
-        bytes[i] = strip->plane[line + strip->column + (int64_t)i * strip->window->column_stride];
+    uint8_t bytes[CHUNK];
+    _mm_storeu_si128((void *)bytes, chunk->fill);
+    for (size_t i = chunk->begin; i < chunk->end; i++)
+        bytes[i] = chunk->plane[line + chunk->column + (int64_t)i * chunk->window->column_stride];
     return _mm_loadu_si128((const void *)bytes);
 }
 
-/* The strip's 16 elements of the row that begins at `line` in the plane. Whole vectors are loaded
+/* The chunk's 16 elements of the row that begins at `line` in the plane. Whole vectors are loaded
  * where the plane has them. */
-static inline __m128i load_strip(const struct strip *strip, int64_t line)
+static inline __m128i load_chunk(const struct chunk *chunk, int64_t line)
 {
-    const struct qk_window *window = strip->window;
-    const int64_t first = line + strip->column;
+    const struct qk_window *window = chunk->window;
+    const int64_t first = line + chunk->column;
     const int64_t stride = window->column_stride;
-    if (stride > 2 || first < 0 || first + stride * STRIP > window->in_rows * window->in_columns)
-        return load_elements(strip, line);
-    __m128i bytes = _mm_loadu_si128((const void *)(strip->plane + first));
+    if (stride > 2 || first < 0 || first + stride * CHUNK > window->in_rows * window->in_columns)
+        return load_elements(chunk, line);
+    __m128i bytes = _mm_loadu_si128((const void *)(chunk->plane + first));
     if (stride == 2) {
         const __m128i byte = _mm_set1_epi16(0xff);
-        const __m128i high = _mm_loadu_si128((const void *)(strip->plane + first + STRIP));
+        const __m128i high = _mm_loadu_si128((const void *)(chunk->plane + first + CHUNK));
         bytes = _mm_packus_epi16(_mm_and_si128(bytes, byte), _mm_and_si128(high, byte));
     }
-    return _mm_blendv_epi8(strip->fill, bytes, strip->inside);
+    return _mm_blendv_epi8(chunk->fill, bytes, chunk->inside);
 }
 
-/* How many whole strips from `at` on are inside. */
-static size_t count_whole(const struct qk_fill *job, size_t terms, size_t at)
+/* How many whole chunks from `at` on are inside. */
+static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     size_t count = SIZE_MAX;
     for (size_t k = 0; k < terms; k++) {
         const struct qk_window_range inside = job->windows[k]->inside_columns;
         if (inside.begin > at || inside.end <= at)
             return 0;
-        count = qk_size_min(count, (inside.end - at) / STRIP);
+        count = qk_size_min(count, (inside.end - at) / CHUNK);
     }
     return count;
 }
 
-/* Strip by strip, each in all rows that are inside. Where there is but one row, whole strips of it
+/* Chunk by chunk, each in all rows that are inside. Where there is but one row, whole chunks of it
  * take the place of rows. */
-__attribute__((always_inline)) static inline void fill_inside(const struct qk_fill *job,
+__attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
                                                               const struct form *form)
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
-    size_t strips;
-    for (size_t at = 0; at < window->columns; at += strips * STRIP) {
-        struct strip strip[4];
+    size_t chunks;
+    for (size_t at = 0; at < window->columns; at += chunks * CHUNK) {
+        struct chunk chunk[4];
         for (size_t k = 0; k < form->terms; k++)
-            strip[k] = strip_for(job, k, at);
-        const size_t count = qk_size_min(window->columns - at, STRIP);
+            chunk[k] = chunk_for(job, k, at);
+        const size_t count = qk_size_min(window->columns - at, CHUNK);
         const bool single = inside.end - inside.begin == 1;
-        strips = single ? qk_size_max(count_whole(job, form->terms, at), 1) : 1;
-        const size_t rows = single ? strips : inside.end - inside.begin;
-        const size_t to_step = single ? STRIP : window->pitch;
-        int64_t step = 0; /* the strides of one row or strip may be any */
+        chunks = single ? qk_size_max(count_whole(job, form->terms, at), 1) : 1;
+        const size_t rows = single ? chunks : inside.end - inside.begin;
+        const size_t to_step = single ? CHUNK : window->pitch;
+        int64_t step = 0; /* the strides of one row or chunk may be any */
         if (rows > 1)
-            step = single ? STRIP * window->column_stride : window->row_stride * window->in_columns;
+            step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
         uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
         for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
             const int64_t line = row * window->in_columns + (int64_t)i * step;
             struct sources sources;
             for (size_t k = 0; k < form->terms; k++)
-                sources.bytes[k] = load_strip(&strip[k], line);
+                sources.bytes[k] = load_chunk(&chunk[k], line);
             store_cells(form, &sources, count, to);
         }
     }
@@ -180,11 +180,11 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_fi
 static void fill_padding(uint8_t *to, size_t count, const struct form *form, __m128i fill)
 {
     const struct sources sources = {{fill, fill, fill, fill}};
-    for (size_t i = 0; i < count; i += STRIP)
+    for (size_t i = 0; i < count; i += CHUNK)
         store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
 }
 
-__attribute__((always_inline)) static inline void fill(const struct qk_fill *job,
+__attribute__((always_inline)) static inline void fill(const struct qk_slab_fill *job,
                                                        const size_t terms)
 {
     const uint8_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
@@ -204,12 +204,12 @@ __attribute__((always_inline)) static inline void fill(const struct qk_fill *job
     fill_inside(job, &form);
 }
 
-static void fill_words(const struct qk_fill *job)
+static void fill_words(const struct qk_slab_fill *job)
 {
     fill(job, 2);
 }
 
-static void fill_bytes(const struct qk_fill *job)
+static void fill_bytes(const struct qk_slab_fill *job)
 {
     fill(job, 4);
 }
@@ -258,13 +258,13 @@ static void requantize(const struct qk_requantize_tile *tile)
     for (size_t row = 0; row < tile->rows; row++) {
         for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
             _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, row, i));
-        for (size_t i = 0; i < tile->piece_count; i++)
-            store_kept(bytes, tile->pieces[i].keep,
-                       tile->y + row * tile->y_stride + tile->pieces[i].offset);
+        for (size_t i = 0; i < tile->stretch_count; i++)
+            store_kept(bytes, tile->stretches[i].keep,
+                       tile->y + row * tile->y_stride + tile->stretches[i].offset);
     }
 }
 
-const struct qk_conv_vector qk_conv_vector_avx2 = {fill_words, requantize, NULL};
-const struct qk_conv_vector qk_conv_vector_avx2_bytes = {fill_bytes, requantize, NULL};
+const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {fill_words, requantize, NULL};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {fill_bytes, requantize, NULL};
 
 #endif

@@ -1,7 +1,7 @@
 #include <string.h>
 
-#include "kernels/conv/floats.h"
-#include "kernels/conv/pack.h"
+#include "kernels/conv/method.h"
+#include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
 
 /* The tile of a unit: at most so many output channels by so many positions. */
@@ -22,7 +22,7 @@
 struct state {
     const struct qk_conv *conv;
     const struct qk_gemm *gemm;
-    const struct qk_conv_floats *floats;
+    const struct qk_im2col_kernels *im2col;
     struct qk_conv_geometry geometry;
     const uint8_t *x;
     size_t rows;         /* output channels of a group */
@@ -41,7 +41,7 @@ struct tile {
 
 /* The parts of a workspace; `carried` only where k has several blocks. */
 struct workspace {
-    float *block;
+    float *matrix;
     float *sums;
     int32_t *carried;
 };
@@ -67,14 +67,14 @@ static struct tile locate_tile(const struct state *state, size_t unit)
     return tile;
 }
 
-static void multiply_block(const struct state *state, const struct tile *tile,
-                           const struct workspace *work, size_t k_begin, size_t k_count)
+static void multiply_k_block(const struct state *state, const struct tile *tile,
+                             const struct workspace *work, size_t k_begin, size_t k_count)
 {
     const struct qk_conv *conv = state->conv;
     const size_t stride = state->stride;
     const size_t channel =
         (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
-    state->floats->im2col(&(struct qk_im2col){
+    state->im2col->im2col(&(struct qk_im2col){
         .geometry = &state->geometry,
         .x = state->x + channel * state->geometry.channel_size,
         .x_end = state->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
@@ -86,7 +86,7 @@ static void multiply_block(const struct state *state, const struct tile *tile,
         .k_count = k_count,
         .position_begin = tile->position_begin,
         .position_count = tile->position_count,
-        .block = work->block,
+        .matrix = work->matrix,
         .row_stride = stride,
     });
     const float *group = conv->sgemm.weights + tile->group * state->rows * conv->depth;
@@ -96,7 +96,7 @@ static void multiply_block(const struct state *state, const struct tile *tile,
                                    .n = (int)tile->position_count,
                                    .k = (int)k_count,
                                    .a = group + state->rows * k_begin + tile->row_begin * k_count,
-                                   .b = work->block,
+                                   .b = work->matrix,
                                    .c = work->sums,
                                    .lda = (int)k_count,
                                    .ldb = (int)stride,
@@ -131,9 +131,9 @@ static void run_tile(const struct state *state, const struct tile *tile,
         memset(work->sums, 0, tile->row_count * stride * sizeof(*work->sums));
     if (work->carried)
         memset(work->carried, 0, tile->row_count * stride * sizeof(*work->carried));
-    for (size_t k = 0; k < conv->depth; k += conv->sgemm.block) {
-        multiply_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.block));
-        if (conv->depth - k <= conv->sgemm.block)
+    for (size_t k = 0; k < conv->depth; k += conv->sgemm.k_block) {
+        multiply_k_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.k_block));
+        if (conv->depth - k <= conv->sgemm.k_block)
             break; /* the last block is added while requantizing */
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
@@ -141,7 +141,7 @@ static void run_tile(const struct state *state, const struct tile *tile,
     uint8_t *y = output +
                  (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
                  tile->position_begin;
-    state->floats->requantize(&(struct qk_requantize_floats){
+    state->im2col->requantize(&(struct qk_requantize_floats){
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
         .rows = tile->row_count,
@@ -157,9 +157,9 @@ static void run_tile(const struct state *state, const struct tile *tile,
 }
 
 /* In floats; carried sums are as large. */
-static size_t block_floats(const struct state *state)
+static size_t matrix_floats(const struct state *state)
 {
-    return state->conv->sgemm.block * state->stride;
+    return state->conv->sgemm.k_block * state->stride;
 }
 
 static size_t sum_floats(const struct state *state)
@@ -169,16 +169,16 @@ static size_t sum_floats(const struct state *state)
 
 static bool carries(const struct state *state)
 {
-    return state->conv->depth > state->conv->sgemm.block;
+    return state->conv->depth > state->conv->sgemm.k_block;
 }
 
 static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
-    struct workspace work = {.block = workspace};
-    work.sums = work.block + block_floats(state);
+    struct workspace work = {.matrix = workspace};
+    work.sums = work.matrix + matrix_floats(state);
     if (carries(state))
-        work.carried = (int32_t *)workspace + block_floats(state) + sum_floats(state);
+        work.carried = (int32_t *)workspace + matrix_floats(state) + sum_floats(state);
     for (size_t unit = begin; unit < end; unit++) {
         struct tile tile = locate_tile(state, unit);
         run_tile(state, &tile, &work, output);
@@ -195,7 +195,8 @@ static void choose_tiles(struct state *state)
     const size_t fit_rows = TILE_FLOATS / (few * LINE_FLOATS + QK_IM2COL_SLACK);
     state->tile_rows =
         even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
-    size_t most = TILE_FLOATS / qk_size_max(conv->sgemm.block, state->tile_rows) - QK_IM2COL_SLACK;
+    size_t most =
+        TILE_FLOATS / qk_size_max(conv->sgemm.k_block, state->tile_rows) - QK_IM2COL_SLACK;
     most = qk_size_min(most, TILE_COLUMNS);
     size_t quick = UNIT_TERMS / qk_size_max(conv->depth * state->tile_rows, 1);
     most = qk_size_min(most, qk_size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
@@ -219,7 +220,7 @@ static uint64_t guess_unit_ns(const struct state *state)
 }
 
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                        const struct qk_conv_floats *floats,
+                        const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, const uint8_t *x,
                         struct qk_memory memory, struct qk_plan *plan)
 {
@@ -229,7 +230,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
     *state = (struct state){
         .conv = conv,
         .gemm = gemm,
-        .floats = floats,
+        .im2col = im2col,
         .geometry = *geometry,
         .x = x,
         .rows = conv->desc.out_channels / conv->desc.group,
@@ -238,7 +239,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
     choose_tiles(state);
     plan->kernel = "conv_sgemm";
     plan->workspace_bytes =
-        (block_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
+        (matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
     /* At most one unit for each byte of output. */
     plan->unit_count = plan->output.count == 0 ? 0
                                                : state->geometry.images * conv->desc.group *

@@ -1,5 +1,5 @@
 /* VPDPBUSD on vectors of 8 lanes, four products to a sum. */
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
@@ -26,20 +26,20 @@ static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
     return _mm256_dpbusd_avx_epi32(sums, x, w);
 }
 
-#include "kernels/conv/depthwise_ymm.h"
+#include "kernels/conv/depthwise/kernel_ymm.h"
 
 /* A weight less its zero point is more than a byte. */
 static void run_bytes(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)
-        qk_depthwise_avx2.run(job);
+        qk_depthwise_s16s16_1x32__avx2.run(job);
     else
         run_unit(job);
 }
 
-const struct qk_depthwise qk_depthwise_avxvnni = {
+const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni = {
     .kernel = "conv_depthwise_avxvnni",
-    .window = WINDOW,
+    .load_bytes = LOAD,
     .cycles = 2,
     .run = run_bytes,
     .sum = sum_weights,

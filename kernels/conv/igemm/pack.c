@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kernels/conv/pack.h"
+#include "kernels/conv/method.h"
 
 #include "kernels/conv/sizes.h"
 
@@ -40,10 +40,11 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
-    for (size_t block = 0; block < order->blocks; block++)
-        for (size_t tap = 0; tap < taps; tap++, panel += conv->panels.step_bytes)
-            for (size_t i = 0; i < qk_slab_count(order, block); i++) {
-                const struct qk_slab_terms terms = qk_slab_terms(order, &conv->desc, block, tap, i);
+    for (size_t k_block = 0; k_block < order->k_blocks; k_block++)
+        for (size_t tap = 0; tap < taps; tap++, panel += conv->igemm.step_bytes)
+            for (size_t i = 0; i < qk_slab_count(order, k_block); i++) {
+                const struct qk_slab_terms terms =
+                    qk_slab_terms(order, &conv->desc, k_block, tap, i);
                 uint8_t *cell = panel + i * gemm->cell_stride;
                 if (recode.words && terms.count == 2) /* most, where there are words */
                     pack_cell(gemm, (struct recode){true, recode.flip, recode.zero_points},
@@ -75,16 +76,16 @@ static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order
 {
     const size_t channels = conv->desc.group_channels;
     job.to = panel;
-    job.to_tap_stride = conv->panels.step_bytes;
+    job.to_tap_stride = conv->igemm.step_bytes;
     job.channels = order->step_slabs * order->cell_k;
-    job.blocks = channels / job.channels;
-    conv->backend->vector->transpose(&job);
-    job.from += job.blocks * job.channels * job.taps;
-    job.to += job.blocks * job.taps * job.to_tap_stride;
+    job.k_blocks = channels / job.channels;
+    conv->backend->slabs->transpose(&job);
+    job.from += job.k_blocks * job.channels * job.taps;
+    job.to += job.k_blocks * job.taps * job.to_tap_stride;
     job.channels = channels % job.channels;
-    job.blocks = 1;
+    job.k_blocks = 1;
     if (job.channels > 0)
-        conv->backend->vector->transpose(&job);
+        conv->backend->slabs->transpose(&job);
 }
 
 /* And where they do not. */
@@ -95,11 +96,11 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
     uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
     job.to = scratch;
     job.to_tap_stride = job.rows * TRANSPOSED_BYTES;
-    job.blocks = 1;
-    for (size_t block = 0; block < order->blocks; block++) {
-        job.channels = qk_size_min(conv->desc.group_channels - block * channels, channels);
-        conv->backend->vector->transpose(&job);
-        for (size_t tap = 0; tap < job.taps; tap++, panel += conv->panels.step_bytes)
+    job.k_blocks = 1;
+    for (size_t k_block = 0; k_block < order->k_blocks; k_block++) {
+        job.channels = qk_size_min(conv->desc.group_channels - k_block * channels, channels);
+        conv->backend->slabs->transpose(&job);
+        for (size_t tap = 0; tap < job.taps; tap++, panel += conv->igemm.step_bytes)
             place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, job.rows,
                        order->step_slabs, panel);
         job.from += job.channels * job.taps;
@@ -109,7 +110,7 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
 static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
-    return conv->backend->vector->transpose && !order->columns_in_cells &&
+    return conv->backend->slabs->transpose && !order->columns_in_cells &&
            conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS &&
            (gemm->row_stride == TRANSPOSED_BYTES || gemm->mr <= TRANSPOSED_ROWS);
 }
@@ -152,7 +153,7 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
         /* Words need no sums. */
         sums[row] = words ? 0 : qk_conv_weight_sum(conv, constants, channel + row);
     }
-    memset(panel, 0, conv->panels.bytes);
+    memset(panel, 0, conv->igemm.panel_bytes);
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
@@ -161,7 +162,7 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
 {
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
-    for (size_t s = 0; s < order->steps; s++, panel += conv->panels.step_bytes)
+    for (size_t s = 0; s < order->steps; s++, panel += conv->igemm.step_bytes)
         for (size_t i = 0; i < qk_slab_count(order, s / taps); i++)
             memset(panel + i * conv->backend->gemm->cell_stride, 1,
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
@@ -188,28 +189,28 @@ static bool pack_zero_points(struct qk_conv *conv, const struct qk_conv_constant
         return false;
     if (!store_zero_points(conv, constants, zero_points))
         return true;
-    uint8_t *ones = qk_conv_alloc(memory, conv->panels.bytes + QK_IGEMM_SLACK, 1);
+    uint8_t *ones = qk_conv_alloc(memory, conv->igemm.panel_bytes + QK_IGEMM_SLACK, 1);
     if (!ones)
         return false;
-    memset(ones, 0, conv->panels.bytes);
+    memset(ones, 0, conv->igemm.panel_bytes);
     pack_ones(conv, order, ones);
-    conv->panels.w_zero_point = zero_points;
-    conv->panels.ones = ones;
+    conv->igemm.w_zero_point = zero_points;
+    conv->igemm.ones = ones;
     return true;
 }
 
-bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         struct qk_memory memory, int32_t *sums)
+bool qk_conv_pack_igemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                        struct qk_memory memory, int32_t *sums)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
-    struct qk_conv_panels *panels = &conv->panels;
-    *panels = (struct qk_conv_panels){.count = (rows - 1) / gemm->mr + 1};
-    panels->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs, rows);
+    struct qk_conv_igemm *packed = &conv->igemm;
+    *packed = (struct qk_conv_igemm){.panel_count = (rows - 1) / gemm->mr + 1};
+    packed->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs, rows);
     size_t bytes;
-    if (!qk_mul_size(panels->step_bytes, order.steps, &panels->bytes) ||
-        !qk_mul_size(panels->bytes, panels->count * conv->desc.group, &bytes) ||
+    if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
+        !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))
         return false;
     uint8_t *weights = qk_conv_alloc(memory, bytes, 1);
@@ -217,9 +218,9 @@ bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *c
         return false;
     uint8_t *panel = weights;
     for (size_t group = 0; group < conv->desc.group; group++)
-        for (size_t row = 0; row < rows; row += gemm->mr, panel += panels->bytes)
+        for (size_t row = 0; row < rows; row += gemm->mr, panel += packed->panel_bytes)
             pack_panel(conv, constants, &order, group * rows + row,
                        qk_size_min(rows - row, gemm->mr), panel, sums + group * rows + row);
-    panels->weights = weights;
+    packed->weights = weights;
     return gemm->cell_k == 2 || pack_zero_points(conv, constants, &order, memory);
 }

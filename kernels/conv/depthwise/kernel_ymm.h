@@ -1,5 +1,5 @@
-/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise.h has them. Only for
- * depthwise_avx2.c and depthwise_avxvnni.c, which define before they include this:
+/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them.
+ * Only for depthwise_avx2.c and depthwise_avxvnni.c, which define before they include this:
  *
  *     PARTS           1: a slot has cells as they are, and a product takes all of a cell's taps; 2:
  *                     it has them as words, in two halves, and a product takes two taps
@@ -8,8 +8,8 @@
  *     store_weights   dense weights in an order to those of 4 cells, each PARTS words of 4 bytes
  *     add_products    8 sums of products
  */
-#ifndef KERNELS_CONV_DEPTHWISE_YMM_H
-#define KERNELS_CONV_DEPTHWISE_YMM_H
+#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
+#define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
@@ -18,15 +18,15 @@
 
 #include "kernels/conv/requantize_avx2.h"
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/vector.h"
+#include "kernels/conv/window.h"
 
 enum {
     TAPS = QK_DEPTHWISE_TAPS,
-    WINDOW = QK_DEPTHWISE_WINDOW_YMM,
-    CELLS = WINDOW / TAPS, /* of a window */
-    LANES = 2 * CELLS,     /* a window for each half of a vector */
-    VECTORS = 4,           /* at a time */
-    BYTES = 2 * WINDOW
+    LOAD = QK_DEPTHWISE_LOAD_YMM,
+    CELLS = LOAD / TAPS, /* of a load */
+    LANES = 2 * CELLS,   /* a load for each half of a vector */
+    VECTORS = 4,         /* at a time */
+    BYTES = 2 * LOAD
 };
 
 /* ---- Runs -------------------------------------------------------------------------------- */
@@ -34,9 +34,9 @@ enum {
 /* 8 cells of each line of a cluster, or, `to_step` lanes on, of one. Behind the line's last they
  * hold fill. */
 struct run {
-    uint8_t order[BYTES]; /* of bytes in a window; 0x80: fill */
+    uint8_t order[BYTES]; /* of bytes in a load; 0x80: fill */
     uint8_t flip[BYTES];  /* xored with these */
-    size_t offset[2];     /* of the windows in a channel */
+    size_t offset[2];     /* of the loads in a channel */
     size_t offset_step;
     size_t to, to_step;
     size_t count;
@@ -44,7 +44,7 @@ struct run {
 
 _Static_assert(sizeof(struct run) <= sizeof(struct qk_depthwise_run), "runs share their room");
 
-/* One half of a vector, whose first cell has this column of the slot; windows begin where that of
+/* One half of a vector, whose first cell has this column of the slot; loads begin where that of
  * column `first` looks. */
 static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
                      struct run *run, size_t half)
@@ -54,12 +54,12 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
     const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
-    uint8_t *order = run->order + half * WINDOW;
-    uint8_t *flip = run->flip + half * WINDOW;
+    uint8_t *order = run->order + half * LOAD;
+    uint8_t *flip = run->flip + half * LOAD;
     const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
     const int64_t begin = look > 0 && look < axis->in ? look : 0;
-    memset(order, 0x80, WINDOW);
-    memset(flip, job->fill ^ job->flip, WINDOW);
+    memset(order, 0x80, LOAD);
+    memset(flip, job->fill ^ job->flip, LOAD);
     for (size_t i = 0; i < cells; i++)
         for (size_t t = 0; t < taps; t++) {
             const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
@@ -106,9 +106,9 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const size_t lines = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
     const size_t offset = plane + row * (size_t)columns->in;
-    /* A window has all that 8 cells see. */
+    /* A load has all that 8 cells see. */
     const bool one =
-        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < WINDOW;
+        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
     size_t count = 0;
     for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
         const size_t cell = (left - 1) * LANES;
@@ -146,17 +146,17 @@ static size_t find_runs(const struct qk_depthwise_job *job, struct run *runs)
 
 /* ---- Cells ------------------------------------------------------------------------------- */
 
-/* A window, or what there is of it before the end of x. */
-static inline __m128i load_window(const uint8_t *from, const uint8_t *x_end, const bool near_end)
+/* A load, or what there is of it before the end of x. */
+static inline __m128i load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
 {
-    uint8_t bytes[WINDOW] = {0};
-    if (!near_end || x_end - from >= WINDOW)
+    uint8_t bytes[LOAD] = {0};
+    if (!near_end || x_end - from >= LOAD)
         return _mm_loadu_si128((const void *)from);
     memcpy(bytes, from, (size_t)(x_end - from));
     return _mm_loadu_si128((const void *)bytes);
 }
 
-/* `one`: both halves of a vector see the same window. */
+/* `one`: both halves of a vector see the same load. */
 __attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
                                                              const struct run *run, size_t begin,
                                                              size_t end, const bool one,
@@ -175,10 +175,10 @@ __attribute__((always_inline)) static inline void make_lines(const struct qk_dep
         const uint8_t *from = x;
         uint8_t *to = slot;
         for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
-            const __m128i low = load_window(from, x_end, near_end);
+            const __m128i low = load_x(from, x_end, near_end);
             const __m256i bytes =
                 one ? _mm256_broadcastsi128_si256(low)
-                    : _mm256_set_m128i(load_window(from + apart, x_end, near_end), low);
+                    : _mm256_set_m128i(load_x(from + apart, x_end, near_end), low);
             store_cells(to, slot_bytes / 2,
                         _mm256_xor_si256(_mm256_shuffle_epi8(bytes, order), flip));
         }
@@ -190,7 +190,7 @@ static void make_cells(const struct qk_depthwise_job *job, const struct run *run
                        size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
-    const bool near_end = job->x_end - x_end < WINDOW;
+    const bool near_end = job->x_end - x_end < LOAD;
     for (const struct run *run = runs; run < runs + count; run++)
         if (near_end)
             make_lines(job, run, begin, end, false, true);
@@ -247,7 +247,7 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
 
 /* Lanes [first, first + LANES * vectors). Inlined with constants, so that sums lie in registers. */
 __attribute__((always_inline)) static inline void
-run_block(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
+run_strip(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
 {
     __m256i sums[VECTORS];
 #pragma GCC unroll 4
@@ -268,13 +268,13 @@ __attribute__((always_inline)) static inline void
 run_vectors(const struct output *output, size_t first, size_t vectors, uint8_t *y)
 {
     if (vectors == 4)
-        run_block(output, first, 4, y);
+        run_strip(output, first, 4, y);
     else if (vectors == 3)
-        run_block(output, first, 3, y);
+        run_strip(output, first, 3, y);
     else if (vectors == 2)
-        run_block(output, first, 2, y);
+        run_strip(output, first, 2, y);
     else if (vectors == 1)
-        run_block(output, first, 1, y);
+        run_strip(output, first, 1, y);
 }
 
 /* The last vectors end where the lanes do, and may do again what those before them did. */
@@ -284,7 +284,7 @@ __attribute__((always_inline)) static inline void run_output(const struct output
     uint8_t few[VECTORS * LANES];
     size_t first = 0;
     for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
-        run_block(&output, first, VECTORS, y + first);
+        run_strip(&output, first, VECTORS, y + first);
     const size_t vectors = qk_divide_up(count - first, LANES);
     const bool alone = vectors * LANES > count;
     first = alone ? 0 : count - vectors * LANES;
@@ -296,12 +296,12 @@ __attribute__((always_inline)) static inline void run_output(const struct output
 /* The dense weights of each 4 cells to these: from the first of them on, or, 0x80, none. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
-    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * WINDOW; i++) {
-        const struct qk_depthwise_weights *group = &job->groups[i / QK_DEPTHWISE_BYTES];
+    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
+        const struct qk_depthwise_weight_order *group = &job->weight_orders[i / QK_DEPTHWISE_BYTES];
         const size_t at = i % QK_DEPTHWISE_BYTES;
         const bool there = group->mask >> at & 1;
         job->work.ones[i] =
-            there ? (uint8_t)(group->order[at] - group->order[at / WINDOW * WINDOW]) : 0x80;
+            there ? (uint8_t)(group->order[at] - group->order[at / LOAD * LOAD]) : 0x80;
     }
 }
 
@@ -311,8 +311,8 @@ static void make_weights(const struct qk_depthwise_job *job, size_t m)
     const int32_t zero_point = job->w_zero_point[m];
     const size_t count = job->cells;
     uint8_t *to = job->work.weights;
-    for (size_t c = 0; c < count; c += CELLS, order += WINDOW, to += PARTS * WINDOW) {
-        const struct qk_depthwise_weights *group = &job->groups[c / QK_DEPTHWISE_LANES];
+    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += PARTS * LOAD) {
+        const struct qk_depthwise_weight_order *group = &job->weight_orders[c / QK_DEPTHWISE_LANES];
         const uint8_t *from = dense + group->from + group->order[c % QK_DEPTHWISE_LANES * TAPS];
         store_weights(to, _mm_loadu_si128((const void *)from), _mm_loadu_si128((const void *)order),
                       zero_point);
@@ -320,14 +320,14 @@ static void make_weights(const struct qk_depthwise_job *job, size_t m)
 }
 
 __attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
-                                                           const bool parts)
+                                                           const bool row_parts)
 {
     const size_t batch = job->layout->batch;
     const size_t slot_bytes = job->layout->slot_bytes;
     const size_t line_bytes = job->layout->pitch * TAPS;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t lines = parts ? job->rows : 1; /* runs of lanes */
-    const size_t lanes = parts ? job->columns : job->rows * job->columns;
+    const size_t lines = row_parts ? job->rows : 1; /* runs of lanes */
+    const size_t lanes = row_parts ? job->columns : job->rows * job->columns;
     struct run *runs = (void *)job->work.runs;
     const size_t run_count = find_runs(job, runs);
     struct output output = {
@@ -359,7 +359,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
 
 static void run_unit(const struct qk_depthwise_job *job)
 {
-    if (job->layout->parts)
+    if (job->layout->row_parts)
         run_form(job, true);
     else
         run_form(job, false);

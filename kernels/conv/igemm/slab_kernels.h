@@ -1,35 +1,13 @@
 /* What a convolution on integer products needs besides them, for one kind of cell and vector unit.
  * Private to conv/. */
-#ifndef KERNELS_CONV_VECTOR_H
-#define KERNELS_CONV_VECTOR_H
+#ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
+#define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
 #include "kernels/conv/conv.h"
-
-/* Where the columns or rows of a window that look inside begin and end. Where none does, the end is
- * not above the begin. */
-struct qk_window_range {
-    size_t begin, end;
-};
-
-/* A strided, padded window of one plane of x: its element (i, j) is the plane's element
- * (row_first + i * row_stride, column_first + j * column_stride), or padding outside of it. */
-struct qk_window {
-    int64_t in_rows, in_columns;
-    int64_t row_first, column_first;
-    int64_t row_stride, column_stride;
-    size_t rows, columns;
-    size_t pitch; /* from row to row of its cells; less than `columns`: those more are padding, both
-                     behind a row and before the next */
-    struct qk_window_range inside_rows, inside_columns; /* set by qk_window_fit */
-};
-
-void qk_window_fit(struct qk_window *window);
-
-/* Makes a window that is one run of bytes in x a single row; false: it is not. */
-bool qk_window_flatten(struct qk_window *window);
+#include "kernels/conv/window.h"
 
 /* Cells of windows: cell (i, j) lies at i * pitch + j and holds that element of each source. */
-struct qk_fill {
+struct qk_slab_fill {
     const uint8_t *planes[4];           /* NULL: all is padding. As many as cells have terms */
     const struct qk_window *windows[4]; /* differ in their first columns at most */
     enum qk_type x_type;
@@ -38,7 +16,7 @@ struct qk_fill {
 };
 
 /* Positions of a tile that lie together in y. */
-struct qk_requantize_piece {
+struct qk_requantize_stretch {
     uint64_t keep; /* not 0 */
     size_t offset; /* of the first of them, from qk_requantize_tile.y */
 };
@@ -55,18 +33,18 @@ struct qk_requantize_tile {
     const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
     const int32_t *column_sums;  /* [QK_IGEMM_NR]; read where there is a w_zero_point */
     size_t vectors;              /* 1 to 4, of 16 positions: all that are wanted are in them */
-    const struct qk_requantize_piece *pieces;
-    size_t piece_count;
+    const struct qk_requantize_stretch *stretches;
+    size_t stretch_count;
     uint8_t *y; /* of row 0 */
     size_t y_stride;
 };
 
-/* Rows of weights, each of some blocks of up to 64 channels: [blocks][channels][taps] to
- * [blocks][taps][64], with zeros behind the channels. */
+/* Rows of weights, each of some K blocks of up to 64 channels: [k_blocks][channels][taps] to
+ * [k_blocks][taps][64], with zeros behind the channels. */
 struct qk_transpose {
     const uint8_t *from;
     size_t rows, from_row_stride;
-    size_t blocks;
+    size_t k_blocks;
     size_t channels; /* 1 to 64 */
     size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
     uint8_t flip;    /* every byte is xored with it; then it is signed */
@@ -77,14 +55,14 @@ struct qk_transpose {
 
 #define QK_TRANSPOSE_TAPS 64
 
-struct qk_conv_vector {
-    void (*fill)(const struct qk_fill *job);
+struct qk_slab_kernels {
+    void (*fill)(const struct qk_slab_fill *job);
     void (*requantize)(const struct qk_requantize_tile *tile);
     void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
 };
 
-extern const struct qk_conv_vector qk_conv_vector_avx2; /* of words */
-extern const struct qk_conv_vector qk_conv_vector_avx2_bytes;
-extern const struct qk_conv_vector qk_conv_vector_avx512;
+extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2; /* of words */
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512;
 
 #endif

@@ -1,17 +1,17 @@
 #include <math.h>
 
-#include "kernels/conv/pack.h"
-#include "kernels/conv/panels.h"
+#include "kernels/conv/igemm/plan.h"
+#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
 /* A unit's slabs stay in a core's own cache beside the weights. */
 #define CELLS_BYTES ((size_t)512 << 10)
 /* Where not even the least unit's slabs do, K has parts, and the sums wait in the workspace. */
 #define SUMS_BYTES ((size_t)1 << 20)
-#define PART_CELLS 512
+#define K_PART_CELLS 512
 /* With more slabs K has parts, too: a slab has a cache line, however few its cells are. */
 #define SLABS_MOST ((size_t)32 << 10)
-/* A unit never has more cells than this; it bounds the lists of blocks. */
+/* A unit never has more cells than this; it bounds the lists of strips. */
 #define UNIT_CELLS ((size_t)1 << 14)
 /* Units for other cores, and to give way: about 100 microseconds, but not so small that what
  * neighbours share is made again and again. */
@@ -36,7 +36,7 @@ enum mode {
 struct choice {
     struct qk_slab_layout layout;
     size_t image_bands, row_bands, column_bands;
-    size_t parts, part_panels;
+    size_t m_parts, m_part_panels;
     double cycles; /* of all bands of a unit's images but for slabs; INFINITY: impossible */
     double slab_cycles;
 };
@@ -80,7 +80,7 @@ static void set_slab_bytes(struct qk_slab_layout *layout)
 /* ---- Units ------------------------------------------------------------------------------- */
 
 /* The most rows, or the most columns of one row, whose slabs have at most `cells` cells. */
-static bool fit_unit(const struct qk_panels_plan *plan, struct choice *choice, size_t cells)
+static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t cells)
 {
     struct qk_slab_layout *layout = &choice->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
@@ -107,7 +107,7 @@ static bool fit_unit(const struct qk_panels_plan *plan, struct choice *choice, s
 }
 
 /* Cuts rows, or columns, into even bands that are no larger; `least` bands if they may be. */
-static void cut_bands(const struct qk_panels_plan *plan, struct choice *choice, size_t least)
+static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t least)
 {
     struct qk_slab_layout *layout = &choice->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
@@ -134,7 +134,7 @@ static void cut_bands(const struct qk_panels_plan *plan, struct choice *choice, 
 
 /* Small planes lie one behind the other in units of about UNIT_CELLS_LEAST: so tiles are full, and
  * weights are read once for all of them. `most`: cells that a slab may have. */
-static void bundle_images(const struct qk_panels_plan *plan, struct choice *choice, size_t most)
+static void chain_images(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t most)
 {
     struct qk_slab_layout *layout = &choice->layout;
     const size_t shared = count_overlap(&plan->geometry.axis[QK_AXIS_ROW], &layout->row);
@@ -142,7 +142,7 @@ static void bundle_images(const struct qk_panels_plan *plan, struct choice *choi
     const size_t images = plan->geometry.images;
     const size_t fit = qk_size_min(most, UNIT_CELLS_LEAST) / pitch;
     const bool whole =
-        choice->row_bands * choice->column_bands == 1 && layout->part_groups == layout->groups;
+        choice->row_bands * choice->column_bands == 1 && layout->k_part_bundles == layout->bundles;
     choice->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
     layout->images = qk_divide_up(images, choice->image_bands);
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
@@ -152,7 +152,7 @@ static void bundle_images(const struct qk_panels_plan *plan, struct choice *choi
 static double count_products(const struct qk_slab_order *order, const struct qk_igemm *gemm)
 {
     return (double)order->steps *
-           (gemm->whole_steps ? 1 : (double)order->slabs / (double)order->blocks);
+           (gemm->whole_steps ? 1 : (double)order->slabs / (double)order->k_blocks);
 }
 
 /* Of one row, for each position: half as fast as registers are, and the lanes of a sum. */
@@ -161,7 +161,7 @@ static double dot_cycles(const struct qk_slab_order *order)
     return (double)order->steps * (double)order->step_slabs / 16 * 1.5 + 8;
 }
 
-static size_t dots_most(const struct qk_panels_plan *plan)
+static size_t dots_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
     const size_t cells = plan->order.steps * plan->order.step_slabs;
@@ -175,7 +175,8 @@ static size_t dots_most(const struct qk_panels_plan *plan)
 }
 
 /* Of one slab of an image: a row costs something, however short. */
-static double fill_cycles(const struct qk_panels_plan *plan, const struct qk_slab_layout *layout)
+static double fill_cycles(const struct qk_conv_igemm_plan *plan,
+                          const struct qk_slab_layout *layout)
 {
     const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
@@ -183,28 +184,29 @@ static double fill_cycles(const struct qk_panels_plan *plan, const struct qk_sla
                      (int64_t)layout->pitch == column->in;
     const double rows = run ? 1 : (double)(layout->rows + layout->row.span);
     const size_t columns = run ? layout->rows * layout->pitch : layout->columns;
-    const double strips = (double)qk_divide_up(columns + layout->column.span, 16);
-    return rows * (1 + strips / 2) * plan->conv->backend->slab_cycles;
+    const double chunks = (double)qk_divide_up(columns + layout->column.span, 16);
+    return rows * (1 + chunks / 2) * plan->conv->backend->slab_cycles;
 }
 
 /* Cycles for all positions of a unit's images, and one group and outer position. */
-static void count_cycles(const struct qk_panels_plan *plan, struct choice *choice)
+static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
     const struct qk_conv_backend *backend = plan->conv->backend;
-    const struct qk_conv_panels *panels = &plan->conv->panels;
+    const struct qk_conv_igemm *packed = &plan->conv->igemm;
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
-    const size_t dots = qk_panels_dots(plan, places);
+    const size_t dots = qk_conv_igemm_dots(plan, places);
     const double vectors = (double)qk_divide_up(places - dots, 16);
     const double rows = (double)plan->rows;
     const double products = count_products(&plan->order, backend->gemm);
-    const double slabs = (double)layout->groups * (double)layout->group_slabs;
-    choice->cycles = bands * (vectors * rows * products * backend->cycles +
-                              (double)dots * rows * dot_cycles(&plan->order) +
-                              ceil((double)places / 64) * rows * 16 +
-                              (double)panels->count * (double)panels->bytes / WEIGHTS_A_CYCLE);
+    const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
+    choice->cycles =
+        bands *
+        (vectors * rows * products * backend->cycles +
+         (double)dots * rows * dot_cycles(&plan->order) + ceil((double)places / 64) * rows * 16 +
+         (double)packed->panel_count * (double)packed->panel_bytes / WEIGHTS_A_CYCLE);
     choice->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
 }
 
@@ -213,7 +215,7 @@ static double image_cycles(const struct choice *choice)
     return (choice->cycles + choice->slab_cycles) / (double)choice->layout.images;
 }
 
-static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
+static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mode)
 {
     const struct qk_slab_order *order = &plan->order;
     const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
@@ -226,90 +228,91 @@ static struct choice choose(const struct qk_panels_plan *plan, enum mode mode)
     layout->column = qk_slab_axis_for(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
     layout->fine = mode == SINGLE;
-    layout->group_slabs =
+    layout->bundle_slabs =
         order->step_slabs * (layout->fine ? 1 : layout->row.clusters * layout->column.clusters);
-    layout->group_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
-    layout->groups = order->steps / layout->group_steps;
-    layout->part_groups = layout->groups;
-    const size_t all_slabs = layout->groups * layout->group_slabs;
+    layout->bundle_steps = layout->fine ? 1 : order->row_taps * order->column_taps;
+    layout->bundles = order->steps / layout->bundle_steps;
+    layout->k_part_bundles = layout->bundles;
+    const size_t all_slabs = layout->bundles * layout->bundle_slabs;
     const size_t cells = qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS);
     if (all_slabs > SLABS_MOST || !fit_unit(plan, &choice, cells)) {
-        if (layout->group_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS ||
-            !fit_unit(plan, &choice, PART_CELLS))
+        if (layout->bundle_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / K_PART_CELLS ||
+            !fit_unit(plan, &choice, K_PART_CELLS))
             return choice;
-        layout->part_groups = CELLS_BYTES / QK_IGEMM_CELL_BYTES / PART_CELLS / layout->group_slabs;
+        layout->k_part_bundles =
+            CELLS_BYTES / QK_IGEMM_CELL_BYTES / K_PART_CELLS / layout->bundle_slabs;
     }
     cut_bands(plan, &choice, 1);
-    bundle_images(plan, &choice, cells);
+    chain_images(plan, &choice, cells);
     count_cycles(plan, &choice);
     return choice;
 }
 
 /* More units than memory needs: bands first, then parts of the channels. */
-static void cut_units(const struct qk_panels_plan *plan, struct choice *choice)
+static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
-    const size_t panels = plan->conv->panels.count;
+    const size_t panels = plan->conv->igemm.panel_count;
     const double wanted = (choice->cycles + choice->slab_cycles) / UNIT_CYCLES + 1;
     const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
     size_t most = panels;
     if (choice->layout.images == 1)
         cut_bands(plan, choice, least);
     set_slab_bytes(&choice->layout);
-    if (choice->layout.part_groups < choice->layout.groups) {
-        const size_t blocks = qk_conv_blocks_most(slab_cells(&choice->layout));
-        most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / blocks;
+    if (choice->layout.k_part_bundles < choice->layout.bundles) {
+        const size_t strips = qk_conv_strips_most(slab_cells(&choice->layout));
+        most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / strips;
     }
     const size_t bands = choice->row_bands * choice->column_bands;
     /* Parts of the channels make the same slabs again: three times the work is one unit, but where
      * slabs are quickly made. */
     const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
-    const size_t parts =
+    const size_t m_parts =
         qk_size_max(qk_divide_up(least, 3 * bands),
                     qk_size_min(qk_divide_up(least, bands), cheap < 1e6 ? (size_t)cheap : 1000000));
-    choice->parts = qk_size_max(qk_size_min(parts, panels), qk_divide_up(panels, most));
-    choice->part_panels = qk_divide_up(panels, choice->parts);
-    choice->parts = qk_divide_up(panels, choice->part_panels);
+    choice->m_parts = qk_size_max(qk_size_min(m_parts, panels), qk_divide_up(panels, most));
+    choice->m_part_panels = qk_divide_up(panels, choice->m_parts);
+    choice->m_parts = qk_divide_up(panels, choice->m_part_panels);
 }
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
-static size_t add_part(size_t *at, size_t bytes)
+static size_t reserve(size_t *at, size_t bytes)
 {
     const size_t begin = *at;
     *at += qk_divide_up(bytes, 64) * 64;
     return begin;
 }
 
-static struct qk_panels_workspace lay_out(const struct qk_panels_plan *plan)
+static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_slab_layout *layout = &plan->layout;
     const struct qk_igemm *gemm = plan->conv->backend->gemm;
     const size_t tile = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
-    const size_t blocks = qk_conv_blocks_most(slab_cells(layout));
-    const bool whole = layout->part_groups == layout->groups;
-    const bool column_sums = plan->conv->panels.ones != NULL;
+    const size_t strips = qk_conv_strips_most(slab_cells(layout));
+    const bool whole = layout->k_part_bundles == layout->bundles;
+    const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Vectors read beyond the last cell, and whole steps beyond the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
-    const size_t slabs = layout->part_groups * layout->group_slabs +
+    const size_t slabs = layout->k_part_bundles * layout->bundle_slabs +
                          (gemm->whole_steps ? plan->order.step_slabs : 0);
-    struct qk_panels_workspace work;
+    struct qk_conv_igemm_workspace work;
     size_t at = 0;
-    work.cells = add_part(&at, slabs * layout->slab_bytes + slack);
-    work.sums = add_part(&at, whole ? tile : plan->part_panels * blocks * tile);
-    work.column_tile = add_part(&at, column_sums ? tile : 0);
-    work.column_sums = add_part(&at, column_sums ? blocks * QK_IGEMM_NR * sizeof(int32_t) : 0);
-    work.blocks = add_part(&at, blocks * sizeof(struct qk_conv_block));
-    work.pieces = add_part(&at, (blocks + layout->images) * sizeof(struct qk_requantize_piece));
+    work.cells = reserve(&at, slabs * layout->slab_bytes + slack);
+    work.sums = reserve(&at, whole ? tile : plan->m_part_panels * strips * tile);
+    work.column_tile = reserve(&at, column_sums ? tile : 0);
+    work.column_sums = reserve(&at, column_sums ? strips * QK_IGEMM_NR * sizeof(int32_t) : 0);
+    work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
+    work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_requantize_stretch));
     const size_t dot_cells = plan->order.steps * plan->order.step_slabs;
     work.dot_bytes = plan->dots > 0 ? dot_cells * QK_IGEMM_CELL_BYTES + QK_IGEMM_SLACK : 0;
-    work.dots = add_part(&at, plan->dots * work.dot_bytes);
+    work.dots = reserve(&at, plan->dots * work.dot_bytes);
     work.bytes = at;
     return work;
 }
 
 /* ---- The plan ---------------------------------------------------------------------------- */
 
-static void fit(struct qk_panels_plan *plan, double *cycles)
+static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
 {
     struct choice best = {.layout.images = 1, .cycles = INFINITY};
     for (enum mode mode = 0; mode < MODE_COUNT; mode++) {
@@ -322,20 +325,20 @@ static void fit(struct qk_panels_plan *plan, double *cycles)
     plan->image_bands = best.image_bands;
     plan->row_bands = best.row_bands;
     plan->column_bands = best.column_bands;
-    plan->parts = best.parts;
-    plan->part_panels = best.part_panels;
+    plan->m_parts = best.m_parts;
+    plan->m_part_panels = best.m_part_panels;
     plan->workspace = lay_out(plan);
-    *cycles = (best.cycles / (double)best.parts + best.slab_cycles) /
+    *cycles = (best.cycles / (double)best.m_parts + best.slab_cycles) /
               (double)(best.row_bands * best.column_bands);
 }
 
-bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                         const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
+bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                        const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
 {
-    struct qk_panels_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
+    struct qk_conv_igemm_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
-    *state = (struct qk_panels_plan){
+    *state = (struct qk_conv_igemm_plan){
         .conv = conv,
         .x = x,
         .geometry = *geometry,
@@ -343,7 +346,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     plan->kernel = conv->backend->kernel;
-    plan->run = qk_panels_run;
+    plan->run = qk_conv_igemm_run;
     plan->state = state;
     plan->unit_count = 0;
     plan->unit_cost_ns = 0;
@@ -364,7 +367,7 @@ bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geomet
     plan->workspace_bytes = state->workspace.bytes;
     /* At most one unit for each byte of output. */
     plan->unit_count = state->image_bands * conv->desc.group * state->outer * state->row_bands *
-                       state->column_bands * state->parts;
+                       state->column_bands * state->m_parts;
     plan->unit_cost_ns = cycles < 1e15 ? (uint64_t)(cycles / CYCLES_A_NS) + 1 : (uint64_t)1e15;
     return true;
 }

@@ -1,4 +1,4 @@
-#include "kernels/conv/slabs.h"
+#include "kernels/conv/igemm/slabs.h"
 
 #include "kernels/conv/sizes.h"
 
@@ -64,8 +64,8 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
     for (int i = 0; i < QK_AXIS_ROW; i++)
         order.outer_taps *= (size_t)desc->kernel[i];
     order.step_slabs = qk_size_min(order.slabs, QK_IGEMM_STEP_SLABS);
-    order.blocks = qk_divide_up(order.slabs, order.step_slabs);
-    order.steps = order.blocks * order.outer_taps * order.row_taps * order.column_taps;
+    order.k_blocks = qk_divide_up(order.slabs, order.step_slabs);
+    order.steps = order.k_blocks * order.outer_taps * order.row_taps * order.column_taps;
     return order;
 }
 
@@ -88,10 +88,10 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
     for (size_t s = 0; s < order->steps; s++) {
         const size_t r = s % taps / order->column_taps;
         const size_t c = s % order->column_taps;
-        const size_t group = s / layout->group_steps % layout->part_groups;
+        const size_t bundle = s / layout->bundle_steps % layout->k_part_bundles;
         const size_t cluster =
             layout->fine ? 0 : r % row->clusters * column->clusters + c % column->clusters;
-        const size_t slab = group * layout->group_slabs + cluster * order->step_slabs;
+        const size_t slab = bundle * layout->bundle_slabs + cluster * order->step_slabs;
         const size_t cell =
             r / row->clusters * row->shift * layout->pitch + c / column->clusters * column->shift;
         steps[s] = (struct qk_igemm_step){
@@ -146,20 +146,20 @@ static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row
     return window;
 }
 
-static struct qk_fill fill_for(const struct qk_slab_job *job, uint8_t *cells)
+static struct qk_slab_fill fill_for(const struct qk_slab_job *job, uint8_t *cells)
 {
-    return (struct qk_fill){
+    return (struct qk_slab_fill){
         .x_type = job->x_type, .x_zero_point = job->x_zero_point, .cells = cells};
 }
 
-/* The slabs of a block whose cells hold channels. `x`: the plane of the first channel; NULL: it is
- * padding. */
+/* The slabs of a K block whose cells hold channels. `x`: the plane of the first channel; NULL: it
+ * is padding. */
 static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
                              const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
 {
     const size_t cell_k = job->order->cell_k;
     for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
-        struct qk_fill fill = fill_for(job, cells);
+        struct qk_slab_fill fill = fill_for(job, cells);
         for (size_t k = 0; k < cell_k; k++) {
             const size_t channel = (first + i) * cell_k + k;
             /* What is not there meets weights of 0. */
@@ -169,7 +169,7 @@ static void make_of_channels(const struct qk_slab_job *job, const struct qk_wind
                                  : fill.planes[0];
             fill.windows[k] = window;
         }
-        job->backend->vector->fill(&fill);
+        job->backend->slabs->fill(&fill);
     }
 }
 
@@ -183,7 +183,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     const bool goes_on = column->dilation == 1 && qk_slab_may_share(column);
     for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
         const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
-        struct qk_fill fill = fill_for(job, cells);
+        struct qk_slab_fill fill = fill_for(job, cells);
         struct qk_window windows[4];
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;
@@ -192,7 +192,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
             fill.planes[k] = plane;
             fill.windows[k] = &windows[k];
         }
-        job->backend->vector->fill(&fill);
+        job->backend->slabs->fill(&fill);
     }
 }
 
@@ -222,12 +222,12 @@ static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, si
     }
 }
 
-static void make_cluster(const struct qk_slab_job *job, size_t block, size_t outer_tap,
+static void make_cluster(const struct qk_slab_job *job, size_t k_block, size_t outer_tap,
                          size_t row_tap, size_t column_tap, uint8_t *cells)
 {
     const struct qk_slab_order *order = job->order;
-    const size_t first = block * order->step_slabs;
-    const size_t slabs = qk_slab_count(order, block);
+    const size_t first = k_block * order->step_slabs;
+    const size_t slabs = qk_slab_count(order, k_block);
     size_t plane;
     const bool inside = qk_conv_find_plane(job->geometry, job->outer, outer_tap, &plane);
     const uint8_t *x = inside ? job->x + plane : NULL;
@@ -253,7 +253,7 @@ void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint
     const struct qk_slab_layout *layout = job->layout;
     const size_t taps = order->row_taps * order->column_taps;
     const size_t cluster_bytes = order->step_slabs * layout->slab_bytes;
-    for (size_t g = begin; g < end; g++, cells += layout->group_slabs * layout->slab_bytes) {
+    for (size_t g = begin; g < end; g++, cells += layout->bundle_slabs * layout->slab_bytes) {
         if (layout->fine) {
             const size_t outer = g / taps;
             make_cluster(job, outer / order->outer_taps, outer % order->outer_taps,

@@ -2,7 +2,7 @@
  * neighbouring taps of one row of the kernel. Private to conv/.
  *
  * What a unit sees of a channel is first laid out as cells of four bytes, padding included, so that
- * a tap of the kernel is an offset (as in kernels/conv/slabs.h). A line has a cell for each
+ * a tap of the kernel is an offset (as in kernels/conv/igemm/slabs.h). A line has a cell for each
  * position of a row, and the positions of all rows are one run of lanes. Where not many more lanes
  * pay for it, lines have a pitch that keeps vectors of cells from crossing cache lines; otherwise
  * there are no gaps:
@@ -15,36 +15,36 @@
  * is a single row or parts of rows, they share lines that are longer.
  *
  * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
- * x with their padding, and each product permutes a window of these. The smallest, of which a
+ * x with their padding, and each product permutes a load of these. The smallest, of which a
  * vector holds one, are not laid out at all: each product permutes it.
  *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
- * cluster. It is worked out once: a permutation of a window of x gives 16 cells.
+ * cluster. It is worked out once: a permutation of a load of x gives 16 cells.
  *
- * All this is for vectors of 16 lanes. Those of 8 (kernels/conv/depthwise_ymm.h) have windows of 16
- * bytes, each for 4 cells. Their lines have no gaps, their strided planes are cells as all others,
- * and a product of AVX2 takes two taps, as words.
+ * All this is for vectors of 16 lanes. Those of 8 (kernels/conv/depthwise/kernel_ymm.h) have loads
+ * of 16 bytes, each for 4 cells. Their lines have no gaps, their strided planes are cells as all
+ * others, and a product of AVX2 takes two taps, as words.
  */
-#ifndef KERNELS_CONV_DEPTHWISE_H
-#define KERNELS_CONV_DEPTHWISE_H
+#ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
+#define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 
 #include "kernels/conv/geometry.h"
-#include "kernels/conv/slabs.h"
+#include "kernels/conv/igemm/slabs.h"
 
 enum {
     QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
     QK_DEPTHWISE_LANES = 16, /* cells of a vector */
     QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES,
-    QK_DEPTHWISE_WINDOW_YMM = 16, /* bytes of a window for vectors of 8 lanes */
-    QK_DEPTHWISE_OUTPUTS = 16     /* output channels whose weights are made at a time */
+    QK_DEPTHWISE_LOAD_YMM = 16, /* bytes of a load for vectors of 8 lanes */
+    QK_DEPTHWISE_OUTPUTS = 16   /* output channels whose weights are made at a time */
 };
 
 /* How a unit's cells lie: lines by array, plane, cluster and row. */
 struct qk_depthwise_layout {
-    size_t window;        /* bytes of x that a permutation takes */
+    size_t load_bytes;    /* bytes of x that a permutation takes */
     size_t halves;        /* of a slot: 2 where it may have cells as words; all begin alike */
     size_t rows, columns; /* positions of a full unit; with several rows, whole ones unless: */
-    bool parts;           /* each row's lanes are a run of their own */
+    bool row_parts;       /* each row's lanes are a run of their own */
     size_t taps;          /* in a cell */
     size_t row_cells;     /* of a row of taps */
     size_t arrays;        /* row_cells, or one that all share, each this many cells on: */
@@ -54,7 +54,7 @@ struct qk_depthwise_layout {
     size_t lines;            /* of a cluster */
     size_t width;            /* cells of a line */
     size_t pitch;            /* to the next line's; where that is more, a divisor of 64 */
-    bool windows;            /* a slot has no cells, but padded rows of x, so many bytes apart: */
+    bool padded_rows;        /* a slot has no cells, but padded rows of x, so many bytes apart: */
     size_t row_bytes;        /* 16 cells are 64 bytes of them, in `order` */
     size_t step;             /* bytes in a slot from a vector of lanes to the next */
     size_t slot_bytes;       /* of a channel's cells */
@@ -64,7 +64,7 @@ struct qk_depthwise_layout {
 };
 
 /* Where the cells of 16 of an output channel's taps come from: its dense weights. */
-struct qk_depthwise_weights {
+struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask; /* bytes that are taps; the others are 0 */
     size_t from;   /* the first tap */
@@ -103,8 +103,8 @@ struct qk_depthwise_job {
     size_t multiplicity;      /* output channels for each of them */
     size_t depth;             /* taps of an output channel */
     size_t cells;
-    const uint32_t *offsets;                   /* [cells], bytes in a slot */
-    const struct qk_depthwise_weights *groups; /* of 16 cells */
+    const uint32_t *offsets;                               /* [cells], bytes in a slot */
+    const struct qk_depthwise_weight_order *weight_orders; /* of 16 cells */
     const uint8_t *weights;      /* [output channels][depth], signed; QK_DEPTHWISE_BYTES more may be
                                     read */
     const int32_t *w_zero_point; /* this and the next two: [output channels] */
@@ -117,12 +117,12 @@ struct qk_depthwise_job {
     size_t y_stride; /* to the next output channel's */
 };
 
-/* Taps of a row of the kernel in a cell, such that a window of x makes as many bytes of cells; 0:
+/* Taps of a row of the kernel in a cell, such that a load of x makes as many bytes of cells; 0:
  * not even one. */
-size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t window);
+size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes);
 
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
-                          const struct qk_conv_geometry *geometry, size_t depth, size_t window);
+                          const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
 
 /* Lines of a slot. */
 static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
@@ -137,19 +137,19 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
 
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
-    size_t window;      /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_WINDOW_YMM */
-    double cycles;      /* rough: how many where qk_depthwise_vnni takes one */
+    size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
+    double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vnni takes one */
     void (*run)(const struct qk_depthwise_job *job);
     /* Sums of each output channel's `depth` signed weights, of which QK_DEPTHWISE_BYTES more may be
      * read. */
     void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);
 };
 
-extern const struct qk_depthwise qk_depthwise_avx2;
-extern const struct qk_depthwise qk_depthwise_avxvnni;
-extern const struct qk_depthwise qk_depthwise_vnni;
+extern const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2;
+extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
+extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vnni;
 
-/* Of qk_depthwise_vnni: planes of which a vector holds one. */
+/* Of qk_depthwise_u8s8_1x64__avx512vnni: planes of which a vector holds one. */
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 

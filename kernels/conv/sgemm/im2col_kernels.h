@@ -1,12 +1,12 @@
 /* What a convolution on sgemm needs besides it, for one vector unit. Private to conv/. */
-#ifndef KERNELS_CONV_FLOATS_H
-#define KERNELS_CONV_FLOATS_H
+#ifndef KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
+#define KERNELS_CONV_SGEMM_IM2COL_KERNELS_H
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/widen.h"
 
 /* The matrix that sgemm multiplies the weights with: one row for each k, one column for each output
- * position. Only ever one block of it exists. */
+ * position. Only ever one K block of it exists. */
 struct qk_im2col {
     const struct qk_conv_geometry *geometry;
     const uint8_t *x_end; /* behind the last image's last channel */
@@ -16,7 +16,7 @@ struct qk_im2col {
     size_t taps; /* of the kernel: a k is a channel and one of them */
     size_t k_begin, k_count;
     size_t position_begin, position_count;
-    float *block;      /* [k_count][row_stride], of which position_count are written */
+    float *matrix;     /* [k_count][row_stride], of which position_count are written */
     size_t row_stride; /* at least position_count and QK_IM2COL_SLACK */
 };
 
@@ -38,13 +38,13 @@ struct qk_requantize_floats {
     size_t y_stride;
 };
 
-struct qk_conv_floats {
+struct qk_im2col_kernels {
     void (*im2col)(const struct qk_im2col *job);
     void (*requantize)(const struct qk_requantize_floats *job);
 };
 
-extern const struct qk_conv_floats qk_conv_floats_scalar;
-extern const struct qk_conv_floats qk_conv_floats_avx2;
-extern const struct qk_conv_floats qk_conv_floats_avx512;
+extern const struct qk_im2col_kernels qk_im2col_kernels__scalar;
+extern const struct qk_im2col_kernels qk_im2col_kernels__avx2;
+extern const struct qk_im2col_kernels qk_im2col_kernels__avx512;
 
 #endif

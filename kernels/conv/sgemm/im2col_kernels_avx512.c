@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "kernels/conv/im2col.h"
 #include "kernels/conv/requantize_avx512.h"
+#include "kernels/conv/sgemm/im2col_loops.h"
 
 /* Of 64 bits from `at` on, those before `end`. */
 static inline uint64_t low_bits(size_t end, size_t at)
@@ -74,6 +74,6 @@ static void requantize(const struct qk_requantize_floats *job)
             requantize_columns(job, &to, row, column);
 }
 
-const struct qk_conv_floats qk_conv_floats_avx512 = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__avx512 = {im2col, requantize};
 
 #endif

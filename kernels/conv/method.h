@@ -1,10 +1,10 @@
 /* The two ways to pack and run a convolution: for sgemm, and for integer products. Private to
  * conv/. */
-#ifndef KERNELS_CONV_PACK_H
-#define KERNELS_CONV_PACK_H
+#ifndef KERNELS_CONV_METHOD_H
+#define KERNELS_CONV_METHOD_H
 
 #include "kernels/conv/geometry.h"
-#include "kernels/conv/slabs.h"
+#include "kernels/conv/igemm/slabs.h"
 #include "kernels/element/load.h"
 
 /* w_scale and w_zero_point: one for all channels, or one each. */
@@ -23,12 +23,12 @@ static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants,
 /* Room for `count` elements of `size` bytes; NULL: there is none. */
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 
-/* Fill conv->sgemm or conv->panels; the rest is there. `sums` gets sum(w - w_zp) of each output
+/* Fill conv->sgemm or conv->igemm; the rest is there. `sums` gets sum(w - w_zp) of each output
  * channel, modulo 2^32, where x has something left to multiply it with. False: no memory. */
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
                         struct qk_memory memory, int32_t *sums);
-bool qk_conv_pack_panels(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         struct qk_memory memory, int32_t *sums);
+bool qk_conv_pack_igemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                        struct qk_memory memory, int32_t *sums);
 
 /* That sum for one channel. */
 int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
@@ -42,12 +42,12 @@ bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants
 /* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
  * memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                        const struct qk_conv_floats *floats,
+                        const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, const uint8_t *x,
                         struct qk_memory memory, struct qk_plan *plan);
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                             const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
-bool qk_conv_plan_panels(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                         const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
+                        const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/conv/sizes.h"
-#include "kernels/conv/vector.h"
+#include "kernels/conv/window.h"
 
 enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
@@ -88,7 +88,7 @@ static struct qk_depthwise_run make_run(const struct qk_depthwise_job *job,
     return run;
 }
 
-/* As many lines in a vector as it has lanes for and a window sees. */
+/* As many lines in a vector as it has lanes for and a load sees. */
 static size_t add_lines(const struct qk_depthwise_job *job, const struct chunk *chunk,
                         const struct lines *lines, struct qk_depthwise_run *runs)
 {
@@ -167,7 +167,7 @@ static inline __m512i find_numbers(void)
 }
 
 /* Padded rows, 64 bytes at a time, which are no more of x. */
-static size_t find_windows(const struct qk_depthwise_job *job, struct qk_depthwise_run *runs)
+static size_t find_padded_rows(const struct qk_depthwise_job *job, struct qk_depthwise_run *runs)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -230,12 +230,12 @@ size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
     const size_t slots = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < slots * layout->slot_bytes; at += BYTES)
         _mm512_store_si512(job->work.slots + at, fill);
-    return layout->windows ? find_windows(job, job->work.runs) : find_cells(job);
+    return layout->padded_rows ? find_padded_rows(job, job->work.runs) : find_cells(job);
 }
 
 /* ---- Cells ------------------------------------------------------------------------------- */
 
-/* `near_end`: not all windows of the channels end before x does. */
+/* `near_end`: not all loads of the channels end before x does. */
 __attribute__((always_inline)) static inline void
 make_slots(const struct qk_depthwise_job *job, size_t runs, const uint8_t *x, uint8_t *slots,
            size_t channels, const bool flipped, const bool near_end)

@@ -1,6 +1,6 @@
 /* Planes so small that a vector holds a channel: cells are permutations of it, and have any four
  * taps. What they are is the same for all channels. */
-#include "kernels/conv/depthwise.h"
+#include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
 
