@@ -2,9 +2,10 @@
  *
  * One call goes create -> plan -> run:
  *
- *   qk_create   checks the call against the registry and the operator's rules, packs constant
- * inputs qk_plan     works out the output's shape, the workspace and the number of independent
- * units qk_run      computes units [begin, end) into the output; several threads may share one plan
+ * - qk_create checks the call against the registry and the operator's rules, and packs constant
+ *   inputs.
+ * - qk_plan works out the output's shape, the workspace and the number of independent units.
+ * - qk_run computes units [begin, end) into the output; several threads may share one plan.
  *
  * Nothing here does I/O, keeps globals, prints, or aborts on input. Memory comes from the caller's
  * qk_memory and lives as long as that does. Every function is safe on any thread; objects are

@@ -7,6 +7,34 @@ from quantd import ROOT
 sys.path.insert(0, str(ROOT / "tests" / "lint"))
 import lint  # noqa: E402  pylint: disable=wrong-import-position
 
+# As clang-format leaves them when a line of a list is longer than it may be.
+FILLED_TABLE = """/* Calls:
+ *
+ *   create   checks the call and packs
+ * what is constant plan     works out the shape
+ */
+"""
+FILLED_LIST = """/* Ways:
+ *
+ * - first: by products of
+ *   integers, which
+ * are packed
+ */
+"""
+WHOLE_LIST = """/* Ways:
+ *
+ * - first: by products of
+ *   integers
+ * - second: by floats
+ *
+ *   create   checks the call
+ *   plan     works out the shape,
+ *            and the units
+ *
+ * One for each.
+ */
+"""
+
 LONG_FUNCTION = "int f(void)\n{\n" + "    g();\n" * 71 + "}\n"
 
 
@@ -34,6 +62,10 @@ class Lint(unittest.TestCase):
                 ("include guards", "server/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
                 ("typedefs", "server/log.c", "typedef struct log log;\n"),
                 ("sizes", "server/log.c", LONG_FUNCTION),
+                ("comment lists", "server/log.c", FILLED_TABLE),
+                ("comment lists", "server/log.c", FILLED_TABLE.split("what")[0] + "what */\n"),
+                ("comment lists", "server/log.c", "/* a first   checks */\n"),
+                ("comment lists", "server/log.c", FILLED_LIST),
                 ("sizes", "server/log.c", "int x;\n" * 601),
                 ("layout", "notes.txt", "x\n"),
                 ("final newline", "tests/a.py", "x = 1"),
@@ -45,6 +77,7 @@ class Lint(unittest.TestCase):
     def test_what_is_fine(self):
         for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/log.h"\n'),
                            ("tests/a.py", "x = 1\n"),
+                           ("tests/a.c", WHOLE_LIST),
                            ("tests/a.go", "\tx()\n"),
                            ("server/log.h", "#ifndef SERVER_LOG_H\n#define SERVER_LOG_H\n\n"
                                             '#include "server/text.h"\n\n#endif\n')):

@@ -149,8 +149,34 @@ def rule_sizes(path, lines):
             start = None
 
 
+COMMENT_LINE = re.compile(r"\s*(?:/\*+|\*(?!/))( *)(.*?)\s*(?:\*/)?$")
+
+
+def rule_comment_lists(path, lines):
+    """What is left of a list or a table in a comment that the formatter has filled: text that goes
+    on at the margin under an indented line, or columns amid a paragraph. A list stays whole when
+    its lines fit, what stands under an item is indented as the item's text is, and an empty line
+    or another item comes before the margin."""
+    if not is_c(path):
+        return
+    above = 0
+    for number, line in enumerate(lines, 1):
+        match = COMMENT_LINE.match(line)
+        if match is None:
+            above = 0
+            continue
+        indent, text = len(match.group(1)), match.group(2)
+        item = re.match(r"(-|\d+\.) ", text) is not None
+        if indent == 1 and text and not item and above > 2:
+            yield number, "text at the margin under an indented line: a list that was filled?"
+        elif indent == 1 and not item and re.search(r"\w {2,}\w", text):
+            yield number, "columns in a paragraph: a table that was filled?"
+        above = indent if text else 0
+
+
 FILE_RULES = {"text": rule_text, "machine paths": rule_machine_paths, "includes": rule_includes,
-              "include guards": rule_guards, "typedefs": rule_typedefs, "sizes": rule_sizes}
+              "include guards": rule_guards, "typedefs": rule_typedefs, "sizes": rule_sizes,
+              "comment lists": rule_comment_lists}
 
 
 # ---- Rules on the whole tree: (files, contents) -> [(path, line, what)] -------------------------
