@@ -48,7 +48,7 @@ ALL_LDFLAGS = $(SAN_$(SAN)) $(LDFLAGS)
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
-    kernels/qk.c kernels/cpu.c kernels/dispatch.c \
+    kernels/qk.c kernels/cpu.c kernels/choice.c kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
@@ -104,7 +104,7 @@ AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_FRAMES)
 %_avx2.o: TIER := $(AVX2)
 %_avxvnni.o: TIER := $(AVX2) -mavxvnni
 %_avx512.o %_vnni.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
-    -mavx512ifma -mavx512vbmi -mavx512vbmi2 -mavx512vnni -mavx512bitalg -mavx512vpopcntdq
+    -mavx512vbmi -mavx512vbmi2 -mavx512vnni
 %_amx.o: TIER := -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_FRAMES)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f

@@ -1,19 +1,63 @@
-/* What this CPU and its operating system can run (CPUID and XCR0). */
+/* The profile of the machine: what its CPU and operating system can run, how large its caches are,
+ * and how fast it computes.
+ *
+ * It is read once, at start: from CPUID, and where that says nothing, from a short measurement
+ * (kernels/measure.h). What follows from it, which kernels run and how their work is cut, is in
+ * kernels/choice.h. Nothing else has a number of some machine.
+ */
 #ifndef KERNELS_CPU_H
 #define KERNELS_CPU_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+/* As fine as kernels need them: a kernel names all that it uses. */
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
-    QK_CPU_AVX = 1 << 1,            /* and the system saves YMM */
-    QK_CPU_AVX2 = 1 << 2,           /* with FMA, F16C and BMI: Haswell's set */
-    QK_CPU_AVX512 = 1 << 3,         /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
-    QK_CPU_AVX512_ICELAKE = 1 << 4, /* and IFMA VBMI VBMI2 VNNI BITALG VPOPCNTDQ: Ice Lake's */
-    QK_CPU_AMD = 1 << 5,            /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
-    QK_CPU_AMX = 1 << 6,    /* AVX512_ICELAKE, and int8 tiles, which the system has let us use */
-    QK_CPU_AVXVNNI = 1 << 7 /* AVX2, and its form of VNNI's instructions */
+    QK_CPU_AVX = 1 << 1,     /* and the system saves YMM */
+    QK_CPU_AVX2 = 1 << 2,    /* with FMA, F16C and BMI: Haswell's set */
+    QK_CPU_AVX512 = 1 << 3,  /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
+    QK_CPU_VNNI = 1 << 4,    /* AVX512, and its VNNI: Cascade Lake's */
+    QK_CPU_VBMI = 1 << 5,    /* VNNI, and VBMI and VBMI2, permutations of bytes: Ice Lake's */
+    QK_CPU_AMX = 1 << 6,     /* VBMI, and int8 tiles, which the system has let us use */
+    QK_CPU_AVXVNNI = 1 << 7, /* AVX2, and its form of VNNI's instructions */
+    QK_CPU_AMD = 1 << 8      /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
 };
+
+/* What multiplies in a convolution; the first is OpenBLAS's sgemm. */
+enum qk_product {
+    QK_PRODUCT_SGEMM,
+    QK_PRODUCT_SCALAR,
+    QK_PRODUCT_AVX2,
+    QK_PRODUCT_AVXVNNI,
+    QK_PRODUCT_VNNI,
+    QK_PRODUCT_AMX,
+    QK_PRODUCT_COUNT
+};
+
+struct qk_profile {
+    char name[49]; /* as CPUID has it; "" where it has none */
+    uint32_t cpu_flags;
+    uint32_t family, model;
+    /* Data caches that one core sees. The last one may be shared by cores, and by other virtual
+     * machines: no choice may need all of it. Never 0. */
+    size_t l1_bytes, l2_bytes, l3_bytes;
+    /* Never 0; measured where `measured` is set, usual values where it is not. */
+    bool measured;
+    double cycles_a_ns;
+    double copy_bytes_a_ns; /* of one thread, beyond its own caches */
+    /* Multiplications and additions that one thread does in a nanosecond; 0: not measured, or the
+     * machine has no such product. */
+    double product_ops_a_ns[QK_PRODUCT_COUNT];
+};
+
+/* The profile of this machine, without what is measured. */
+void qk_profile_read(struct qk_profile *profile);
+
+/* Makes what is not known, or nonsense, usual: a hypervisor may tell any size of a cache. For
+ * qk_profile_read, and tests. */
+void qk_profile_fill(struct qk_profile *profile);
 
 /* The QK_CPU_* of this machine; 0 where it is not an x86-64. */
 uint32_t qk_cpu_flags(void);

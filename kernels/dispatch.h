@@ -4,14 +4,15 @@
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 
+#include "kernels/choice.h"
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
 
 struct qk_kernels {
-    uint32_t cpu_flags; /* the QK_CPU_* in use: what the CPU has, less what the tier hides */
-    const char *tier;
+    struct qk_profile profile;
+    struct qk_choice choice;
     struct qk_dequantize_kernels dequantize;
     struct qk_gemm gemm;
     const struct qk_im2col_kernels *im2col; /* beside gemm */

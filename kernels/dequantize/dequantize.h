@@ -98,6 +98,13 @@ struct qk_dequantize_kernels {
     uint32_t element_ps; /* a rough guess for one element, in a cache */
 };
 
+/* What the machine says of moving memory (kernels/choice.h). */
+struct qk_dequantize_choice {
+    size_t stream_bytes; /* outputs from here on go past the caches */
+    uint64_t unit_ns;
+    uint64_t byte_ps; /* to move a byte to or from memory */
+};
+
 /* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */
 void qk_dequantize(const struct qk_dequantize_kernels *kernels,
                    const struct qk_dequantize_args *args);

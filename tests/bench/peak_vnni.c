@@ -39,10 +39,9 @@ static void run_vnni(void)
 
 #define OPERATIONS(terms) ((size_t)2 * (terms)*CHAINS * BENCH_PEAK_ROUNDS)
 
-const struct bench_peak bench_peaks_vnni[] = {
-    {"fma", QK_CPU_AVX512_ICELAKE, OPERATIONS(16), run_fma},
-    {"vnni", QK_CPU_AVX512_ICELAKE, OPERATIONS(64), run_vnni},
-    {0}};
+const struct bench_peak bench_peaks_vnni[] = {{"fma", QK_CPU_VNNI, OPERATIONS(16), run_fma},
+                                              {"vnni", QK_CPU_VNNI, OPERATIONS(64), run_vnni},
+                                              {0}};
 
 #else
 

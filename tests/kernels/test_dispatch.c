@@ -13,8 +13,9 @@ Test(dispatch, cpu_flags_build_on_each_other)
     cr_assert(!(flags & QK_CPU_AVX) || flags & QK_CPU_SSE42);
     cr_assert(!(flags & QK_CPU_AVX2) || flags & QK_CPU_AVX);
     cr_assert(!(flags & QK_CPU_AVX512) || flags & QK_CPU_AVX2);
-    cr_assert(!(flags & QK_CPU_AVX512_ICELAKE) || flags & QK_CPU_AVX512);
-    cr_assert(!(flags & QK_CPU_AMX) || flags & QK_CPU_AVX512_ICELAKE);
+    cr_assert(!(flags & QK_CPU_VNNI) || flags & QK_CPU_AVX512);
+    cr_assert(!(flags & QK_CPU_VBMI) || flags & QK_CPU_VNNI);
+    cr_assert(!(flags & QK_CPU_AMX) || flags & QK_CPU_VBMI);
     cr_assert(!(flags & QK_CPU_AVXVNNI) || flags & QK_CPU_AVX2);
 }
 
@@ -35,11 +36,11 @@ Test(dispatch, cpu_flags_are_what_the_compiler_finds)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         expected |= QK_CPU_AVX512;
-    if (expected & QK_CPU_AVX512 && __builtin_cpu_supports("avx512ifma") &&
-        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bitalg") &&
-        __builtin_cpu_supports("avx512vpopcntdq"))
-        expected |= QK_CPU_AVX512_ICELAKE;
+    if (expected & QK_CPU_AVX512 && __builtin_cpu_supports("avx512vnni"))
+        expected |= QK_CPU_VNNI;
+    if (expected & QK_CPU_VNNI && __builtin_cpu_supports("avx512vbmi") &&
+        __builtin_cpu_supports("avx512vbmi2"))
+        expected |= QK_CPU_VBMI;
     if (__builtin_cpu_is("amd"))
         expected |= QK_CPU_AMD;
     const uint32_t unknown = QK_CPU_AMX | QK_CPU_AVXVNNI; /* to it */
@@ -52,7 +53,7 @@ Test(dispatch, scalar_hides_the_rest)
 {
     struct qk_kernels *kernels = qk_test_kernels("scalar");
     cr_assert_str_eq(qk_kernels_tier(kernels), "scalar");
-    cr_assert_eq(kernels->cpu_flags, 0);
+    cr_assert_eq(kernels->choice.cpu_flags, 0);
     cr_assert_str_eq(kernels->dequantize.name, "dequantize_scalar");
     qk_kernels_destroy(kernels);
 }
@@ -69,8 +70,9 @@ Test(dispatch, tiers_fill_all_slots)
         snprintf(name, sizeof(name), "dequantize_%s", qk_tier_name(i));
         cr_assert_str_eq(qk_kernels_tier(kernels), qk_tier_name(i));
         cr_assert_str_eq(kernels->dequantize.name, name);
-        cr_assert((kernels->cpu_flags & flags) == flags && kernels->cpu_flags != flags);
-        flags = kernels->cpu_flags;
+        cr_assert((kernels->choice.cpu_flags & flags) == flags &&
+                  kernels->choice.cpu_flags != flags);
+        flags = kernels->choice.cpu_flags;
         for (enum qk_code code = 0; code < QK_CODE_COUNT; code++)
             cr_assert(kernels->dequantize.run[code] &&
                       kernels->dequantize.run[code] != qk_dequantize_scalar);
@@ -81,9 +83,9 @@ Test(dispatch, tiers_fill_all_slots)
 Test(dispatch, auto_takes_the_best)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
-    const char *best = qk_cpu_flags() & QK_CPU_AVX512_ICELAKE ? "avx512"
-                       : qk_cpu_flags() & QK_CPU_AVX2         ? "avx2"
-                                                              : "scalar";
+    const char *best = qk_cpu_flags() & QK_CPU_VBMI   ? "avx512"
+                       : qk_cpu_flags() & QK_CPU_AVX2 ? "avx2"
+                                                      : "scalar";
     cr_assert_str_eq(qk_kernels_tier(kernels), best);
     cr_assert_neq(qk_kernels_blas_core(kernels)[0], '\0');
     qk_kernels_destroy(kernels);

@@ -1,0 +1,264 @@
+#include "kernels/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/conv/depthwise/depthwise.h"
+
+/* ---- Speed that is expected -------------------------------------------------------------- */
+
+/* Multiplications and additions of floats in a cycle, less what OpenBLAS leaves over. */
+static double sgemm_ops(const struct qk_profile *profile)
+{
+    const uint32_t flags = profile->cpu_flags;
+    const bool halves = flags & QK_CPU_AMD && profile->family < 0x1a; /* Zen 4's vectors */
+    const double lanes = flags & QK_CPU_AVX512 && !halves ? 16
+                         : flags & QK_CPU_AVX2            ? 8
+                         : flags & QK_CPU_AVX             ? 4
+                                                          : 2;
+    return 0.85 * 2 * 2 * lanes;
+}
+
+/* Of integers, with operands in registers and the first cache. */
+static double integer_ops(const struct qk_profile *profile, enum qk_product product)
+{
+    const bool halves = profile->cpu_flags & QK_CPU_AMD && profile->family < 0x1a;
+    switch (product) {
+    case QK_PRODUCT_AVX2:
+        return 2 * 20;
+    case QK_PRODUCT_AVXVNNI:
+        return 2 * 64;
+    case QK_PRODUCT_VNNI:
+        return 2 * (halves ? 64 : 128);
+    case QK_PRODUCT_AMX:
+        return 2 * 680;
+    default:
+        return 2 * 2;
+    }
+}
+
+double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
+{
+    if (profile->product_ops_a_ns[product] > 0)
+        return profile->product_ops_a_ns[product];
+    return profile->cycles_a_ns *
+           (product == QK_PRODUCT_SGEMM ? sgemm_ops(profile) : integer_ops(profile, product));
+}
+
+/* ---- What runs --------------------------------------------------------------------------- */
+
+#define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
+#define AVX512_FLAGS (AVX2_FLAGS | QK_CPU_AVX512 | QK_CPU_VNNI | QK_CPU_VBMI)
+
+/* From the slowest to the fastest. A tier runs where the CPU has all its flags, and hides what
+ * is beyond them. */
+static const struct {
+    const char *name;
+    uint32_t cpu_flags;
+} tiers[] = {
+    {"scalar", 0},
+    {"avx2", AVX2_FLAGS},
+    {"avx512", AVX512_FLAGS},
+};
+
+#define TIER_COUNT (sizeof(tiers) / sizeof(tiers[0]))
+
+const char *qk_tier_name(size_t index)
+{
+    return index < TIER_COUNT ? tiers[index].name : NULL;
+}
+
+const char *qk_gemm_name(size_t index)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    if (index == 0)
+        return "blas";
+    return index <= count ? backends[index - 1].name : NULL;
+}
+
+/* "auto, one, two or three". */
+static void print_names(const char *(*name_at)(size_t index), char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "auto");
+    for (size_t i = 0; name_at(i) && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", name_at(i + 1) ? ", " : " or ",
+                                 name_at(i));
+}
+
+void qk_tier_names(char *text, size_t bytes)
+{
+    print_names(qk_tier_name, text, bytes);
+}
+
+void qk_gemm_names(char *text, size_t bytes)
+{
+    print_names(qk_gemm_name, text, bytes);
+}
+
+static size_t best_tier(uint32_t cpu_flags)
+{
+    size_t i = TIER_COUNT - 1;
+    while (tiers[i].cpu_flags & ~cpu_flags)
+        i--;
+    return i;
+}
+
+static enum qk_status choose_tier(uint32_t cpu_flags, const char *name, size_t *index,
+                                  struct qk_error *error)
+{
+    char names[64];
+    *index = best_tier(cpu_flags);
+    if (strcmp(name, "auto") == 0)
+        return QK_OK;
+    for (*index = 0; *index < TIER_COUNT && strcmp(tiers[*index].name, name) != 0; ++*index)
+        ;
+    qk_tier_names(names, sizeof(names));
+    if (*index == TIER_COUNT)
+        return qk_fail(error, QK_UNAVAILABLE, "tier: expected %s, got \"%s\"", names, name);
+    if (tiers[*index].cpu_flags & ~cpu_flags)
+        return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", name);
+    return QK_OK;
+}
+
+/* The backend of that name; NULL: sgemm, or none. */
+static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
+                                   const struct qk_conv_backend **backend, struct qk_error *error)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    char names[64];
+    *backend = NULL;
+    if (strcmp(name, "blas") == 0)
+        return QK_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name, backends[i].name) != 0)
+            continue;
+        if (backends[i].cpu_flags & ~cpu_flags)
+            return qk_fail(error, QK_UNAVAILABLE, "gemm: this CPU lacks %s", name);
+        *backend = &backends[i];
+        return QK_OK;
+    }
+    qk_gemm_names(names, sizeof(names));
+    return qk_fail(error, QK_UNAVAILABLE, "gemm: expected %s, got \"%s\"", names, name);
+}
+
+/* Of those that run with these flags; NULL: there is none. */
+static const struct qk_conv_backend *fastest_backend(const struct qk_profile *profile,
+                                                     uint32_t cpu_flags)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    const struct qk_conv_backend *best = NULL;
+    double best_ops = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double ops = qk_expect_ops_a_ns(profile, backends[i].product);
+        if (!(backends[i].cpu_flags & ~cpu_flags) && ops >= best_ops) {
+            best = &backends[i];
+            best_ops = ops;
+        }
+    }
+    return best;
+}
+
+/* Floats are made of bytes before, and rounded more often behind: they must be faster by this. */
+#define FLOATS_FASTER 1.25
+
+bool qk_floats_may_win(const struct qk_profile *profile)
+{
+    const struct qk_conv_backend *best = fastest_backend(profile, profile->cpu_flags);
+    const double floats = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM);
+    return !best || 2 * floats > qk_expect_ops_a_ns(profile, best->product);
+}
+
+static bool floats_win(const struct qk_profile *profile, const struct qk_conv_backend *best)
+{
+    return !best || qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM) >
+                        FLOATS_FASTER * qk_expect_ops_a_ns(profile, best->product);
+}
+
+/* ---- How it is cut, and what it costs ---------------------------------------------------- */
+
+static size_t clamp(size_t value, size_t least, size_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static struct qk_conv_costs costs_of(const struct qk_profile *profile,
+                                     const struct qk_conv_backend *backend)
+{
+    if (!backend)
+        return (struct qk_conv_costs){0};
+    const struct qk_igemm *gemm = backend->gemm;
+    const double terms =
+        (double)(QK_IGEMM_VECTOR * gemm->cell_k * (gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
+    return (struct qk_conv_costs){
+        .product_cycles =
+            2 * terms * profile->cycles_a_ns / qk_expect_ops_a_ns(profile, backend->product),
+        .slab_cycles = backend->slab_cycles,
+        .depthwise_times = backend->depthwise->cycles,
+    };
+}
+
+/* Half of the second cache is for what is made, the other half for weights and x. */
+static void set_sizes(const struct qk_profile *profile, struct qk_choice *choice)
+{
+    const size_t kib = 1024;
+    const size_t half = profile->l2_bytes / 2;
+    struct qk_conv_choice *conv = &choice->conv;
+    conv->cycles_a_ns = profile->cycles_a_ns;
+    conv->unit_ns = 100000;
+    conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
+    conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
+    conv->slabs_most = clamp(profile->l2_bytes / 64, 4 * kib, 32 * kib);
+    conv->dot_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);
+    conv->slot_bytes = clamp(profile->l1_bytes / 2, 4 * kib, 24 * kib);
+    conv->batch_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);
+    conv->weights_a_cycle = 24;
+    conv->tile_floats = clamp(half, 512 * kib, 1024 * kib) / sizeof(float);
+    conv->sgemm_terms_a_ns = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM) / 2;
+    /* What is larger than the last cache does not stay in it. A larger cache than the most is
+     * seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at 29 GB/s
+     * with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
+    choice->dequantize = (struct qk_dequantize_choice){
+        .stream_bytes = clamp(profile->l3_bytes, 4 * kib * kib, 48 * kib * kib),
+        .unit_ns = 100000,
+        .byte_ps = (uint64_t)(500 / profile->copy_bytes_a_ns),
+    };
+}
+
+/* ---- The choice -------------------------------------------------------------------------- */
+
+enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish *wish,
+                         struct qk_choice *choice, struct qk_error *error)
+{
+    struct qk_conv_choice *conv = &choice->conv;
+    size_t tier;
+    *choice = (struct qk_choice){0};
+    enum qk_status status = choose_tier(profile->cpu_flags, wish->tier, &tier, error);
+    if (status != QK_OK)
+        return status;
+    /* A tier below the CPU's best hides what is beyond it from the choice, not from who names a
+     * backend. */
+    const bool limited = tier != best_tier(profile->cpu_flags);
+    choice->tier = tiers[tier].name;
+    choice->cpu_flags = limited ? tiers[tier].cpu_flags : profile->cpu_flags;
+    if (strcmp(wish->gemm, "auto") == 0) {
+        const struct qk_conv_backend *best = fastest_backend(profile, choice->cpu_flags);
+        const bool floats = !best || (wish->blas && !limited && floats_win(profile, best));
+        conv->dense = floats ? NULL : best;
+        conv->narrow = conv->depthwise = best;
+    } else {
+        status = find_backend(profile->cpu_flags, wish->gemm, &conv->dense, error);
+        if (status != QK_OK)
+            return status;
+        conv->narrow = conv->depthwise = conv->dense;
+    }
+    if (conv->narrow && conv->narrow->narrow)
+        conv->narrow = conv->narrow->narrow;
+    conv->dense_costs = costs_of(profile, conv->dense);
+    conv->narrow_costs = costs_of(profile, conv->narrow);
+    conv->depthwise_costs = costs_of(profile, conv->depthwise);
+    set_sizes(profile, choice);
+    return QK_OK;
+}

@@ -1,0 +1,207 @@
+/* What is chosen for machines that are not there. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/choice.h"
+
+#define HASWELL (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
+#define SKYLAKEX (HASWELL | QK_CPU_AVX512)
+#define CASCADELAKE (SKYLAKEX | QK_CPU_VNNI)
+#define ICELAKE (CASCADELAKE | QK_CPU_VBMI)
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+
+struct machine {
+    const char *name;
+    uint32_t cpu_flags, family;
+    size_t l1_bytes, l2_bytes, l3_bytes;
+    double sgemm, avx2; /* measured operations in a nanosecond; 0: not */
+    bool no_blas;
+    const char *tier, *dense, *narrow, *depthwise; /* what is expected */
+    size_t cells_bytes, stream_bytes;
+};
+
+static const struct machine machines[] = {
+    {"Haswell", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 0, 0, false, "avx2", "avx2", "avx2",
+     "avx2", 128 * KIB, 8 * MIB},
+    {"Haswell, slow integers", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, false, "avx2",
+     "blas", "avx2", "avx2", 128 * KIB, 8 * MIB},
+    {"Haswell without OpenBLAS", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, true, "avx2",
+     "avx2", "avx2", "avx2", 128 * KIB, 8 * MIB},
+    {"Zen 2", HASWELL | QK_CPU_AMD, 0x17, 32 * KIB, 512 * KIB, 16 * MIB, 0, 0, false, "avx2",
+     "avx2", "avx2", "avx2", 256 * KIB, 16 * MIB},
+    {"Skylake-X", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, false, "avx2", "blas", "avx2",
+     "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X, measured", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 230, 168, false, "avx2",
+     "blas", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X, slow floats", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 150, 168, false, "avx2",
+     "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X without OpenBLAS", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, true, "avx2",
+     "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Ice Lake", ICELAKE, 6, 48 * KIB, 1280 * KIB, 48 * MIB, 0, 0, false, "avx512", "vnni", "vnni",
+     "vnni", 512 * KIB, 48 * MIB},
+    {"Zen 4", ICELAKE | QK_CPU_AMD, 0x19, 32 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "avx512",
+     "vnni", "vnni", "vnni", 512 * KIB, 32 * MIB},
+    {"Sapphire Rapids", ICELAKE | QK_CPU_AVXVNNI | QK_CPU_AMX, 6, 48 * KIB, 2 * MIB, 105 * MIB, 0,
+     0, false, "avx512", "amx", "vnni", "amx", 512 * KIB, 48 * MIB},
+    {"Alder Lake", HASWELL | QK_CPU_AVXVNNI, 6, 48 * KIB, 1280 * KIB, 30 * MIB, 0, 0, false, "avx2",
+     "avxvnni", "avxvnni", "avxvnni", 512 * KIB, 30 * MIB},
+};
+
+enum { MACHINE_COUNT = sizeof(machines) / sizeof(machines[0]) };
+
+static struct qk_profile profile_of(const struct machine *machine)
+{
+    struct qk_profile profile = {
+        .cpu_flags = machine->cpu_flags,
+        .family = machine->family,
+        .l1_bytes = machine->l1_bytes,
+        .l2_bytes = machine->l2_bytes,
+        .l3_bytes = machine->l3_bytes,
+        .product_ops_a_ns =
+            {[QK_PRODUCT_SGEMM] = machine->sgemm, [QK_PRODUCT_AVX2] = machine->avx2},
+    };
+    qk_profile_fill(&profile);
+    return profile;
+}
+
+static struct qk_choice choose(const struct qk_profile *profile, const char *tier, const char *gemm,
+                               bool blas)
+{
+    const struct qk_wish wish = {.tier = tier, .gemm = gemm, .blas = blas};
+    struct qk_choice choice;
+    struct qk_error error;
+    cr_assert_eq(qk_choose(profile, &wish, &choice, &error), QK_OK, "%s", error.text);
+    return choice;
+}
+
+static const char *name_of(const struct qk_conv_backend *backend)
+{
+    return backend ? backend->name : "blas";
+}
+
+#ifdef __x86_64__ /* others have no such backends */
+Test(choice, kernels_that_run)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct machine *machine = &machines[i];
+        const struct qk_profile profile = profile_of(machine);
+        const struct qk_choice choice = choose(&profile, "auto", "auto", !machine->no_blas);
+        cr_expect_str_eq(choice.tier, machine->tier, "%s: %s", machine->name, choice.tier);
+        const char *dense = name_of(choice.conv.dense);
+        const char *narrow = name_of(choice.conv.narrow);
+        const char *depthwise = name_of(choice.conv.depthwise);
+        cr_expect_str_eq(dense, machine->dense, "%s: %s", machine->name, dense);
+        cr_expect_str_eq(narrow, machine->narrow, "%s: %s", machine->name, narrow);
+        cr_expect_str_eq(depthwise, machine->depthwise, "%s: %s", machine->name, depthwise);
+    }
+}
+
+Test(choice, nothing_that_the_machine_lacks)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct qk_profile profile = profile_of(&machines[i]);
+        const struct qk_choice choice = choose(&profile, "auto", "auto", true);
+        const struct qk_conv_backend *const all[] = {choice.conv.dense, choice.conv.narrow,
+                                                     choice.conv.depthwise};
+        cr_expect_eq(choice.cpu_flags, profile.cpu_flags);
+        for (size_t k = 0; k < 3; k++)
+            cr_expect(!all[k] || !(all[k]->cpu_flags & ~profile.cpu_flags), "%s: %s",
+                      machines[i].name, all[k]->name);
+    }
+}
+#endif
+
+Test(choice, sizes_stay_inside_their_caches)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct machine *machine = &machines[i];
+        const struct qk_profile profile = profile_of(machine);
+        const struct qk_choice choice = choose(&profile, "auto", "auto", true);
+        const struct qk_conv_choice *conv = &choice.conv;
+        cr_expect_eq(conv->cells_bytes, machine->cells_bytes, "%s: %zu", machine->name,
+                     conv->cells_bytes);
+        cr_expect_leq(conv->cells_bytes, machine->l2_bytes / 2, "%s", machine->name);
+        cr_expect_leq(conv->sums_bytes, machine->l2_bytes / 2, "%s", machine->name);
+        cr_expect_leq(conv->slabs_most * 64, machine->l2_bytes, "%s", machine->name);
+        cr_expect_leq(conv->dot_bytes, machine->l1_bytes / 4, "%s", machine->name);
+        cr_expect_leq(conv->slot_bytes + conv->batch_bytes, machine->l1_bytes, "%s", machine->name);
+        cr_expect_leq(conv->tile_floats * sizeof(float), machine->l3_bytes, "%s", machine->name);
+        cr_expect_eq(choice.dequantize.stream_bytes, machine->stream_bytes, "%s: %zu",
+                     machine->name, choice.dequantize.stream_bytes);
+    }
+}
+
+Test(choice, an_unknown_machine)
+{
+    struct qk_profile profile = {0};
+    qk_profile_fill(&profile);
+    const struct qk_choice choice = choose(&profile, "auto", "auto", true);
+    cr_assert_str_eq(choice.tier, "scalar");
+    cr_assert_null(choice.conv.dense);
+    cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
+    cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
+    cr_assert_eq(choice.dequantize.stream_bytes, 8 * MIB);
+    cr_assert(choice.conv.cycles_a_ns > 0 && choice.dequantize.byte_ps > 0);
+    cr_assert(choice.conv.sgemm_terms_a_ns > 0);
+}
+
+/* A hypervisor may tell any size of a cache. */
+Test(choice, sizes_that_cannot_be_are_replaced)
+{
+    static const size_t sizes[] = {0, 1, 63, 4096, SIZE_MAX};
+    const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+    for (size_t i = 0; i < count * count * count; i++) {
+        struct qk_profile profile = {
+            .cpu_flags = ICELAKE,
+            .l1_bytes = sizes[i % count],
+            .l2_bytes = sizes[i / count % count],
+            .l3_bytes = sizes[i / count / count],
+        };
+        qk_profile_fill(&profile);
+        cr_assert_eq(profile.l1_bytes, 48 * KIB);
+        cr_assert_eq(profile.l2_bytes, 1 * MIB);
+        cr_assert_geq(profile.l3_bytes, 1 * MIB);
+        const struct qk_choice choice = choose(&profile, "auto", "auto", true);
+        cr_assert_leq(choice.conv.cells_bytes, 512 * KIB);
+        cr_assert_leq(choice.dequantize.stream_bytes, 48 * MIB);
+    }
+}
+
+Test(choice, names_win)
+{
+    const struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
+    struct qk_choice choice = choose(&profile, "auto", "blas", false);
+    cr_assert_null(choice.conv.dense);
+    cr_assert_null(choice.conv.depthwise);
+    for (size_t i = 1; qk_gemm_name(i); i++) {
+        const char *name = qk_gemm_name(i);
+        choice = choose(&profile, "scalar", name, true);
+        cr_assert_str_eq(choice.conv.dense->name, name);
+        cr_assert_eq(choice.conv.depthwise, choice.conv.dense);
+        cr_assert_str_eq(choice.tier, "scalar");
+    }
+}
+
+/* OpenBLAS is not loaded to measure what cannot win. */
+Test(choice, floats_that_cannot_win_are_not_measured)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        struct qk_profile profile = profile_of(&machines[i]);
+        const bool near = !(machines[i].cpu_flags & (QK_CPU_VNNI | QK_CPU_AVXVNNI));
+        cr_expect_eq(qk_floats_may_win(&profile), near, "%s", machines[i].name);
+    }
+}
+
+Test(choice, this_machine)
+{
+    struct qk_profile profile;
+    qk_profile_read(&profile);
+    cr_assert_eq(profile.cpu_flags, qk_cpu_flags());
+    cr_assert_geq(profile.l1_bytes, 8 * KIB);
+    cr_assert_leq(profile.l1_bytes, profile.l2_bytes);
+    cr_assert_leq(profile.l2_bytes, profile.l3_bytes);
+    cr_assert_leq(strlen(profile.name), sizeof(profile.name) - 1);
+    cr_assert(!profile.measured);
+}
