@@ -1,28 +1,33 @@
-/* What a convolution on integer products needs besides them, for one kind of cell and vector unit.
- * Private to conv/. */
+/* What a convolution by integer products needs besides the products: kernels that lay x out as
+ * slabs (fill), that make y of a tile's sums (requantize), and that pack weights (transpose). There
+ * is a set for each kind of cell and each vector unit. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
 #include "kernels/conv/conv.h"
 #include "kernels/conv/window.h"
 
-/* Cells of windows: cell (i, j) lies at i * pitch + j and holds that element of each source. */
+/* fill: makes the cells of one slab. Cell (i, j) lies at i * pitch + j and holds element (i, j) of
+ * each of its sources: a source is a window of a plane, and there are as many as a cell has terms.
+ * Elements outside the plane are padding. */
 struct qk_slab_fill {
-    const uint8_t *planes[4];           /* NULL: all is padding. As many as cells have terms */
-    const struct qk_window *windows[4]; /* differ in their first columns at most */
+    const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
+    const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
     enum qk_type x_type;
-    int32_t x_zero_point; /* which padding holds; taken off where cells are words */
+    int32_t x_zero_point; /* what padding holds; subtracted from x where cells are words */
     uint8_t *cells;
 };
 
-/* Positions of a tile that lie together in y. */
+/* Positions of a tile that are neighbours in y, in order, though there may be places between them
+ * that are no positions: those of one image. */
 struct qk_requantize_stretch {
-    uint64_t keep; /* not 0 */
+    uint64_t keep; /* bit p is set where place p of the tile is one of them; not 0 */
     size_t offset; /* of the first of them, from qk_requantize_tile.y */
 };
 
-/* A tile of sums to bytes: sum + bias - w_zero_point * column_sum, modulo 2^32, then as in
- * kernels/conv/requantize.h. */
+/* requantize: makes bytes of a tile of sums. A sum is sum + bias - w_zero_point * column_sum,
+ * modulo 2^32; then it becomes a byte as kernels/conv/requantize.h says, and goes to y where the
+ * stretches want it. */
 struct qk_requantize_tile {
     const struct qk_requantize *requantize;
     bool y_signed;
@@ -39,18 +44,19 @@ struct qk_requantize_tile {
     size_t y_stride;
 };
 
-/* Rows of weights, each of some K blocks of up to 64 channels: [k_blocks][channels][taps] to
- * [k_blocks][taps][64], with zeros behind the channels. */
+/* transpose: turns weights from [k_blocks][channels][taps], as they come, into [k_blocks][taps][64
+ * bytes], as steps want them, with zeros behind the channels; for each of some rows, which are
+ * output channels. A K block has up to 64 channels here. */
 struct qk_transpose {
     const uint8_t *from;
     size_t rows, from_row_stride;
     size_t k_blocks;
     size_t channels; /* 1 to 64 */
     size_t taps;     /* 1 to QK_TRANSPOSE_TAPS */
-    uint8_t flip;    /* every byte is xored with it; then it is signed */
+    uint8_t flip;    /* every byte is xored with it: 0x80 makes unsigned weights signed ones */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
-    int32_t *sums; /* [rows], to which the sum of each row is added */
+    int32_t *sums; /* [rows]: the sum of each row's weights is added */
 };
 
 #define QK_TRANSPOSE_TAPS 64
@@ -58,10 +64,11 @@ struct qk_transpose {
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
     void (*requantize)(const struct qk_requantize_tile *tile);
-    void (*transpose)(const struct qk_transpose *job); /* NULL: there is none */
+    void (*transpose)(const struct qk_transpose *job); /* NULL: the packer does it */
 };
 
-extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2; /* of words */
+/* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 unsigned bytes. */
+extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512;
 

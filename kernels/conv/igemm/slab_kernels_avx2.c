@@ -13,15 +13,15 @@
 
 enum { CHUNK = 16 };
 
-/* What cells hold: two words, less their zero point, or four unsigned bytes. An INT8 is its byte
- * with the top bit flipped, less 128. */
+/* What a cell holds: two words, which are x less its zero point, or four unsigned bytes. Bytes of
+ * an INT8 x have their top bit flipped first, which adds 128, so one loop serves both types. */
 struct form {
     size_t terms;
     __m128i flip;
     __m256i zero_point;
 };
 
-/* Of one cell; those beyond its terms are not there. */
+/* 16 elements of each source of the cells; a cell of words has only two sources. */
 struct sources {
     __m128i bytes[4];
 };
@@ -78,12 +78,12 @@ static inline void store_cells(const struct form *form, const struct sources *fr
     _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells.high);
 }
 
-/* What is the same for all rows of a source's chunk. */
+/* A chunk is 16 columns of a source's window: this is what all its rows have in common. */
 struct chunk {
     const struct qk_window *window;
     const uint8_t *plane;
-    size_t begin, end; /* the elements of it that are inside */
-    int64_t column;    /* where the first looks */
+    size_t begin, end; /* which of the 16 look inside the plane */
+    int64_t column;    /* the column of the plane that the first one looks at */
     __m128i inside;    /* the same as a mask */
     __m128i fill;
 };
@@ -104,7 +104,8 @@ static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t a
     return chunk;
 }
 
-/* One by one. */
+/* Loads the elements of a chunk one by one: for wide strides, and near the ends of the plane, where
+ * a whole vector would read outside of it. */
 static __m128i load_elements(const struct chunk *chunk, int64_t line)
 {
     uint8_t bytes[CHUNK];
@@ -114,8 +115,8 @@ static __m128i load_elements(const struct chunk *chunk, int64_t line)
     return _mm_loadu_si128((const void *)bytes);
 }
 
-/* The chunk's 16 elements of the row that begins at `line` in the plane. Whole vectors are loaded
- * where the plane has them. */
+/* Loads the chunk's 16 elements of the row that begins at `line` in the plane; a whole vector at a
+ * time where the plane has it. */
 static inline __m128i load_chunk(const struct chunk *chunk, int64_t line)
 {
     const struct qk_window *window = chunk->window;
@@ -132,7 +133,7 @@ static inline __m128i load_chunk(const struct chunk *chunk, int64_t line)
     return _mm_blendv_epi8(chunk->fill, bytes, chunk->inside);
 }
 
-/* How many whole chunks from `at` on are inside. */
+/* How many chunks from column `at` on look inside with all their elements, in every source. */
 static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     size_t count = SIZE_MAX;
@@ -145,8 +146,8 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
     return count;
 }
 
-/* Chunk by chunk, each in all rows that are inside. Where there is but one row, whole chunks of it
- * take the place of rows. */
+/* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
+ * one row, the whole chunks of it are treated like rows. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
                                                               const struct form *form)
 {
@@ -163,7 +164,8 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         chunks = single ? qk_size_max(count_whole(job, form->terms, at), 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
         const size_t to_step = single ? CHUNK : window->pitch;
-        int64_t step = 0; /* the strides of one row or chunk may be any */
+        int64_t step =
+            0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
         uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
@@ -216,7 +218,8 @@ static void fill_bytes(const struct qk_slab_fill *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* 8 sums of a row; the terms of its zero point are those of `first` and on. */
+/* Loads 8 sums of a row from position `first` on, less what the zero point of the row's weights
+ * adds to them. */
 static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t row, size_t first)
 {
     const __m256i sums = _mm256_loadu_si256((const void *)(tile->sums + row * QK_IGEMM_NR + first));
@@ -227,7 +230,7 @@ static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t ro
     return _mm256_sub_epi32(sums, _mm256_mullo_epi32(column_sums, zero_point));
 }
 
-/* 32 positions of a row, from `first` on. */
+/* Requantizes 32 positions of a row from `first` on. */
 static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_t row, size_t first)
 {
     const __m256i bias = _mm256_set1_epi32(tile->bias[row]);
@@ -237,7 +240,8 @@ static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_
     return qk_requantize_32(tile->requantize, tile->y_signed, sums, tile->multiplier[row]);
 }
 
-/* The bytes that `keep` has, without gaps: run by run. */
+/* Stores those bytes whose bit is set in `keep`, without gaps: each run of set bits is copied at
+ * once. */
 static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t *y)
 {
     for (size_t at = 0; keep != 0;) {

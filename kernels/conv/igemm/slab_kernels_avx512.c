@@ -8,7 +8,7 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
 
-/* The lowest `count` of 64 bits. */
+/* A mask of the lowest `count` bits of 64. */
 static inline uint64_t low_bits(size_t count)
 {
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
@@ -16,19 +16,20 @@ static inline uint64_t low_bits(size_t count)
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* 64 cells in each row of a window: what is the same for all rows. */
+/* A chunk is up to 64 columns of the sources' windows: this is what all rows have in common. */
 struct chunk {
-    uintptr_t line[4];      /* where the first cell of each source looks; used or not */
-    __mmask64 inside[4][2]; /* which of the bytes from there on are elements */
+    uintptr_t line[4]; /* the address that the first cell of each source looks at; maybe outside */
+    __mmask64 inside[4][2]; /* which of the 128 bytes from there on are elements of the window */
     size_t stride;
     size_t count;   /* of cells, 1 to 64 */
     uint64_t cells; /* as a mask */
-    __m512i order;  /* of the dwords that load_source makes */
-    __m512i apart;  /* bytes from the first cell to each of 16, where these are gathered */
+    __m512i order;  /* of 4-byte groups, so that unpacking leaves the cells in order */
+    __m512i apart;  /* where cells are gathered: bytes from the first of 16 to each of them */
     __m512i fill, flip;
 };
 
-/* The elements of [begin, end) among those from `at` on, as bytes `stride` apart. */
+/* Sets the masks of source k from the columns that look inside, for elements that are `stride`
+ * bytes apart. */
 static void set_inside(struct chunk *chunk, size_t k, struct qk_window_range inside, size_t at)
 {
     const size_t stride = chunk->stride <= 2 ? chunk->stride : 1;
@@ -44,7 +45,7 @@ static void set_inside(struct chunk *chunk, size_t k, struct qk_window_range ins
         chunk->inside[k][1] = low_bits(behind - 64) & ~low_bits(first > 64 ? first - 64 : 0);
 }
 
-/* Elements any distance apart. */
+/* Loads the elements of a chunk one by one, for strides above 2. */
 static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr_t row)
 {
     uint8_t bytes[64];
@@ -67,8 +68,8 @@ static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 
     return whole ? _mm512_loadu_si512(from) : _mm512_mask_loadu_epi8(chunk->fill, mask, from);
 }
 
-/* 64 elements of a row, 4 and 4 of them in the order that makes cells of them; strides of 1, of 2,
- * or 0 for any. `row`: bytes from the first row. */
+/* Loads 64 elements of a row, `row` bytes behind the first row, as groups of 4 in the order that
+ * makes cells of them. `stride` is 1 or 2, or 0 for any other. */
 static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t row,
                                   const size_t stride, const bool whole)
 {
@@ -104,7 +105,8 @@ static inline void store_cells(const struct chunk *chunk, size_t first, __m512i 
                                  (__mmask16)(chunk->cells >> first), cells);
 }
 
-/* One row. `whole`: all 64 cells are there, and their bytes inside. */
+/* Fills one row of the chunk. `whole`: there are all 64 cells, and all their bytes are inside, so
+ * no masks are needed. */
 __attribute__((always_inline)) static inline void fill_row(const struct chunk *chunk, uintptr_t row,
                                                            uint8_t *to, const size_t stride,
                                                            const bool whole)
@@ -125,7 +127,8 @@ __attribute__((always_inline)) static inline void fill_row(const struct chunk *c
     store_cells(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
 }
 
-/* The same chunk of some rows, `row_step` bytes apart; those of their cells are `to_step`. */
+/* Fills the chunk in some rows, which are `row_step` bytes apart in x, and whose cells are
+ * `to_step` bytes apart. */
 __attribute__((always_inline)) static inline void fill_rows(const struct chunk *chunk, size_t rows,
                                                             uintptr_t row_step, uint8_t *to,
                                                             size_t to_step, const size_t stride,
@@ -135,7 +138,9 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
         fill_row(chunk, row, to, stride, whole);
 }
 
-/* The sources see neighbours, so that a cell is a word of x; and 16 are not too far apart. */
+/* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
+ * 4-byte word of x that can be gathered; and 16 of them lie within the reach of a gather's offsets.
+ */
 static bool sees_words(const struct qk_slab_fill *job)
 {
     const struct qk_window *const *windows = job->windows;
@@ -146,7 +151,8 @@ static bool sees_words(const struct qk_slab_fill *job)
     return words;
 }
 
-/* Cells from `at` on until they begin or end to be `words`, which all their sources see. */
+/* How many cells from column `at` on are alike: all of them whole words inside the plane, or none.
+ */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
 {
     size_t begin = 0, end = SIZE_MAX;
@@ -158,7 +164,7 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* The chunk of some rows, where all cells are words of x. */
+/* Fills the chunk in some rows where every cell is a word of x. */
 static void gather_rows(const struct chunk *chunk, size_t rows, uintptr_t row_step, uint8_t *to,
                         size_t to_step)
 {
@@ -172,7 +178,7 @@ static void gather_rows(const struct chunk *chunk, size_t rows, uintptr_t row_st
         }
 }
 
-/* How many chunks from `at` on may be loaded without masks. */
+/* How many chunks from column `at` on may be loaded without masks. */
 static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, const size_t stride)
 {
     size_t count = SIZE_MAX;
@@ -185,8 +191,8 @@ static inline size_t count_whole(const struct qk_slab_fill *job, size_t at, cons
     return count;
 }
 
-/* Chunk by chunk, each in all rows that are inside; strides of 1, of 2, or 0 for any. Where there
- * is but one row, whole chunks of it take the place of rows. */
+/* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
+ * one row, the whole chunks of it are treated like rows. `stride` is 1 or 2, or 0 for any other. */
 __attribute__((always_inline)) static inline void
 fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t stride)
 {
@@ -225,7 +231,7 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
     }
 }
 
-/* `count` cells of padding. */
+/* Fills `count` cells with padding. */
 static void fill_padding(uint8_t *to, size_t count, __m512i padding)
 {
     for (size_t i = 0; i < count; i += 16)
@@ -265,7 +271,7 @@ static void fill(const struct qk_slab_fill *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-/* Of one vector, or of four. */
+/* Requantizes each row of a tile whose positions are in one vector, or in up to four. */
 __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
 {
@@ -295,7 +301,8 @@ requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
     }
 }
 
-/* Of planes of one position: lanes are rows, 16 of one stretch. */
+/* Requantizes one stretch where planes have one position each: then output channels are neighbours
+ * in y, so the lanes are 16 rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_requantize_tile *tile, size_t row,
                                 const struct qk_requantize_stretch *stretch)
 {
@@ -338,10 +345,11 @@ static void requantize(const struct qk_requantize_tile *tile)
 
 /* ---- Transpose --------------------------------------------------------------------------- */
 
-/* The 64 channels' bytes of one tap lie `taps` bytes apart in as many vectors: which of them are in
- * each, and, in its low 6 bits, where. */
+/* Transposing reads `taps` vectors of 64 bytes, in which the bytes of one tap are `taps` bytes
+ * apart, and picks them together. This says which of a tap's 64 bytes come from which vector, and,
+ * in the low 6 bits of an index, from where in it. */
 struct transpose_plan {
-    __m512i index; /* of tap 0; tap t lies t further */
+    __m512i index; /* for tap 0; tap t lies t bytes further */
     __mmask64 loaded[QK_TRANSPOSE_TAPS];
     __mmask64 part[QK_TRANSPOSE_TAPS][QK_TRANSPOSE_TAPS]; /* [tap][vector] */
 };
@@ -366,7 +374,8 @@ static void plan_transpose(const struct qk_transpose *job, struct transpose_plan
     }
 }
 
-/* One K block of a row; gives its sum. What is not loaded stays 0. */
+/* Transposes one K block of a row and returns the sum of its weights. What is not loaded stays 0.
+ */
 static inline int32_t transpose_row(const struct qk_transpose *job,
                                     const struct transpose_plan *plan, const uint8_t *from,
                                     uint8_t *to)

@@ -16,7 +16,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Clusters of an axis whose slabs are shared. */
+/* How many clusters the taps of an axis form where they share slabs. */
 static double count_clusters(const struct qk_conv_desc *desc, int axis)
 {
     const int64_t stride = desc->stride[axis];
@@ -24,14 +24,15 @@ static double count_clusters(const struct qk_conv_desc *desc, int axis)
     return (double)(cycle < desc->kernel[axis] ? cycle : desc->kernel[axis]);
 }
 
-/* Whether cells of columns cost less than those of channels: products, whole steps or cells with
- * zeros and all, and slabs, of which each serves all output channels of a group. For one tap of the
- * axes before the last two. */
+/* Whether it costs less to have 4 columns in a cell than 4 channels, counted for one tap of the
+ * outer axes. Both the products and the making of slabs count: products of whole steps or of cells
+ * that are partly zeros take as long as full ones, while a slab, once made, serves all output
+ * channels of the group. */
 static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv_backend *backend,
                            size_t column_slabs, size_t channel_slabs)
 {
     const size_t unit = backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
-    /* Fewer cost what four do: reading x takes most of the time. */
+    /* Up to 4 rows cost the same: there most of the time goes into reading x. */
     const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
     const double products = rows * taps * backend->cycles;
@@ -103,7 +104,7 @@ void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layou
 
 /* ---- Axes -------------------------------------------------------------------------------- */
 
-/* Axes and strides beyond this are not shifted along, so that no sum of them overflows. */
+/* Axes with larger sizes or strides do not share slabs, so that no sum of sizes can overflow. */
 #define SHARED_MOST (INT64_C(1) << 20)
 
 bool qk_slab_may_share(const struct qk_conv_axis *axis)
@@ -125,7 +126,8 @@ struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t tap
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
-/* The rows and columns of one cluster, as its first tap sees them. */
+/* The window of x that the first tap of a cluster sees, with the columns and rows that the
+ * cluster's other taps see behind it. */
 static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row_tap,
                                        size_t column_tap)
 {
@@ -152,8 +154,8 @@ static struct qk_slab_fill fill_for(const struct qk_slab_job *job, uint8_t *cell
         .x_type = job->x_type, .x_zero_point = job->x_zero_point, .cells = cells};
 }
 
-/* The slabs of a K block whose cells hold channels. `x`: the plane of the first channel; NULL: it
- * is padding. */
+/* Makes the slabs of one K block whose cells hold channels. `x` is the plane of the group's first
+ * channel; NULL: the tap sees nothing but padding. */
 static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
                              const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
 {
@@ -162,7 +164,7 @@ static void make_of_channels(const struct qk_slab_job *job, const struct qk_wind
         struct qk_slab_fill fill = fill_for(job, cells);
         for (size_t k = 0; k < cell_k; k++) {
             const size_t channel = (first + i) * cell_k + k;
-            /* What is not there meets weights of 0. */
+            /* Channels behind the last meet weights of 0, so any plane will do for them. */
             fill.planes[k] = !x ? NULL
                              : channel < job->group_channels
                                  ? x + channel * job->geometry->channel_size
@@ -173,7 +175,7 @@ static void make_of_channels(const struct qk_slab_job *job, const struct qk_wind
     }
 }
 
-/* The same where they hold columns of taps. */
+/* Makes the slabs of one K block whose cells hold columns of taps. */
 static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
                             size_t first, size_t slabs, uint8_t *cells)
 {
@@ -187,7 +189,8 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
         struct qk_window windows[4];
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;
-            /* Taps that are not there meet weights of 0. Neighbours cost least. */
+            /* Columns behind the kernel's last meet weights of 0. Where the next column of x is
+             * there to be read, that is the cheapest to put there. */
             windows[k] = tap < width || goes_on ? cluster_window(job, row_tap, tap) : windows[0];
             fill.planes[k] = plane;
             fill.windows[k] = &windows[k];
@@ -196,7 +199,8 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     }
 }
 
-/* Cells of channels where each has one element, so that an image's lie together. */
+/* Makes cells of channels that have one element each, as behind a global pooling: there the 4 bytes
+ * of a cell already lie side by side in x. */
 static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
                              size_t slabs, uint8_t *cells)
 {

@@ -1,19 +1,25 @@
-/* The slabs of a unit (kernels/gemm/igemm.h): x as cells, padded, so that a tap of the kernel is an
- * offset. Each position and tap of the axes before the last two has slabs of its own. Private to
- * conv/.
+/* How x is laid out for integer products: as slabs, which kernels/gemm/igemm.h defines. A slab is a
+ * row of cells, a cell holds 4 bytes of one position: 4 channels that follow each other or, where x
+ * has few channels, 4 columns that neighbouring taps see. The rows are padded as the convolution
+ * wants it, so another tap of the kernel reads the same slab from another cell on, and no im2col
+ * matrix is made. Private to conv/.
  *
- * A unit's positions are some rows of the output, a part of one row, or the planes of some images
- * one behind the other. They are counted along a padded line: position (row, column) is row * pitch
- * + column, and what lies between the last column and the pitch is computed for nothing and
- * dropped. With a stride, the columns (and rows) of x that one tap sees are every stride-th: those
- * taps that see the same ones, shifted by whole strides, form a cluster, which has slabs of its
- * own:
+ * A unit's positions are some rows of y, a part of one row, or the whole planes of some images one
+ * behind the other. They are counted along one line that is padded to a pitch: position (row,
+ * column) has place row * pitch + column. Places between the last column and the pitch are no
+ * positions; their sums are computed for nothing and dropped, which costs less than stopping at the
+ * end of every row.
+ *
+ * With a stride, one tap sees only every stride-th column (and row) of x. Taps that see the same
+ * columns, shifted by whole strides, form a cluster, and a cluster has slabs of its own:
  *
  *     stride 2, kernel 3:   taps 0 and 2 see  0 2 4 6 ...   tap 2 from the second on
  *                           tap  1       sees 1 3 5 7 ...
  *
- * Where the kernel is wide for its line, a cluster for each tap costs less: nothing is shifted, no
- * position is dropped, and slabs hold what im2col would.
+ * Where the kernel is wide for the line, a cluster for each tap costs less: then nothing is
+ * shifted, no place is dropped, and the slabs hold what an im2col matrix would.
+ *
+ * Axes before the last two share nothing: each of their positions and taps has slabs of its own.
  */
 #ifndef KERNELS_CONV_IGEMM_SLABS_H
 #define KERNELS_CONV_IGEMM_SLABS_H
@@ -21,27 +27,31 @@
 #include "kernels/conv/backend.h"
 #include "kernels/conv/geometry.h"
 
-/* Tap t belongs to cluster t % clusters, and is t / clusters * shift elements behind its first. */
+/* How the taps of one axis share slabs: tap t belongs to cluster t % clusters, and reads that
+ * cluster's slabs t / clusters * shift elements further on than the cluster's first tap does. */
 struct qk_slab_axis {
     size_t clusters;
     size_t shift;
-    size_t span; /* the largest shift of a tap */
+    size_t span; /* how far on the last tap reads: so much longer is a slab than the positions */
 };
 
-/* For so many taps of the axis; `shared`: one cluster for all that see the same, which only works
- * where qk_slab_may_share, or one for each tap. */
+/* The clusters of an axis with so many taps. `shared`: taps that see the same elements share a
+ * cluster, which is possible only where qk_slab_may_share says so; otherwise each tap is a cluster.
+ */
 struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t taps, bool shared);
 bool qk_slab_may_share(const struct qk_conv_axis *axis);
 
-/* How K becomes steps: K blocks of up to 16 slabs; for each, the taps of all but the last two axes;
- * for each, rows and columns of taps (no columns where cells hold these). It depends on the weights
- * alone. */
+/* The order of K: which terms each step of a sum has, and so how weights are packed. The slabs of
+ * one tap are cut into K blocks of up to 16. For each K block come the taps of all axes but the
+ * last two, for each of those the taps of the row axis, and for each of those the taps of the
+ * column axis (a single one where cells hold columns). Each is a step. The order depends on the
+ * weights alone, so packing can use it before any x is known. */
 struct qk_slab_order {
     bool columns_in_cells; /* a cell holds taps of one channel's row, not channels */
     size_t cell_k;
     size_t column_cells; /* with columns_in_cells: cells of one row of taps */
-    size_t slabs;        /* for each tap */
-    size_t step_slabs;   /* of a step that is not in the last K block */
+    size_t slabs;        /* of one tap, in all K blocks together */
+    size_t step_slabs;   /* of a step; those of the last K block may have fewer */
     size_t k_blocks;
     size_t outer_taps, row_taps, column_taps;
     size_t steps;
@@ -50,18 +60,19 @@ struct qk_slab_order {
 struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
                                        const struct qk_conv_backend *backend);
 
-/* The same order for axes that qk_conv_geometry_squeeze has moved: steps stay what they are, and
- * the taps that make them belong to other axes. */
+/* The same order for axes that qk_conv_geometry_squeeze has moved: the steps stay what they are,
+ * but the taps that make them belong to other axes now. */
 void qk_slab_order_move(struct qk_slab_order *order, const struct qk_conv_geometry *geometry);
 
-/* Slabs of the steps in one K block. */
+/* Slabs of each step in a K block: step_slabs, or in the last one what is left. */
 static inline size_t qk_slab_count(const struct qk_slab_order *order, size_t k_block)
 {
     size_t left = order->slabs - k_block * order->step_slabs;
     return left < order->step_slabs ? left : order->step_slabs;
 }
 
-/* Where the weights of a slab's cell are: `count` of them, `stride` apart. */
+/* Which weights of an output channel, as they come, meet one cell of a step: `count` of them,
+ * `stride` apart, from `first` on. The rest of the cell meets weights of 0. */
 struct qk_slab_terms {
     size_t first, stride, count;
 };
@@ -88,9 +99,11 @@ static inline struct qk_slab_terms qk_slab_terms(const struct qk_slab_order *ord
                                   .count = left < order->cell_k ? left : order->cell_k};
 }
 
-/* How slabs lie in memory. A part of K, `k_part_bundles` bundles, is there at a time; each bundle
- * has bundle_slabs slabs. A bundle is a K block and a tap of the outer axes, and where `fine`, one
- * of the rows and columns, too. */
+/* How a unit's slabs lie in memory, one behind the other, slab_bytes apart. A bundle is what is
+ * laid out in one go: the slabs of one K block and one tap of the outer axes, for all taps of rows
+ * and columns together or, where `fine`, for one of them. Bundles follow each other in the order of
+ * steps. Where not all bundles fit into the cache at once, K is taken in parts of k_part_bundles of
+ * them. */
 struct qk_slab_layout {
     struct qk_slab_axis row, column;
     bool fine;
@@ -106,7 +119,7 @@ struct qk_slab_layout {
     size_t k_part_bundles;
 };
 
-/* The part of a plane of x that one unit sees. */
+/* What one unit sees of x, for qk_slabs_make. */
 struct qk_slab_job {
     const struct qk_conv_backend *backend;
     const struct qk_slab_order *order;
@@ -121,10 +134,11 @@ struct qk_slab_job {
     size_t row, column, rows, columns;
 };
 
-/* Makes the slabs of bundles [begin, end), from `cells` on. */
+/* Lays out bundles [begin, end) from `cells` on. */
 void qk_slabs_make(const struct qk_slab_job *job, size_t begin, size_t end, uint8_t *cells);
 
-/* Fills steps[0, order->steps), with offsets from the start of each part of K. */
+/* Fills steps[0, order->steps). Their offsets count from the start of the part of K that they are
+ * in, since only that part is in memory. */
 void qk_slab_steps(const struct qk_slab_order *order, const struct qk_slab_layout *layout,
                    struct qk_igemm_step *steps);
 

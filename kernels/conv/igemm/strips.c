@@ -9,7 +9,8 @@ size_t qk_conv_strips_most(size_t places)
     return places / (VECTOR * VECTORS_MOST) + 1;
 }
 
-/* The positions among places [begin, end), at most 64; gives the number of stretches. */
+/* Finds which of the places [begin, end), at most 64, are positions; returns how many stretches
+ * they make, one for each image. */
 static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, size_t end,
                              struct qk_requantize_stretch *stretches)
 {
@@ -50,7 +51,7 @@ size_t qk_conv_cut_strips(const struct qk_conv_lines *lines, struct qk_conv_stri
         const size_t found =
             find_stretches(lines, begin * VECTOR, qk_size_min(end * VECTOR, places), stretches);
         if (found == 0)
-            continue; /* a pitch so wide that no position is in it */
+            continue; /* all of it lies between a row's last column and a wide pitch */
         strips[kept++] = (struct qk_conv_strip){begin * VECTOR, end - begin, stretches, found};
         stretches += found;
     }
