@@ -59,8 +59,8 @@ KERNELS := \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_avx2.c kernels/gemm/igemm_avxvnni.c \
-    kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \
+    kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \

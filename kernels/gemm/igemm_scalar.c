@@ -1,0 +1,109 @@
+/* What a product is, in plain C: every other kernel gives these bits. It takes any layout, so that
+ * each tier is compared with it on that tier's own packed weights, and it is a backend with a
+ * layout of its own for machines that have no other. */
+#include "kernels/gemm/igemm.h"
+
+#include <string.h>
+
+enum { CELL_BYTES = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR };
+
+/* Both are inlined, so that loops over one of them become vector code. */
+typedef uint32_t product_fn(const uint8_t *x, const uint8_t *w);
+
+static inline uint32_t multiply_bytes(const uint8_t *x, const uint8_t *w)
+{
+    uint32_t sum = 0;
+    for (size_t k = 0; k < 4; k++)
+        sum += (uint32_t)(x[k] * (int8_t)w[k]);
+    return sum;
+}
+
+static inline uint32_t multiply_words(const uint8_t *x, const uint8_t *w)
+{
+    int16_t of_x[2], of_w[2];
+    memcpy(of_x, x, sizeof(of_x));
+    memcpy(of_w, w, sizeof(of_w));
+    return (uint32_t)(of_x[0] * of_w[0]) + (uint32_t)(of_x[1] * of_w[1]);
+}
+
+/* A weight meets the 16 positions of a vector; a loop of constant length becomes vector code. */
+__attribute__((always_inline)) static inline void
+add_vector(const uint8_t *cells, const uint8_t *weight, product_fn *product, uint32_t sums[VECTOR])
+{
+    for (size_t i = 0; i < VECTOR; i++)
+        sums[i] += product(cells + i * CELL_BYTES, weight);
+}
+
+/* One row by one vector of positions. */
+__attribute__((always_inline)) static inline void multiply_row(const struct qk_igemm *layout,
+                                                               const struct qk_igemm_args *args,
+                                                               size_t row, size_t vector,
+                                                               product_fn *product)
+{
+    const uint8_t *weights = args->weights + row * layout->row_stride;
+    int32_t *to = args->sums + row * QK_IGEMM_NR + vector * VECTOR;
+    uint32_t sums[VECTOR] = {0};
+    for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
+        const uint8_t *cells = args->cells + args->steps[s].offset + vector * VECTOR * CELL_BYTES;
+        for (size_t i = 0; i < args->steps[s].slabs; i++, cells += args->slab_bytes)
+            add_vector(cells, weights + i * layout->cell_stride, product, sums);
+    }
+    for (size_t i = 0; i < VECTOR; i++)
+        to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
+}
+
+void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args)
+{
+    for (size_t row = 0; row < args->rows; row++)
+        for (size_t vector = 0; vector < args->vectors; vector++)
+            if (layout->cell_k == 4)
+                multiply_row(layout, args, row, vector, multiply_bytes);
+            else
+                multiply_row(layout, args, row, vector, multiply_words);
+}
+
+static int32_t dot_row(const struct qk_igemm *layout, const struct qk_igemm_args *args, size_t row,
+                       size_t position)
+{
+    const uint8_t *weights = args->weights + row * layout->row_stride;
+    const uint8_t *cell = args->cells + position * args->position_bytes;
+    uint32_t sum = 0;
+    for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes)
+        for (size_t i = 0; i < args->step_slabs; i++, cell += CELL_BYTES) {
+            const uint8_t *weight = weights + i * layout->cell_stride;
+            sum +=
+                layout->cell_k == 4 ? multiply_bytes(cell, weight) : multiply_words(cell, weight);
+        }
+    return (int32_t)sum;
+}
+
+void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args)
+{
+    for (size_t row = 0; row < args->rows; row++)
+        for (size_t position = 0; position < args->positions; position++) {
+            int32_t *to = args->sums + row * QK_IGEMM_NR + position;
+            const uint32_t before = args->add ? (uint32_t)*to : 0;
+            *to = (int32_t)(before + (uint32_t)dot_row(layout, args, row, position));
+        }
+}
+
+static void multiply(const struct qk_igemm_args *args)
+{
+    qk_igemm_multiply_scalar(&qk_igemm_u8s8_8x16__scalar, args);
+}
+
+static void dot(const struct qk_igemm_args *args)
+{
+    qk_igemm_dot_scalar(&qk_igemm_u8s8_8x16__scalar, args);
+}
+
+enum { MR = 8 };
+
+const struct qk_igemm qk_igemm_u8s8_8x16__scalar = {
+    .cell_k = 4,
+    .mr = MR,
+    .row_stride = CELL_BYTES,
+    .cell_stride = (size_t)MR * CELL_BYTES,
+    .multiply = multiply,
+    .dot = dot,
+};
