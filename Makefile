@@ -5,6 +5,9 @@
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
+#   make check-kernels   each kernel of this CPU's tiers against the scalar ones; A=--time times
+#                        them, A='--only gemm/dot' and A='--seed 7' repeat some
+#   make check-kernels-emulated   the same on older CPUs, where qemu-user is installed
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
 #   make test-clients    small clients in seven languages; skips those without their toolchain
@@ -87,6 +90,7 @@ SERVER := \
     server/listener.c server/healthcheck.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
+CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
@@ -132,6 +136,9 @@ $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
 
+$(B)/check-kernels: $(call objects,$(CHECK_KERNELS)) $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm
+
 $(B)/measure: $(call objects,$(MEASURE)) $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm -lpthread
 
@@ -147,9 +154,19 @@ demo:
 
 test test-unit test-e2e:
 	@$(INSTALL) build test
-	@echo "Building $(B)/quantd and $(B)/unit-tests"
-	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests
+	@echo "Building $(B)/quantd, $(B)/unit-tests and $(B)/check-kernels"
+	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests $(B)/check-kernels
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
+
+check-kernels:
+	@$(INSTALL) build
+	+@$(SUBMAKE) $(B)/check-kernels
+	@$(B)/check-kernels $(A)
+
+check-kernels-emulated:
+	@$(INSTALL) build
+	+@$(SUBMAKE) $(B)/check-kernels
+	@B=$(B) tests/kernels/check/emulated.sh
 
 conformance:
 	@$(INSTALL) build conformance
@@ -262,6 +279,7 @@ clean:
 	rm -rf build
 
 .PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
+.PHONY: check-kernels check-kernels-emulated
 .PHONY: install uninstall man
 .PHONY: schema test-schema
 .PHONY: image test-image
@@ -269,4 +287,4 @@ clean:
 .PHONY: bench
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \
-    $(MEASURE)))
+    $(CHECK_KERNELS) $(MEASURE)))

@@ -9,6 +9,7 @@ under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
 BUILD = ROOT / os.environ.get("B", "build")
+
+
+SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 
 
 class Count:
@@ -62,6 +66,24 @@ def run_unit(pattern):
                 count.failed += 1
     if status != 0 and count.failed == 0:
         print("unit-tests exited with %d although no test failed" % status)
+        count.failed += 1
+    return count
+
+
+def run_kernels():
+    """The kernel checker: what it says of kernels that pass is left out."""
+    count = Count()
+    process = subprocess.Popen([str(BUILD / "check-kernels")], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True)
+    last = None
+    for line in process.stdout:
+        if not line.startswith("ok ") and (last := SUMMARY.match(line)) is None:
+            print("  " + line, end="", flush=True)
+    status = process.wait()
+    if last is not None:
+        count.passed, count.failed = int(last[1]), int(last[2])
+    if status != 0 and count.failed == 0:
+        print("check-kernels exited with %d although no kernel failed" % status)
         count.failed += 1
     return count
 
@@ -150,7 +172,8 @@ def run_e2e(pattern):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--unit", action="store_true", help="only the Criterion tests")
+    parser.add_argument("--unit", action="store_true",
+                        help="only the ones in C: Criterion, check-kernels")
     parser.add_argument("--e2e", action="store_true", help="only the end-to-end tests")
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
@@ -159,12 +182,14 @@ def main():
     e2e = not options.unit if not options.pattern else not is_criterion
 
     total = Count()
-    for wanted, name, run in ((unit, "unit", run_unit), (e2e, "e2e", run_e2e)):
+    for wanted, name, run in ((unit, "unit", lambda: run_unit(options.pattern)),
+                              (unit and not options.pattern, "kernel", run_kernels),
+                              (e2e, "e2e", lambda: run_e2e(options.pattern))):
         if not wanted:
             continue
         started = time.monotonic()
         print("%s tests:" % name, flush=True)
-        count = run(options.pattern)
+        count = run()
         print("%s tests: %d passed, %d failed, %d skipped in %.1f s"
               % (name, count.passed, count.failed, len(count.skipped),
                  time.monotonic() - started), flush=True)

@@ -1,0 +1,376 @@
+/* The kernels of dequantization against the scalar ones: each code to each type, repeat and widen.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/dequantize/dequantize.h"
+#include "kernels/element/float.h"
+#include "tests/kernels/check/check.h"
+#include "tests/kernels/check/tiers.h"
+
+/* What a code reads. Types of a table are in the order of enum qk_type; the others have none. */
+static const struct code {
+    const char *function;
+    unsigned bits;
+    float raise;           /* of zeros that are floats */
+    int32_t least, most;   /* of zeros that are floats; 0, 0: there are none */
+    bool integer_zeros;    /* of 32 bits instead */
+    enum qk_type types[4]; /* of the table */
+} codes[QK_CODE_COUNT] = {
+    [QK_CODE_U8] = {"dequantize/u8", 8, QK_RAISE_U8, 0, 255, false, {0}},
+    [QK_CODE_S8] = {"dequantize/s8", 8, QK_RAISE_S8, -128, 127, false, {0}},
+    [QK_CODE_U16] = {"dequantize/u16", 16, QK_RAISE_U16, 0, 65535, false, {0}},
+    [QK_CODE_S16] = {"dequantize/s16", 16, QK_RAISE_S16, -32768, 32767, false, {0}},
+    [QK_CODE_BITS2] = {"dequantize/bits2", 2, 0, -2, 3, false, {QK_UINT2, QK_INT2}},
+    [QK_CODE_BITS4] = {"dequantize/bits4", 4, 0, -8, 15, false, {QK_UINT4, QK_INT4, QK_FP4E2M1}},
+    [QK_CODE_FLOAT8] = {"dequantize/float8",
+                        8,
+                        0,
+                        0,
+                        0,
+                        false,
+                        {QK_FP8E4M3FN, QK_FP8E4M3FNUZ, QK_FP8E5M2, QK_FP8E5M2FNUZ}},
+    [QK_CODE_S32] = {"dequantize/s32", 32, 0, -65536, 65536, false, {0}},
+    [QK_CODE_S32_RECAST] = {"dequantize/s32_recast", 32, 0, -65536, 65536, false, {0}},
+    [QK_CODE_S32_WRAPPED] = {"dequantize/s32_wrapped", 32, 0, 0, 0, true, {0}},
+    [QK_CODE_S32_EXACT] = {"dequantize/s32_exact", 32, 0, 0, 0, true, {0}},
+    [QK_CODE_U32_EXACT] = {"dequantize/u32_exact", 32, 0, 0, 0, true, {0}},
+};
+
+struct subject {
+    const struct qk_dequantize_kernels *kernels;
+    enum qk_code code;
+};
+
+struct job {
+    const struct qk_dequantize_kernels *kernels;
+    struct qk_dequantize_args args;
+    struct check_pair y;
+};
+
+/* ---- Cases ------------------------------------------------------------------------------- */
+
+static size_t y_bytes(const struct qk_dequantize_args *args)
+{
+    return args->y_type == QK_FP32 ? 4 : 2;
+}
+
+static size_t choose_block(struct check *check)
+{
+    static const size_t common[] = {SIZE_MAX, 1, 16, 32, 64, 128, 256, 48, 80, 192};
+    if (check_chance(check, 3))
+        return check_between(check, QK_BLOCK_MIN, 400);
+    return common[check_below(check, sizeof(common) / sizeof(common[0]))];
+}
+
+/* Any count from the least on, short ones more often; all tails of all vectors are among them. */
+static size_t choose_count(struct check *check, const struct qk_dequantize_args *args,
+                           unsigned bits)
+{
+    const size_t unit = args->stream ? 64 / y_bytes(args) : bits < 8 ? 8 / bits : 1;
+    const size_t least = QK_DEQUANTIZE_CHUNK;
+    const size_t count = check_chance(check, 6)   ? check_between(check, least, 2500)
+                         : check_chance(check, 3) ? check_between(check, 1, 6) * least
+                                                  : least + check_index(check) % 200;
+    return (count + unit - 1) / unit * unit;
+}
+
+/* Parameters of blocks: whole numbers of them, and no more than there are. */
+static size_t choose_blocks(struct check *check, struct qk_dequantize_args *args)
+{
+    args->block = choose_block(check);
+    if (args->block == SIZE_MAX)
+        return 1;
+    args->done = check_chance(check, 2) ? 0 : check_below(check, args->block);
+    const size_t blocks = (args->done + args->count - 1) / args->block + 1;
+    if (args->block == 1 || check_chance(check, 2))
+        return blocks;
+    args->period = check_between(check, 1, 5);
+    args->p = check_below(check, args->period);
+    return args->period;
+}
+
+/* For y of 16 bits a NaN is canonical. */
+static float *make_floats(struct check *check, const char *name, size_t count, enum qk_type y_type)
+{
+    float *values =
+        check_buffer(check, name, CHECK_INPUT, count * sizeof(*values), sizeof(*values));
+    const bool ordinary = check_chance(check, 2);
+    for (size_t i = 0; i < count; i++) {
+        const float plain = 0.03125F * (float)(1 + check_below(check, 77));
+        values[i] = ordinary ? plain : check_float(check, plain);
+        if (isnan(values[i]) && y_type != QK_FP32)
+            values[i] = copysignf(NAN, values[i]);
+    }
+    return values;
+}
+
+static void *make_zeros(struct check *check, const struct code *code, size_t count)
+{
+    int32_t *integers = check_buffer(check, "zeros", CHECK_INPUT, count * sizeof(*integers), 4);
+    for (size_t i = 0; i < count; i++) {
+        const int32_t range = code->most - code->least;
+        int32_t zero = check_int32(check);
+        if (!code->integer_zeros) {
+            zero = check_chance(check, 3)
+                       ? (check_chance(check, 2) ? code->least : code->most)
+                       : code->least + (int32_t)check_below(check, (size_t)range + 1);
+            const float value = (float)zero + code->raise;
+            memcpy(&zero, &value, sizeof(zero));
+        }
+        integers[i] = zero;
+    }
+    return integers;
+}
+
+static const void *make_x(struct check *check, const struct code *code, size_t count)
+{
+    const size_t bytes = count * code->bits / 8;
+    uint8_t *x = check_buffer(check, "x", CHECK_INPUT, bytes, 1);
+    check_fill_bytes(check, x, bytes);
+    for (size_t i = 0; code->bits == 32 && i < bytes; i += sizeof(int32_t)) {
+        const int32_t value = check_int32(check);
+        memcpy(x + i, &value, sizeof(value));
+    }
+    return x;
+}
+
+/* Returns the type of the table, or QK_NONE. */
+static enum qk_type make_table(struct check *check, const struct code *code,
+                               struct qk_dequantize_args *args)
+{
+    size_t count = 0;
+    while (count < 4 && code->types[count] != QK_NONE)
+        count++;
+    if (count == 0)
+        return QK_NONE;
+    const enum qk_type type = code->types[check_below(check, count)];
+    struct qk_code_table *table =
+        check_buffer(check, "table", CHECK_INPUT, sizeof(*table), sizeof(float));
+    qk_code_table_init(table, type);
+    args->table = table;
+    return type;
+}
+
+static void make_job(struct check *check, const struct subject *subject, struct job *job)
+{
+    static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
+    const struct code *code = &codes[subject->code];
+    const bool timed = check_is_timed(check);
+    struct qk_dequantize_args *args = &job->args;
+    *job = (struct job){.kernels = subject->kernels,
+                        .args = {.code = subject->code, .block = SIZE_MAX}};
+    args->y_type = timed ? QK_FP32 : y_types[check_below(check, 3)];
+    args->stream = !timed && check_chance(check, 4);
+    args->count = timed ? 8192 : choose_count(check, args, code->bits);
+    const size_t blocks = timed ? 1 : choose_blocks(check, args);
+    const enum qk_type type = make_table(check, code, args);
+    args->x = make_x(check, code, args->count);
+    args->scales = make_floats(check, "scales", blocks, args->y_type);
+    if (!timed && check_chance(check, 3))
+        args->offsets = make_floats(check, "offsets", blocks, args->y_type);
+    const bool is_float = type != QK_NONE && qk_type_info(type)->kind == QK_KIND_FLOAT;
+    if (!is_float && !check_chance(check, 3))
+        args->zeros = make_zeros(check, code, blocks);
+    job->y =
+        check_outputs(check, "y", args->count * y_bytes(args), args->stream ? 64 : y_bytes(args));
+    check_describe(check, "%zu elements to %s, block %zd, done %zu, period %zu, first %zu%s%s%s",
+                   args->count, qk_type_info(args->y_type)->name, args->block, args->done,
+                   args->period, args->p, args->zeros ? ", zeros" : "",
+                   args->offsets ? ", offsets" : "", args->stream ? ", streamed" : "");
+}
+
+/* ---- Results ----------------------------------------------------------------------------- */
+
+static void run_expected(void *context)
+{
+    struct job *job = context;
+    job->args.y = job->y.expected;
+    qk_dequantize_scalar(&job->args);
+}
+
+static void run_actual(void *context)
+{
+    struct job *job = context;
+    job->args.y = job->y.actual;
+    job->kernels->run[job->args.code](&job->args);
+    job->kernels->finish();
+}
+
+static float y_value(enum qk_type type, const void *y, size_t i)
+{
+    return qk_float_decode(type, qk_element_load(type, y, i));
+}
+
+/* How many NaNs element i is made of. */
+static int count_nans(const struct qk_dequantize_args *args, size_t i)
+{
+    const float one = 1;
+    size_t block = (args->done + i) / args->block;
+    if (args->period)
+        block = (args->p + block) % args->period;
+    float difference;
+    struct qk_dequantize_args alone = *args;
+    alone.y_type = QK_FP32;
+    alone.first = i;
+    alone.count = 1;
+    alone.y = &difference;
+    alone.block = SIZE_MAX;
+    alone.done = alone.period = alone.p = 0;
+    alone.scales = &one;
+    alone.zeros = args->zeros ? (const uint32_t *)args->zeros + block : NULL;
+    alone.offsets = NULL;
+    qk_dequantize_scalar(&alone);
+    const float scale = args->scales[block];
+    const int made = isnan(difference * scale) && !isnan(difference) && !isnan(scale);
+    return (isnan(difference) != 0) + (isnan(scale) != 0) + made +
+           (args->offsets && isnan(args->offsets[block]));
+}
+
+/* The sign and payload of a NaN that is made of two may be those of either. */
+static void forgive_nans(struct job *job)
+{
+    const struct qk_dequantize_args *args = &job->args;
+    const size_t bytes = y_bytes(args);
+    char *actual = job->y.actual, *expected = job->y.expected;
+    for (size_t i = 0; i < args->count; i++)
+        if (memcmp(actual + i * bytes, expected + i * bytes, bytes) != 0 &&
+            isnan(y_value(args->y_type, actual, i)) && isnan(y_value(args->y_type, expected, i)) &&
+            count_nans(args, i) > 1)
+            memcpy(actual + i * bytes, expected + i * bytes, bytes);
+}
+
+static void check_code(struct check *check, const void *kernel)
+{
+    struct job job;
+    make_job(check, kernel, &job);
+    if (!check_calls(check, run_expected, run_actual, &job, (double)job.args.count, "element"))
+        return;
+    forgive_nans(&job);
+    check_same(check, &job.y, y_bytes(&job.args));
+}
+
+/* ---- Repeat ------------------------------------------------------------------------------ */
+
+struct repeat_job {
+    const struct qk_dequantize_kernels *kernels, *reference;
+    const uint32_t *from;
+    size_t count, stride, block, done;
+    struct check_pair to;
+};
+
+static void repeat_expected(void *context)
+{
+    struct repeat_job *job = context;
+    job->reference->repeat(job->to.expected, job->count, job->from, job->stride, job->block,
+                           job->done);
+}
+
+static void repeat_actual(void *context)
+{
+    struct repeat_job *job = context;
+    job->kernels->repeat(job->to.actual, job->count, job->from, job->stride, job->block, job->done);
+}
+
+static void check_repeat(struct check *check, const void *kernel)
+{
+    const struct subject *subject = kernel;
+    const bool timed = check_is_timed(check);
+    struct qk_dequantize_kernels reference;
+    qk_dequantize_init_scalar(&reference);
+    struct repeat_job job = {.kernels = subject->kernels, .reference = &reference};
+    job.count = timed ? 2048 : check_index(check) % 150 + 1;
+    job.block = timed ? 32 : check_between(check, 1, 70);
+    job.done = check_below(check, job.block);
+    job.stride = check_below(check, 4);
+    const size_t blocks = (job.done + job.count - 1) / job.block;
+    job.from = check_buffer(check, "from", CHECK_INPUT, (blocks * job.stride + 1) * 4, 4);
+    job.to = check_outputs(check, "to", (job.count + QK_REPEAT_SLACK - 1) * 4, 4);
+    check_describe(check, "%zu words, stride %zu, block %zu, done %zu", job.count, job.stride,
+                   job.block, job.done);
+    if (!check_calls(check, repeat_expected, repeat_actual, &job, (double)job.count, "word"))
+        return;
+    job.to.bytes = job.count * 4; /* behind them there may be anything */
+    check_same(check, &job.to, 4);
+}
+
+/* ---- Widen ------------------------------------------------------------------------------- */
+
+struct widen_job {
+    const struct qk_dequantize_kernels *kernels;
+    enum qk_type type;
+    const void *from;
+    size_t count;
+    struct check_pair to;
+};
+
+static void widen_expected(void *context)
+{
+    struct widen_job *job = context;
+    qk_widen_scalar(job->to.expected, job->type, job->from, job->count);
+}
+
+static void widen_actual(void *context)
+{
+    struct widen_job *job = context;
+    job->kernels->widen(job->to.actual, job->type, job->from, job->count);
+}
+
+/* NaNs may have become quiet. */
+static void quieten(float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (isnan(values[i])) {
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof(bits));
+            bits |= 0x00400000;
+            memcpy(&values[i], &bits, sizeof(bits));
+        }
+}
+
+static void check_widen(struct check *check, const void *kernel)
+{
+    static const enum qk_type types[] = {QK_FP16, QK_BF16, QK_FP8E8M0};
+    const struct subject *subject = kernel;
+    struct widen_job job = {.kernels = subject->kernels, .type = types[check_below(check, 3)]};
+    if (check_is_timed(check))
+        job.type = QK_FP16;
+    job.count = check_is_timed(check) ? 4096 : check_index(check) % 100;
+    const size_t bytes = job.count * qk_type_info(job.type)->bits / 8;
+    uint8_t *from = check_buffer(check, "from", CHECK_INPUT, bytes, 1);
+    check_fill_bytes(check, from, bytes);
+    job.from = from;
+    job.to = check_outputs(check, "to", job.count * sizeof(float), sizeof(float));
+    check_describe(check, "%zu elements of %s", job.count, qk_type_info(job.type)->name);
+    if (!check_calls(check, widen_expected, widen_actual, &job, (double)job.count, "element"))
+        return;
+    quieten(job.to.expected, job.count);
+    quieten(job.to.actual, job.count);
+    check_same(check, &job.to, sizeof(float));
+}
+
+/* ---- Tiers ------------------------------------------------------------------------------- */
+
+static void check_kernels(struct check *check, const char *tier,
+                          void (*init)(struct qk_dequantize_kernels *kernels))
+{
+    struct qk_dequantize_kernels kernels;
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    init(&kernels);
+    for (enum qk_code code = 0; code < QK_CODE_COUNT; code++) {
+        const struct subject subject = {&kernels, code};
+        check_run(check, &(struct check_subject){codes[code].function, check_code, &subject, 4000});
+    }
+    const struct subject subject = {.kernels = &kernels};
+    check_run(check, &(struct check_subject){"dequantize/repeat", check_repeat, &subject, 3000});
+    check_run(check, &(struct check_subject){"dequantize/widen", check_widen, &subject, 3000});
+}
+
+void check_dequantize(struct check *check)
+{
+#ifdef __x86_64__
+    check_kernels(check, "avx2", qk_dequantize_init_avx2);
+    check_kernels(check, "avx512", qk_dequantize_init_avx512);
+#endif
+}

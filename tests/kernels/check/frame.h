@@ -1,0 +1,58 @@
+/* What the frame of the checker keeps. Only for frame.c, memory.c and main.c. */
+#ifndef TESTS_KERNELS_CHECK_FRAME_H
+#define TESTS_KERNELS_CHECK_FRAME_H
+
+#include "tests/kernels/check/check.h"
+
+enum { CHECK_PAGE = 4096, CHECK_BUFFERS_MOST = 24, CHECK_TEXT = 512 };
+
+/* Pages between two that are closed; a slot serves case after case. */
+struct check_slot {
+    uint8_t *open;
+    size_t open_bytes;
+    /* Of this case: */
+    const char *name;
+    enum check_use use;
+    uint8_t *begin;
+    size_t bytes;
+    uint64_t hash; /* of an input */
+};
+
+struct check_memory {
+    struct check_slot slots[CHECK_BUFFERS_MOST];
+    size_t used;
+    void *scratch[CHECK_BUFFERS_MOST];
+    size_t scratch_used;
+    uint8_t canary[CHECK_PAGE];
+};
+
+struct check {
+    uint64_t seed;
+    const char *only;   /* part of "function tier"; NULL: all */
+    const char *except; /* the same of those that are left out; NULL: none */
+    bool timed;
+    bool list;
+    size_t passed, failed; /* subjects */
+    size_t checks;         /* cases */
+    const char *tier;
+    char ran[CHECK_TEXT], lacking[CHECK_TEXT]; /* tiers, for people */
+    /* Of the subject: */
+    const struct check_subject *subject;
+    size_t index;
+    size_t failures;
+    uint64_t random;
+    bool case_failed;
+    char label[CHECK_TEXT];
+    struct check_memory memory;
+};
+
+/* Ends a case's buffers: watches what was around them, and that inputs are what they were. */
+void check_memory_end(struct check *check);
+void check_memory_begin(struct check *check);
+void check_memory_hash(struct check *check);
+void check_memory_deinit(struct check *check);
+
+/* "3 bytes behind 'weights' of 64", for an address. */
+void check_memory_place(const struct check *check, const void *address, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,328 @@
+/* Integer products: multiply and dot of every layout, against the scalar ones on the same packing.
+ */
+#include <string.h>
+
+#include "kernels/gemm/igemm.h"
+#include "tests/kernels/check/check.h"
+#include "tests/kernels/check/tiers.h"
+
+enum { CELL = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
+
+/* Cells whose products are all 255 * -128 or so, after which a sum has left int32. */
+enum { CELLS_TO_WRAP = 16900 };
+
+struct job {
+    const struct qk_igemm *gemm;
+    size_t longest; /* slabs of a step */
+    struct qk_igemm_args args;
+    struct check_pair sums;
+};
+
+static void begin_products(const struct job *job)
+{
+    if (job->gemm->begin)
+        job->gemm->begin(job->longest);
+}
+
+static void end_products(const struct job *job)
+{
+    if (job->gemm->end)
+        job->gemm->end();
+}
+
+static void multiply_expected(void *context)
+{
+    struct job *job = context;
+    job->args.sums = job->sums.expected;
+    qk_igemm_multiply_scalar(job->gemm, &job->args);
+}
+
+static void multiply_actual(void *context)
+{
+    struct job *job = context;
+    job->args.sums = job->sums.actual;
+    begin_products(job);
+    job->gemm->multiply(&job->args);
+    end_products(job);
+}
+
+static void dot_expected(void *context)
+{
+    struct job *job = context;
+    job->args.sums = job->sums.expected;
+    qk_igemm_dot_scalar(job->gemm, &job->args);
+}
+
+static void dot_actual(void *context)
+{
+    struct job *job = context;
+    job->args.sums = job->sums.actual;
+    begin_products(job);
+    job->gemm->dot(&job->args);
+    end_products(job);
+}
+
+/* ---- Operands ---------------------------------------------------------------------------- */
+
+/* Cells of one operand. Words are what bytes less a zero point are, or sometimes any. */
+static void fill_cells(struct check *check, const struct qk_igemm *gemm, uint8_t *to, size_t bytes)
+{
+    check_fill_bytes(check, to, bytes);
+    if (gemm->cell_k == 4 || check_chance(check, 8))
+        return;
+    const int zero_point = (int)check_below(check, 256);
+    for (size_t i = 0; i + 2 <= bytes; i += 2) {
+        const int16_t word = (int16_t)(to[i] - zero_point);
+        memcpy(to + i, &word, sizeof(word));
+    }
+}
+
+/* All cells the same, so that sums grow as fast as they can. */
+static void fill_alike(const struct qk_igemm *gemm, uint8_t *to, size_t bytes, int value)
+{
+    const int16_t word = (int16_t)value;
+    for (size_t i = 0; i + 2 <= bytes; i += 2)
+        if (gemm->cell_k == 2)
+            memcpy(to + i, &word, sizeof(word));
+        else
+            memset(to + i, (uint8_t)value, 2);
+}
+
+/* Cells of a step that a kernel may read. */
+static size_t step_cells(const struct job *job)
+{
+    return job->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : job->longest;
+}
+
+/* Weights of slabs that a step lacks are 0, of all rows. */
+static void clear_missing(const struct job *job, uint8_t *weights,
+                          const struct qk_igemm_step *steps)
+{
+    const struct qk_igemm *gemm = job->gemm;
+    const size_t rows = job->args.step_bytes / (step_cells(job) * CELL);
+    for (size_t s = 0; s < job->args.step_count; s++, weights += job->args.step_bytes)
+        for (size_t i = steps[s].slabs; i < step_cells(job); i++)
+            for (size_t row = 0; row < rows; row++)
+                memset(weights + i * gemm->cell_stride + row * gemm->row_stride, 0, CELL);
+}
+
+/* Steps of which some are shorter, and maybe none is the longest. */
+static struct qk_igemm_step *make_steps(struct check *check, struct job *job, size_t slabs_apart,
+                                        size_t *reach)
+{
+    const size_t count = job->args.step_count;
+    struct qk_igemm_step *steps =
+        check_buffer(check, "steps", CHECK_INPUT, count * sizeof(*steps), sizeof(uint32_t));
+    const bool even = check_is_timed(check) || check_chance(check, 2);
+    *reach = 0;
+    for (size_t s = 0; s < count; s++) {
+        const size_t slabs = even ? job->longest : check_between(check, 1, job->longest);
+        const size_t read = job->gemm->whole_steps ? job->longest : slabs;
+        const size_t offset = check_is_timed(check) ? s % 9 : check_below(check, 80);
+        steps[s] = (struct qk_igemm_step){(uint32_t)(offset * CELL), (uint32_t)slabs};
+        const size_t end = offset * CELL + (read - 1) * slabs_apart;
+        *reach = end > *reach ? end : *reach;
+    }
+    job->args.steps = steps;
+    return steps;
+}
+
+/* What multiply and dot have in common: the shape of a panel, and its sums. */
+static void begin_job(struct check *check, const struct qk_igemm *gemm, size_t rows,
+                      struct job *job)
+{
+    const bool timed = check_is_timed(check);
+    *job = (struct job){.gemm = gemm};
+    job->longest = timed || check_chance(check, 4) ? QK_IGEMM_STEP_SLABS
+                                                   : check_between(check, 1, QK_IGEMM_STEP_SLABS);
+    job->args.rows = timed ? gemm->mr : rows;
+    job->args.step_count = timed ? 72 : check_between(check, 1, STEPS_MOST);
+    job->args.add = check_chance(check, 2);
+    /* The panel may be the last of many, which have all rows. */
+    job->args.step_bytes =
+        qk_igemm_step_bytes(gemm, job->longest, check_chance(check, 2) ? gemm->mr : job->args.rows);
+}
+
+static void make_sums(struct check *check, struct job *job)
+{
+    const size_t count = job->gemm->mr * NR;
+    job->sums = check_outputs(check, "sums", count * sizeof(int32_t), sizeof(int32_t));
+    int32_t *expected = job->sums.expected;
+    for (size_t i = 0; i < count; i++)
+        expected[i] = check_int32(check);
+    memcpy(job->sums.actual, expected, job->sums.bytes);
+}
+
+/* What lies beyond rows and columns may be anything. */
+static void compare(struct check *check, struct job *job, size_t columns)
+{
+    const int32_t *expected = job->sums.expected;
+    int32_t *actual = job->sums.actual;
+    for (size_t i = 0; i < job->gemm->mr * NR; i++)
+        if (i / NR >= job->args.rows || i % NR >= columns)
+            actual[i] = expected[i];
+    check_same(check, &job->sums, sizeof(*actual));
+}
+
+/* ---- Multiply ---------------------------------------------------------------------------- */
+
+static void make_multiply(struct check *check, struct job *job)
+{
+    const struct qk_igemm *gemm = job->gemm;
+    struct qk_igemm_args *args = &job->args;
+    const size_t index = check_index(check);
+    size_t reach;
+    args->vectors = check_is_timed(check) ? NR / VECTOR : index / gemm->mr % (NR / VECTOR) + 1;
+    args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
+    struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
+    const size_t cell_bytes = reach + args->vectors * VECTOR * CELL;
+    const size_t weight_bytes = args->step_count * args->step_bytes;
+    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
+    uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
+    fill_cells(check, gemm, cells, cell_bytes);
+    fill_cells(check, gemm, weights, weight_bytes);
+    clear_missing(job, weights, steps);
+    args->cells = cells;
+    args->weights = weights;
+}
+
+/* Sums that leave int32 while they are made, upwards or downwards. */
+static void make_long_multiply(struct check *check, struct job *job, bool up)
+{
+    const struct qk_igemm *gemm = job->gemm;
+    struct qk_igemm_args *args = &job->args;
+    const size_t step_count = CELLS_TO_WRAP / QK_IGEMM_STEP_SLABS;
+    job->longest = QK_IGEMM_STEP_SLABS;
+    args->vectors = 1;
+    args->rows = gemm->mr;
+    args->slab_bytes = 64;
+    args->step_count = step_count;
+    args->step_bytes = qk_igemm_step_bytes(gemm, job->longest, gemm->mr);
+    const size_t cell_bytes = args->slab_bytes * job->longest;
+    const size_t weight_bytes = step_count * args->step_bytes;
+    struct qk_igemm_step *steps =
+        check_buffer(check, "steps", CHECK_INPUT, step_count * sizeof(*steps), sizeof(uint32_t));
+    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
+    uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
+    for (size_t s = 0; s < step_count; s++)
+        steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
+    fill_alike(gemm, cells, cell_bytes, 255);
+    fill_alike(gemm, weights, weight_bytes,
+               gemm->cell_k == 2 ? (up ? 255 : -255)
+               : up              ? 127
+                                 : -128);
+    args->steps = steps;
+    args->cells = cells;
+    args->weights = weights;
+}
+
+static void check_multiply(struct check *check, const void *kernel)
+{
+    const struct qk_igemm *gemm = kernel;
+    const size_t index = check_index(check);
+    struct job job;
+    begin_job(check, gemm, index % gemm->mr + 1, &job);
+    if (index < 2 && !check_is_timed(check))
+        make_long_multiply(check, &job, index == 0);
+    else
+        make_multiply(check, &job);
+    make_sums(check, &job);
+    const struct qk_igemm_args *args = &job.args;
+    check_describe(check, "%zu rows, %zu vectors, %zu steps of %zu slabs at most, add %d",
+                   args->rows, args->vectors, args->step_count, job.longest, args->add);
+    const size_t columns = args->vectors * VECTOR;
+    const double products =
+        (double)(args->rows * columns) * (double)(args->step_count * job.longest * gemm->cell_k);
+    if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
+        compare(check, &job, columns);
+}
+
+/* ---- Dot --------------------------------------------------------------------------------- */
+
+/* Gathered cells: behind each position there is what a kernel may read, and that is 0. */
+static void make_dot_cells(struct check *check, struct job *job, bool alike)
+{
+    struct qk_igemm_args *args = &job->args;
+    const size_t bytes = args->step_count * args->step_slabs * CELL;
+    args->position_bytes = bytes + QK_IGEMM_SLACK + check_below(check, 8) * CELL;
+    const size_t all = (args->positions - 1) * args->position_bytes + bytes + QK_IGEMM_SLACK;
+    uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, all, CELL);
+    for (size_t p = 0; p < args->positions; p++) {
+        uint8_t *position = cells + p * args->position_bytes;
+        if (alike)
+            fill_alike(job->gemm, position, bytes, 255);
+        else
+            fill_cells(check, job->gemm, position, bytes);
+        memset(position + bytes, 0, QK_IGEMM_SLACK);
+    }
+    args->cells = cells;
+}
+
+/* As many cells as make each lane of a sum leave int32: a sum has up to 16. */
+static void make_dot(struct check *check, struct job *job, bool extreme, bool up)
+{
+    const struct qk_igemm *gemm = job->gemm;
+    struct qk_igemm_args *args = &job->args;
+    const size_t most = gemm->whole_steps ? 1 : QK_IGEMM_DOTS;
+    args->positions = check_is_timed(check) ? 1 : check_index(check) / gemm->mr % most + 1;
+    if (extreme) {
+        job->longest = QK_IGEMM_STEP_SLABS;
+        args->positions = 1;
+        args->rows = gemm->whole_steps ? 16 : gemm->mr;
+        args->step_count = CELLS_TO_WRAP * (gemm->whole_steps ? 16U : 8U) / QK_IGEMM_STEP_SLABS;
+        args->step_bytes = qk_igemm_step_bytes(gemm, job->longest, args->rows);
+    }
+    args->step_slabs = job->longest;
+    const size_t bytes = args->step_count * args->step_bytes;
+    uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, bytes + QK_IGEMM_SLACK, 64);
+    if (extreme) {
+        fill_alike(gemm, weights, bytes, up ? 127 : -128);
+    } else {
+        fill_cells(check, gemm, weights, bytes);
+        size_t reach;
+        clear_missing(job, weights, make_steps(check, job, 64, &reach));
+    }
+    args->steps = NULL;
+    args->weights = weights;
+    make_dot_cells(check, job, extreme);
+}
+
+static void check_dot(struct check *check, const void *kernel)
+{
+    const struct qk_igemm *gemm = kernel;
+    const size_t index = check_index(check);
+    const bool extreme = index < 2 && !check_is_timed(check);
+    struct job job;
+    begin_job(check, gemm, index % gemm->mr + 1, &job);
+    make_dot(check, &job, extreme, index == 0);
+    make_sums(check, &job);
+    const struct qk_igemm_args *args = &job.args;
+    check_describe(check, "%zu rows, %zu positions, %zu steps of %zu cells, add %d", args->rows,
+                   args->positions, args->step_count, args->step_slabs, args->add);
+    const double products = (double)(args->rows * args->positions) *
+                            (double)(args->step_count * args->step_slabs * gemm->cell_k);
+    if (check_calls(check, dot_expected, dot_actual, &job, products, "product"))
+        compare(check, &job, args->positions);
+}
+
+/* ---- Tiers ------------------------------------------------------------------------------- */
+
+static void check_layout(struct check *check, const char *tier, const struct qk_igemm *gemm)
+{
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    check_run(check, &(struct check_subject){"gemm/multiply", check_multiply, gemm, 3000});
+    if (gemm->dot)
+        check_run(check, &(struct check_subject){"gemm/dot", check_dot, gemm, 2000});
+}
+
+void check_gemm(struct check *check)
+{
+    check_layout(check, "scalar", &qk_igemm_u8s8_8x16__scalar);
+#ifdef __x86_64__
+    check_layout(check, "avx2", &qk_igemm_s16s16_6x16__avx2);
+    check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
+    check_layout(check, "vnni", &qk_igemm_u8s8_6x64__avx512vnni);
+    check_layout(check, "amx", &qk_igemm_u8s8_32x32__amx);
+#endif
+}

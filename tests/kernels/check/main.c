@@ -1,0 +1,76 @@
+/* Checks each kernel of each tier that this CPU has against the scalar reference. check.h says how.
+ *
+ *   check-kernels                all of them; the last line is "N passed, N failed", in kernels
+ *   check-kernels --time         takes their time instead
+ *   check-kernels --only TEXT    those whose name and tier have this in them: "gemm/multiply avx2"
+ *   check-kernels --except TEXT  leaves those out
+ *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
+ *   check-kernels --list         names and tiers
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/kernels/check/frame.h"
+
+static const char usage[] =
+    "usage: check-kernels [--time] [--list] [--only TEXT] [--except TEXT] [--seed NUMBER]\n";
+
+static bool read_number(const char *text, uint64_t *number)
+{
+    char *end;
+    errno = 0;
+    *number = strtoull(text, &end, 0);
+    return errno == 0 && end != text && *end == '\0';
+}
+
+static bool read_options(struct check *check, int count, char **words)
+{
+    for (int i = 1; i < count; i++)
+        if (strcmp(words[i], "--time") == 0)
+            check->timed = true;
+        else if (strcmp(words[i], "--list") == 0)
+            check->list = true;
+        else if (strcmp(words[i], "--only") == 0 && i + 1 < count)
+            check->only = words[++i];
+        else if (strcmp(words[i], "--except") == 0 && i + 1 < count)
+            check->except = words[++i];
+        else if (strcmp(words[i], "--seed") != 0 || i + 1 == count ||
+                 !read_number(words[++i], &check->seed))
+            return false;
+    return true;
+}
+
+int main(int count, char **words)
+{
+    static struct check check;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    check.seed = ((uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 20) & UINT32_MAX;
+    if (!read_options(&check, count, words)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    if (!check.list)
+        printf("check-kernels --seed %llu\n", (unsigned long long)check.seed);
+    check_gemm(&check);
+    check_dequantize(&check);
+    check_memory_deinit(&check);
+    if (check.list)
+        return 0;
+    printf("Tiers that ran: %s\n", check.ran);
+    if (check.lacking[0] != '\0')
+        printf("Tiers that did not: %s\n", check.lacking);
+    if (check.timed)
+        return 0;
+    if (check.passed + check.failed == 0) {
+        fprintf(stderr, "no kernel is called '%s'; see --list\n", check.only);
+        return 2;
+    }
+    printf("%zu cases, seed %llu\n", check.checks, (unsigned long long)check.seed);
+    printf("%zu passed, %zu failed\n", check.passed, check.failed);
+    return check.failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,29 @@
+#include "tests/kernels/check/tiers.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu.h"
+
+static const struct {
+    const char *tier;
+    uint32_t flags;
+    const char *name;
+} needs[] = {
+    {"scalar", 0, ""},
+    {"avx2", QK_CPU_AVX2, "AVX2, FMA, F16C or BMI"},
+    {"avxvnni", QK_CPU_AVX2 | QK_CPU_AVXVNNI, "AVX-VNNI"},
+    {"avx512", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
+    {"vnni", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
+    {"amx", QK_CPU_AMX, "AMX"},
+};
+
+const char *check_lacks(const char *tier)
+{
+    const uint32_t flags = qk_cpu_flags();
+    for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+        if (strcmp(needs[i].tier, tier) == 0)
+            return needs[i].flags & ~flags ? needs[i].name : NULL;
+    abort(); /* a tier that is not in the list */
+}
