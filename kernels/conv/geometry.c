@@ -6,8 +6,9 @@ struct pads {
     int64_t begin, end;
 };
 
-/* ceil(in / stride) windows, and what they need beyond x; never negative (onnx defs.cc clamps,
- * where ONNX Runtime would skip leading elements). False: it does not fit. */
+/* Pads of SAME_UPPER and SAME_LOWER: what ceil(in / stride) positions need beyond x. Never
+ * negative: onnx's defs.cc clamps where ONNX Runtime would skip leading elements. False: it does
+ * not fit in 63 bits. */
 static bool same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper, struct pads *pads)
 {
     int64_t out = axis->in == 0 ? 0 : (axis->in - 1) / axis->stride + 1;
@@ -21,7 +22,8 @@ static bool same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper,
     return true;
 }
 
-/* Fills axis->out and axis->pad; the rest is there. `number` is the axis as the caller counts. */
+/* Works out axis->out and axis->pad from the other members. `number` is the axis as the caller
+ * counts, for the error text. */
 static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
                                enum qk_conv_padding padding, uint32_t number,
                                struct qk_error *error)
@@ -94,13 +96,13 @@ static bool is_single(const struct qk_conv_axis *axis)
     return axis->in == 1 && axis->out == 1 && axis->kernel == 1 && axis->pad == 0;
 }
 
-/* Each position sees the element of its own number. */
+/* Whether each position sees the element of its own number, and nothing else. */
 static bool is_plain(const struct qk_conv_axis *axis)
 {
     return axis->in == axis->out && axis->kernel == 1 && axis->stride == 1 && axis->pad == 0;
 }
 
-/* Two neighbours to one, where that is possible. */
+/* Makes one axis of two neighbours, where both are plain and their product fits. */
 static bool merge(const struct qk_conv_axis *a, const struct qk_conv_axis *b,
                   struct qk_conv_axis *both)
 {

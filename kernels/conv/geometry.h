@@ -1,4 +1,5 @@
-/* Where each output position looks in x. Private to conv/. */
+/* Which element of x each output position and tap of the kernel look at, axis by axis. Private to
+ * conv/. */
 #ifndef KERNELS_CONV_GEOMETRY_H
 #define KERNELS_CONV_GEOMETRY_H
 
@@ -9,36 +10,38 @@
  * qk_conv_geometry_init has refused those that do not fit. */
 struct qk_conv_axis {
     int64_t in, out, kernel, stride, dilation;
-    int64_t pad; /* before; the pad behind only decided `out` */
+    int64_t pad; /* before the axis; the one behind it has only had a say in `out` */
 };
 
 struct qk_conv_geometry {
     struct qk_conv_axis axis[QK_CONV_SPATIAL_MAX];
-    int lead;            /* axes before it are there for the form only: one element, kernel 1 */
-    size_t images;       /* N */
+    int lead;      /* the first axis that counts: those before it have one element, kernel 1 */
+    size_t images; /* N */
     size_t channel_size; /* elements of one channel of x; 0 when x is empty */
     size_t positions;    /* output elements of one channel */
 };
 
-/* The last two axes have rows and columns, which lie together in x; the others have planes. */
+/* A plane is what the last two axes have: rows and columns that lie together in x. The axes before
+ * those, the outer ones, count planes. */
 enum { QK_AXIS_ROW = QK_CONV_SPATIAL_MAX - 2, QK_AXIS_COLUMN = QK_CONV_SPATIAL_MAX - 1 };
 
-/* The element of the axis that tap `tap` of position `position` sees. */
+/* The element of the axis that tap `tap` of position `position` looks at; it may be outside. */
 static inline int64_t qk_conv_look(const struct qk_conv_axis *axis, size_t position, size_t tap)
 {
     return (int64_t)position * axis->stride + (int64_t)tap * axis->dilation - axis->pad;
 }
 
-/* Axes that have one element and one tap go before `lead`, and where more than `least` are left,
- * neighbours with one tap that see x as it is become one. Positions and taps stay in order, and a
- * last axis with several taps stays the last. */
+/* Makes axes fewer and longer, which leaves less to loop over. Axes of one element and one tap go
+ * before `lead`. Where more than `least` axes are left, neighbours with one tap that see x as it is
+ * become one axis. Positions and taps keep their order, and a last axis with several taps stays the
+ * last. */
 void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
-/* Positions of the axes before the last two, counted in one; of a y that is not empty. */
+/* How many positions the outer axes have together; for a y that is not empty. */
 size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
 
-/* Where in a channel the plane begins that tap `tap` of those axes sees from their position
- * `position`; false: it is padding. */
+/* Finds the plane that tap `tap` of the outer axes sees from their position `position`: `offset`
+ * elements behind the channel's first. False: it sees padding. */
 bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
                         size_t *offset);
 

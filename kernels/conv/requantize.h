@@ -6,7 +6,7 @@
 
 #include "kernels/conv/conv.h"
 
-/* For elements of `type`, QK_UINT8 or QK_INT8. */
+/* The range and zero point of y, whose `type` is QK_UINT8 or QK_INT8. */
 static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t zero_point)
 {
     const struct qk_type_info *info = qk_type_info(type);

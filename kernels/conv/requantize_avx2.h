@@ -1,4 +1,5 @@
-/* 32 sums to bytes; for files that are compiled for AVX2. Private to conv/. */
+/* Requantizing 32 sums at a time (kernels/conv/requantize.h); for files that are compiled for AVX2.
+ * Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX2_H
 #define KERNELS_CONV_REQUANTIZE_AVX2_H
 
@@ -8,16 +9,19 @@
 
 #include <immintrin.h>
 
-/* 8 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
- * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
- * order of min's operands keeps NaN. */
+/* Scales 8 sums and rounds them to integers, which become y when the zero point is added and the
+ * result is saturated to a byte. Saturation does what the lower clamp of requantize.h would: below
+ * the range, and for NaN, the conversion gives the least integer. Only values above `high` are
+ * clamped here, since the conversion gives the least integer for these, too. The order of min's
+ * operands keeps a NaN. */
 static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m256 high)
 {
     const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier);
     return _mm256_cvtps_epi32(_mm256_min_ps(high, value));
 }
 
-/* sums: with the bias. Packing works within 16-byte lanes; the permutation undoes that. */
+/* Makes bytes of 32 sums, which include the bias. Packing works within each 16-byte half of a
+ * vector; the permutation puts the bytes in order again. */
 static inline __m256i qk_requantize_32(const struct qk_requantize *to, bool is_signed,
                                        const __m256i sums[4], float multiplier)
 {

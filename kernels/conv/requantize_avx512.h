@@ -1,4 +1,5 @@
-/* 64 sums to bytes; for files that are compiled for AVX-512. Private to conv/. */
+/* Requantizing 64 sums at a time (kernels/conv/requantize.h); for files that are compiled for
+ * AVX-512. Private to conv/. */
 #ifndef KERNELS_CONV_REQUANTIZE_AVX512_H
 #define KERNELS_CONV_REQUANTIZE_AVX512_H
 
@@ -9,7 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* The same for a whole tensor. */
+/* What is the same for all elements of y, in vectors. */
 struct qk_requantize_512 {
     __m512 high;
     __m512i zero_point;
@@ -26,25 +27,27 @@ static inline struct qk_requantize_512 qk_requantize_512_from(const struct qk_re
     };
 }
 
-/* 16 sums to integers whose saturation to bytes, after the zero point, is y. Only values above
- * `high` need a clamp: below the range, and for NaN, the conversion gives the least integer. The
- * order of min's operands keeps NaN. */
+/* Scales 16 sums and rounds them to integers, as qk_requantize_scale_8 of requantize_avx2.h does
+ * for 8, which says why only `high` is clamped. */
 static inline __m512i qk_requantize_scale(__m512i sums, __m512 multiplier, __m512 high)
 {
     __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), multiplier);
     return _mm512_cvtps_epi32(_mm512_min_ps(high, value));
 }
 
-/* Whether no product is beyond the range of integers: then saturation does what a clamp would. */
+/* Whether the multiplier is so small that no scaled sum leaves the range of int32. Then even `high`
+ * needs no clamp, since saturation does the same. */
 static inline bool qk_requantize_saturates(float multiplier)
 {
     uint32_t bits;
     memcpy(&bits, &multiplier, sizeof(bits));
-    return (bits & 0x7fffffff) < 0x3f800000; /* as integers, for vectors need the ports */
+    return (bits & 0x7fffffff) <
+           0x3f800000; /* |multiplier| < 1, compared as integers: float units are busy */
 }
 
-/* sums: up to four vectors, with the bias. Packing works within 16-byte lanes: the q-th has the
- * q-th quarter of each vector; where there are fewer than four, others are anything. */
+/* Makes bytes of up to four vectors of sums, which include the bias. Packing works within each
+ * 16-byte lane of a vector: afterwards lane q has the q-th quarter of each vector of sums, and the
+ * caller has to permute. Where there are fewer than four vectors, the other bytes are anything. */
 __attribute__((always_inline)) static inline __m512i
 qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], const size_t vectors,
                    float multiplier)
@@ -67,6 +70,7 @@ qk_requantize_pack(const struct qk_requantize_512 *to, const __m512i sums[], con
     return to->is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
 
+/* Makes bytes of four vectors of sums, in order. */
 static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const __m512i sums[4],
                                        float multiplier)
 {
@@ -74,7 +78,7 @@ static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const
     return _mm512_permutexvar_epi32(order, qk_requantize_pack(to, sums, 4, multiplier));
 }
 
-/* Stores the bytes that `keep` has, without gaps. */
+/* Stores those bytes whose bit is set in `keep`, one behind the other without gaps. */
 static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
 {
     const uint64_t count = (uint64_t)_mm_popcnt_u64(keep);

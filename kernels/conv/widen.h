@@ -1,4 +1,5 @@
-/* Bytes to floats: the inner loop of im2col and of weight packing. Private to conv/. */
+/* Bytes less an offset, as floats or added up: the inner loops of im2col and of packing weights.
+ * Private to conv/. */
 #ifndef KERNELS_CONV_WIDEN_H
 #define KERNELS_CONV_WIDEN_H
 
@@ -33,7 +34,8 @@ static inline void qk_widen_chunk(struct qk_widen widen, const uint8_t *restrict
         to[j] = (float)qk_widen_one(widen, from[j]);
 }
 
-/* The last chunk ends where the row does, and may do again what the one before it did. */
+/* Widens a row. The last chunk ends where the row does, and so may repeat some of the one before
+ * it. */
 static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict from, size_t count,
                                 float *restrict to)
 {

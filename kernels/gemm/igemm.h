@@ -24,14 +24,15 @@
  * so kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights
  * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
- * A few positions would fill a vector badly. Where a backend has `dot`, their cells may instead be
- * gathered in the order of the weights, one position behind the other. Missing slabs hold anything
- * there.
+ * A few positions would leave most lanes of a vector unused. Where a backend has `dot`, their cells
+ * may instead be gathered in the order of the weights, all cells of one position and then those of
+ * the next, and each sum is a dot product. There, cells of slabs that a step lacks hold anything.
  *
- * Lines: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab is readable
- * for all positions of whole vectors, and for `dot`, QK_IGEMM_SLACK bytes behind a panel, and as
- * many zeros behind a position's gathered cells. Where `whole_steps` is set, a kernel reads as
- * many slabs in each step as the longest has, the missing ones being garbage times 0.
+ * Memory: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab can be read
+ * for all positions of whole vectors, wanted or not. For `dot`, QK_IGEMM_SLACK bytes can be read
+ * behind a panel, whatever they are, and as many behind the gathered cells of each position, which
+ * are 0. Where `whole_steps` is set, a kernel reads as many slabs in each step as the longest step
+ * has; those that a shorter step lacks are garbage that meets weights of 0.
  */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H
@@ -44,7 +45,7 @@
 #define QK_IGEMM_NR 64     /* and of the largest */
 #define QK_IGEMM_CELL_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
-#define QK_IGEMM_DOTS 3        /* positions at most that `dot` is for; 1 with whole_steps */
+#define QK_IGEMM_DOTS 3 /* at most so many positions at a time in `dot`; 1 with whole_steps */
 #define QK_IGEMM_SLACK 192
 
 struct qk_igemm_step {
@@ -61,11 +62,11 @@ struct qk_igemm_args {
     size_t step_bytes;      /* of the weights */
     size_t rows;            /* 1 to mr */
     size_t vectors;         /* 1 to QK_IGEMM_NR / QK_IGEMM_VECTOR */
-    /* For dot, instead of slabs, steps' offsets and vectors: */
-    size_t step_slabs;     /* of the longest step: so many cells has each here */
+    /* What dot reads instead of slab_bytes, the steps' offsets, and vectors: */
+    size_t step_slabs;     /* of the longest step: each step has so many gathered cells */
     size_t position_bytes; /* from one position's cells to the next one's */
     size_t positions;      /* 1 to QK_IGEMM_DOTS */
-    bool add;              /* to what sums hold; false: they are only written */
+    bool add;              /* add to what sums hold; false: overwrite it */
     int32_t *sums;         /* [mr][QK_IGEMM_NR]; what lies beyond rows and vectors may change */
 };
 
@@ -77,14 +78,14 @@ struct qk_igemm {
     bool whole_steps;
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: there is none */
-    /* Around any number of products on one thread, whose longest step has so many slabs; NULL:
-     * nothing to do. */
+    /* Called on a thread before and after its products; the longest step of all of them has
+     * step_slabs slabs. NULL: nothing to do. */
     void (*begin)(size_t step_slabs);
     void (*end)(void);
 };
 
-/* Bytes of one step's weights in panels of up to `rows` rows, where the longest step has so many
- * slabs. A kernel that reads whole tiles reads one of 16 rows, or two. */
+/* Bytes of one step's weights in a panel whose longest step has step_slabs slabs, where a group has
+ * `rows` rows in all. A kernel that reads whole tiles reads one of 16 rows, or two. */
 static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t step_slabs,
                                          size_t rows)
 {

@@ -1,7 +1,8 @@
-/* AMX: 16 rows by 16 positions by 64 terms in one instruction, u8 times s8 to int32, modulo 2^32.
- * A step is one tile of x, which lies in the slabs as the instruction wants it: 16 slabs of 16
- * cells. Weights are one tile for 16 rows. Four sums, 32 rows by 32 positions, share each tile that
- * is loaded. */
+/* AMX: one instruction multiplies 16 rows by 16 positions by 64 terms, u8 times s8, and adds to
+ * int32 sums, modulo 2^32. A step is one AMX tile of x, and 16 slabs of 16 cells lie in memory just
+ * as the instruction wants them; an AMX tile of weights has 16 rows. Four AMX tiles of sums, 32
+ * rows by 32 positions, share the tiles of x and weights, so that each is loaded for two products.
+ */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -10,7 +11,8 @@
 
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, MR = 2 * TILE_ROWS };
 
-/* Tiles by number: 0 to 3 are sums, [rows][positions]; 4 and 5 weights; 6 and 7 cells. */
+/* What each AMX tile register is for: 0 to 3 hold sums, [rows][positions]; 4 and 5 hold weights; 6
+ * and 7 hold cells. */
 struct config {
     uint8_t palette;
     uint8_t start_row;
@@ -19,7 +21,7 @@ struct config {
     uint8_t rows[16];
 };
 
-/* Tiles of x and weights are as deep as the longest step. */
+/* Configures the tiles: those of x and weights are as deep as the longest step. */
 static void begin(size_t step_slabs)
 {
     struct config config = {.palette = 1};
@@ -51,7 +53,8 @@ static inline int32_t *second_rows(int32_t *sums)
 
 static const size_t sums_stride = QK_IGEMM_NR * sizeof(int32_t);
 
-/* 16 or 32 rows by 16 or 32 positions; inlined with constants. */
+/* The sums of 16 or, with `rows`, 32 rows, by 16 or, with `vectors`, 32 positions. Inlined with
+ * constants. */
 __attribute__((always_inline)) static inline void
 multiply_tiles(const struct qk_igemm_args *args, size_t vector, const bool rows, const bool vectors)
 {
@@ -112,10 +115,11 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Dots -------------------------------------------------------------------------------- */
 
-/* Whose sum each lane of add_lanes is. */
+/* The row whose sum each lane of add_lanes has. */
 static const int32_t lane_rows[TILE_ROWS] = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
 
-/* The sum of the lanes of each vector. */
+/* Adds up the lanes of each of 16 vectors; the 16 results are the lanes of one vector, in the order
+ * of lane_rows. */
 static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
 {
 #pragma GCC unroll 8
@@ -134,7 +138,7 @@ static inline __m512i add_lanes(__m512i sums[TILE_ROWS])
                             _mm512_shuffle_i32x4(sums[0], sums[1], 0xdd));
 }
 
-/* 16 rows; one of a step's weights is a vector. */
+/* The sums of 16 rows for one position: here a vector is one row's weights of one step. */
 static inline __m512i dot_rows(const struct qk_igemm_args *args, const uint8_t *weights)
 {
     const uint8_t *cells = args->cells;

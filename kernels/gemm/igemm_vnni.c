@@ -1,6 +1,7 @@
 /* VPDPBUSD on vectors of 16 positions: u8 times s8, four products to a sum, modulo 2^32 (the form
- * without saturation). A weight cell is one 4-byte broadcast, which the instruction makes itself;
- * 24 sums of a tile stay in registers over all of a sum. */
+ * without saturation). The 4 bytes of a weight cell are broadcast to all lanes, which the
+ * instruction does itself as it reads them. A tile's 24 vectors of sums stay in registers until all
+ * steps are done. */
 #include "kernels/gemm/igemm.h"
 
 #ifdef __x86_64__
@@ -17,7 +18,8 @@ static inline __m512i broadcast_cell(const uint8_t *weights)
     return _mm512_set1_epi32(cell);
 }
 
-/* Inlined with constant rows and vectors, so that `sums` lies in registers. */
+/* The sums of a tile. Inlined with constant `rows` and `vectors`, so that the compiler keeps `sums`
+ * in registers. */
 __attribute__((always_inline)) static inline void
 multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t vectors)
 {
@@ -60,7 +62,8 @@ multiply_tile(const struct qk_igemm_args *args, const size_t rows, const size_t 
         }
 }
 
-/* Rows by twos: an odd one more costs less than twice as many bodies. */
+/* Rows go by twos: computing one row for nothing costs less than twice as many copies of the loop.
+ */
 __attribute__((always_inline)) static inline void multiply_vectors(const struct qk_igemm_args *args,
                                                                    const size_t vectors)
 {
@@ -92,12 +95,16 @@ static void multiply(const struct qk_igemm_args *args)
 
 /* ---- Dots -------------------------------------------------------------------------------- */
 
-/* Weights of six rows take turns: in three vectors, each lane has its row, and eight cells. */
+/* A panel has the cells of its six rows side by side, 6 x 4 bytes for each slab, so rows take turns
+ * in the lanes of vectors loaded from it. After three vectors (48 cells: 8 slabs of 6 rows) the
+ * turn is over, and each lane has the row that it began with. So three vectors of sums serve for
+ * all of K, and are added up by rows in the end. */
 enum { TURN = 3, TURN_BYTES = TURN * 64, TURN_CELLS = TURN * 16 };
 
 _Static_assert(TURN_CELLS % MR == 0 && TURN_BYTES <= QK_IGEMM_SLACK, "whole turns");
 
-/* Inlined with a constant. */
+/* The sums of some positions. `rows` are permutations that give each lane the cell of the slab that
+ * its weights belong to. Inlined with a constant number of positions. */
 __attribute__((always_inline)) static inline void dot_positions(const struct qk_igemm_args *args,
                                                                 const size_t positions)
 {

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Two vectors by six rows: 12 sums, x, a weight and a product are the 16 registers at most. */
+/* A tile is two vectors by six rows: 12 registers of sums, two of x, one weight and one product are
+ * the 16 that there are. */
 enum { MR = 6, NV = 2, LANES = 8 };
 
 static inline __m256i broadcast_cell(const uint8_t *weights)
@@ -23,7 +24,8 @@ static inline __m256i load(const void *from)
     return _mm256_loadu_si256(from);
 }
 
-/* 16 positions. Inlined with constant rows, so that `sums` lies in registers. */
+/* The sums of some rows for 16 positions. Inlined with constant `rows`, so that the compiler keeps
+ * `sums` in registers. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 size_t vector, const size_t rows)
 {
@@ -62,7 +64,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
-/* Rows by twos: an odd one more costs less than twice as many bodies. */
+/* Rows go by twos: computing one row for nothing costs less than twice as many copies of the loop.
+ */
 static void multiply(const struct qk_igemm_args *args)
 {
     for (size_t vector = 0; vector < args->vectors; vector++)

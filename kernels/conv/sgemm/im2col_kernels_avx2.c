@@ -5,7 +5,7 @@
 #include "kernels/conv/requantize_avx2.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
 
-/* Up to 32 columns of a row. */
+/* Requantizes up to 32 columns of a row. */
 static inline void requantize_columns(const struct qk_requantize_floats *job, size_t row,
                                       size_t column)
 {

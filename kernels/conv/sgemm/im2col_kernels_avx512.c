@@ -5,14 +5,14 @@
 #include "kernels/conv/requantize_avx512.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
 
-/* Of 64 bits from `at` on, those before `end`. */
+/* A mask of the positions from `at` on, 64 at most, that are before `end`. */
 static inline uint64_t low_bits(size_t end, size_t at)
 {
     return end < at ? 0 : _bzhi_u64(UINT64_MAX, (uint32_t)qk_size_min(end - at, 64));
 }
 
-/* 16 elements at a time. Masked loads do not touch what lies outside, where there may be no memory;
- * the stores go on behind the last. */
+/* Writes a line, 16 elements at a time. Masked loads touch nothing outside the plane, where there
+ * may be no memory; stores may go on behind the line. */
 __attribute__((always_inline)) static inline void
 write_line(const struct qk_im2col *job, const struct im2col_line *line, float *to)
 {
@@ -46,7 +46,7 @@ static void im2col(const struct qk_im2col *job)
     im2col_all(job, write_line);
 }
 
-/* Up to 64 columns of a row. */
+/* Requantizes up to 64 columns of a row. */
 static inline void requantize_columns(const struct qk_requantize_floats *job,
                                       const struct qk_requantize_512 *to, size_t row, size_t column)
 {

@@ -1,7 +1,7 @@
 #include "kernels/conv/sgemm/im2col_loops.h"
 #include "kernels/element/round.h"
 
-/* Inner loops of a constant length are what every compiler makes vector code of at -O2. */
+/* Compilers make vector code at -O2 only of inner loops whose length is a constant. */
 #define CHUNK 16
 
 /* The low byte is y for both types: the clamp has left a value in the type's range. */
@@ -13,7 +13,8 @@ static inline uint8_t requantize_one(struct qk_requantize requantize, int32_t su
     return (uint8_t)(qk_round_even_small(value) + requantize.zero_point);
 }
 
-/* Columns of a row. Inlined into both callers, of which one has a constant count. */
+/* Requantizes `count` columns of a row. Inlined into both callers, of which one has a constant
+ * count. */
 __attribute__((always_inline)) static inline void
 requantize_span(const struct qk_requantize_floats *job, size_t row, size_t begin, size_t count)
 {

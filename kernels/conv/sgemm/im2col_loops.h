@@ -1,4 +1,5 @@
-/* The loops of im2col, around what a tier has for a line. Only for im2col_kernels_*.c. */
+/* The loops of im2col, which each tier includes and gives its own way to write a line. Only for
+ * im2col_kernels_*.c. */
 #ifndef KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 #define KERNELS_CONV_SGEMM_IM2COL_LOOPS_H
 
@@ -8,8 +9,8 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/window.h"
 
-/* Columns of a line: column i looks at the element at from + i * stride where i is in [first,
- * behind), and else at padding. */
+/* A line is some positions of one row of the matrix. Its column i looks at the element at address
+ * from + i * stride where i is in [first, behind), and at padding elsewhere. */
 struct im2col_line {
     uintptr_t from;
     int64_t stride;
@@ -19,11 +20,12 @@ struct im2col_line {
 
 typedef void im2col_line_fn(const struct qk_im2col *job, const struct im2col_line *line, float *to);
 
-/* A tap of the kernel: rows of the matrix, one for each channel, that differ in nothing else. */
+/* One tap of the kernel: it has a row of the matrix for each channel, and all these look at the
+ * same places of their channels. */
 struct im2col_tap {
     size_t outer;            /* of the axes before the last two */
     struct qk_window window; /* of a plane: what its positions look at */
-    bool run; /* neighbours everywhere, from the first position of it to the last; some inside */
+    bool run; /* each position looks one element behind the one before it, across rows, too */
 };
 
 static struct im2col_tap im2col_tap_at(const struct qk_conv_geometry *geometry, size_t tap)
@@ -58,7 +60,7 @@ static inline void im2col_pad(const struct qk_im2col *job, size_t count, float *
         to[i] = job->fill;
 }
 
-/* Every second of 32 bytes; words are what compilers make vector code of. */
+/* Takes every second of 32 bytes. Written with words, as compilers make vector code of that. */
 static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHUNK])
 {
     uint16_t words[QK_WIDEN_CHUNK];
@@ -67,8 +69,9 @@ static inline void im2col_take_even(const uint8_t *from, uint8_t to[QK_WIDEN_CHU
         to[i] = (uint8_t)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? words[i] : words[i] >> 8);
 }
 
-/* `count` elements. With strides of 1 or 2, a chunk may read more, where x goes on, and write more,
- * where a later line or nothing is: row_stride has room for it. */
+/* Widens `count` elements, `stride` apart. With strides of 1 or 2 it goes by chunks, and may read
+ * more than count, as far as x goes on, and write more, where a later line will be written or
+ * nothing is: row_stride has room for it. */
 static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from, int64_t stride,
                                 size_t count, float *to)
 {
@@ -76,7 +79,7 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         qk_widen_row(job->widen, from, count, to);
         return;
     }
-    const int64_t chunk = stride <= 2 ? QK_WIDEN_CHUNK * stride : INT64_MAX; /* of which none is */
+    const int64_t chunk = stride <= 2 ? QK_WIDEN_CHUNK * stride : INT64_MAX; /* no chunk at all */
     for (; count > 0 && job->x_end - from >= chunk; from += chunk, to += QK_WIDEN_CHUNK) {
         uint8_t even[QK_WIDEN_CHUNK];
         if (stride == 2)
@@ -88,7 +91,7 @@ static inline void im2col_widen(const struct qk_im2col *job, const uint8_t *from
         to[i] = (float)qk_widen_one(job->widen, from[(int64_t)i * stride]);
 }
 
-/* In plain C: of which each tier's compiler flags make its own vector code. */
+/* Writes a line, in plain C. Each tier's compiler flags make vector code of it. */
 static inline void im2col_write_line(const struct qk_im2col *job, const struct im2col_line *line,
                                      float *to)
 {
@@ -106,7 +109,8 @@ static inline size_t im2col_clamp(int64_t value, size_t least, size_t most)
     return value < (int64_t)most ? (size_t)value : most;
 }
 
-/* Positions [begin, end) as one line, though there is padding within it, which comes later. */
+/* Positions [begin, end) of a tap that is a run, as one line from its first element to its last.
+ * What should be padding within it is overwritten later, by im2col_pad_run. */
 static inline struct im2col_line im2col_run(const struct qk_window *window, const uint8_t *plane,
                                             size_t begin, size_t end)
 {
@@ -123,7 +127,7 @@ static inline struct im2col_line im2col_run(const struct qk_window *window, cons
     };
 }
 
-/* `count` columns of row `row`, which is inside. */
+/* `count` columns of row `row`, which looks inside the plane. */
 static inline struct im2col_line im2col_line_at(const struct qk_window *window,
                                                 const uint8_t *plane, size_t row, size_t column,
                                                 size_t count)
@@ -144,7 +148,8 @@ static inline struct im2col_line im2col_line_at(const struct qk_window *window,
     };
 }
 
-/* The padding among positions [begin, end) of a plane that is a run: whole rows, then columns. */
+/* Writes the padding among positions [begin, end) of a tap that is a run: rows above and below,
+ * then columns left and right. */
 static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_window *window,
                                   size_t begin, size_t end, float *to)
 {
@@ -164,7 +169,7 @@ static inline void im2col_pad_run(const struct qk_im2col *job, const struct qk_w
     }
 }
 
-/* Positions [begin, end) of a plane. */
+/* Writes positions [begin, end) of one plane of y, for one channel and tap. */
 __attribute__((always_inline)) static inline void
 im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, const uint8_t *plane,
                    size_t begin, size_t end, im2col_line_fn *write_line, float *to)
@@ -199,7 +204,7 @@ im2col_write_plane(const struct qk_im2col *job, const struct im2col_tap *tap, co
     }
 }
 
-/* Tap by tap, and there plane by plane: all channels. */
+/* Writes the matrix: tap by tap, for each of these plane by plane, and there all channels. */
 __attribute__((always_inline)) static inline void im2col_all(const struct qk_im2col *job,
                                                              im2col_line_fn *write_line)
 {

@@ -1,15 +1,15 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/widen.h"
 
-/* What x is centred with, so that |x| <= 128. */
+/* What is subtracted from x, so that |x| <= 128. */
 static int32_t centre_of(enum qk_type type)
 {
     return type == QK_UINT8 ? 128 : 0;
 }
 
-/* The most terms of |x| <= 128 times |w - w_zp| that stay exact, evened out over the K blocks.
- * Looks at the zero points that there are: channels without weights are not in memory, and their
- * number is whatever a shape says. */
+/* The length of a K block: as many terms of |x| <= 128 times |w - w_zp| as floats add exactly,
+ * evened out over the K blocks. It looks at the zero points that are in memory, not at the number
+ * of channels: without weights that is whatever a shape says. */
 static size_t choose_k_block(const struct qk_conv_constants *constants, size_t depth)
 {
     const struct qk_type_info *info = qk_type_info(constants->w->type);
