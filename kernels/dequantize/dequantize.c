@@ -37,7 +37,8 @@ static unsigned bits_of(enum qk_code code)
     return bits[code];
 }
 
-/* Elements until x begins a byte, and y a cache line where that is to be streamed. */
+/* How many elements come before x begins a byte, and y a cache line where y is stored past the
+ * caches. */
 static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t per_byte)
 {
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
@@ -46,8 +47,8 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
     return args->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
-/* Elements behind the last whole byte of x, or cache line of y. A line that is streamed in part, or
- * stored once more, costs hundreds of elements. */
+/* How many elements come behind the last whole byte of x, or cache line of y. A line that is stored
+ * past the caches in part, or twice, costs as much as hundreds of elements. */
 static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byte, size_t begin)
 {
     const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
@@ -56,7 +57,7 @@ static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byt
                    : (args->first + args->count) & (per_byte - 1);
 }
 
-/* Elements [begin, end) of those of args. */
+/* The arguments for elements [begin, end) of a call. */
 static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
                                          size_t end)
 {
@@ -79,7 +80,8 @@ static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, 
     return part;
 }
 
-/* The middle by the tier's kernel, if it can. */
+/* Does elements [begin, end) by the tier's kernel, if it takes such blocks, and what is before and
+ * behind them by the scalar one. */
 static void run_parts(const struct qk_dequantize_kernels *kernels,
                       const struct qk_dequantize_args *args, size_t begin, size_t end)
 {

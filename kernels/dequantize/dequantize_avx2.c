@@ -8,7 +8,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements. */
+/* Elements that loops take at a time. */
 #define CHUNK ((size_t)32)
 
 /* A chunk's elements, 8 in each vector, in order. */
@@ -16,7 +16,7 @@ struct values {
     __m256 a, b, c, d;
 };
 
-/* What reading needs of the table. */
+/* What codes of less than 16 bits mean, as reading needs it. */
 struct codes {
     const float *all;
     __m256 low;  /* the values of the first 8 codes */
@@ -63,8 +63,9 @@ INLINE __m256i words(const uint8_t *x)
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
 }
 
-/* 2^23 + x: small integers are the lowest bits of floats from 2^23 on, where the last bit is 1. The
- * sign bit of signed ones, if they have one, is turned. */
+/* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
+ * a float by being its lowest bits. Signed integers have their sign bit, `sign`, flipped first,
+ * which adds its worth. */
 INLINE __m256 raise(__m256i integers, int sign)
 {
     return _mm256_castsi256_ps(_mm256_xor_si256(integers, _mm256_set1_epi32(0x4b000000 | sign)));
@@ -102,7 +103,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
                            raise(words(x + 32), 0x8000), raise(words(x + 48), 0x8000)};
 }
 
-/* Bit 3 chooses between two tables, of which a permutation reads the lowest 3 bits. */
+/* Looks up eight 4-bit codes. A permutation looks up 3 bits in a table of 8; bit 3 chooses between
+ * two tables. */
 INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
 {
     const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
@@ -154,7 +156,8 @@ INLINE __m256i load_words(const uint8_t *x)
     return _mm256_loadu_si256((const __m256i *)x);
 }
 
-/* As it is. */
+/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
+ */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)pairs;
@@ -215,7 +218,7 @@ INLINE __m256d high_doubles(__m256 integers)
     return _mm256_cvtepi32_pd(_mm256_extracti128_si256(_mm256_castps_si256(integers), 1));
 }
 
-/* Doubles hold the differences, which are rounded once. */
+/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
 INLINE __m256 subtract_s32(__m256 value, __m256 zero)
 {
     const __m128 low = _mm256_cvtpd_ps(_mm256_sub_pd(low_doubles(value), low_doubles(zero)));
@@ -223,7 +226,8 @@ INLINE __m256 subtract_s32(__m256 value, __m256 zero)
     return _mm256_set_m128(high, low);
 }
 
-/* Both less 2^31, which makes no difference. */
+/* Flipping the top bits subtracts 2^31 from both as signed numbers, which does not change the
+ * difference. */
 INLINE __m256 subtract_u32(__m256 value, __m256 zero)
 {
     const __m256 sign = _mm256_set1_ps(-0.0F);
@@ -232,8 +236,8 @@ INLINE __m256 subtract_u32(__m256 value, __m256 zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* The upper half, rounded. NaNs are canonical already. With the lowest bit that stays added to
- * those that go, ties are to even. */
+/* Rounds to BF16, the upper half of a float. Adding 0x7fff and the lowest bit that stays makes ties
+ * go to even. NaNs are canonical already. */
 INLINE __m256i round_bf16(__m256 value)
 {
     const __m256i bits = _mm256_castps_si256(value);
@@ -255,7 +259,8 @@ INLINE __m256i pack_fp16(__m256 a, __m256 b)
                             _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* How a chunk is stored; see begin_early. */
+/* How a chunk is stored: past the caches or not, and how much of it the chunk before has stored
+ * already (begin_early of loops.h). */
 struct how {
     bool stream;
     size_t stored; /* bytes of y at the chunk's beginning */
@@ -290,7 +295,7 @@ INLINE void store(char *y, struct values v, enum qk_type type, struct how how)
 
 struct form {
     bool pairs;    /* never: values are in order */
-    bool finished; /* codes are results, but for their rounding to y_type */
+    bool finished; /* a table of codes holds results, but for their rounding to y_type */
     enum qk_type y_type;
     size_t y_bytes;
 };
@@ -312,7 +317,7 @@ INLINE void store_chunk(char *y, struct values v, struct form form, struct how h
 
 /* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
-/* The first `count` elements of `before`, the others of `after`. */
+/* The first `count` elements of `before` and the others of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -320,7 +325,7 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return _mm256_blendv_ps(after, before, _mm256_castsi256_ps(is_before));
 }
 
-/* The same of a chunk. */
+/* The same for the four vectors of a chunk. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     (void)form;
@@ -349,7 +354,7 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
                           add(multiply(subtract(codes->high, zero), scale), offset)};
 }
 
-/* A chunk of them. */
+/* Looks up the results of a chunk. */
 INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x, unsigned bits,
                                    struct form form)
 {
@@ -357,7 +362,7 @@ INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x
     return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
 }
 
-/* Float8s are gathered; a table of results would not be sooner. */
+/* AVX2 gathers float8s from a table of floats; a table of their results would not be faster. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *codes,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)
@@ -366,7 +371,7 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *c
     return false;
 }
 
-/* How far ahead of a stream x is fetched. */
+/* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 #include "kernels/dequantize/loops.h"

@@ -7,10 +7,11 @@
 #include <immintrin.h>
 #include <math.h>
 
-/* From here on a block of float8s pays for a table of its results. */
+/* From so many chunks on, making a table of a float8 block's results takes less time than it saves.
+ */
 #define FLOAT8_CHUNKS_MIN 8
 
-/* How far ahead of a stream x is fetched. */
+/* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 #define CHUNK QK_DEQUANTIZE_CHUNK
@@ -73,7 +74,7 @@ INLINE __m256i high_words(__m512 value)
     return _mm512_extracti64x4_epi64(_mm512_castps_si512(value), 1);
 }
 
-/* Doubles hold the differences, which are rounded once. */
+/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
 INLINE __m512 difference(__m512d a, __m512d b, __m512d zero_a, __m512d zero_b)
 {
     const __m256 low = _mm512_cvtpd_ps(_mm512_sub_pd(a, zero_a));
@@ -95,8 +96,9 @@ INLINE __m512 subtract_u32(__m512 value, __m512 zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* bits + 0x7fff + the lowest bit that stays, in one multiplication of halves: ties to even. Never
- * VCVTNEPS2BF16, which makes zeros of subnormals. NaNs are canonical already. */
+/* Rounds to BF16, the upper half of a float: bits + 0x7fff + the lowest bit that stays, which makes
+ * ties go to even, computed by one multiplication of 16-bit halves. Never by VCVTNEPS2BF16, which
+ * makes zeros of subnormals. NaNs are canonical already. */
 INLINE __m512i round_bf16(__m512 value)
 {
     const __m512i bits = _mm512_castps_si512(value);
@@ -109,7 +111,7 @@ static const uint16_t even_then_odd[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 1
                                            22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
                                            13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
 
-/* The upper halves of 32 floats. */
+/* The rounded upper halves of 32 floats; with `pairs`, those of a are the even ones. */
 INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
 {
     const __m512i upper = _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302));
@@ -118,15 +120,15 @@ INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
     return pairs ? words : _mm512_permutexvar_epi16(_mm512_loadu_si512(even_then_odd), words);
 }
 
-/* Each upper half twice. */
+/* The rounded upper half of each float, twice. */
 INLINE __m512i double_bf16(__m512 value)
 {
     const __m512i rounded = round_bf16(value);
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded, 16), rounded);
 }
 
-/* How a chunk is stored. Streams leave out what the chunk before has stored, in whole lines: twice
- * costs much. */
+/* How a chunk is stored. Stores past the caches leave out what the chunk before has stored, in
+ * whole cache lines, since storing a line twice costs much. */
 struct how {
     bool stream;
     size_t stored; /* bytes of y at the chunk's beginning */
@@ -140,7 +142,8 @@ INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
         _mm512_stream_si512((__m512i *)(y + at), v);
 }
 
-/* NaNs stay canonical. Two stores cost less than putting halves together, but not as streams. */
+/* NaNs stay canonical. Storing two halves costs less than putting them together first, but not past
+ * the caches. */
 INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
 {
     const __m256i low = _mm512_cvtps_ph(a, NEAREST);
@@ -153,24 +156,25 @@ INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
     }
 }
 
-/* What the values of a chunk are yet to become. */
+/* What must be done to the values of a chunk before they are y. */
 enum result {
     RESULT_FP32,
     RESULT_FP16,
     RESULT_BF16,
     RESULT_BF16_PAIRS,
-    RESULT_WORDS /* nothing */
+    RESULT_WORDS /* nothing: they are results of 16 bits already */
 };
 
 struct form {
     bool pairs;
-    bool finished; /* codes are results */
+    bool finished; /* a table of codes holds results */
     enum qk_type y_type;
     size_t y_bytes;
     enum result result;
 };
 
-/* Pairs cost less to put together; not where parameters are in order, nor codes. */
+/* Values in pairs (see struct values) cost less to pack as BF16. They cannot be used where
+ * parameters differ by element, in order, nor for codes of less than 8 bits. */
 INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
 {
     struct form form = {false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
@@ -218,7 +222,7 @@ INLINE void store_chunk(char *y, struct values v, struct form form, struct how h
 
 /* ---- Chunks of two blocks -------------------------------------------------------------------- */
 
-/* The first `count` elements of `before`, the others of `after`. */
+/* The first `count` elements of `before` and the others of `after`. */
 INLINE vector mix_one(vector before, vector after, size_t count)
 {
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
@@ -231,7 +235,7 @@ INLINE vector mix_words(vector before, vector after, size_t count)
                                                      _mm512_castps_si512(before)));
 }
 
-/* The same of a chunk; `count` is less than CHUNK. */
+/* The same for a chunk, in whatever order its values are; `count` is less than CHUNK. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
     const size_t low = count < 32 ? count : 32;
@@ -250,7 +254,8 @@ INLINE struct values mix(struct values before, struct values after, size_t count
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
 
-/* Member by member: clearing all of it, as an initializer would, waits for streams to end. */
+/* Sets the members one by one: clearing the whole struct first, as an initializer with fewer
+ * members would, has to wait for stores past the caches to end. */
 INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
 {
     const __m512i none = _mm512_setzero_si512();
@@ -268,7 +273,7 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
                           isnan(table->values[128])};
 }
 
-/* Those of less than 8 bits, for all of a block. */
+/* Makes a table of a block's results, for codes of less than 8 bits. */
 INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
                                  vector offset, struct form form)
 {
@@ -281,7 +286,7 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
     return results;
 }
 
-/* A chunk of them. */
+/* Looks up the results of a chunk. */
 INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x, unsigned bits,
                                    struct form form)
 {
@@ -300,9 +305,8 @@ INLINE __m256i finish_16(const float *values, float scale, enum qk_type y_type)
                              : _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(y), 16));
 }
 
-/* Many float8s pay for a table of their 16-bit results: as many as there are codes, and the
- * negative ones but for the sign those of the others. That takes a scale under which all but NaNs
- * become numbers, and which is none itself. */
+/* Makes a table of the 16-bit results of float8s: of 128 codes, since those of negative codes
+ * differ only in the sign. The scale must be normal, so that no code but a NaN's becomes a NaN. */
 INLINE struct codes finish_float8(const struct codes *from, const struct qk_code_table *table,
                                   float scale, enum qk_type y_type)
 {
@@ -325,6 +329,7 @@ INLINE struct codes finish_float8(const struct codes *from, const struct qk_code
     return codes;
 }
 
+/* Does chunks of float8s by a table of their results, where that is worth it; false: it is not. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *from,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)

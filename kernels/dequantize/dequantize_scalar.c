@@ -7,7 +7,8 @@
 
 _Static_assert(FLT_EVAL_METHOD == 0, "float operations round to float, each of them");
 
-/* v - zeros[p] of element i. The loop below is compiled once for each of these. */
+/* Reads element i of x and subtracts zeros[p]. There is one of these for each code, and the loop
+ * below is compiled once for each of them. */
 typedef float difference_fn(const struct qk_dequantize_args *args, size_t i, size_t p);
 
 static inline float zero(const struct qk_dequantize_args *args, size_t p)
@@ -79,7 +80,7 @@ static inline float s32(const struct qk_dequantize_args *args, size_t i, size_t 
     return minus_zero(args, (float)qk_load_i32(args->x, args->first + i), p);
 }
 
-/* Only 2147483584 and more round to 2^31. */
+/* fl32(x) is 2^31 for x from 2147483584 on; as an int32 that overflows to -2^31. */
 static inline float s32_recast(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     const float value = (float)qk_load_i32(args->x, args->first + i);

@@ -1,27 +1,33 @@
-/* The loops of the vector tiers, over what each defines before it includes this: CHUNK, `vector`
- * and its arithmetic, ways to read x as `struct values`, zero points, `struct form` and stores.
- * Only for dequantize_avx2.c and dequantize_avx512.c. */
+/* The loops of the dequantize kernels, shared by the vector tiers. A tier's file includes this
+ * after it has defined what differs: CHUNK (how many elements a loop takes at a time, in four
+ * vectors), `vector` and its arithmetic, ways to read x as `struct values`, ways to subtract zero
+ * points, `struct form` and the stores. Only for dequantize_avx2.c and dequantize_avx512.c.
+ *
+ * Everything is inlined with constants: which code x has, which type y has, how parameters change.
+ * So each combination becomes a loop of its own.
+ */
 #ifndef KERNELS_DEQUANTIZE_LOOPS_H
 #define KERNELS_DEQUANTIZE_LOOPS_H
 
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
-/* In blocks of so many chunks, parameters are loaded for each, but no tables made. */
+/* In blocks of up to so many chunks, the parameters are loaded anew for each chunk, and no table of
+ * results is made for a block. */
 #define CHUNKS_MAX 4
 
-/* How a kernel reads x, and what it makes of it: constants all. */
+/* How a kernel reads x and subtracts zero points. All of it is constant where it is used. */
 struct kernel {
     unsigned bits;
-    float raised;
+    float raised; /* what reading adds to x: QK_RAISE_U8 and such */
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
-    bool rare; /* fewer loops serve it, which takes less time to compile */
+    bool rare; /* it gets fewer special loops, so that compiling takes less time */
 };
 
-/* One of each, for all lanes. */
+/* The parameters of one block, each in all lanes of a vector. */
 struct parameters {
-    vector zero; /* also where there is none */
+    vector zero; /* where there are no zero points, what reading has added to x */
     vector scale;
     vector offset;
 };
@@ -34,7 +40,7 @@ INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, si
                                splat(args->offsets ? args->offsets[p] : -0.0F)};
 }
 
-/* The parameters of a chunk's elements. */
+/* The parameters of a chunk, one for each element. */
 struct varied {
     struct values zero, scale, offset;
 };
@@ -60,15 +66,16 @@ INLINE struct values compute(struct values v, const struct varied *p, subtract_f
                            compute_one(v.d, p->zero.d, p->scale.d, p->offset.d, minus, has_offset)};
 }
 
-/* The processor's own prefetching ends with each page. `x` may be near the end of its tensor: what
- * is not there is not fetched. */
+/* Fetches what the loop will read from x soon, since the processor's own prefetching ends with each
+ * page. `x` may be near the end of its tensor: a prefetch of what is not there does nothing. */
 INLINE void prefetch(const uint8_t *x, unsigned bits)
 {
     for (size_t k = 0; k < CHUNK * bits / 8; k += 64)
         _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
 }
 
-/* What the results of a block's elements are made with. */
+/* What makes the results of a block's elements: its parameters or, where `form.finished`, a table
+ * that gives the result of each code. */
 struct block {
     struct parameters parameters;
     struct codes codes;
@@ -85,6 +92,7 @@ INLINE struct block block_at(const struct qk_dequantize_args *args, size_t p,
     return block;
 }
 
+/* The results of a chunk that belongs to one block. */
 INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
                                 const struct block *block, const struct kernel kernel,
                                 struct form form, bool has_offset)
@@ -96,7 +104,8 @@ INLINE struct values results_of(const uint8_t *x, const struct codes *codes,
     return compute(kernel.read(codes, x, form.pairs), &same, kernel.minus, has_offset);
 }
 
-/* The same of a chunk whose first `count` elements belong to `block`, the others to `next`. */
+/* The results of a chunk whose first `count` elements belong to `block` and the others to `next`.
+ */
 INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *codes,
                                       const struct block *block, const struct block *next,
                                       size_t count, const struct kernel kernel, struct form form,
@@ -113,14 +122,15 @@ INLINE struct values mixed_results_of(const uint8_t *x, const struct codes *code
     return compute(kernel.read(codes, x, form.pairs), &mixed, kernel.minus, has_offset);
 }
 
-/* What a loop through blocks is at. */
+/* Where a loop through blocks is. */
 struct place {
     size_t i;    /* the element */
     size_t p;    /* its block's parameters */
-    size_t left; /* elements of its block, from it on */
+    size_t left; /* elements of its block that are still to do, itself included */
 };
 
-/* The last chunk of a call begins `back` elements early. Streams leave out what has been stored:
+/* The last chunk of a call is a whole one, too: it begins `back` elements early and makes some
+ * results again. Stores past the caches leave out what has been stored already, since storing it
  * twice costs much. */
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
@@ -130,6 +140,7 @@ INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_
     return back;
 }
 
+/* Moves a place back by `back` elements, perhaps into blocks before its own. */
 INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct place *at)
 {
     at->i -= back;
@@ -140,7 +151,7 @@ INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct p
     }
 }
 
-/* As many chunks as belong to this block alone. */
+/* Does as many chunks as belong to this block alone. */
 INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struct codes *codes,
                               const struct block *block, const struct kernel kernel,
                               struct form form, struct how how, struct place *at)
@@ -166,7 +177,7 @@ INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struc
     }
 }
 
-/* The chunk that ends this block and begins the next. */
+/* Does the chunk in which this block ends and the next one begins. */
 INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
                              const struct block *block, const struct block *next,
                              const struct kernel kernel, struct form form, struct how how,
@@ -181,7 +192,7 @@ INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct
                 how);
 }
 
-/* Blocks of CHUNK or more elements, so that a chunk belongs to one or two. */
+/* The loop for blocks of CHUNK or more elements: a chunk belongs to one block or to two. */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
@@ -210,7 +221,8 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-/* By their elements, but for blocks of some chunks, and others of less than one. */
+/* How long blocks are: a number of elements, or some whole chunks, or any length shorter than a
+ * chunk. */
 enum blocks {
     BLOCKS_OF_CHUNKS = 0,
     BLOCKS_OF_1 = 1,
@@ -219,10 +231,11 @@ enum blocks {
     BLOCKS_OF_32 = 32
 };
 
-/* The blocks of the four vectors of a chunk, where each has one or two. */
+/* The blocks that the four vectors of a chunk belong to; each vector has elements of one block or
+ * two. */
 struct parts {
     size_t before[4], after[4];
-    size_t count[4]; /* elements of `before`; there may be more */
+    size_t count[4]; /* elements that `before` has from the vector's first on; maybe beyond it */
 };
 
 INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, struct parts *parts,
@@ -231,7 +244,7 @@ INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, s
     const size_t n = CHUNK / 4;
     const size_t next = at->p + 1 == args->period ? 0 : at->p + 1;
     parts->before[v] = at->p;
-    parts->after[v] = at->left < n ? next : at->p; /* there may be no next one */
+    parts->after[v] = at->left < n ? next : at->p; /* the last block may have no next one */
     parts->count[v] = at->left;
     at->p = at->left <= n ? next : at->p;
     at->left += (at->left <= n ? args->block : 0) - n;
@@ -242,7 +255,8 @@ INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
     return mix_one(splat(from[parts->before[v]]), splat(from[parts->after[v]]), parts->count[v]);
 }
 
-/* The parameters of a chunk's elements, in order, of which `from` has the first's, or the first. */
+/* Loads one kind of parameter for a chunk. `from` points at that of the chunk's first element; for
+ * BLOCKS_SHORT, at that of the first block of all. */
 INLINE struct values load(const float *from, enum blocks blocks, const struct parts *parts)
 {
     const size_t n = CHUNK / 4;
@@ -269,7 +283,8 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
     return compute(v, &varied, kernel.minus, args->offsets);
 }
 
-/* The same by tables, one for each half of the chunk. */
+/* The results of a chunk by tables, one for each half of the chunk, which may belong to different
+ * blocks. */
 INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize_args *args,
                                     const struct codes *codes, const struct kernel kernel,
                                     struct form form, size_t p, enum blocks blocks)
@@ -283,7 +298,8 @@ INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize
     return (struct values){v.a, v.b, w.c, w.d};
 }
 
-/* Parameters that change within a chunk, or after one or few. */
+/* The loop for parameters that change within a chunk at fixed places, or after one chunk or a few.
+ */
 INLINE void loop_varied(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type, enum blocks blocks)
 {
@@ -313,7 +329,7 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     }
 }
 
-/* Blocks of 16 to CHUNK elements, so that a vector belongs to one or two. */
+/* The loop for blocks of 16 to CHUNK elements: a vector belongs to one block or to two. */
 INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes *codes,
                        const struct kernel kernel, enum qk_type y_type)
 {
@@ -340,7 +356,8 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
     }
 }
 
-/* Loops for each way in which parameters change; `common`: some for the common ways alone. */
+/* Chooses the loop by how parameters change. `common`: the special loops of common cases are
+ * compiled, too. */
 INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel kernel,
                      enum qk_type y_type, const bool common)
 {
@@ -364,8 +381,9 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
         loop_blocks(args, &codes, kernel, y_type);
 }
 
-/* Loops without stores past the caches and offsets, and for both. The copy is nothing that y may
- * lie over, for all the compiler knows. */
+/* Chooses between loops for the common case, which neither stores past the caches nor adds offsets,
+ * and loops for all. The arguments are copied, so that the compiler can see that storing y does not
+ * change them. */
 INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel kernel,
                       enum qk_type y_type)
 {
@@ -379,7 +397,7 @@ INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel
     loops_to(&copy, kernel, y_type, true);
 }
 
-/* Loops for each type of y. */
+/* Chooses the loop by the type of y. */
 INLINE void loops(const struct qk_dequantize_args *args, const struct kernel kernel)
 {
     if (args->y_type == QK_FP32)
@@ -452,7 +470,7 @@ static void u32_exact(const struct qk_dequantize_args *args)
     loops(args, (struct kernel){32, 0, read_32, subtract_u32, true});
 }
 
-/* Whole vectors, of which the next block takes back what is not its own. */
+/* Stores whole vectors; what one writes beyond its block is overwritten by the next block. */
 static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
                    size_t done)
 {
@@ -471,7 +489,7 @@ static void finish(void)
     _mm_sfence();
 }
 
-/* Eight scales. */
+/* Eight scales as FP32. */
 INLINE __m256 widened(enum qk_type type, const uint8_t *from)
 {
     if (type == QK_FP16)

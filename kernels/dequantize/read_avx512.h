@@ -12,16 +12,17 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A chunk's 64 elements, 16 in each vector: in order, or in pairs, a the even and b the odd ones of
- * the first 32, c and d those of the others; or as 16-bit results, 32 in each of a and c. */
+/* A chunk's 64 elements, in one of three orders. In order: 16 in each vector. In pairs: a has the
+ * even and b the odd ones of the first 32, c and d those of the others. As 16-bit results: 32 in a
+ * and 32 in c. */
 struct values {
     __m512 a, b, c, d;
 };
 
-/* What reading needs of the table. */
+/* What codes mean, as reading needs it. For FLOAT8: the low and high bytes of each upper half. */
 struct codes {
-    __m512 values; /* by the lowest 4 bits */
-    __m512i words; /* their 16-bit results; those of BF16 in pairs, each twice */
+    __m512 values; /* of each 4-bit code */
+    __m512i words; /* 16-bit results of the codes; for BF16 each twice, side by side */
     __m512i low[2];
     __m512i high[2];
     __m512i nan_low;
@@ -39,8 +40,8 @@ INLINE __m128i load_128(const uint8_t *x)
     return _mm_loadu_si128((const __m128i *)x);
 }
 
-/* 2^23 + x: the bytes, or 16-bit words, that begin at `first` and every `step` from there on,
- * become the lowest ones of floats from 2^23 on, where the last bit is 1. */
+/* 2^23 + x as floats (see raise of dequantize_avx2.c). Takes 16 bytes of `bytes`, from number
+ * `first` on and `step` apart, and puts them in the lowest bits. */
 INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -50,6 +51,7 @@ INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
                                                             0x1111111111111111, places, bytes));
 }
 
+/* The same for 16-bit words. */
 INLINE __m512 raise_words(__m512i words, int first, int step)
 {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -104,14 +106,15 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
                            _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
 }
 
-/* A permutation reads the lowest 4 bits of each index, and the table repeats for less, so that
- * nothing is masked. */
+/* Looks up codes. A permutation reads only the lowest 4 bits of an index, and the table repeats for
+ * shorter codes, so the bits above a code need no mask. */
 INLINE __m512 look_up(__m512 values, __m512i indices)
 {
     return _mm512_permutexvar_ps(indices, values);
 }
 
-/* 64 bits, shifted in each lane by its own distance. */
+/* 8 bytes of x in every lane, shifted right by that lane's distance, so that its code is in the
+ * lowest bits. */
 INLINE __m512i shifted_64(const uint8_t *x, __m512i distances)
 {
     int64_t bits;
@@ -119,6 +122,7 @@ INLINE __m512i shifted_64(const uint8_t *x, __m512i distances)
     return _mm512_multishift_epi64_epi8(distances, _mm512_set1_epi64(bits));
 }
 
+/* The same with 4 bytes of x. */
 INLINE __m512i shifted_32(const uint8_t *x, __m512i distances)
 {
     int32_t bits;
@@ -148,8 +152,9 @@ INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, boo
                            look_up(codes->values, shifted_32(x + 12, distances))};
 }
 
-/* The 16-bit results of 32 codes. A permutation reads 5 bits of each word: a code and some of the
- * next, or, where the table is in pairs, one of the code before in front. */
+/* Looks up the 16-bit results of 32 codes. A permutation reads 5 bits of each word: a code and,
+ * above it, bits of the next code, for which the table repeats; or, where each result is in the
+ * table twice, one bit of the code before, below it. */
 INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigned bits, bool pairs)
 {
     const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
@@ -165,8 +170,9 @@ INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigne
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(indices, codes->words));
 }
 
-/* Where each byte of x goes, so that unpacking leaves it where it belongs: for pairs, in order; for
- * floats in order, the lower half of a word 16 elements before the upper. */
+/* Where each byte of x goes before two tables of bytes are unpacked to words. For pairs, so that
+ * the words come out in order; for floats in order, so that each 32-bit lane has an element in its
+ * lower word and the one 16 elements further in its upper word. */
 static const uint8_t order_pairs[64] = {
     0,  1,  2,  3,  4,  5,  6,  7,  32, 33, 34, 35, 36, 37, 38, 39, 8,  9,  10, 11, 12, 13,
     14, 15, 40, 41, 42, 43, 44, 45, 46, 47, 16, 17, 18, 19, 20, 21, 22, 23, 48, 49, 50, 51,
@@ -176,9 +182,9 @@ static const uint8_t order_plain[64] = {
     7,  23, 36, 52, 37, 53, 38, 54, 39, 55, 8,  24, 9,  25, 10, 26, 11, 27, 40, 56, 41, 57,
     42, 58, 43, 59, 12, 28, 13, 29, 14, 30, 15, 31, 44, 60, 45, 61, 46, 62, 47, 63};
 
-/* Two bytes for each code, as words of the first 32 elements and of the others, in that order or
- * each with the one that is 16 elements behind it: seven bits find them in a table, the eighth is
- * the sign. */
+/* Looks up two bytes for each of 64 codes and puts them together to words: in order, or, without
+ * `in_order`, each beside the one that is 16 elements further. Seven bits of a code find its bytes;
+ * the eighth is the sign. */
 INLINE void look_up_bytes(const struct codes *codes, const uint8_t *x, bool in_order,
                           __m512i words[2])
 {
@@ -197,7 +203,7 @@ INLINE void look_up_bytes(const struct codes *codes, const uint8_t *x, bool in_o
     words[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* The floats whose upper halves are the lower ones of words, and the upper ones. */
+/* The floats whose upper halves are the lower 16 bits of each lane, or the upper ones. */
 INLINE __m512 low_half(__m512i words)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
@@ -216,7 +222,8 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
                            high_half(words[1])};
 }
 
-/* As it is. */
+/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
+ */
 INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     (void)codes;
