@@ -61,20 +61,22 @@ KERNELS := \
     kernels/dequantize/grid.c kernels/dequantize/affine.c kernels/dequantize/spread.c \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/dequantize/dequantize_avx512.c \
+    kernels/dequantize/dequantize_avx512vbmi.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \
-    kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_vnni.c kernels/gemm/igemm_amx.c \
+    kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_avx512vnni.c kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
-    kernels/conv/igemm/slab_kernels_avx2.c kernels/conv/igemm/slab_kernels_avx512.c \
+    kernels/conv/igemm/slab_kernels_avx2.c kernels/conv/igemm/slab_kernels_avx512bw.c \
+    kernels/conv/igemm/slab_kernels_avx512vbmi.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
     kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \
-    kernels/conv/depthwise/kernel_vnni.c kernels/conv/depthwise/cells_vnni.c \
-    kernels/conv/depthwise/small_vnni.c kernels/conv/depthwise/rows_vnni.c \
+    kernels/conv/depthwise/kernel_avx512vnni.c kernels/conv/depthwise/kernel_avx512vbmi.c \
+    kernels/conv/depthwise/cells_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \
+    kernels/conv/depthwise/rows_avx512vbmi.c \
     kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
-    kernels/conv/sgemm/im2col_kernels_avx512.c \
+    kernels/conv/sgemm/im2col_kernels_avx512bw.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
 # base, data, work, edge, main: each may include only what stands before it.
@@ -107,8 +109,10 @@ SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
 AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_FRAMES)
 %_avx2.o: TIER := $(AVX2)
 %_avxvnni.o: TIER := $(AVX2) -mavxvnni
-%_avx512.o %_vnni.o: TIER := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl \
-    -mavx512vbmi -mavx512vbmi2 -mavx512vnni
+AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
+%_avx512bw.o: TIER := $(AVX512BW)
+%_avx512vnni.o: TIER := $(AVX512BW) -mavx512vnni
+%_avx512vbmi.o: TIER := $(AVX512BW) -mavx512vnni -mavx512vbmi -mavx512vbmi2
 %_amx.o: TIER := -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_FRAMES)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f

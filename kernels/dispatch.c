@@ -13,10 +13,10 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_avx2(&kernels->dequantize);
         kernels->im2col = &qk_im2col_kernels__avx2;
     }
-    if (kernels->choice.cpu_flags & QK_CPU_VBMI) {
+    if (kernels->choice.cpu_flags & QK_CPU_AVX512)
+        kernels->im2col = &qk_im2col_kernels__avx512bw;
+    if (kernels->choice.cpu_flags & QK_CPU_VBMI)
         qk_dequantize_init_avx512(&kernels->dequantize);
-        kernels->im2col = &qk_im2col_kernels__avx512;
-    }
 #endif
 }
 

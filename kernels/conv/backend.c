@@ -5,7 +5,7 @@
 
 #ifdef __x86_64__
 
-enum { AVX2, AVXVNNI, VNNI, AMX, COUNT };
+enum { AVX2, AVXVNNI, VNNI_NOVBMI, VNNI, AMX, COUNT };
 
 static const struct qk_conv_backend backends[COUNT] = {
     [AVX2] =
@@ -32,14 +32,26 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cycles = 1,
             .slab_cycles = 50,
         },
+    [VNNI_NOVBMI] =
+        {
+            .name = "vnni_novbmi",
+            .kernel = "conv_vnni_novbmi",
+            .cpu_flags = QK_CPU_VNNI,
+            .gemm = &qk_igemm_u8s8_6x64__avx512vnni,
+            .slabs = &qk_slab_kernels_u8x4__avx512bw,
+            .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
+            .product = QK_PRODUCT_VNNI,
+            .cycles = 0.5,
+            .slab_cycles = 12,
+        },
     [VNNI] =
         {
             .name = "vnni",
             .kernel = "conv_vnni",
             .cpu_flags = QK_CPU_VBMI,
             .gemm = &qk_igemm_u8s8_6x64__avx512vnni,
-            .slabs = &qk_slab_kernels_u8x4__avx512,
-            .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
+            .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
+            .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_VNNI,
             .cycles = 0.5,
             .slab_cycles = 12,
@@ -51,8 +63,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cpu_flags = QK_CPU_AMX,
             .gemm = &qk_igemm_u8s8_32x32__amx,
             .narrow = &backends[VNNI],
-            .slabs = &qk_slab_kernels_u8x4__avx512,
-            .depthwise = &qk_depthwise_u8s8_1x64__avx512vnni,
+            .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
+            .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_AMX,
             .cycles = 1.5,
             .slab_cycles = 12,

@@ -5,7 +5,7 @@
 
 #include "kernels/conv/requantize.h"
 
-#ifdef __AVX512VBMI2__
+#ifdef __AVX512BW__
 
 #include <immintrin.h>
 #include <string.h>
@@ -81,11 +81,22 @@ static inline __m512i qk_requantize_64(const struct qk_requantize_512 *to, const
 /* Stores those bytes whose bit is set in `keep`, one behind the other without gaps. */
 static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
 {
+#ifdef __AVX512VBMI2__
     const uint64_t count = (uint64_t)_mm_popcnt_u64(keep);
     const uint64_t dense = count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
     if (keep != dense)
         bytes = _mm512_maskz_compress_epi8(keep, bytes);
     _mm512_mask_storeu_epi8(y, dense, bytes);
+#else
+    /* Run by run, each from where its bytes are on: a masked store touches nothing else. */
+    for (uintptr_t to = (uintptr_t)y; keep != 0;) {
+        const uint64_t first = keep & -keep;
+        const uint64_t run = keep & ~(keep + first);
+        _mm512_mask_storeu_epi8((void *)(to - (uintptr_t)__builtin_ctzll(first)), run, bytes);
+        to += (uintptr_t)_mm_popcnt_u64(run);
+        keep &= ~run;
+    }
+#endif
 }
 
 #endif

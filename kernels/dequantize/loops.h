@@ -1,7 +1,7 @@
 /* The loops of the dequantize kernels, shared by the vector tiers. A tier's file includes this
  * after it has defined what differs: CHUNK (how many elements a loop takes at a time, in four
  * vectors), `vector` and its arithmetic, ways to read x as `struct values`, ways to subtract zero
- * points, `struct form` and the stores. Only for dequantize_avx2.c and dequantize_avx512.c.
+ * points, `struct form` and the stores. Only for dequantize_avx2.c and dequantize_avx512vbmi.c.
  *
  * Everything is inlined with constants: which code x has, which type y has, how parameters change.
  * So each combination becomes a loop of its own.

@@ -1,4 +1,4 @@
-/* How the AVX-512 kernels read x: 64 elements as floats. Only for dequantize_avx512.c. */
+/* How the AVX-512 kernels read x: 64 elements as floats. Only for dequantize_avx512vbmi.c. */
 #ifndef KERNELS_DEQUANTIZE_READ_AVX512_H
 #define KERNELS_DEQUANTIZE_READ_AVX512_H
 

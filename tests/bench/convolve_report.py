@@ -262,7 +262,8 @@ def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
     return form % (geometric_mean(values), min(values)) if values else none
 
 
-FORCED_PEAK = {"blas": "sgemm", "avx2": "madd", "avxvnni": "vnni", "vnni": "vnni"}
+FORCED_PEAK = {"blas": "sgemm", "avx2": "madd", "avxvnni": "vnni", "vnni_novbmi": "vnni",
+               "vnni": "vnni"}
 
 HEAD = """\
 Written by `make bench`; not by hand. All distinct convolution layers of ResNet-50 and MobileNetV2,

@@ -39,6 +39,8 @@ static const struct machine machines[] = {
      "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
     {"Skylake-X without OpenBLAS", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, true, "avx2",
      "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Cascade Lake", CASCADELAKE, 6, 32 * KIB, 1 * MIB, 36 * MIB, 0, 0, false, "avx2",
+     "vnni_novbmi", "vnni_novbmi", "vnni_novbmi", 512 * KIB, 36 * MIB},
     {"Ice Lake", ICELAKE, 6, 48 * KIB, 1280 * KIB, 48 * MIB, 0, 0, false, "avx512", "vnni", "vnni",
      "vnni", 512 * KIB, 48 * MIB},
     {"Zen 4", ICELAKE | QK_CPU_AMD, 0x19, 32 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "avx512",

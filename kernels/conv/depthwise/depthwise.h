@@ -138,7 +138,7 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
-    double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vnni takes one */
+    double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
     void (*run)(const struct qk_depthwise_job *job);
     /* Sums of each output channel's `depth` signed weights, of which QK_DEPTHWISE_BYTES more may be
      * read. */
@@ -147,9 +147,10 @@ struct qk_depthwise {
 
 extern const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
-extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vnni;
+extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;
+extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
 
-/* Of qk_depthwise_u8s8_1x64__avx512vnni: planes of which a vector holds one. */
+/* Of qk_depthwise_u8s8_1x64__avx512vbmi: planes of which a vector holds one. */
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 

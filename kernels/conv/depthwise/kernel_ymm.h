@@ -1,5 +1,5 @@
 /* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them.
- * Only for depthwise_avx2.c and depthwise_avxvnni.c, which define before they include this:
+ * Only for kernel_avx2.c and kernel_ymm_u8s8.h, which define before they include this:
  *
  *     PARTS           1: a slot has cells as they are, and a product takes all of a cell's taps; 2:
  *                     it has them as words, in two halves, and a product takes two taps

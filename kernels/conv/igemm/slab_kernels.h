@@ -70,6 +70,7 @@ struct qk_slab_kernels {
 /* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 unsigned bytes. */
 extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
-extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512;
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw;
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi;
 
 #endif

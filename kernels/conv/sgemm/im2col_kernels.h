@@ -46,6 +46,6 @@ struct qk_im2col_kernels {
 
 extern const struct qk_im2col_kernels qk_im2col_kernels__scalar;
 extern const struct qk_im2col_kernels qk_im2col_kernels__avx2;
-extern const struct qk_im2col_kernels qk_im2col_kernels__avx512;
+extern const struct qk_im2col_kernels qk_im2col_kernels__avx512bw;
 
 #endif

@@ -15,7 +15,9 @@ static const struct {
     {"avx2", QK_CPU_AVX2, "AVX2, FMA, F16C or BMI"},
     {"avxvnni", QK_CPU_AVX2 | QK_CPU_AVXVNNI, "AVX-VNNI"},
     {"avx512", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
-    {"vnni", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
+    {"avx512bw", QK_CPU_AVX512, "AVX-512"},
+    {"vnni", QK_CPU_VNNI, "AVX-512 with VNNI"},
+    {"vbmi", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
     {"amx", QK_CPU_AMX, "AMX"},
 };
 

@@ -74,6 +74,6 @@ static void requantize(const struct qk_requantize_floats *job)
             requantize_columns(job, &to, row, column);
 }
 
-const struct qk_im2col_kernels qk_im2col_kernels__avx512 = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__avx512bw = {im2col, requantize};
 
 #endif

@@ -322,7 +322,7 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
     }
 }
 
-const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vnni = {
+const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi = {
     .kernel = "conv_depthwise_vnni",
     .load_bytes = BYTES,
     .cycles = 1,

@@ -1,0 +1,23 @@
+/* AVX-512's VPDPBUSD on vectors of 8 lanes, four products to a sum. */
+#include "kernels/conv/depthwise/depthwise.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
+{
+    return _mm256_dpbusd_epi32(sums, x, w);
+}
+
+#include "kernels/conv/depthwise/kernel_ymm_u8s8.h"
+
+const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni = {
+    .kernel = "conv_depthwise_vnni_novbmi",
+    .load_bytes = LOAD,
+    .cycles = 2,
+    .run = run_bytes,
+    .sum = sum_weights,
+};
+
+#endif

@@ -1,0 +1,43 @@
+/* Depthwise convolutions on vectors of 8 lanes whose products take four bytes. Only for
+ * kernel_avxvnni.c and kernel_avx512vnni.c, which define `add_products` before they include this.
+ */
+#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
+#define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_U8S8_H
+
+#include "kernels/conv/depthwise/depthwise.h"
+
+/* Nothing but x86 sets this, and only for the files of these suffixes. */
+#ifdef __AVX2__
+
+#include <immintrin.h>
+
+enum { PARTS = 1 };
+
+static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 1, 2, 3};
+
+static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
+{
+    (void)half;
+    _mm256_storeu_si256((void *)to, bytes);
+}
+
+static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int32_t zero_point)
+{
+    (void)zero_point;
+    _mm_storeu_si128((void *)to, _mm_shuffle_epi8(dense, order));
+}
+
+#include "kernels/conv/depthwise/kernel_ymm.h"
+
+/* A weight less its zero point is more than a byte. */
+static void run_bytes(const struct qk_depthwise_job *job)
+{
+    if (job->any_zero_point)
+        qk_depthwise_s16s16_1x32__avx2.run(job);
+    else
+        run_unit(job);
+}
+
+#endif
+
+#endif

@@ -1,0 +1,7 @@
+#include "kernels/conv/igemm/slab_kernels_zmm.h"
+
+#ifdef __x86_64__
+
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw = {fill, requantize, NULL};
+
+#endif

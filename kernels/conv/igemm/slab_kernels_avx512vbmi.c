@@ -1,0 +1,82 @@
+#include "kernels/conv/igemm/slab_kernels_zmm.h"
+
+#ifdef __x86_64__
+
+/* ---- Transpose --------------------------------------------------------------------------- */
+
+/* Transposing reads `taps` vectors of 64 bytes, in which the bytes of one tap are `taps` bytes
+ * apart, and picks them together. This says which of a tap's 64 bytes come from which vector, and,
+ * in the low 6 bits of an index, from where in it. */
+struct transpose_plan {
+    __m512i index; /* for tap 0; tap t lies t bytes further */
+    __mmask64 loaded[QK_TRANSPOSE_TAPS];
+    __mmask64 part[QK_TRANSPOSE_TAPS][QK_TRANSPOSE_TAPS]; /* [tap][vector] */
+};
+
+static void plan_transpose(const struct qk_transpose *job, struct transpose_plan *plan)
+{
+    const size_t taps = job->taps;
+    const size_t bytes = job->channels * taps;
+    uint8_t index[64];
+    for (size_t i = 0; i < 64; i++)
+        index[i] = (uint8_t)(i * taps);
+    plan->index = _mm512_loadu_si512(index);
+    for (size_t v = 0; v < taps; v++)
+        plan->loaded[v] = bytes > 64 * v ? low_bits(bytes - 64 * v) : 0;
+    for (size_t t = 0; t < taps; t++) {
+        uint64_t before = 0;
+        for (size_t v = 0; v < taps; v++) {
+            const uint64_t up_to = low_bits((64 * (v + 1) - t - 1) / taps + 1);
+            plan->part[t][v] = up_to & ~before;
+            before = up_to;
+        }
+    }
+}
+
+/* Transposes one K block of a row and returns the sum of its weights. What is not loaded stays 0.
+ */
+static inline int32_t transpose_row(const struct qk_transpose *job,
+                                    const struct transpose_plan *plan, const uint8_t *from,
+                                    uint8_t *to)
+{
+    const size_t taps = job->taps;
+    const __m512i flip = _mm512_set1_epi8((char)job->flip);
+    const __m512i one = _mm512_set1_epi8(1);
+    __m512i source[QK_TRANSPOSE_TAPS];
+    __m512i sum = _mm512_setzero_si512();
+    __m512i index = plan->index;
+    for (size_t v = 0; v < taps; v++) {
+        const __m512i bytes = _mm512_maskz_loadu_epi8(plan->loaded[v], from + 64 * v);
+        source[v] = _mm512_maskz_mov_epi8(plan->loaded[v], _mm512_xor_si512(bytes, flip));
+        sum = _mm512_dpbusd_epi32(sum, one, source[v]);
+    }
+    for (size_t t = 0; t < taps; t++) {
+        __m512i tap = _mm512_maskz_permutexvar_epi8(plan->part[t][0], index, source[0]);
+        for (size_t v = 1; v < taps; v++)
+            tap = _mm512_mask_permutexvar_epi8(tap, plan->part[t][v], index, source[v]);
+        _mm512_storeu_si512(to + t * job->to_tap_stride, tap);
+        index = _mm512_add_epi8(index, one);
+    }
+    return _mm512_reduce_add_epi32(sum);
+}
+
+static void transpose(const struct qk_transpose *job)
+{
+    struct transpose_plan plan;
+    plan_transpose(job, &plan);
+    for (size_t row = 0; row < job->rows; row++) {
+        const uint8_t *from = job->from + row * job->from_row_stride;
+        uint8_t *to = job->to + row * job->to_row_stride;
+        uint32_t sum = (uint32_t)job->sums[row];
+        for (size_t k_block = 0; k_block < job->k_blocks; k_block++) {
+            sum += (uint32_t)transpose_row(job, &plan, from, to);
+            from += job->channels * job->taps;
+            to += job->taps * job->to_tap_stride;
+        }
+        job->sums[row] = (int32_t)sum;
+    }
+}
+
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi = {fill, requantize, transpose};
+
+#endif
