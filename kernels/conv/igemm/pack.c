@@ -4,20 +4,22 @@
 
 #include "kernels/conv/sizes.h"
 
-/* One row of transposed weights, and the most rows of a panel that are not transposed in place. */
+/* Bytes of a row of transposed weights: a step's 16 cells. And the most rows of a panel that are
+ * transposed in scratch memory. */
 enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
 
-/* Of any backend. */
+/* No backend's panels have more rows. */
 enum { PANEL_ROWS = 32 };
 
-/* How weights are stored, which are bytes, or words. */
+/* How weights are changed as they are stored: to signed bytes, or to words less their zero point.
+ */
 struct recode {
     bool words;
-    uint8_t flip;               /* makes bytes signed, and words unsigned */
-    const int32_t *zero_points; /* of words, flipped alike: one for each row */
+    uint8_t flip;               /* xored with each byte: makes it signed, or for words unsigned */
+    const int32_t *zero_points; /* for words: what is subtracted in each row, flipped alike */
 };
 
-/* The terms of one cell in all rows, `row_bytes` apart. */
+/* Packs one cell of all rows of a panel, which are `row_bytes` apart in w. */
 static inline void pack_cell(const struct qk_igemm *gemm, struct recode recode, const uint8_t *from,
                              size_t rows, size_t row_bytes, struct qk_slab_terms terms,
                              uint8_t *cell)
@@ -34,7 +36,7 @@ static inline void pack_cell(const struct qk_igemm *gemm, struct recode recode, 
     }
 }
 
-/* Rows of weights to a panel of zeros. */
+/* Packs rows of weights, cell by cell, into a panel that holds zeros. */
 static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *order,
                       const uint8_t *w, size_t rows, struct recode recode, uint8_t *panel)
 {
@@ -46,7 +48,8 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
                 const struct qk_slab_terms terms =
                     qk_slab_terms(order, &conv->desc, k_block, tap, i);
                 uint8_t *cell = panel + i * gemm->cell_stride;
-                if (recode.words && terms.count == 2) /* most, where there are words */
+                if (recode.words &&
+                    terms.count == 2) /* most cells of words: constants make this fast */
                     pack_cell(gemm, (struct recode){true, recode.flip, recode.zero_points},
                               w + terms.first, rows, conv->depth,
                               (struct qk_slab_terms){0, terms.stride, 2}, cell);
@@ -58,8 +61,8 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             }
 }
 
-/* Rows of transposed weights, 64 bytes each, to the cells of one step; those behind its slabs are
- * 0. */
+/* Copies rows of transposed weights, 64 bytes each, to where a panel has the cells of one step. The
+ * bytes behind a step's last channel are 0. */
 static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t rows, size_t slabs,
                        uint8_t *step)
 {
@@ -69,8 +72,10 @@ static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t 
                    from + row * TRANSPOSED_BYTES + i * QK_IGEMM_CELL_BYTES, QK_IGEMM_CELL_BYTES);
 }
 
-/* The same as pack_rows for bytes, faster: `job` says where from, where the panel's rows lie as
- * they are transposed. What is read lies in one piece, row by row. */
+/* Packs like pack_rows, but faster, for bytes whose cells hold channels, and for panels whose rows
+ * lie as transposing leaves them: a step's 64 bytes of one row, then the next row's. So they are
+ * transposed into the panel. The rows of w are read in one go, from their beginning to their end.
+ */
 static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order *order,
                           struct qk_transpose job, uint8_t *panel)
 {
@@ -88,7 +93,8 @@ static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order
         conv->backend->slabs->transpose(&job);
 }
 
-/* And where they do not. */
+/* Packs the same way for panels whose rows lie otherwise: each K block is transposed into scratch
+ * memory, and its cells are copied to their places. */
 static void pack_through_scratch(const struct qk_conv *conv, const struct qk_slab_order *order,
                                  struct qk_transpose job, uint8_t *panel)
 {
@@ -107,6 +113,7 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
     }
 }
 
+/* Whether weights can be packed by transposing, which takes bytes, and cells that hold channels. */
 static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
@@ -115,6 +122,8 @@ static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order
            (gemm->row_stride == TRANSPOSED_BYTES || gemm->mr <= TRANSPOSED_ROWS);
 }
 
+/* Packs one panel: weights of `rows` output channels from `channel` on, and sum(w - w_zp) of each.
+ */
 static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                        const struct qk_slab_order *order, size_t channel, size_t rows,
                        uint8_t *panel, int32_t *sums)
@@ -150,15 +159,15 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
     int32_t zero_points[PANEL_ROWS];
     for (size_t row = 0; row < rows; row++) {
         zero_points[row] = qk_w_zero_point(constants, channel + row) + flipped;
-        /* Words need no sums. */
+        /* Words hold x - x_zp, so the sum of weights has nothing to be multiplied with. */
         sums[row] = words ? 0 : qk_conv_weight_sum(conv, constants, channel + row);
     }
     memset(panel, 0, conv->igemm.panel_bytes);
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
-/* A panel whose first row multiplies with 1: its sums are those of x's columns. Terms that are not
- * there stay 0. */
+/* Packs a panel whose first row has 1 for each term, so that its product is the sums of x's
+ * columns. Terms that are not there stay 0. */
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
 {
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
@@ -168,7 +177,7 @@ static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *or
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 
-/* The zero points of weights that are stored as s8; false: all are 0. */
+/* Stores the zero points of weights that are packed as signed bytes; false: all are 0. */
 static bool store_zero_points(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                               int32_t *zero_points)
 {
