@@ -10,24 +10,25 @@
 
 enum { TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* ---- Runs -------------------------------------------------------------------------------- */
+/* ---- Sweeps -------------------------------------------------------------------------------- */
 
-/* Up to 16 cells of each line of an array, and what they see of its row of x. */
+/* A chunk is up to 16 cells of each line of an array; this is what they see of a row of x. */
 struct chunk {
     size_t cell;
-    uint64_t mask;     /* the bytes that look inside */
-    int64_t look;      /* column of the first cell's tap 0; it may be outside */
-    size_t begin, end; /* columns that are seen */
+    uint64_t mask;     /* bytes of the cells that look inside x */
+    int64_t look;      /* the column that tap 0 of the first cell looks at; it may be outside */
+    size_t begin, end; /* columns of x that are seen */
 };
 
-/* Lines of a cluster whose rows are in x. */
+/* The lines of a cluster whose rows are in x. */
 struct lines {
-    size_t line, row; /* the first: where it is in a slot, and its row in a channel */
+    size_t line,
+        row; /* of the first: its number in a slot, and where its row begins in a channel */
     size_t row_step;
     size_t count;
 };
 
-/* Cells [begin, end) of 16: one bit each, at its tap 0. */
+/* A mask of cells [begin, end) of 16, with one bit for each, at its tap 0. */
 static inline uint64_t cells_between(size_t begin, size_t end)
 {
     const uint64_t cells = (UINT64_C(1) << end) - (UINT64_C(1) << begin);
@@ -59,10 +60,10 @@ static struct chunk see_chunk(const struct qk_depthwise_job *job, size_t array, 
     return chunk;
 }
 
-/* `together` lines in each vector. */
-static struct qk_depthwise_run make_run(const struct qk_depthwise_job *job,
-                                        const struct chunk *chunk, const struct lines *lines,
-                                        size_t together)
+/* The loads that make a chunk of all lines; each load makes that of `together` lines. */
+static struct qk_depthwise_sweep make_sweep(const struct qk_depthwise_job *job,
+                                            const struct chunk *chunk, const struct lines *lines,
+                                            size_t together)
 {
     const size_t pitch = job->layout->pitch;
     const size_t stride = (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -76,7 +77,7 @@ static struct qk_depthwise_run make_run(const struct qk_depthwise_job *job,
         order = _mm512_mask_add_epi8(order, line, plain, _mm512_set1_epi8((char)(uint8_t)shift));
         mask |= line;
     }
-    struct qk_depthwise_run run = {
+    struct qk_depthwise_sweep sweep = {
         .mask = mask,
         .offset = lines->row + chunk->begin,
         .offset_step = together * lines->row_step,
@@ -84,48 +85,51 @@ static struct qk_depthwise_run make_run(const struct qk_depthwise_job *job,
         .to_step = together * pitch * TAPS,
         .count = lines->count / together,
     };
-    _mm512_storeu_si512(run.order, order);
-    return run;
+    _mm512_storeu_si512(sweep.order, order);
+    return sweep;
 }
 
-/* As many lines in a vector as it has lanes for and a load sees. */
+/* Adds the loads of a chunk: each makes as many lines as a vector has lanes for and one load sees.
+ * The last lines may be made twice. */
 static size_t add_lines(const struct qk_depthwise_job *job, const struct chunk *chunk,
-                        const struct lines *lines, struct qk_depthwise_run *runs)
+                        const struct lines *lines, struct qk_depthwise_sweep *sweeps)
 {
     const size_t pitch = job->layout->pitch;
     const size_t most = qk_size_min(qk_size_max(LANES / pitch, 1), lines->count);
     size_t together = 1;
     while (together < most && together * lines->row_step + chunk->end - chunk->begin <= BYTES)
         together++;
-    runs[0] = make_run(job, chunk, lines, together);
+    sweeps[0] = make_sweep(job, chunk, lines, together);
     if (lines->count % together == 0)
         return 1;
     const size_t done = lines->count - together;
-    runs[1] = runs[0]; /* the last lines, some of them again */
-    runs[1].offset += done * lines->row_step;
-    runs[1].to += done * pitch * TAPS;
-    runs[1].count = 1;
+    sweeps[1] = sweeps[0]; /* the last lines; some of them are made again */
+    sweeps[1].offset += done * lines->row_step;
+    sweeps[1].to += done * pitch * TAPS;
+    sweeps[1].count = 1;
     return 2;
 }
 
-/* The run behind it, of the same line, goes on as `run` begins. */
-static bool join_run(const struct qk_depthwise_run *run, struct qk_depthwise_run *behind,
-                     size_t step)
+/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
+ * permutation; false: it does not. */
+static bool join_sweep(const struct qk_depthwise_sweep *sweep, struct qk_depthwise_sweep *behind,
+                       size_t step)
 {
-    if (memcmp(run->order, behind->order, sizeof(run->order)) != 0 ||
-        run->offset + step != behind->offset)
+    if (memcmp(sweep->order, behind->order, sizeof(sweep->order)) != 0 ||
+        sweep->offset + step != behind->offset)
         return false;
-    behind->offset = run->offset;
+    behind->offset = sweep->offset;
     behind->offset_step = step;
-    behind->to = run->to;
+    behind->to = sweep->to;
     behind->to_step = BYTES;
     behind->count++;
     return true;
 }
 
-/* Chunks from the last on, which writes fill to the beginning of the next line. */
+/* Adds the loads of a cluster. Chunks go from the last to the first: the last one writes fill
+ * behind its line, which the beginning of the next line then overwrites. */
 static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                          size_t cluster, size_t line, struct qk_depthwise_run *runs)
+                          size_t cluster, size_t line, struct qk_depthwise_sweep *sweeps)
 {
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
     const size_t columns = (size_t)job->geometry->axis[QK_AXIS_COLUMN].in;
@@ -142,7 +146,8 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const struct lines lines = {
         .line = line + inside.begin,
         .row = plane + (size_t)qk_conv_look(rows, job->row + inside.begin, cluster) * columns,
-        .row_step = line_count > 1 ? (size_t)rows->stride * columns : 0, /* or it may be any */
+        .row_step = line_count > 1 ? (size_t)rows->stride * columns
+                                   : 0, /* of a single line it could overflow */
         .count = line_count,
     };
     const size_t step = LANES * (size_t)job->geometry->axis[QK_AXIS_COLUMN].stride;
@@ -151,8 +156,8 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
         const struct chunk chunk = see_chunk(job, array, i * LANES);
         if (chunk.mask == 0)
             continue;
-        const size_t added = add_lines(job, &chunk, &lines, runs + count);
-        if (lines.count > 1 || count == 0 || !join_run(&runs[count], &runs[count - 1], step))
+        const size_t added = add_lines(job, &chunk, &lines, sweeps + count);
+        if (lines.count > 1 || count == 0 || !join_sweep(&sweeps[count], &sweeps[count - 1], step))
             count += added;
     }
     return count;
@@ -166,8 +171,10 @@ static inline __m512i find_numbers(void)
     return _mm512_loadu_si512(numbers);
 }
 
-/* Padded rows, 64 bytes at a time, which are no more of x. */
-static size_t find_padded_rows(const struct qk_depthwise_job *job, struct qk_depthwise_run *runs)
+/* Adds the loads that make padded rows: 64 bytes of a slot at a time, which have no more bytes of x
+ * than one load. */
+static size_t find_padded_rows(const struct qk_depthwise_job *job,
+                               struct qk_depthwise_sweep *sweeps)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -179,7 +186,7 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job, struct qk_dep
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &plane))
         return 0;
     for (size_t to = 0; to < job->layout->slot_bytes; to += BYTES) {
-        struct qk_depthwise_run run = {.to = to, .count = 1};
+        struct qk_depthwise_sweep sweep = {.to = to, .count = 1};
         __m512i order = _mm512_setzero_si512();
         for (; y < (size_t)row->in; y++) {
             const size_t begin = (y + (size_t)row->pad) * row_bytes + pad;
@@ -190,19 +197,19 @@ static size_t find_padded_rows(const struct qk_depthwise_job *job, struct qk_dep
             if (from < end) {
                 const uint64_t mask = UINT64_MAX >> (BYTES - (end - from)) << (from - to);
                 const size_t offset = plane + y * (size_t)column->in + from - begin;
-                if (run.mask == 0)
-                    run.offset = offset;
-                run.mask |= mask;
+                if (sweep.mask == 0)
+                    sweep.offset = offset;
+                sweep.mask |= mask;
                 order = _mm512_mask_add_epi8(
                     order, mask, numbers,
-                    _mm512_set1_epi8((char)(uint8_t)(offset - run.offset - (from - to))));
+                    _mm512_set1_epi8((char)(uint8_t)(offset - sweep.offset - (from - to))));
             }
             if (begin + inside > to + BYTES)
                 break;
         }
-        _mm512_storeu_si512(run.order, order);
-        if (run.mask != 0)
-            runs[count++] = run;
+        _mm512_storeu_si512(sweep.order, order);
+        if (sweep.mask != 0)
+            sweeps[count++] = sweep;
     }
     return count;
 }
@@ -218,40 +225,40 @@ static size_t find_cells(const struct qk_depthwise_job *job)
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
             for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
                 if (there)
-                    count += add_cluster(job, a, plane, c, line, job->work.runs + count);
+                    count += add_cluster(job, a, plane, c, line, job->work.sweeps + count);
         }
     return count;
 }
 
-size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job)
+size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
     const size_t slots = qk_size_min(layout->batch, job->channels);
     for (size_t at = 0; at < slots * layout->slot_bytes; at += BYTES)
         _mm512_store_si512(job->work.slots + at, fill);
-    return layout->padded_rows ? find_padded_rows(job, job->work.runs) : find_cells(job);
+    return layout->padded_rows ? find_padded_rows(job, job->work.sweeps) : find_cells(job);
 }
 
 /* ---- Cells ------------------------------------------------------------------------------- */
 
-/* `near_end`: not all loads of the channels end before x does. */
+/* Makes the slots of some channels. `near_end`: some loads would end behind x. */
 __attribute__((always_inline)) static inline void
-make_slots(const struct qk_depthwise_job *job, size_t runs, const uint8_t *x, uint8_t *slots,
+make_slots(const struct qk_depthwise_job *job, size_t sweeps, const uint8_t *x, uint8_t *slots,
            size_t channels, const bool flipped, const bool near_end)
 {
     const size_t channel_size = job->geometry->channel_size;
     const size_t slot_bytes = job->layout->slot_bytes;
     const uint8_t *x_end = job->x_end;
     const __m512i fill = _mm512_set1_epi8((char)(job->fill ^ job->flip));
-    for (const struct qk_depthwise_run *run = job->work.runs; runs > 0; runs--, run++) {
-        const __m512i order = _mm512_loadu_si512(run->order);
-        const uint64_t mask = run->mask;
-        const size_t from_step = run->offset_step;
-        const size_t to_step = run->to_step;
-        const size_t count = run->count;
-        const uint8_t *first = x + run->offset;
-        uint8_t *first_to = slots + run->to;
+    for (const struct qk_depthwise_sweep *sweep = job->work.sweeps; sweeps > 0; sweeps--, sweep++) {
+        const __m512i order = _mm512_loadu_si512(sweep->order);
+        const uint64_t mask = sweep->mask;
+        const size_t from_step = sweep->offset_step;
+        const size_t to_step = sweep->to_step;
+        const size_t count = sweep->count;
+        const uint8_t *first = x + sweep->offset;
+        uint8_t *first_to = slots + sweep->to;
         for (size_t c = 0; c < channels; c++, first += channel_size, first_to += slot_bytes) {
             const uint8_t *from = first;
             uint8_t *to = first_to;
@@ -269,18 +276,18 @@ make_slots(const struct qk_depthwise_job *job, size_t runs, const uint8_t *x, ui
     }
 }
 
-void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t runs, size_t begin,
+void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
                              size_t end)
 {
     const size_t channel_size = job->geometry->channel_size;
     const uint8_t *x = job->x + begin * channel_size;
     const bool near_end = job->x_end - x < (ptrdiff_t)((end - begin) * channel_size + BYTES);
     if (near_end)
-        make_slots(job, runs, x, job->work.slots, end - begin, job->flip != 0, true);
+        make_slots(job, sweeps, x, job->work.slots, end - begin, job->flip != 0, true);
     else if (job->flip != 0)
-        make_slots(job, runs, x, job->work.slots, end - begin, true, false);
+        make_slots(job, sweeps, x, job->work.slots, end - begin, true, false);
     else
-        make_slots(job, runs, x, job->work.slots, end - begin, false, false);
+        make_slots(job, sweeps, x, job->work.slots, end - begin, false, false);
 }
 
 #endif

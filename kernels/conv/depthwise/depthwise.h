@@ -1,29 +1,35 @@
-/* Convolutions with one channel in a group: lanes are positions, and a product takes four
- * neighbouring taps of one row of the kernel. Private to conv/.
+/* Depthwise convolutions, where a group has one channel. There a sum has only the taps of one
+ * channel, so lanes of vectors are positions, as in igemm, and one product takes up to four taps
+ * that follow each other in a row of the kernel. Private to conv/.
  *
- * What a unit sees of a channel is first laid out as cells of four bytes, padding included, so that
- * a tap of the kernel is an offset (as in kernels/conv/igemm/slabs.h). A line has a cell for each
- * position of a row, and the positions of all rows are one run of lanes. Where not many more lanes
- * pay for it, lines have a pitch that keeps vectors of cells from crossing cache lines; otherwise
- * there are no gaps:
+ * What a unit sees of a channel is first laid out as cells of four bytes, padding included: a cell
+ * has what four taps see from one position. A line has a cell for each position of a row, and the
+ * lines of all rows follow each other, so that the positions of a unit are one row of lanes, and
+ * another row of taps is only an offset (as in kernels/conv/igemm/slabs.h). All cells of one
+ * channel are a slot:
  *
  *     x, 3 columns     cells of a kernel of 3 columns, pad 1     products of the first row of taps
- *     a b c            .ab abc bc.                               from cell 0 on, of the second from
- *     d e f            .de def ef.                               cell 3 on, ...
+ *     a b c            .ab abc bc.                               read from cell 0 on, of the second
+ *     d e f            .de def ef.                               from cell 3 on, ...
  *
- * A row of taps wider than a cell has several: either each has lines of its own, or, where the unit
- * is a single row or parts of rows, they share lines that are longer.
+ * Lines without gaps are the rule. Where few lanes are lost by it, lines have a pitch that keeps
+ * vectors of cells from crossing cache lines.
  *
- * With a stride, few taps share a cell. Small planes are then not laid out as cells, but as rows of
- * x with their padding, and each product permutes a load of these. The smallest, of which a
- * vector holds one, are not laid out at all: each product permutes it.
+ * A row of taps that is wider than a cell has several cells (row_cells). Each of these either has
+ * an array of lines of its own or, where the unit is a single row or parts of rows, they share
+ * lines that are longer.
+ *
+ * With a stride, few taps could share a cell. So small planes with a stride are laid out as rows of
+ * x with their padding instead, and each product permutes what it has loaded of these into cells.
+ * The smallest planes, of which a vector holds a whole one, are not laid out at all: each product
+ * permutes the plane.
  *
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
- * cluster. It is worked out once: a permutation of a load of x gives 16 cells.
+ * cluster. So it is worked out once, as a permutation by which one load of x makes 16 cells.
  *
- * All this is for vectors of 16 lanes. Those of 8 (kernels/conv/depthwise/kernel_ymm.h) have loads
- * of 16 bytes, each for 4 cells. Their lines have no gaps, their strided planes are cells as all
- * others, and a product of AVX2 takes two taps, as words.
+ * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_ymm.h) a load
+ * has 16 bytes and makes 4 cells. There lines have no gaps, strided planes are cells as all others,
+ * and where only words can be multiplied, a product takes two taps.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
 #define KERNELS_CONV_DEPTHWISE_DEPTHWISE_H
@@ -39,41 +45,49 @@ enum {
     QK_DEPTHWISE_OUTPUTS = 16   /* output channels whose weights are made at a time */
 };
 
-/* How a unit's cells lie: lines by array, plane, cluster and row. */
+/* How the cells of a channel lie in its slot: lines, ordered by array, plane, cluster of rows and
+ * row. */
 struct qk_depthwise_layout {
-    size_t load_bytes;    /* bytes of x that a permutation takes */
-    size_t halves;        /* of a slot: 2 where it may have cells as words; all begin alike */
-    size_t rows, columns; /* positions of a full unit; with several rows, whole ones unless: */
-    bool row_parts;       /* each row's lanes are a run of their own */
-    size_t taps;          /* in a cell */
-    size_t row_cells;     /* of a row of taps */
-    size_t arrays;        /* row_cells, or one that all share, each this many cells on: */
+    size_t load_bytes; /* of x, which a permutation makes cells of */
+    size_t halves;     /* of a slot: 2 where cells may be words; each half has every second tap */
+    /* Positions of a full unit. Several rows are whole ones, unless row_parts: then the unit has a
+     * part of each of its rows, and lanes are computed row by row. */
+    size_t rows, columns;
+    bool row_parts;
+    size_t taps;      /* of a cell, at most */
+    size_t row_cells; /* of a row of taps */
+    /* Arrays of lines: one for each of row_cells, or one for all; then these are `shift` cells
+     * apart. */
+    size_t arrays;
     size_t shift;
-    size_t planes;           /* taps of the axes before the last two */
+    size_t planes;           /* taps of the outer axes: each sees a plane of its own */
     struct qk_slab_axis row; /* clusters of the row axis */
     size_t lines;            /* of a cluster */
     size_t width;            /* cells of a line */
-    size_t pitch;            /* to the next line's; where that is more, a divisor of 64 */
-    bool padded_rows;        /* a slot has no cells, but padded rows of x, so many bytes apart: */
-    size_t row_bytes;        /* 16 cells are 64 bytes of them, in `order` */
-    size_t step;             /* bytes in a slot from a vector of lanes to the next */
-    size_t slot_bytes;       /* of a channel's cells */
-    size_t batch;            /* channels whose cells are there at a time */
-    uint8_t order[QK_DEPTHWISE_BYTES]; /* byte 4 i + t is what tap t of cell i sees, from the first
-                                          cell's tap 0 on */
+    size_t pitch; /* cells from one line to the next; where it is not `width`, it divides 64 */
+    /* A slot has no cells, but rows of x with their padding, row_bytes apart. */
+    bool padded_rows;
+    size_t row_bytes;
+    size_t step; /* bytes in a slot from one vector of lanes to the next */
+    size_t slot_bytes;
+    size_t batch; /* channels whose slots are there at a time */
+    /* Byte 4 i + t is where tap t of cell i looks, counted from where tap 0 of cell 0 does. */
+    uint8_t order[QK_DEPTHWISE_BYTES];
 };
 
-/* Where the cells of 16 of an output channel's taps come from: its dense weights. */
+/* How the weights of an output channel, which are packed densely, become the weights of 16 cells:
+ * by a permutation of some of them. */
 struct qk_depthwise_weight_order {
     uint8_t order[QK_DEPTHWISE_BYTES];
-    uint64_t mask; /* bytes that are taps; the others are 0 */
-    size_t from;   /* the first tap */
+    uint64_t mask; /* bytes that are taps; the others become 0 */
+    size_t from;   /* the tap that byte 0 of `order` counts from */
 };
 
-/* Vectors of up to 16 cells, with fill behind them, that are so many bytes apart in a channel and
- * in its slot. Each has those in `mask` of 64 bytes of the channel in the same order, and fill. A
- * vector may begin before the one before it ends. */
-struct qk_depthwise_run {
+/* Loads of x that make vectors of up to 16 cells by the same permutation: `count` of them,
+ * offset_step bytes apart in a channel, whose cells are to_step bytes apart in its slot. Those
+ * cells that `mask` leaves out, and what a vector has behind its cells, become fill. One vector may
+ * overwrite what the one before it has written behind its cells. */
+struct qk_depthwise_sweep {
     uint8_t order[QK_DEPTHWISE_BYTES];
     uint64_t mask;
     size_t offset, offset_step;
@@ -81,12 +95,12 @@ struct qk_depthwise_run {
     size_t count;
 };
 
-/* A unit's workspace. */
+/* The parts of a unit's workspace. */
 struct qk_depthwise_workspace {
-    struct qk_depthwise_run *runs;
+    struct qk_depthwise_sweep *sweeps;
     uint8_t *weights; /* [QK_DEPTHWISE_OUTPUTS] cells of output channels, in whole vectors */
-    uint8_t *ones;    /* of one, with 1 for taps that are there; or their orders */
-    uint8_t *slots;   /* [batch]; there is a vector more behind the last */
+    uint8_t *ones;    /* cells of an output channel whose weights are all 1; or orders of weights */
+    uint8_t *slots;   /* [batch], and room for a vector behind the last */
 };
 
 /* Some output channels and positions: what one unit computes. */
@@ -96,15 +110,15 @@ struct qk_depthwise_job {
     struct qk_depthwise_workspace work;
     size_t outer; /* position of the axes before the last two */
     size_t row, rows, column, columns;
-    uint8_t fill, flip; /* what lies outside x; it and x are made unsigned by an xor with `flip` */
+    uint8_t fill, flip; /* what padding holds; an xor with `flip` makes it and x unsigned */
 
-    const uint8_t *x, *x_end; /* the first channel; the end of all that may be read */
+    const uint8_t *x, *x_end; /* the unit's first channel; where all of x ends */
     size_t channels;          /* of x */
     size_t multiplicity;      /* output channels for each of them */
     size_t depth;             /* taps of an output channel */
     size_t cells;
-    const uint32_t *offsets;                               /* [cells], bytes in a slot */
-    const struct qk_depthwise_weight_order *weight_orders; /* of 16 cells */
+    const uint32_t *offsets;                               /* [cells]: where in a slot to read */
+    const struct qk_depthwise_weight_order *weight_orders; /* one for each 16 cells */
     const uint8_t *weights;      /* [output channels][depth], signed; QK_DEPTHWISE_BYTES more may be
                                     read */
     const int32_t *w_zero_point; /* this and the next two: [output channels] */
@@ -117,10 +131,11 @@ struct qk_depthwise_job {
     size_t y_stride; /* to the next output channel's */
 };
 
-/* Taps of a row of the kernel in a cell, such that a load of x makes as many bytes of cells; 0:
- * not even one. */
+/* How many taps of a row of the kernel a cell can have, such that a load makes as many bytes of
+ * cells as it has; 0: not even one. */
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes);
 
+/* Chooses what a unit has, and how its cells lie. */
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
                           const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
 
@@ -130,18 +145,20 @@ static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout
     return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
 }
 
-/* Bytes in a slot before the cells of a tap. */
+/* Where in a slot the cells of a tap begin: of the given plane and row of the kernel, and `column`,
+ * a number of row_cells. */
 size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_geometry *geometry, size_t plane, size_t row,
                          size_t column);
 
+/* The depthwise kernel of a backend. */
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
     double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
     void (*run)(const struct qk_depthwise_job *job);
-    /* Sums of each output channel's `depth` signed weights, of which QK_DEPTHWISE_BYTES more may be
-     * read. */
+    /* Adds up each output channel's `depth` signed weights; QK_DEPTHWISE_BYTES more can be read
+     * behind the last. */
     void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);
 };
 
@@ -150,20 +167,20 @@ extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
 
-/* Of qk_depthwise_u8s8_1x64__avx512vbmi: planes of which a vector holds one. */
+/* Of qk_depthwise_u8s8_1x64__avx512vbmi: planes so small that a vector holds a whole one. */
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
-/* As many of the first channels as it can; gives their number. For kernels of two cells in a row of
- * taps, over long rows. */
+/* Of the same: does as many of the first channels as it can, and returns their number. For kernels
+ * whose rows of taps have two cells, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* The first half of its run for others. Works out the runs, gives their number, and fills the
- * slots. */
-size_t qk_depthwise_find_runs(const struct qk_depthwise_job *job);
+/* Of the same, for all others: works out which loads make the cells, returns their number, and sets
+ * all slots to fill. */
+size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job);
 
-/* Channels [begin, end) to the slots from the first on. */
-void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t runs, size_t begin,
+/* Makes the cells of channels [begin, end), in the slots from the first on. */
+void qk_depthwise_make_cells(const struct qk_depthwise_job *job, size_t sweeps, size_t begin,
                              size_t end);
 
 #endif

@@ -8,24 +8,25 @@
 #include "kernels/conv/requantize_avx512.h"
 #include "kernels/conv/sizes.h"
 
-/* Vectors of lanes at a time. */
+/* A strip is up to VECTORS vectors of lanes, whose sums are computed together. */
 enum { VECTORS = 4, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* What all output channels of a unit share. */
+/* What all output channels of a unit have in common. */
 struct lanes {
     const uint32_t *offsets;
     size_t cells;
     size_t step;
-    __m512i cell_order; /* with padded_rows: bytes of a vector's cells */
+    __m512i cell_order; /* for padded_rows: which bytes of a load are a vector's cells */
     size_t count;       /* of lanes */
-    size_t lines;       /* with row_parts: such runs, and how far apart they are */
+    size_t lines;       /* for row_parts: rows of lanes, line_step apart in a slot, y_step in y */
     size_t line_step, y_step;
-    size_t strip_bytes,
-        last_bytes; /* of y: what a strip of 64 lanes or the last, shorter one has */
-    __m512i order;  /* packed bytes to those of y */
+    size_t strip_bytes; /* of y: positions that a strip of 64 lanes has */
+    size_t last_bytes;  /* those of the last strip, if it is shorter; or 0 */
+    __m512i order;      /* of bytes as packing leaves them: those of y */
     struct qk_requantize_512 to;
 };
 
+/* What an output channel has for itself. */
 struct output {
     const uint8_t *slot;
     const uint8_t *weights, *ones;
@@ -34,12 +35,12 @@ struct output {
     uint8_t *y;
 };
 
-/* How outputs are computed; constants where it is used. */
+/* How output channels are computed; all of it is constant where it is used. */
 struct form {
-    bool three;       /* there are three cells */
+    bool three;       /* there are three cells, as of the common 3x3 kernel */
     bool centred;     /* weights have a zero point */
-    bool row_parts;   /* of rows: each is a run of lanes */
-    bool padded_rows; /* the slot has no cells, but padded rows, of which they are permutations */
+    bool row_parts;   /* the lanes of each row are computed by themselves */
+    bool padded_rows; /* the slot has padded rows, which are permuted into cells */
 };
 
 static inline __m512i broadcast_cell(const uint8_t *cell)
@@ -55,7 +56,7 @@ static inline size_t lanes_step(const struct lanes *lanes, const struct form for
     return form.padded_rows ? lanes->step : BYTES;
 }
 
-/* sums += products of a cell with those at `cells`. */
+/* Adds the products of one cell of weights with the vectors of cells from `cells` on. */
 __attribute__((always_inline)) static inline void
 add_cell(const struct lanes *lanes, const uint8_t *cells, const uint8_t *cell, const size_t vectors,
          const struct form form, __m512i sums[VECTORS])
@@ -81,7 +82,8 @@ add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
             add_cell(lanes, slot + offset[c], weights + c * QK_DEPTHWISE_TAPS, vectors, form, sums);
         return;
     }
-    /* Two sums for each, as every product waits for the one before. */
+    /* Two vectors of sums instead of each one: a product has to wait for the one before that adds
+     * to the same sum. */
     __m512i others[VECTORS];
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
@@ -98,7 +100,8 @@ add_cells(const struct lanes *lanes, const uint8_t *slot, const uint8_t *weights
         sums[v] = _mm512_add_epi32(sums[v], others[v]);
 }
 
-/* Lanes [first, first + 16 * vectors). Inlined with constants, so that sums lie in registers. */
+/* Does a strip: lanes [first, first + 16 * vectors). Inlined with constants, so that the compiler
+ * keeps sums in registers. */
 __attribute__((always_inline)) static inline void
 run_strip(const struct lanes *lanes, const struct output *output, size_t first,
           const size_t vectors, const struct form form, uint8_t *y, uint64_t mask)
@@ -156,8 +159,8 @@ run_lines(const struct lanes *lanes, const struct output *output, const struct f
     }
 }
 
-/* Lanes that are positions, without the gaps between lines. Packing works within 16-byte lanes: the
- * q-th has the q-th quarter of each vector. */
+/* Which packed bytes are positions, in their order: lanes without the gaps between lines. Packing
+ * works within 16-byte lanes, so that lane q has the q-th quarter of each vector of sums. */
 static __m512i find_order(size_t width, size_t pitch)
 {
     uint8_t order[BYTES];
@@ -191,7 +194,7 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
     };
 }
 
-/* Dense weights of output channels from m on to cells. */
+/* Makes cells of the dense weights of `count` output channels from m on. */
 static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
     const size_t bytes = qk_divide_up(job->cells, LANES) * BYTES;
@@ -224,7 +227,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     const size_t multiplicity = job->multiplicity;
     const size_t outputs = job->channels * multiplicity;
     const size_t batch = job->layout->batch;
-    const size_t runs = qk_depthwise_find_runs(job);
+    const size_t sweeps = qk_depthwise_find_sweeps(job);
     struct output output = {
         .ones = job->work.ones,
         .bias = job->bias,
@@ -234,7 +237,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     size_t m = 0;
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        qk_depthwise_make_cells(job, runs, begin, end);
+        qk_depthwise_make_cells(job, sweeps, begin, end);
         output.slot = job->work.slots;
         for (size_t left = multiplicity; m < end * multiplicity; m++) {
             if (m % QK_DEPTHWISE_OUTPUTS == 0) {
@@ -301,7 +304,7 @@ static void run_unit(const struct qk_depthwise_job *job)
         run_cells(&left);
 }
 
-/* Lanes are channels. */
+/* Adds up weights: eight output channels at a time, one in each 64-bit lane. */
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)
 {
     const __m512i ones = _mm512_set1_epi8(1);

@@ -29,33 +29,35 @@ enum {
     BYTES = 2 * LOAD
 };
 
-/* ---- Runs -------------------------------------------------------------------------------- */
+/* ---- Sweeps -------------------------------------------------------------------------------- */
 
-/* 8 cells of each line of a cluster, or, `to_step` lanes on, of one. Behind the line's last they
- * hold fill. */
-struct run {
-    uint8_t order[BYTES]; /* of bytes in a load; 0x80: fill */
-    uint8_t flip[BYTES];  /* xored with these */
-    size_t offset[2];     /* of the loads in a channel */
+/* Loads of x that make 8 cells each, by the same permutation: those of each line of a cluster or,
+ * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
+ * line's last cell becomes fill. */
+struct sweep {
+    uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
+    uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
+    size_t offset[2];     /* where in a channel the two halves of a vector are loaded */
     size_t offset_step;
     size_t to, to_step;
     size_t count;
 };
 
-_Static_assert(sizeof(struct run) <= sizeof(struct qk_depthwise_run), "runs share their room");
+_Static_assert(sizeof(struct sweep) <= sizeof(struct qk_depthwise_sweep),
+               "sweeps share their room");
 
-/* One half of a vector, whose first cell has this column of the slot; loads begin where that of
- * column `first` looks. */
+/* Works out one half of a vector, whose first cell is number `cell` of its line; its load begins
+ * where the cell number `first` looks. */
 static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
-                     struct run *run, size_t half)
+                     struct sweep *sweep, size_t half)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t first_tap = array * job->layout->taps;
     const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
     const size_t width = job->layout->width;
     const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
-    uint8_t *order = run->order + half * LOAD;
-    uint8_t *flip = run->flip + half * LOAD;
+    uint8_t *order = sweep->order + half * LOAD;
+    uint8_t *flip = sweep->flip + half * LOAD;
     const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
     const int64_t begin = look > 0 && look < axis->in ? look : 0;
     memset(order, 0x80, LOAD);
@@ -68,28 +70,31 @@ static void see_half(const struct qk_depthwise_job *job, size_t array, size_t fi
             order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
             flip[i * TAPS + PLACE[t]] = job->flip;
         }
-    run->offset[half] += (size_t)begin;
+    sweep->offset[half] += (size_t)begin;
 }
 
-/* The run behind it, of the same line, goes on as `run` begins. */
-static bool join_run(const struct run *run, struct run *behind, size_t step)
+/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
+ * permutation; false: it does not. */
+static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t step)
 {
-    if (memcmp(run->order, behind->order, BYTES) != 0 ||
-        memcmp(run->flip, behind->flip, BYTES) != 0 || run->offset[0] + step != behind->offset[0] ||
-        run->offset[1] + step != behind->offset[1])
+    if (memcmp(sweep->order, behind->order, BYTES) != 0 ||
+        memcmp(sweep->flip, behind->flip, BYTES) != 0 ||
+        sweep->offset[0] + step != behind->offset[0] ||
+        sweep->offset[1] + step != behind->offset[1])
         return false;
-    behind->offset[0] = run->offset[0];
-    behind->offset[1] = run->offset[1];
+    behind->offset[0] = sweep->offset[0];
+    behind->offset[1] = sweep->offset[1];
     behind->offset_step = step;
-    behind->to = run->to;
+    behind->to = sweep->to;
     behind->to_step = BYTES;
     behind->count++;
     return true;
 }
 
-/* From the last cells of lines on, which write fill to the beginning of the next line. */
+/* Adds the loads of a cluster, from the last cells of lines to the first: the last ones write fill
+ * behind their line, which the beginning of the next line then overwrites. */
 static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                          size_t cluster, size_t line, struct run *runs)
+                          size_t cluster, size_t line, struct sweep *sweeps)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
@@ -106,29 +111,31 @@ static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size
     const size_t lines = inside.end - inside.begin;
     const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
     const size_t offset = plane + row * (size_t)columns->in;
-    /* A load has all that 8 cells see. */
+    /* Whether one load has all that 8 cells see. */
     const bool one =
         (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
     size_t count = 0;
     for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
         const size_t cell = (left - 1) * LANES;
-        struct run *run = &runs[count];
-        *run = (struct run){
+        struct sweep *sweep = &sweeps[count];
+        *sweep = (struct sweep){
             .offset = {offset, offset},
-            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in) : 0, /* or any */
+            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in)
+                                     : 0, /* of a single line it could overflow */
             .to = ((line + inside.begin) * layout->pitch + cell) * TAPS,
             .to_step = layout->pitch * TAPS,
             .count = lines,
         };
-        see_half(job, array, cell, cell, run, 0);
-        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, run, 1);
-        if (lines > 1 || count == 0 || !join_run(run, run - 1, LANES * (size_t)columns->stride))
+        see_half(job, array, cell, cell, sweep, 0);
+        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, sweep, 1);
+        if (lines > 1 || count == 0 ||
+            !join_sweep(sweep, sweep - 1, LANES * (size_t)columns->stride))
             count++;
     }
     return count;
 }
 
-static size_t find_runs(const struct qk_depthwise_job *job, struct run *runs)
+static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *sweeps)
 {
     const struct qk_depthwise_layout *layout = job->layout;
     size_t count = 0;
@@ -139,14 +146,14 @@ static size_t find_runs(const struct qk_depthwise_job *job, struct run *runs)
             const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
             for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
                 if (there)
-                    count += add_cluster(job, a, plane, c, line, runs + count);
+                    count += add_cluster(job, a, plane, c, line, sweeps + count);
         }
     return count;
 }
 
 /* ---- Cells ------------------------------------------------------------------------------- */
 
-/* A load, or what there is of it before the end of x. */
+/* Loads 16 bytes of x, or what there is of them before the end of x. */
 static inline __m128i load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
 {
     uint8_t bytes[LOAD] = {0};
@@ -156,21 +163,22 @@ static inline __m128i load_x(const uint8_t *from, const uint8_t *x_end, const bo
     return _mm_loadu_si128((const void *)bytes);
 }
 
-/* `one`: both halves of a vector see the same load. */
+/* Makes the cells of some channels by one permutation. `one`: both halves of a vector come from the
+ * same load. */
 __attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
-                                                             const struct run *run, size_t begin,
-                                                             size_t end, const bool one,
-                                                             const bool near_end)
+                                                             const struct sweep *sweep,
+                                                             size_t begin, size_t end,
+                                                             const bool one, const bool near_end)
 {
     const size_t channel_size = job->geometry->channel_size;
     const size_t slot_bytes = job->layout->slot_bytes;
-    const uint8_t *x = job->x + begin * channel_size + run->offset[0], *x_end = job->x_end;
-    uint8_t *slot = job->work.slots + run->to;
-    const __m256i order = _mm256_loadu_si256((const void *)run->order);
-    const __m256i flip = _mm256_loadu_si256((const void *)run->flip);
-    const size_t apart = run->offset[1] - run->offset[0];
-    const size_t from_step = run->offset_step, to_step = run->to_step;
-    const size_t count = run->count;
+    const uint8_t *x = job->x + begin * channel_size + sweep->offset[0], *x_end = job->x_end;
+    uint8_t *slot = job->work.slots + sweep->to;
+    const __m256i order = _mm256_loadu_si256((const void *)sweep->order);
+    const __m256i flip = _mm256_loadu_si256((const void *)sweep->flip);
+    const size_t apart = sweep->offset[1] - sweep->offset[0];
+    const size_t from_step = sweep->offset_step, to_step = sweep->to_step;
+    const size_t count = sweep->count;
     for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes) {
         const uint8_t *from = x;
         uint8_t *to = slot;
@@ -185,19 +193,19 @@ __attribute__((always_inline)) static inline void make_lines(const struct qk_dep
     }
 }
 
-/* Channels [begin, end) to the slots from the first on. */
-static void make_cells(const struct qk_depthwise_job *job, const struct run *runs, size_t count,
+/* Makes the cells of channels [begin, end), in the slots from the first on. */
+static void make_cells(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
                        size_t begin, size_t end)
 {
     const uint8_t *x_end = job->x + end * job->geometry->channel_size;
     const bool near_end = job->x_end - x_end < LOAD;
-    for (const struct run *run = runs; run < runs + count; run++)
+    for (const struct sweep *sweep = sweeps; sweep < sweeps + count; sweep++)
         if (near_end)
-            make_lines(job, run, begin, end, false, true);
-        else if (run->offset[0] == run->offset[1])
-            make_lines(job, run, begin, end, true, false);
+            make_lines(job, sweep, begin, end, false, true);
+        else if (sweep->offset[0] == sweep->offset[1])
+            make_lines(job, sweep, begin, end, true, false);
         else
-            make_lines(job, run, begin, end, false, false);
+            make_lines(job, sweep, begin, end, false, false);
 }
 
 static void fill_slots(const struct qk_depthwise_job *job)
@@ -213,7 +221,8 @@ static void fill_slots(const struct qk_depthwise_job *job)
 
 /* ---- Products ---------------------------------------------------------------------------- */
 
-/* Copied for each output channel, so that no byte of y may be a part of it. */
+/* What an output channel needs. It is passed by value, so that the compiler can see that storing y
+ * does not change it. */
 struct output {
     const uint32_t *offsets;
     size_t cells;
@@ -236,7 +245,7 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
         int32_t taps;
         memcpy(&taps, weights, sizeof(taps));
         if (p > 0 && taps == 0)
-            continue; /* as where a cell has few taps */
+            continue; /* the cell has so few taps that this half has none */
         const __m256i w = _mm256_set1_epi32(taps);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
@@ -245,7 +254,8 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
     }
 }
 
-/* Lanes [first, first + LANES * vectors). Inlined with constants, so that sums lie in registers. */
+/* Does a strip: lanes [first, first + LANES * vectors). Inlined with constants, so that the
+ * compiler keeps sums in registers. */
 __attribute__((always_inline)) static inline void
 run_strip(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
 {
@@ -257,7 +267,7 @@ run_strip(const struct output *output, size_t first, const size_t vectors, uint8
         add_cell(output, c, first, vectors, sums);
 #pragma GCC unroll 4
     for (size_t v = vectors; v < VECTORS; v++)
-        sums[v] = sums[0]; /* is computed once */
+        sums[v] = sums[0]; /* the compiler sees that it has requantized these */
     uint8_t lanes[BYTES];
     _mm256_storeu_si256((void *)lanes, qk_requantize_32(&output->requantize, output->y_signed, sums,
                                                         output->multiplier));
@@ -277,7 +287,8 @@ run_vectors(const struct output *output, size_t first, size_t vectors, uint8_t *
         run_strip(output, first, 1, y);
 }
 
-/* The last vectors end where the lanes do, and may do again what those before them did. */
+/* Does all lanes of an output channel. The last vectors end where the lanes do, and so may repeat
+ * some of those before them. */
 __attribute__((always_inline)) static inline void run_output(const struct output output,
                                                              size_t count, uint8_t *y)
 {
@@ -293,7 +304,8 @@ __attribute__((always_inline)) static inline void run_output(const struct output
         memcpy(y, few, count);
 }
 
-/* The dense weights of each 4 cells to these: from the first of them on, or, 0x80, none. */
+/* Works out which dense weights become those of each 4 cells, counted from the first of them; 0x80:
+ * none. */
 static void make_orders(const struct qk_depthwise_job *job)
 {
     for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
@@ -326,10 +338,10 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     const size_t slot_bytes = job->layout->slot_bytes;
     const size_t line_bytes = job->layout->pitch * TAPS;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t lines = row_parts ? job->rows : 1; /* runs of lanes */
+    const size_t lines = row_parts ? job->rows : 1; /* rows of lanes */
     const size_t lanes = row_parts ? job->columns : job->rows * job->columns;
-    struct run *runs = (void *)job->work.runs;
-    const size_t run_count = find_runs(job, runs);
+    struct sweep *sweeps = (void *)job->work.sweeps;
+    const size_t sweep_count = find_sweeps(job, sweeps);
     struct output output = {
         .offsets = job->offsets,
         .cells = job->cells,
@@ -344,7 +356,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
     make_orders(job);
     for (size_t begin = 0; begin < job->channels; begin += batch) {
         const size_t end = qk_size_min(begin + batch, job->channels);
-        make_cells(job, runs, run_count, begin, end);
+        make_cells(job, sweeps, sweep_count, begin, end);
         for (size_t c = begin; c < end; c++)
             for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
                 output.slot = job->work.slots + (c - begin) * slot_bytes;

@@ -2,11 +2,11 @@
 
 #include "kernels/conv/sizes.h"
 
-/* A unit's cells of one channel, and those of its channels that are there at a time, stay in a
- * core's first cache; as words, not far from it. */
+/* The cells of one channel of a unit, and the slots of a batch, stay in a core's first cache; where
+ * cells are words, they stay near it. */
 #define SLOT_CELLS 6144
 #define BATCH_BYTES ((size_t)8 << 10)
-/* Parts of rows are as many columns, or some times that. */
+/* A part of a row has so many columns, or a multiple. */
 #define ROW_PART_COLUMNS 32
 
 size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation, size_t load_bytes)
@@ -19,7 +19,8 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
     return qk_size_min(qk_size_min((size_t)most, QK_DEPTHWISE_TAPS), (size_t)kernel);
 }
 
-/* Short lines begin where a vector or a half of one may, if that costs little. */
+/* The pitch of short lines: such that a line begins where a vector or half of one does, if that
+ * costs few lanes. */
 static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
 {
     if (layout->load_bytes < QK_DEPTHWISE_BYTES)
@@ -30,7 +31,8 @@ static size_t find_pitch(const struct qk_depthwise_layout *layout, size_t width)
     return width;
 }
 
-/* Several rows, whole ones: each of the row_cells has lines of its own. False: not even two fit. */
+/* Lays out several whole rows; each of the row_cells has lines of its own. False: not even two rows
+ * fit. */
 static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                      size_t width)
 {
@@ -54,14 +56,15 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     return true;
 }
 
-/* Where cells of a row of taps share lines: how far one sees behind the one before. */
+/* How many cells further on the next of row_cells reads, where they share lines. */
 static size_t find_shift(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
     return layout->taps * (size_t)column->dilation / (size_t)column->stride;
 }
 
-/* What sharing makes lines longer; no line is as long: they cannot share. */
+/* How many cells lines get longer by sharing them. SLOT_CELLS, which no line has: they cannot be
+ * shared. */
 static size_t count_more(const struct qk_depthwise_layout *layout,
                          const struct qk_conv_axis *column)
 {
@@ -70,8 +73,8 @@ static size_t count_more(const struct qk_depthwise_layout *layout,
     return share && shift < SLOT_CELLS ? (layout->row_cells - 1) * shift : SLOT_CELLS;
 }
 
-/* Parts of several rows, at least as many as there are lines that a part shares with the next one.
- * False: they would be narrow. */
+/* Lays out parts of several rows: of at least as many as there are lines that a unit has in common
+ * with the next one, which are made twice. False: the parts would be too narrow. */
 static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                           const struct qk_conv_axis *column)
 {
@@ -98,7 +101,7 @@ static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_co
     return true;
 }
 
-/* One row, or a part of one. */
+/* Lays out one row, or a part of one. */
 static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                         const struct qk_conv_axis *column)
 {
@@ -128,8 +131,8 @@ static size_t next_power(size_t width)
     return power;
 }
 
-/* Padded rows, where some whole lines make a vector, and one load of padded rows has what they see.
- */
+/* Lays out padded rows: where some whole lines together make a vector, and one load of padded rows
+ * has all that they see. */
 static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                             const struct qk_conv_axis *column)
 {
@@ -168,6 +171,7 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     return true;
 }
 
+/* Lays out cells in the best of the ways above. */
 static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_axis *row,
                       const struct qk_conv_axis *column)
 {
@@ -177,7 +181,7 @@ static void fit_cells(struct qk_depthwise_layout *layout, const struct qk_conv_a
         fit_columns(layout, row, column);
     layout->lines = layout->rows + layout->row.span;
     layout->step = QK_DEPTHWISE_BYTES;
-    /* The last vector may write fill behind the last cell, which is not the next slot's. */
+    /* The last vector may write fill behind the last cell; that must not be in the next slot. */
     const size_t cells = qk_depthwise_lines(layout) * layout->pitch + QK_DEPTHWISE_LANES - 1;
     layout->slot_bytes =
         qk_divide_up(cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES * layout->halves;

@@ -132,7 +132,7 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     const size_t *at = state->workspace_at;
     struct qk_depthwise_job job = state->job;
     job.work = (struct qk_depthwise_workspace){
-        .runs = (void *)(workspace + at[0]),
+        .sweeps = (void *)(workspace + at[0]),
         .weights = workspace + at[1],
         .ones = workspace + at[2],
         .slots = workspace + at[3],
@@ -172,7 +172,7 @@ static size_t lay_out_workspace(struct state *state)
     const size_t lines = qk_depthwise_lines(layout);
     const size_t weights = qk_divide_up(state->job.cells, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_BYTES;
     const size_t bytes[] = {
-        (vectors + lines) * sizeof(struct qk_depthwise_run),
+        (vectors + lines) * sizeof(struct qk_depthwise_sweep),
         QK_DEPTHWISE_OUTPUTS * weights,
         weights,
         layout->batch * layout->slot_bytes + QK_DEPTHWISE_BYTES,

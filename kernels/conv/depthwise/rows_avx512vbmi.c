@@ -1,6 +1,7 @@
-/* Square kernels of two cells in a row of taps, over rows of x as they are: a vector has 16
- * positions of a row, and four rows of y share what they see. No cells are laid out: a load of x
- * is permuted once for all rows of taps that look at it. */
+/* Square kernels of 5 and 7, whose rows of taps have two cells, over long rows of x as they are. A
+ * vector has 16 positions of a row of y; four rows of y are computed together, since they share
+ * most of the rows of x that they see. No cells are laid out: each row of x is loaded and permuted
+ * once for all rows of taps that look at it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -12,13 +13,13 @@
 
 enum { ROWS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES, BYTES = QK_DEPTHWISE_BYTES };
 
-/* Of the kernel, at most; cells of a row of taps. */
+/* The kernel has at most so many rows, and each row of taps so many cells. */
 enum { HEIGHT = 7, CELLS = 2 };
 
-/* 16 columns of the output. */
+/* A tile has 16 columns of y. */
 struct tile {
-    uint8_t order[CELLS][BYTES]; /* bytes of the load, for cells */
-    uint64_t inside[CELLS];      /* those that look inside x */
+    uint8_t order[CELLS][BYTES]; /* which bytes of a load are the cells */
+    uint64_t inside[CELLS];      /* which of them look inside x */
     size_t offset;               /* of the load in a row of x */
     size_t column, columns;
 };
@@ -42,7 +43,7 @@ static bool has_rows(const struct qk_depthwise_job *job)
            !job->any_zero_point && bytes <= job->layout->batch * job->layout->slot_bytes;
 }
 
-/* Channels of which no load ends behind x. */
+/* How many of the first channels have no load that ends behind x. */
 static size_t count_channels(const struct qk_depthwise_job *job)
 {
     const size_t left = (size_t)(job->x_end - job->x);
@@ -50,7 +51,8 @@ static size_t count_channels(const struct qk_depthwise_job *job)
                         : 0;
 }
 
-/* What taps that are not there or columns behind the last see does not matter. */
+/* Works out a tile's permutations. What is seen by taps behind the kernel's last, and by columns
+ * behind y's last, does not matter. */
 static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
@@ -72,23 +74,23 @@ static void find_tile(const struct qk_depthwise_job *job, struct tile *tile)
 
 struct output {
     const uint8_t *x;
-    const uint8_t *weights; /* dense */
+    const uint8_t *weights; /* as they are packed: densely */
     int32_t bias;
     float multiplier;
     uint8_t *y;
 };
 
-/* The kernel; constants where it is used. */
+/* What kernel it is; all of it is constant where it is used. */
 struct form {
     size_t height, stride;
     bool flipped;
 };
 
-/* What all output channels share. */
+/* What all output channels have in common. */
 struct view {
     const struct tile *tiles;
     size_t tile_count;
-    size_t plane;  /* where it begins in a channel */
+    size_t plane;  /* where the plane begins in a channel */
     int64_t width; /* of x */
     uint64_t height;
     int64_t look; /* row of x that the first tap of the first row looks at */
@@ -100,8 +102,9 @@ struct view {
     struct qk_requantize_512 to;
 };
 
-/* Bytes of four vectors of lanes, as packing leaves them, to where those of y are: of short
- * rows without gaps, otherwise 16 of each. */
+/* Which packed bytes of four vectors of lanes, which are four rows of y, are positions: without
+ * gaps where rows are short, otherwise 16 of each row. Packing leaves the q-th quarter of each
+ * vector in 16-byte lane q. */
 static __m512i find_order(size_t columns)
 {
     uint8_t order[BYTES];
@@ -147,14 +150,15 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
     return _mm512_set1_epi32((int32_t)(word & UINT32_MAX >> 8 * (TAPS - count)));
 }
 
-/* Sums of four rows of a tile, whose first tap of the first row looks at row `look` of x. `from`:
- * the load there. */
+/* Adds to the sums of four rows of a tile. `look` is the row of x that the first tap of the first
+ * of them looks at, `from` the address of the load there. */
 __attribute__((always_inline)) static inline void
 add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[CELLS],
          const __mmask64 inside[CELLS], __m512i weights[HEIGHT][CELLS], const struct form form,
          __m512i sums[ROWS])
 {
-    /* Sums for each cell, as every product waits for the one before. */
+    /* Each cell has sums of its own, as a product has to wait for the one before that adds to the
+     * same sum. */
     __m512i of_cell[CELLS][ROWS];
 #pragma GCC unroll 4
     for (size_t row = 0; row < ROWS; row++) {

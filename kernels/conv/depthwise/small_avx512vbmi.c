@@ -1,5 +1,6 @@
-/* Planes so small that a vector holds a channel: cells are permutations of it, and have any four
- * taps. What they are is the same for all channels. */
+/* Planes so small that one vector holds all of a channel: cells are permutations of that vector. So
+ * a cell can have any four taps, not only neighbours, and nothing is laid out. The permutations
+ * (orders) are the same for all channels. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__
@@ -11,10 +12,11 @@
 
 enum { VECTORS = 4, TAPS = QK_DEPTHWISE_TAPS, LANES = QK_DEPTHWISE_LANES };
 
-/* Bytes of the vector behind those of x. */
+/* Two bytes of the vector, behind those of x, hold fill for padding and 0 for taps that are not
+ * there. */
 enum { FILL = 62, ZERO = 63, CHANNEL_BYTES = FILL };
 
-/* Of the last tap from the first, and taps. */
+/* How far the last tap may be from the first, and how many taps there may be. */
 enum { SPAN_MOST = 63, TAPS_MOST = 64 };
 
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
@@ -31,8 +33,9 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
 
 /* ---- Orders ------------------------------------------------------------------------------ */
 
-/* What the first tap of 64 positions looks at; far outside, anything there. Cells of position i are
- * in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking moves them in order. */
+/* The row and column that the first tap of each of 64 positions looks at, clamped to what a signed
+ * byte holds. Position i is in byte i / 16 * 4 + i % 16 / 4 * 16 + i % 4, from where unpacking
+ * moves its cells in order. */
 struct looks {
     __m512i row, column;
 };
@@ -59,7 +62,7 @@ static struct looks find_looks(const struct qk_depthwise_job *job, size_t first,
     return (struct looks){_mm512_loadu_si512(rows), _mm512_loadu_si512(columns)};
 }
 
-/* The byte of the vector that a tap of each position sees. */
+/* Which byte of the vector tap `tap` of each position sees. */
 static __m512i see_tap(const struct qk_depthwise_job *job, const struct looks *looks, size_t tap)
 {
     const struct qk_conv_axis *row = &job->geometry->axis[QK_AXIS_ROW];
@@ -112,7 +115,8 @@ static inline __m512i broadcast_word(const void *from)
     return _mm512_set1_epi32(word);
 }
 
-/* Bytes to xor with, for x as it is stored. */
+/* What the bytes of the vector are xored with: `flip` for x as it is stored, and fill and 0 behind
+ * it, where 0 has been loaded. */
 static __m512i find_flips(const struct qk_depthwise_job *job)
 {
     uint8_t bytes[QK_DEPTHWISE_BYTES] = {0};
@@ -121,7 +125,8 @@ static __m512i find_flips(const struct qk_depthwise_job *job)
     return _mm512_loadu_si512(bytes);
 }
 
-/* Packing works within 16-byte lanes: the q-th has the q-th quarter of each vector. */
+/* The order of packed bytes. Packing works within 16-byte lanes, so that lane q has the q-th
+ * quarter of each vector of sums. */
 static __m512i find_order(void)
 {
     uint8_t order[QK_DEPTHWISE_BYTES];
@@ -130,8 +135,8 @@ static __m512i find_order(void)
     return _mm512_loadu_si512(order);
 }
 
-/* Positions [first, first + count) of all channels; inlined with constants. Weights behind an
- * output channel's last meet zeros. */
+/* Does positions [first, first + count) of all channels. Inlined with constants. A load of the last
+ * weights reads some of the next channel's; these meet zeros. */
 __attribute__((always_inline)) static inline void run_positions(const struct qk_depthwise_job *job,
                                                                 size_t first, size_t count,
                                                                 const size_t vectors,
