@@ -71,59 +71,72 @@ static void print_types(uint32_t set, char *text, size_t size)
     }
 }
 
-/* The strides given for an input, or NULL: it is row-major. */
-static const struct qk_attribute *find_strides(const struct qk_call *call, size_t input,
-                                               const char **name)
+/* The attribute with the strides of an input, which may not be present. NULL: there is none. */
+static const struct qk_attribute_def *find_strides(const struct qk_operator *op, size_t input)
 {
-    for (size_t i = 0; i < call->op->attribute_count; i++) {
-        const struct qk_attribute_def *def = &call->op->attributes[i];
-        *name = def->name;
-        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == input && call->attributes[i].present)
-            return &call->attributes[i];
-    }
+    for (size_t i = 0; i < op->attribute_count; i++)
+        if (op->attributes[i].kind == QK_ATTRIBUTE_STRIDES && op->attributes[i].input == input)
+            return &op->attributes[i];
     return NULL;
 }
 
-/* Whether the tensor's numbers are true of each other. */
-static enum qk_status check_layout(const struct qk_call *call, size_t index, struct qk_error *error)
+/* Whether the tensor's numbers are true of each other. `strides`: NULL where it is row-major. */
+static enum qk_status check_layout(const struct qk_operator *op, size_t input,
+                                   const struct qk_tensor *tensor,
+                                   const struct qk_attribute *strides, struct qk_error *error)
 {
-    const struct qk_tensor *tensor = &call->inputs[index];
-    const char *name = call->op->input_names[index];
-    const char *strides_name;
-    const struct qk_attribute *strides = find_strides(call, index, &strides_name);
-    struct qk_tensor counted = *tensor;
-    if (tensor->rank > QK_RANK_MAX || !qk_tensor_set_count(&counted) ||
-        counted.count != tensor->count)
+    const char *name = op->input_names[input];
+    struct qk_tensor counted = {.rank = tensor->rank};
+    if (tensor->rank > QK_RANK_MAX)
         return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
-    if (strides && !qk_tensor_set_strides(&counted, strides->list, strides->list_count))
+    memcpy(counted.dims, tensor->dims, tensor->rank * sizeof(tensor->dims[0]));
+    if (!qk_tensor_set_count(&counted) || counted.count != tensor->count)
+        return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
+    if (strides && strides->present &&
+        !qk_tensor_set_strides(&counted, strides->list, strides->list_count))
         return qk_fail(error, QK_INVALID,
                        "%s: expected %u integers of at least 0, within 64 bits, one for each "
                        "dimension of %s, got other ones",
-                       strides_name, tensor->rank, name);
+                       find_strides(op, input)->name, tensor->rank, name);
     if (counted.stored != tensor->stored)
         return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);
     return QK_OK;
 }
 
-static enum qk_status check_input(const struct qk_call *call, size_t index, struct qk_error *error)
+static enum qk_status check_type(const struct qk_call *call, size_t input, struct qk_error *error)
 {
     const struct qk_operator *op = call->op;
-    const struct qk_slot *slot = &call->version->inputs[index];
-    const struct qk_tensor *tensor = &call->inputs[index];
-    const char *name = op->input_names[index];
-
-    if (tensor->type == QK_NONE && slot->optional)
+    const struct qk_slot *slot = &call->version->inputs[input];
+    const enum qk_type type = call->inputs[input].type;
+    const char *name = op->input_names[input];
+    if (type == QK_NONE && slot->optional)
         return QK_OK;
-    if (tensor->type == QK_NONE)
+    if (type == QK_NONE)
         return qk_fail(error, QK_INVALID, "%s: %s %u requires this input, none was given", name,
                        op->name, call->version->number);
-    if (!(slot->types & QK_BIT(tensor->type))) {
-        char types[192];
-        print_types(slot->types, types, sizeof(types));
-        return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
-                       call->version->number, types, qk_type_info(tensor->type)->name);
-    }
-    return check_layout(call, index, error);
+    if (slot->types & QK_BIT(type))
+        return QK_OK;
+    char types[192];
+    print_types(slot->types, types, sizeof(types));
+    return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
+                   call->version->number, types, qk_type_info(type)->name);
+}
+
+static enum qk_status check_input(const struct qk_call *call, size_t input, struct qk_error *error)
+{
+    const struct qk_operator *op = call->op;
+    const bool variable = call->variable >> input & 1;
+    if (variable && !(op->variable_inputs >> input & 1))
+        return qk_fail(error, QK_INVALID,
+                       "%s: %s takes it once, as a constant, and the call says that it comes with "
+                       "each run",
+                       op->input_names[input], op->name);
+    enum qk_status status = check_type(call, input, error);
+    if (status != QK_OK || variable || call->inputs[input].type == QK_NONE)
+        return status;
+    const struct qk_attribute_def *strides = find_strides(op, input);
+    return check_layout(op, input, &call->inputs[input],
+                        strides ? &call->attributes[strides - op->attributes] : NULL, error);
 }
 
 static enum qk_status check_attribute(const struct qk_attribute_def *def,
@@ -165,9 +178,86 @@ static enum qk_status check_attributes(const struct qk_call *call, struct qk_err
     return status;
 }
 
-enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call *call,
-                         struct qk_memory memory, const struct qk_instance **instance,
-                         struct qk_error *error)
+/* ---- Prepare and pack -------------------------------------------------------------------- */
+
+/* Memory that counts what it gives. */
+struct counter {
+    struct qk_memory memory;
+    size_t bytes;
+};
+
+static void *count_alloc(void *context, size_t bytes)
+{
+    struct counter *counter = context;
+    void *made = counter->memory.alloc(counter->memory.context, bytes);
+    if (made)
+        counter->bytes += bytes;
+    return made;
+}
+
+/* Keeps the lists of strides, which plans need. */
+static bool keep_strides(const struct qk_call *call, struct qk_memory memory,
+                         struct qk_instance *instance)
+{
+    const struct qk_operator *op = call->op;
+    struct qk_attribute *kept = NULL;
+    for (size_t i = 0; i < op->attribute_count; i++) {
+        const struct qk_attribute *given = &call->attributes[i];
+        const size_t bytes = given->list_count * sizeof(*given->list); /* it is in memory */
+        if (op->attributes[i].kind != QK_ATTRIBUTE_STRIDES || !given->present)
+            continue;
+        if (!kept) {
+            kept = memory.alloc(memory.context, op->input_count * sizeof(*kept));
+            if (!kept)
+                return false;
+            memset(kept, 0, op->input_count * sizeof(*kept));
+        }
+        struct qk_attribute *to = &kept[op->attributes[i].input];
+        *to = *given;
+        if (call->constants_stay || bytes == 0)
+            continue;
+        int64_t *list = memory.alloc(memory.context, bytes);
+        if (!list)
+            return false;
+        to->list = memcpy(list, given->list, bytes);
+    }
+    instance->strides = kept;
+    return true;
+}
+
+/* Keeps the inputs that runs would bring if the caller had not fixed them. */
+static bool keep_fixed(const struct qk_call *call, struct qk_memory memory,
+                       struct qk_instance *instance)
+{
+    const struct qk_operator *op = call->op;
+    const uint32_t fixed = op->variable_inputs & ~call->variable;
+    instance->fixed = NULL;
+    if (fixed == 0)
+        return true;
+    struct qk_tensor *kept = memory.alloc(memory.context, op->input_count * sizeof(*kept));
+    if (!kept)
+        return false;
+    for (size_t i = 0; i < op->input_count; i++) {
+        kept[i] = fixed >> i & 1 ? call->inputs[i] : (struct qk_tensor){.type = QK_NONE};
+        size_t bytes = 0;
+        if (kept[i].type == QK_NONE || call->constants_stay)
+            continue;
+        void *data = qk_type_bytes(kept[i].type, kept[i].stored, &bytes)
+                         ? memory.alloc(memory.context, bytes + 1) /* never none */
+                         : NULL;
+        if (!data)
+            return false;
+        if (bytes > 0)
+            memcpy(data, kept[i].data, bytes);
+        kept[i].data = data;
+    }
+    instance->fixed = kept;
+    return true;
+}
+
+enum qk_status qk_prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                          struct qk_memory memory, struct qk_instance **instance,
+                          struct qk_error *error)
 {
     enum qk_status status = check_attributes(call, error);
     for (size_t i = 0; i < call->op->input_count && status == QK_OK; i++)
@@ -175,27 +265,92 @@ enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call 
     if (status != QK_OK)
         return status;
 
+    struct counter counter = {.memory = memory};
+    const struct qk_memory counting = {count_alloc, &counter};
     struct qk_instance *made;
-    status = call->op->code->create(kernels, call, memory, &made, error);
+    status = call->op->code->prepare(kernels, call, counting, &made, error);
     if (status != QK_OK)
         return status;
     made->op = call->op;
+    made->version = call->version;
     made->kernels = kernels;
+    made->variable = call->variable;
+    for (size_t i = 0; i < call->op->input_count; i++)
+        made->types[i] = call->inputs[i].type;
+    if (!keep_strides(call, counting, made) || !keep_fixed(call, counting, made))
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator's constants");
+    made->resident_bytes = counter.bytes;
     *instance = made;
     return QK_OK;
 }
 
-enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_call *call,
-                       struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+void qk_pack(struct qk_instance *instance, size_t begin, size_t end)
 {
-    memset(plan, 0, sizeof(*plan));
-    enum qk_status status = check_input(call, 0, error);
-    if (status != QK_OK)
-        return status;
-    return instance->op->code->plan(instance, call, memory, plan, error);
+    if (begin < end)
+        instance->op->code->pack(instance, begin, end);
 }
 
-void qk_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call *call,
+                         struct qk_memory memory, const struct qk_instance **instance,
+                         struct qk_error *error)
 {
-    plan->run(plan, output, workspace, begin, end);
+    struct qk_instance *made;
+    enum qk_status status = qk_prepare(kernels, call, memory, &made, error);
+    if (status != QK_OK)
+        return status;
+    qk_pack(made, 0, made->pack_unit_count);
+    *instance = made;
+    return QK_OK;
+}
+
+/* ---- Plan and run ------------------------------------------------------------------------ */
+
+static enum qk_status check_variable(const struct qk_instance *instance, size_t input,
+                                     const struct qk_tensor *tensor, struct qk_error *error)
+{
+    const struct qk_operator *op = instance->op;
+    const enum qk_type type = instance->types[input];
+    if (tensor->type != type)
+        return qk_fail(error, QK_INVALID, "%s: expected %s%s as for create, got %s",
+                       op->input_names[input], type == QK_NONE ? "none" : "datatype ",
+                       type == QK_NONE ? "" : qk_type_info(type)->name,
+                       tensor->type == QK_NONE ? "none" : qk_type_info(tensor->type)->name);
+    if (type == QK_NONE)
+        return QK_OK;
+    return check_layout(op, input, tensor, instance->strides ? &instance->strides[input] : NULL,
+                        error);
+}
+
+enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                       struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    const struct qk_operator *op = instance->op;
+    for (size_t i = 0; i < op->input_count; i++) {
+        enum qk_status status = QK_OK;
+        if (instance->variable >> i & 1)
+            status = check_variable(instance, i, &inputs[i], error);
+        if (status != QK_OK)
+            return status;
+    }
+    plan->instance = instance;
+    plan->output_count = op->output_count;
+    plan->workspace_bytes = 0;
+    plan->unit_count = 0;
+    plan->unit_cost_ns = 0;
+    if (!instance->fixed)
+        return op->code->plan(instance, inputs, memory, plan, error);
+    struct qk_tensor merged[QK_INPUT_COUNT_MAX];
+    for (size_t i = 0; i < op->input_count; i++)
+        merged[i] = instance->variable >> i & 1 ? inputs[i] : instance->fixed[i];
+    return op->code->plan(instance, merged, memory, plan, error);
+}
+
+void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+            void *workspace, size_t begin, size_t end)
+{
+    const struct qk_instance *instance = plan->instance;
+    const void *merged[QK_INPUT_COUNT_MAX];
+    for (size_t i = 0; instance->fixed && i < instance->op->input_count; i++)
+        merged[i] = instance->variable >> i & 1 ? inputs[i] : instance->fixed[i].data;
+    plan->run(plan, instance->fixed ? merged : inputs, outputs, workspace, begin, end);
 }

@@ -1,16 +1,41 @@
-/* libqk: the quantized operators, as pure compute. The only kernels header that server/ includes.
+/* libqk: quantized tensor operators as pure compute. This header is its manual, and the only one
+ * that server/ includes.
  *
- * One call goes create -> plan -> run:
+ * Roles. An input is constant where it is known before anything runs, as a weight or a scale is,
+ * and variable where it comes with each run. An operator says which of its inputs are variable
+ * (qk_operator.variable_inputs); a caller may fix any of these, and it is then constant as well.
  *
- * - qk_create checks the call against the registry and the operator's rules, and packs constant
- *   inputs.
- * - qk_plan works out the output's shape, the workspace and the number of independent units.
- * - qk_run computes units [begin, end) into the output; several threads may share one plan.
+ * Steps. One operator is made once, planned for each shape, and run for each set of inputs:
  *
- * Nothing here does I/O, keeps globals, prints, or aborts on input. Memory comes from the caller's
- * qk_memory and lives as long as that does. Every function is safe on any thread; objects are
- * immutable once made, and share nothing.
- */
+ * 1. qk_prepare checks a call, takes all memory that the instance will ever have, and says how many
+ *    units of packing are left to do.
+ * 2. qk_pack does some of these units. qk_create is qk_prepare with all of them.
+ * 3. qk_plan takes the shapes of the variable inputs and says what comes out, how much workspace a
+ *    thread needs, and into how many units the work falls.
+ * 4. qk_run computes some of the units: it takes the data of inputs, and writes that of outputs.
+ *
+ * Lifetimes. Nothing is freed here: objects live in the memory that the caller gave for them.
+ *
+ * - The registry is static. The kernels outlive every instance made with them.
+ * - The data of constant inputs is borrowed until the last unit of packing is done; all else that
+ *   a call holds or points at is read by qk_prepare alone. A caller who sets constants_stay lends
+ *   that data, and the lists of attributes, for the instance's whole life: then what needs no
+ *   packing is not copied.
+ * - An instance outlives its plans. A plan holds no data of a run, and may be kept and copied.
+ * - Inputs and outputs of a run are borrowed until qk_run returns.
+ *
+ * Threads. Every function may be called on any thread. An instance whose packing is done, and every
+ * plan, are never written to again, so any number of threads may share them. Units of packing may
+ * be done by several threads at once, and so may units of a run; a plan may be made meanwhile, but
+ * what runs needs the whole packing, and needs to see it (a lock or a queue between the threads).
+ *
+ * Errors. qk_prepare, qk_create, qk_plan and qk_kernels_create may fail; they return a status, and
+ * a text that names the field, the rule that it breaks, and what came. A call may come from
+ * anybody: sizes are checked before memory is asked for. qk_pack and qk_run take no memory and
+ * cannot fail. What is not in a call, such as an index of a unit or a workspace, is the caller's to
+ * get right.
+ *
+ * Nothing here does I/O, keeps globals, prints, or aborts on input. */
 #ifndef KERNELS_QK_H
 #define KERNELS_QK_H
 
@@ -131,7 +156,8 @@ bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
 
 /* ---- The operator registry --------------------------------------------------------------- */
 
-#define QK_INPUT_COUNT_MAX 9     /* QLinearConv: x, w, y, each with scale and zero point, and B */
+#define QK_INPUT_COUNT_MAX 9 /* QLinearConv: x, w, y, each with scale and zero point, and B */
+#define QK_OUTPUT_COUNT_MAX 4
 #define QK_ATTRIBUTE_COUNT_MAX 8 /* QLinearConv has 6 */
 
 enum qk_attribute_kind {
@@ -160,7 +186,7 @@ struct qk_slot {
 struct qk_version {
     unsigned number; /* ONNX opset that changed the operator; DirectML 6_2 is 62 */
     struct qk_slot inputs[QK_INPUT_COUNT_MAX];
-    uint32_t output_types;
+    uint32_t output_types[QK_OUTPUT_COUNT_MAX]; /* QK_BIT()s */
 };
 
 struct qk_operator {
@@ -170,8 +196,10 @@ struct qk_operator {
     const char *input_names[QK_INPUT_COUNT_MAX];
     const char *input_shapes[QK_INPUT_COUNT_MAX]; /* for people: "[N, C, D1..Dn]" */
     size_t input_count;
-    const char *output_name;
-    const char *output_shape; /* for people */
+    uint32_t variable_inputs; /* bit i: input i comes with each run, unless a caller fixes it */
+    const char *output_names[QK_OUTPUT_COUNT_MAX];
+    const char *output_shapes[QK_OUTPUT_COUNT_MAX]; /* for people */
+    size_t output_count;
     const struct qk_attribute_def *attributes;
     size_t attribute_count;
     const struct qk_version *versions; /* ascending */
@@ -196,58 +224,102 @@ const struct qk_version *qk_operator_version(const struct qk_operator *op, uint6
 struct qk_attribute {
     bool present;
     int64_t number;      /* QK_ATTRIBUTE_INT; _BOOL: 0 or 1; _TYPE: TensorProto.DataType */
-    const int64_t *list; /* QK_ATTRIBUTE_INTS and _STRIDES, borrowed */
+    const int64_t *list; /* QK_ATTRIBUTE_INTS and _STRIDES */
     size_t list_count;
-    const char *string; /* QK_ATTRIBUTE_STRING, borrowed */
+    const char *string; /* QK_ATTRIBUTE_STRING */
 };
 
 /* What a caller asks for. inputs[i] and attributes[i] go with op->input_names[i] and
- * op->attributes[i]. Everything is borrowed until the plan has run. */
+ * op->attributes[i]. How long what it points at is borrowed stands at the top. */
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
+    /* Of a variable input only the type is read, where QK_NONE says that it is absent. */
     struct qk_tensor inputs[QK_INPUT_COUNT_MAX];
+    /* Bit i: input i comes with each run. No other bits than those of op->variable_inputs may be
+     * set; an input whose bit is set there and not here is fixed to what `inputs` has. */
+    uint32_t variable;
+    /* The data of constant inputs and the lists of attributes outlive the instance, which may then
+     * point at them. False: it copies or packs all that it keeps. */
+    bool constants_stay;
     struct qk_attribute attributes[QK_ATTRIBUTE_COUNT_MAX];
 };
 
-/* Where create and plan take memory: 64-byte aligned, never given back one by one.
- * NULL makes the call end with QK_NO_MEMORY. */
+/* Where memory comes from: 64-byte aligned, not zeroed, never given back one by one. NULL makes the
+ * call end with QK_NO_MEMORY. */
 struct qk_memory {
     void *(*alloc)(void *context, size_t bytes);
     void *context;
 };
 
-/* ---- Create, plan, run ------------------------------------------------------------------- */
+struct qk_kernels; /* the chosen kernels: qk_kernels_create */
 
-struct qk_kernels;  /* the chosen kernels: qk_kernels_create */
-struct qk_instance; /* an operator with its attributes and constant inputs, checked and packed */
+/* ---- Prepare and pack -------------------------------------------------------------------- */
 
-struct qk_plan {
-    const char *kernel;      /* the code path that will run: "dequantize_avx2", "conv_sgemm" */
-    struct qk_tensor output; /* type, dims, count; data is NULL */
-    size_t output_bytes;
-    size_t workspace_bytes; /* for each concurrent qk_run; may be 0 */
-    size_t unit_count;      /* may be 0: an empty output */
-    uint64_t unit_cost_ns;  /* a rough guess for one unit on one core, for the scheduler */
-    void (*run)(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
-                size_t end);
-    const void *state; /* the operator's own */
+/* An operator with its attributes and constant inputs, checked and packed. The units of packing
+ * take about as long as one another. */
+struct qk_instance {
+    const struct qk_operator *op;
+    const struct qk_version *version;
+    size_t resident_bytes;      /* all that its memory has given for it */
+    size_t pack_unit_count;     /* 0: it is whole already, as most small ones are */
+    uint64_t pack_unit_cost_ns; /* a rough guess for one unit on one core */
+
+    /* Private to kernels/. */
+    const struct qk_kernels *kernels;
+    uint32_t variable;                      /* as in the call */
+    enum qk_type types[QK_INPUT_COUNT_MAX]; /* as in the call */
+    const struct qk_tensor *fixed;          /* [op->input_count]; NULL: no input is fixed */
+    const struct qk_attribute *strides;     /* [op->input_count], by input; NULL: there are none */
 };
 
-/* Checks types, required inputs, attributes and the operator's rules; packs what is constant. */
+/* Checks the call against the registry and the operator's rules, and takes the instance's memory.
+ * On failure *instance is not set, and what the memory gave is of no more use. */
+enum qk_status qk_prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                          struct qk_memory memory, struct qk_instance **instance,
+                          struct qk_error *error);
+
+/* Packs units [begin, end) of the instance's pack_unit_count. Each must be packed exactly once, in
+ * any order, on any threads at once. */
+void qk_pack(struct qk_instance *instance, size_t begin, size_t end);
+
+/* qk_prepare, and qk_pack of all units. */
 enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call *call,
                          struct qk_memory memory, const struct qk_instance **instance,
                          struct qk_error *error);
 
-/* Fits the instance to the call's variable input, x, the first one, which has the type that it had
- * for create, and any shape, with the strides that the call's attributes give it. */
-enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_call *call,
+/* ---- Plan and run ------------------------------------------------------------------------ */
+
+/* How an instance computes inputs of certain shapes. */
+struct qk_plan {
+    const struct qk_instance *instance;
+    const char *kernel;                            /* the code path that will run, for people */
+    struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX]; /* type, dims and count; data is NULL */
+    size_t output_bytes[QK_OUTPUT_COUNT_MAX];
+    size_t output_count;
+    size_t workspace_bytes; /* for each concurrent qk_run; may be 0 */
+    size_t unit_count;      /* may be 0: an empty output */
+    uint64_t unit_cost_ns;  /* a rough guess for one unit on one core, for the scheduler */
+
+    /* Private to kernels/. */
+    void (*run)(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end);
+    const void *state;
+};
+
+/* Fits the instance to inputs of these shapes. inputs[i] goes with op->input_names[i]; of a
+ * variable input all is read but `data`, and it has the type that it had in the call; others are
+ * not read. NULL will do where no input is variable. The instance need not be packed yet. */
+enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                        struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
-/* Computes units [begin, end). `output` holds plan->output_bytes, 64-byte aligned, and may be
- * shared by threads that run disjoint units; `workspace` holds plan->workspace_bytes, 64-byte
- * aligned, and may not. No allocation, no failure. */
-void qk_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end);
+/* Computes units [begin, end) of the plan's unit_count. inputs[i] is the data of variable input i,
+ * with no alignment, little-endian and laid out as the plan's tensor was; others are not read, and
+ * NULL will do where no input is variable. outputs[i] holds plan->output_bytes[i], 64-byte aligned,
+ * and may be shared by threads that run disjoint units; `workspace` holds plan->workspace_bytes,
+ * 64-byte aligned, and may not. */
+void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+            void *workspace, size_t begin, size_t end);
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 

@@ -43,30 +43,41 @@ static enum qd_status decode(struct qd_request *request)
     return status;
 }
 
-/* From a decoded call to a plan and room for its output. What qk_create packs is computing, not
- * decoding: RUNNING counts its time. */
+static enum qd_status take_outputs(struct qd_request *request)
+{
+    const struct qk_plan *plan = &request->plan;
+    size_t left = QD_ANSWER_BYTES_MAX;
+    for (size_t i = 0; i < plan->output_count; i++) {
+        const size_t bytes = plan->output_bytes[i];
+        if (bytes > left) {
+            return qd_fail(&request->error, QD_TOO_LARGE,
+                           "the output: expected at most %zu bytes, which clients can read, got "
+                           "%zu",
+                           left, bytes);
+        }
+        left -= bytes;
+        request->outputs[i] = qd_arena_alloc(&request->arena, bytes);
+        if (request->outputs[i] == NULL)
+            return refuse_memory(request, "the output");
+    }
+    return QD_OK;
+}
+
+/* From a decoded call to an instance, which is not packed yet, its plan, and room for what comes
+ * out. */
 static enum qd_status plan(struct qd_request *request)
 {
+    const struct qk_call *call = &request->infer.call;
     struct qk_error error = {.status = QK_OK};
     struct qk_memory memory = {alloc, &request->arena};
-    const struct qk_instance *instance;
-    qd_request_advance(request, QD_RUNNING);
-    enum qk_status status =
-        qk_create(request->kernels, &request->infer.call, memory, &instance, &error);
-    qd_request_advance(request, QD_DECODING);
+    enum qk_status status = qk_prepare(request->kernels, call, memory, &request->instance, &error);
     if (status == QK_OK)
-        status = qk_plan(instance, &request->infer.call, memory, &request->plan, &error);
+        status = qk_plan(request->instance, call->inputs, memory, &request->plan, &error);
     if (status != QK_OK)
         return fail_kernel(request, &error);
-    if (request->plan.output_bytes > QD_ANSWER_BYTES_MAX) {
-        return qd_fail(&request->error, QD_TOO_LARGE,
-                       "the output: expected at most %u bytes, which clients can read, got %zu",
-                       QD_ANSWER_BYTES_MAX, request->plan.output_bytes);
-    }
-    request->output = qd_arena_alloc(&request->arena, request->plan.output_bytes);
-    if (request->output == NULL)
-        return refuse_memory(request, "the output");
-    return QD_OK;
+    for (size_t i = 0; i < call->op->input_count; i++)
+        request->inputs[i] = call->inputs[i].data;
+    return take_outputs(request);
 }
 
 /* Slots with a workspace each; one is enough. */
@@ -99,8 +110,9 @@ static bool is_small(const struct qk_plan *plan)
 static void encode(struct qd_request *request)
 {
     qd_request_advance(request, QD_ENCODING);
-    struct qk_tensor output = request->plan.output;
-    output.data = request->output;
+    struct qk_plan *plan = &request->plan;
+    for (size_t i = 0; i < plan->output_count; i++)
+        plan->outputs[i].data = request->outputs[i];
     struct qd_oip_stages stages = {
         .receive_ns = request->spent_ns[QD_READING],
         .queue_ns = request->spent_ns[QD_QUEUED],
@@ -108,8 +120,8 @@ static void encode(struct qd_request *request)
         .compute_ns = request->spent_ns[QD_RUNNING],
     };
     enum qd_status status =
-        qd_oip_encode_infer(&request->infer, request->plan.kernel, &output, &stages,
-                            &request->arena, &request->answer, &request->error);
+        qd_oip_encode_infer(&request->infer, plan->kernel, plan->outputs, &stages, &request->arena,
+                            &request->answer, &request->error);
     if (status == QD_OK)
         qd_request_reply(request);
 }
@@ -117,6 +129,17 @@ static void encode(struct qd_request *request)
 static struct qd_request *request_of(struct qd_job *job)
 {
     return (struct qd_request *)((char *)job - offsetof(struct qd_request, job));
+}
+
+static void pack(struct qd_request *request)
+{
+    struct qk_instance *instance = request->instance;
+    qk_pack(instance, 0, instance->pack_unit_count);
+}
+
+static void compute(const struct qd_request *request, void *workspace, size_t begin, size_t end)
+{
+    qk_run(&request->plan, request->inputs, request->outputs, workspace, begin, end);
 }
 
 static bool start(struct qd_job *job)
@@ -133,8 +156,12 @@ static bool start(struct qd_job *job)
         job->units = made->unit_count;
         job->chunk_units = chunk > 0 ? (size_t)chunk : 1;
         job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
+        if (make_slots(request, slots) != QD_OK)
+            return true;
+        qd_request_advance(request, QD_RUNNING);
+        pack(request);
         qd_request_advance(request, QD_QUEUED);
-        return make_slots(request, slots) != QD_OK;
+        return false;
     }
     void *workspace = qd_arena_alloc(&request->arena, made->workspace_bytes);
     if (workspace == NULL) {
@@ -142,15 +169,15 @@ static bool start(struct qd_job *job)
         return true;
     }
     qd_request_advance(request, QD_RUNNING);
-    qk_run(made, request->output, workspace, 0, made->unit_count);
+    pack(request);
+    compute(request, workspace, 0, made->unit_count);
     encode(request);
     return true;
 }
 
 static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    struct qd_request *request = request_of(job);
-    qk_run(&request->plan, request->output, workspace, begin, end);
+    compute(request_of(job), workspace, begin, end);
 }
 
 static void on_running(struct qd_job *job, bool running)

@@ -1,4 +1,4 @@
-/* What an inference does on the workers: decode, create, plan, run, encode. */
+/* What an inference does on the workers: decode, prepare, plan, pack, run, encode. */
 #ifndef SERVER_INFER_H
 #define SERVER_INFER_H
 

@@ -1,5 +1,6 @@
 #include "server/oip_decode.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/json_envelope.h"
@@ -41,7 +42,8 @@ static enum qd_status split_body(const struct qd_oip_message *message,
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
-                                             const struct cJSON *parameters, size_t position)
+                                             const struct cJSON *parameters, size_t position,
+                                             bool *binary)
 {
     static const char *const refused[] = {"classification", "shared_memory_region"};
     struct qd_json_path path = qd_json_path("outputs", position, ".parameters.");
@@ -62,20 +64,45 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
     }
     enum qd_status status =
         qd_json_field(parameters, path.text, "binary_data", &value, decoder->error);
-    if (status == QD_OK && value != NULL && !qd_json_bool(value, &decoder->infer->binary_output)) {
+    if (status == QD_OK && value != NULL && !qd_json_bool(value, binary)) {
         return qd_fail(decoder->error, QD_INVALID, "%sbinary_data: expected true or false, got %s",
                        path.text, qd_json_show(value).text);
     }
     return status;
 }
 
+/* Finds the output that outputs[position] names. */
+static enum qd_status find_output(const struct qd_oip_decoder *decoder, const struct cJSON *name,
+                                  size_t position, size_t *output)
+{
+    const struct qk_operator *op = decoder->infer->call.op;
+    const char *given = name == NULL ? NULL : qd_json_string(name);
+    char known[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < op->output_count; i++) {
+        if (given != NULL && strcmp(given, op->output_names[i]) == 0) {
+            *output = i;
+            return QD_OK;
+        }
+        if (used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
+                                     i == 0 ? "" : " or ", op->output_names[i]);
+    }
+    return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
+                   known, name == NULL ? "none" : qd_json_show(name).text);
+}
+
+/* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
+ * binary_data_output is then of no account. */
 static enum qd_status read_output(const struct qd_oip_decoder *decoder, const struct cJSON *output,
                                   size_t position)
 {
-    const char *known = decoder->infer->call.op->output_name;
+    struct qd_infer *infer = decoder->infer;
     const struct cJSON *name;
     const struct cJSON *parameters = NULL;
     struct qd_json_path path = qd_json_path("outputs", position, ".");
+    bool binary = false;
+    size_t i = 0;
     if (!qd_json_is_object(output)) {
         return qd_fail(decoder->error, QD_INVALID, "outputs[%zu]: expected an object, got %s",
                        position, qd_json_show(output).text);
@@ -83,34 +110,36 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder, const st
     enum qd_status status = qd_json_field(output, path.text, "name", &name, decoder->error);
     if (status == QD_OK)
         status = qd_json_field(output, path.text, "parameters", &parameters, decoder->error);
+    if (status == QD_OK)
+        status = find_output(decoder, name, position, &i);
     if (status != QD_OK)
         return status;
-    const char *given = name == NULL ? NULL : qd_json_string(name);
-    if (given == NULL || strcmp(given, known) != 0) {
-        return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected \"%s\", got %s",
-                       position, known, name == NULL ? "none" : qd_json_show(name).text);
-    }
-    if (position > 0) { /* every operator has one output */
+    if ((infer->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].name: \"%s\" is a duplicate: expected each output once",
-                       position, known);
+                       position, infer->call.op->output_names[i]);
     }
-    return parameters == NULL ? QD_OK : read_output_parameters(decoder, parameters, position);
+    if (parameters != NULL)
+        status = read_output_parameters(decoder, parameters, position, &binary);
+    infer->outputs |= UINT32_C(1) << i;
+    infer->binary_outputs |= (uint32_t)binary << i;
+    return status;
 }
 
-/* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
- * binary_data_output is then of no account. */
+/* The answer has those that are listed. */
 static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
                                    const struct cJSON *outputs)
 {
+    struct qd_infer *infer = decoder->infer;
     if (!qd_json_is_array(outputs)) {
         return qd_fail(decoder->error, QD_INVALID, "outputs: expected an array, got %s",
                        qd_json_show(outputs).text);
     }
-    size_t position = 0;
-    for (const struct cJSON *output = qd_json_first(outputs); output != NULL;
-         output = qd_json_next(output)) {
-        decoder->infer->binary_output = false;
+    const struct cJSON *output = qd_json_first(outputs);
+    if (output == NULL) /* an empty list is none */
+        return QD_OK;
+    infer->outputs = infer->binary_outputs = 0;
+    for (size_t position = 0; output != NULL; output = qd_json_next(output)) {
         enum qd_status status = read_output(decoder, output, position++);
         if (status != QD_OK)
             return status;
@@ -164,7 +193,12 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct 
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_infer *infer, struct qd_error *error)
 {
-    *infer = (struct qd_infer){.call = {.op = message->op, .version = message->version}};
+    const struct qk_operator *op = message->op;
+    *infer = (struct qd_infer){.outputs = (UINT32_C(1) << op->output_count) - 1,
+                               .call = {.op = op,
+                                        .version = message->version,
+                                        .variable = op->variable_inputs,
+                                        .constants_stay = true}};
     struct qd_oip_decoder decoder = {.arena = arena,
                                      .infer = infer,
                                      .error = error,

@@ -11,14 +11,15 @@
 struct qd_oip_message {
     const struct qk_operator *op;
     const struct qk_version *version;
-    const char *body; /* borrowed; binary tensors become views on it */
+    const char *body; /* borrowed as long as the call; binary tensors become views on it */
     size_t body_bytes;
     const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
 };
 
 struct qd_infer {
-    const char *id; /* to echo; NULL: absent or "" */
-    bool binary_output;
+    const char *id;          /* to echo; NULL: absent or "" */
+    uint32_t outputs;        /* bit i: the answer has output i */
+    uint32_t binary_outputs; /* and as bytes, not as JSON */
     uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
     struct qk_call call;
 };

@@ -41,42 +41,64 @@ static void print_head(struct qd_text *text, const struct qd_infer *infer, const
                    microseconds(stages->decode_ns), microseconds(stages->compute_ns), kernel);
 }
 
+/* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
+static size_t print_output(struct qd_text *text, const char *name, const struct qk_tensor *output,
+                           bool binary)
+{
+    size_t bytes = 0;
+    qd_text_format(text, "{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", name,
+                   qk_type_info(output->type)->name);
+    print_shape(text, output);
+    if (binary) {
+        qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
+        qd_text_format(text, ",\"parameters\":{\"binary_data_size\":%zu}}", bytes);
+    } else { /* no parameters here: C++ clients would then demand binary data */
+        qd_text_string(text, ",\"data\":");
+        qd_json_tensor_print(text, output);
+        qd_text_string(text, "}");
+    }
+    return bytes;
+}
+
 enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
-                                   const struct qk_tensor *output,
+                                   const struct qk_tensor *outputs,
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error)
 {
+    const struct qk_operator *op = infer->call.op;
+    const char *between = "";
+    size_t blobs[QK_OUTPUT_COUNT_MAX] = {0};
     struct qd_text text;
-    size_t blob_bytes = 0;
     qd_text_init(&text, arena);
     print_head(&text, infer, kernel, stages);
-    qd_text_format(&text, "\"outputs\":[{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":",
-                   infer->call.op->output_name, qk_type_info(output->type)->name);
-    print_shape(&text, output);
-    if (infer->binary_output) {
-        qk_type_bytes(output->type, output->count, &blob_bytes); /* fits: it is in memory */
-        qd_text_format(&text, ",\"parameters\":{\"binary_data_size\":%zu}", blob_bytes);
-    } else { /* no parameters here: C++ clients would then demand binary data */
-        qd_text_string(&text, ",\"data\":");
-        qd_json_tensor_print(&text, output);
+    qd_text_string(&text, "\"outputs\":[");
+    for (size_t i = 0; i < op->output_count; i++) {
+        if ((infer->outputs >> i & 1) == 0)
+            continue;
+        qd_text_string(&text, between);
+        blobs[i] = print_output(&text, op->output_names[i], &outputs[i],
+                                (infer->binary_outputs >> i & 1) != 0);
+        between = ",";
     }
-    qd_text_string(&text, "}]}");
-    size_t json_bytes = text.bytes;
-    qd_text_borrow(&text, output->data, blob_bytes);
+    qd_text_string(&text, "]}");
+    const size_t json_bytes = text.bytes;
+    for (size_t i = 0; i < op->output_count; i++)
+        qd_text_borrow(&text, outputs[i].data, blobs[i]);
+    const bool has_blobs = text.bytes > json_bytes;
     if (text.failed)
         return qd_refuse_memory(arena, "the answer", error);
     if (text.bytes > QD_ANSWER_BYTES_MAX) {
         return qd_fail(error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
                        text.bytes, QD_ANSWER_BYTES_MAX,
-                       infer->binary_output ? "" : "; binary output may be smaller");
+                       infer->binary_outputs != 0 ? "" : "; binary output may be smaller");
     }
     *answer = (struct qd_answer){
         .http_status = qd_status_http(QD_OK),
-        .content_type = blob_bytes > 0 ? "application/octet-stream" : "application/json",
+        .content_type = has_blobs ? "application/octet-stream" : "application/json",
         .parts = text.parts,
         .part_count = text.part_count,
         .bytes = text.bytes,
-        .json_bytes = blob_bytes > 0 ? json_bytes : 0,
+        .json_bytes = has_blobs ? json_bytes : 0,
     };
     return QD_OK;
 }

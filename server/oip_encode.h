@@ -13,10 +13,11 @@ struct qd_oip_stages {
     uint64_t receive_ns, queue_ns, decode_ns, compute_ns;
 };
 
-/* The answer to an inference: JSON, with the output's data in it or behind it.
- * output->data is borrowed by the answer's parts until they are sent. */
+/* The answer to an inference: JSON, with the data of each output that was asked for in it or behind
+ * it. outputs[i] goes with op->output_names[i]; what lies behind the JSON is borrowed by the
+ * answer's parts until they are sent. */
 enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
-                                   const struct qk_tensor *output,
+                                   const struct qk_tensor *outputs,
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error);
 

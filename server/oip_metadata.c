@@ -77,10 +77,12 @@ static void print_properties(struct qd_text *text, const struct qk_operator *op,
         qd_text_format(text, ",\"%s.optional\":\"%s\"", op->input_names[i],
                        slot->optional ? "true" : "false");
     }
-    qd_text_format(text, ",\"%s.types\":\"", op->output_name);
-    print_types(text, row->output_types);
-    qd_text_format(text, "\",\"%s.shape\":", op->output_name);
-    qd_text_json_string(text, op->output_shape);
+    for (size_t i = 0; i < op->output_count; i++) {
+        qd_text_format(text, ",\"%s.types\":\"", op->output_names[i]);
+        print_types(text, row->output_types[i]);
+        qd_text_format(text, "\",\"%s.shape\":", op->output_names[i]);
+        qd_text_json_string(text, op->output_shapes[i]);
+    }
     for (size_t i = 0; i < op->attribute_count; i++) {
         const struct qk_attribute_def *def = &op->attributes[i];
         if (def->since <= row->number) {
@@ -106,7 +108,10 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator
         print_tensor(text, op->input_names[i], shown->inputs[i].types);
     }
     qd_text_string(text, "],\"outputs\":[");
-    print_tensor(text, op->output_name, shown->output_types);
+    for (size_t i = 0; i < op->output_count; i++) {
+        qd_text_string(text, i == 0 ? "" : ",");
+        print_tensor(text, op->output_names[i], shown->output_types[i]);
+    }
     qd_text_string(text, "],\"properties\":");
     print_properties(text, op, shown);
     qd_text_string(text, "}");
@@ -121,6 +126,14 @@ static void print_config_input(struct qd_text *text, const char *name, const str
                    "\"dims\":[-1],\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
                    "\"optional\":%s}",
                    name, shown_type(slot->types), slot->optional ? "true" : "false");
+}
+
+static void print_config_output(struct qd_text *text, const char *name, uint32_t types)
+{
+    qd_text_format(text,
+                   "{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"dims\":[-1],"
+                   "\"label_filename\":\"\",\"is_shape_tensor\":false}",
+                   name, shown_type(types));
 }
 
 static void print_config_parameters(struct qd_text *text, const struct qk_operator *op,
@@ -152,12 +165,16 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qk_operator *
         qd_text_string(text, i == 0 ? "" : ",");
         print_config_input(text, op->input_names[i], &shown->inputs[i]);
     }
+    qd_text_string(text, "],\"output\":[");
+    for (size_t i = 0; i < op->output_count; i++) {
+        qd_text_string(text, i == 0 ? "" : ",");
+        print_config_output(text, op->output_names[i], shown->output_types[i]);
+    }
     qd_text_format(text,
-                   "],\"output\":[{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"dims\":[-1],"
-                   "\"label_filename\":\"\",\"is_shape_tensor\":false}],\"instance_group\":["
+                   "],\"instance_group\":["
                    "{\"name\":\"%s\",\"kind\":\"KIND_CPU\",\"count\":1,\"gpus\":[]}],"
                    "\"parameters\":{",
-                   op->output_name, shown_type(shown->output_types), op->name);
+                   op->name);
     print_config_parameters(text, op, shown);
     qd_text_string(text, "}}");
 }

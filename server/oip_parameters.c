@@ -260,9 +260,11 @@ static enum qd_status check_carriers(const struct reader *reader)
 
 static enum qd_status read_binary_output(const struct reader *reader, const struct cJSON *value)
 {
-    return qd_json_bool(value, &reader->infer->binary_output)
-               ? QD_OK
-               : expected(reader, value, "true or false");
+    bool binary;
+    if (!qd_json_bool(value, &binary))
+        return expected(reader, value, "true or false");
+    reader->infer->binary_outputs = binary ? UINT32_MAX : 0;
+    return QD_OK;
 }
 
 static enum qd_status read_timeout(const struct reader *reader, const struct cJSON *value)

@@ -47,8 +47,10 @@ struct qd_request {
     /* An inference; message.op is NULL for all else. */
     struct qd_oip_message message;
     struct qd_infer infer;
+    struct qk_instance *instance;
     struct qk_plan plan;
-    void *output;
+    const void *inputs[QK_INPUT_COUNT_MAX]; /* the data of the variable ones */
+    void *outputs[QK_OUTPUT_COUNT_MAX];
     const struct qk_kernels *kernels;
     unsigned thread_count; /* that may compute it */
     uint64_t compute_timeout_ns;

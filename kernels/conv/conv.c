@@ -127,6 +127,7 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
 {
     const struct qk_conv_desc *desc = &conv->desc;
     output->type = conv->y_type;
+    output->data = NULL;
     output->rank = desc->spatial_rank + 2;
     output->dims[0] = geometry->images;
     output->dims[1] = desc->out_channels;
@@ -139,22 +140,21 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *ge
                             const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    static const uint8_t nothing[1];
     struct qk_conv_geometry geometry;
+    struct qk_tensor *y = &plan->outputs[0];
     enum qk_status status = qk_conv_geometry_init(&geometry, &conv->desc, x, error);
     if (status != QK_OK)
         return status;
-    set_output_dims(conv, &geometry, &plan->output);
-    if (!qk_tensor_set_count(&plan->output))
+    set_output_dims(conv, &geometry, y);
+    if (!qk_tensor_set_count(y))
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
-    plan->output_bytes = plan->output.count;
-    const uint8_t *data = x->count == 0 ? nothing : x->data;
+    plan->output_bytes[0] = y->count;
     bool planned;
     if (conv->method == QK_CONV_SGEMM)
-        planned = qk_conv_plan_sgemm(conv, gemm, im2col, &geometry, data, memory, plan);
+        planned = qk_conv_plan_sgemm(conv, gemm, im2col, &geometry, memory, plan);
     else if (conv->method == QK_CONV_DEPTHWISE)
-        planned = qk_conv_plan_depthwise(conv, &geometry, data, memory, plan);
+        planned = qk_conv_plan_depthwise(conv, &geometry, memory, plan);
     else
-        planned = qk_conv_plan_igemm(conv, &geometry, data, memory, plan);
+        planned = qk_conv_plan_igemm(conv, &geometry, memory, plan);
     return planned ? QK_OK : qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
 }

@@ -39,15 +39,21 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv);
 bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
                             struct qk_memory memory, int32_t *sums);
 
-/* Fill plan->kernel, workspace, units, run and state; the output is there. `x`: not NULL. False: no
- * memory. */
+/* What a run brings. An empty x may be NULL, and is never read. */
+static inline const uint8_t *qk_conv_x(const void *const *inputs)
+{
+    static const uint8_t nothing[1];
+    return inputs[0] ? inputs[0] : nothing;
+}
+
+/* Fill plan->kernel, workspace, units, run and state; the output is there. False: no memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
                         const struct qk_im2col_kernels *im2col,
-                        const struct qk_conv_geometry *geometry, const uint8_t *x,
-                        struct qk_memory memory, struct qk_plan *plan);
+                        const struct qk_conv_geometry *geometry, struct qk_memory memory,
+                        struct qk_plan *plan);
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                            const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+                            struct qk_memory memory, struct qk_plan *plan);
 bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                        const uint8_t *x, struct qk_memory memory, struct qk_plan *plan);
+                        struct qk_memory memory, struct qk_plan *plan);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/dequantize/walk.h"
+#include "kernels/dispatch.h"
 
 void *qk_alloc_words(size_t count, struct qk_memory memory)
 {
@@ -63,61 +64,79 @@ float qk_affine_zero(enum qk_type x_type, float zero)
     }
 }
 
-/* Whether kernels may read them as they lie. */
-static bool are_ready(const struct qk_tensor *scale, enum qk_type y_type)
+/* ---- Prepare and pack -------------------------------------------------------------------- */
+
+/* Whether kernels may read floats or int32s where they lie. */
+static bool is_aligned(const void *data)
 {
-    const float *scales = scale->data;
-    if (scale->type != QK_FP32 || (uintptr_t)scales % sizeof(*scales) != 0)
-        return false;
-    bool has_nan = false;
-    for (size_t i = 0; y_type != QK_FP32 && i < scale->stored; i++)
-        has_nan |= isnan(scales[i]) != 0;
-    return !has_nan;
+    return (uintptr_t)data % sizeof(int32_t) == 0;
 }
 
-static const float *read_scales(const struct qk_dequantize_kernels *kernels,
-                                const struct qk_tensor *scale, enum qk_type y_type,
-                                struct qk_memory memory)
+/* Zero points of 32 bits stay as they are. All others are exact as floats, and a kernel makes them
+ * so. */
+static bool keeps_zeros(enum qk_type x_type)
 {
-    if (scale->stored > 0 && are_ready(scale, y_type))
-        return scale->data;
-    float *scales = qk_alloc_words(scale->stored, memory);
-    if (!scales)
-        return NULL;
-    if (scale->type != QK_FP32)
-        kernels->widen(scales, scale->type, scale->data, scale->stored);
-    else if (scale->stored > 0)
-        memcpy(scales, scale->data, scale->stored * sizeof(*scales));
-    qk_affine_canonical(y_type, scales, scale->stored);
-    return scales;
+    return qk_type_info(x_type)->bits == 32;
 }
 
-/* Integers of 32 bits as they are. All others are exact as floats, and a kernel makes them so. */
-static const void *read_zeros(const struct qk_dequantize_kernels *kernels,
-                              const struct qk_tensor *zero_point, const struct qk_code_table *table,
-                              struct qk_memory memory)
+static void make_scales(const struct qk_affine *affine, size_t begin, size_t count)
+{
+    const struct qk_affine_source *source = &affine->source;
+    const size_t bytes = qk_type_info(source->scale_type)->bits / 8;
+    const void *from = (const char *)source->scale_data + begin * bytes;
+    float *to = source->scales + begin;
+    if (source->scale_type == QK_FP32)
+        memcpy(to, from, count * bytes);
+    else
+        source->kernels->widen(to, source->scale_type, from, count);
+    qk_affine_canonical(affine->y_type, to, count);
+}
+
+/* `begin` is a multiple of QK_AFFINE_UNIT, and so begins a byte. */
+static void make_zeros(const struct qk_affine *affine, size_t begin, size_t count)
 {
     static const float one = 1;
-    const float raise = qk_affine_zero(zero_point->type, 0);
-    const enum qk_code code = qk_affine_code(zero_point->type, QK_AFFINE_WRAPPED);
-    void *zeros = qk_alloc_words(zero_point->stored, memory);
-    if (!zeros)
-        return NULL;
-    const bool as_they_are = code == QK_CODE_S32_WRAPPED || code == QK_CODE_U32_EXACT;
-    if (as_they_are && zero_point->stored > 0)
-        memcpy(zeros, zero_point->data, zero_point->stored * sizeof(int32_t));
-    if (as_they_are)
-        return zeros;
-    qk_dequantize(kernels, &(struct qk_dequantize_args){.code = code,
-                                                        .y_type = QK_FP32,
-                                                        .x = zero_point->data,
-                                                        .count = zero_point->stored,
-                                                        .y = zeros,
-                                                        .block = SIZE_MAX,
-                                                        .scales = &one,
-                                                        .offsets = &raise,
-                                                        .table = table});
-    return zeros;
+    const struct qk_affine_source *source = &affine->source;
+    const float raise = qk_affine_zero(affine->x_type, 0);
+    const void *from =
+        (const char *)source->zero_data + begin / 8 * qk_type_info(affine->x_type)->bits;
+    float *to = (float *)source->zeros + begin;
+    if (keeps_zeros(affine->x_type))
+        memcpy(to, from, count * sizeof(*to));
+    else
+        qk_dequantize(source->kernels, &(struct qk_dequantize_args){
+                                           .code = qk_affine_code(affine->x_type, affine->form),
+                                           .y_type = QK_FP32,
+                                           .x = from,
+                                           .count = count,
+                                           .y = to,
+                                           .block = SIZE_MAX,
+                                           .scales = &one,
+                                           .offsets = &raise,
+                                           .table = affine->table});
+}
+
+static size_t count_in(size_t begin, size_t end, size_t all)
+{
+    const size_t last = end < all ? end : all;
+    return begin < last ? last - begin : 0;
+}
+
+/* Parameters [begin, end), as far as there are so many. */
+static void make(const struct qk_affine *affine, size_t begin, size_t end)
+{
+    const struct qk_affine_source *source = &affine->source;
+    const size_t scales = count_in(begin, end, source->scale_count);
+    const size_t zeros = count_in(begin, end, source->zero_count);
+    if (source->scales && scales > 0)
+        make_scales(affine, begin, scales);
+    if (source->zeros && zeros > 0)
+        make_zeros(affine, begin, zeros);
+}
+
+void qk_affine_pack(struct qk_affine *affine, size_t begin, size_t end)
+{
+    make(affine, begin * QK_AFFINE_UNIT, end * QK_AFFINE_UNIT);
 }
 
 static const struct qk_code_table *make_table(enum qk_type type, struct qk_memory memory)
@@ -128,40 +147,67 @@ static const struct qk_code_table *make_table(enum qk_type type, struct qk_memor
     return table;
 }
 
-enum qk_status qk_affine_set(struct qk_affine *affine, const struct qk_dequantize_kernels *kernels,
-                             const struct qk_tensor *scale, const struct qk_tensor *zero_point,
-                             struct qk_memory memory, struct qk_error *error)
+/* Borrows scales and zeros, or makes room for them. False: no memory. */
+static bool take_parameters(struct qk_affine *affine, bool has_zeros, bool constants_stay,
+                            struct qk_memory memory)
+{
+    struct qk_affine_source *source = &affine->source;
+    affine->scales = source->scale_data;
+    affine->zeros = has_zeros ? source->zero_data : NULL;
+    /* A kernel wants the NaNs of scales canonical where y has 16 bits. */
+    if (!constants_stay || source->scale_type != QK_FP32 || affine->y_type != QK_FP32 ||
+        source->scale_count == 0 || !is_aligned(source->scale_data))
+        affine->scales = source->scales = qk_alloc_words(source->scale_count, memory);
+    if (has_zeros && (!constants_stay || !keeps_zeros(affine->x_type) || source->zero_count == 0 ||
+                      !is_aligned(source->zero_data)))
+        affine->zeros = source->zeros = qk_alloc_words(source->zero_count, memory);
+    return affine->scales && (!has_zeros || affine->zeros);
+}
+
+enum qk_status qk_affine_prepare(struct qk_affine *affine,
+                                 const struct qk_dequantize_kernels *kernels,
+                                 const struct qk_tensor *scale, const struct qk_tensor *zero_point,
+                                 bool constants_stay, struct qk_memory memory,
+                                 struct qk_instance *instance, struct qk_error *error)
 {
     const struct qk_type_info *x = qk_type_info(affine->x_type);
     const bool has_zeros = zero_point->type != QK_NONE && x->kind != QK_KIND_FLOAT;
     const bool has_table = x->bits < 8 || x->kind == QK_KIND_FLOAT;
+    struct qk_affine_source *source = &affine->source;
+    *source = (struct qk_affine_source){.kernels = kernels,
+                                        .scale_data = scale->data,
+                                        .scale_type = scale->type,
+                                        .scale_count = scale->stored,
+                                        .zero_data = zero_point->data,
+                                        .zero_count = has_zeros ? zero_point->stored : 0};
     affine->table = has_table ? make_table(affine->x_type, memory) : NULL;
-    if (!has_table || affine->table) {
-        affine->scales = read_scales(kernels, scale, affine->y_type, memory);
-        affine->zeros = has_zeros ? read_zeros(kernels, zero_point, affine->table, memory) : NULL;
-    }
-    if (!affine->scales || (has_zeros && !affine->zeros) || (has_table && !affine->table))
+    if ((has_table && !affine->table) ||
+        !take_parameters(affine, has_zeros, constants_stay, memory))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for %zu scales and zero points",
                        scale->stored);
+    const size_t count =
+        source->scale_count > source->zero_count ? source->scale_count : source->zero_count;
+    instance->pack_unit_cost_ns = QK_AFFINE_UNIT_NS;
+    instance->pack_unit_count = source->scales || source->zeros ? qk_affine_units(count) : 0;
+    affine->whole = instance->pack_unit_count == 0;
+    if (affine->whole)
+        make(affine, 0, count);
     return QK_OK;
 }
 
-enum qk_status qk_affine_plan(const struct qk_affine *affine,
-                              const struct qk_dequantize_kernels *kernels,
-                              const struct qk_call *call, const struct qk_grid *grid,
+/* ---- Plan -------------------------------------------------------------------------------- */
+
+enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_instance *instance,
+                              const struct qk_tensor *x, const struct qk_grid *grid,
                               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    const struct qk_tensor *x = &call->inputs[0];
-    if (x->type != affine->x_type)
-        return qk_fail(error, QK_INVALID, "%s: expected datatype %s as for create, got %s",
-                       call->op->input_names[0], qk_type_info(affine->x_type)->name,
-                       qk_type_info(x->type)->name);
-    plan->output = *x;
-    plan->output.type = affine->y_type;
-    plan->output.stored = x->count;
-    plan->output.data = NULL;
-    if (!qk_type_bytes(affine->y_type, x->count, &plan->output_bytes))
+    struct qk_tensor *y = &plan->outputs[0];
+    *y = *x;
+    y->type = affine->y_type;
+    y->stored = x->count;
+    y->data = NULL;
+    if (!qk_type_bytes(affine->y_type, x->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID, "%s: too large, its output has more bytes than memory",
-                       call->op->input_names[0]);
-    return qk_walk_plan(affine, kernels, x, grid, memory, plan, error);
+                       instance->op->input_names[0]);
+    return qk_walk_plan(affine, &instance->kernels->dequantize, x, grid, memory, plan, error);
 }

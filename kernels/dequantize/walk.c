@@ -25,8 +25,8 @@
 #define STREAM_BYTES_MIN ((size_t)48 << 20)
 
 struct state;
-typedef void walk_fn(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                     size_t end);
+typedef void walk_fn(const struct state *state, const void *x, struct qk_dequantize_args args,
+                     size_t begin, size_t end);
 
 struct state {
     const struct qk_affine *affine;
@@ -68,19 +68,19 @@ static void set_parameters(struct qk_dequantize_args *args, const struct qk_affi
 }
 
 /* All at once, where the parameters go on, or begin again, with nothing between. */
-static void walk_blocks(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                        size_t end)
+static void walk_blocks(const struct state *state, const void *x, struct qk_dequantize_args args,
+                        size_t begin, size_t end)
 {
     const size_t p = args.period ? 0 : begin / args.block;
     set_parameters(&args, state->affine, p, p);
     args.done = begin % args.block;
     args.p = args.period ? begin / args.block % args.period : 0;
-    call(state, &args, state->args.x, begin, end - begin);
+    call(state, &args, x, begin, end - begin);
 }
 
 /* Row after row, where x is; or block after block, where parameters are not side by side. */
-static void walk_rows(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                      size_t end)
+static void walk_rows(const struct state *state, const void *x, struct qk_dequantize_args args,
+                      size_t begin, size_t end)
 {
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
@@ -93,8 +93,7 @@ static void walk_rows(const struct state *state, struct qk_dequantize_args args,
             const size_t block = args.block - args.done;
             set_parameters(&args, state->affine, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
-            call(state, &args, state->args.x, piece.x + k,
-                 state->joined || left < block ? left : block);
+            call(state, &args, x, piece.x + k, state->joined || left < block ? left : block);
         }
     }
 }
@@ -107,26 +106,26 @@ static void set_spread(const struct qk_spread *spread, size_t at, struct qk_dequ
 }
 
 /* Parameters that have been spread for all. */
-static void walk_period(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                        size_t end)
+static void walk_period(const struct state *state, const void *x, struct qk_dequantize_args args,
+                        size_t begin, size_t end)
 {
     const size_t step = QK_SPREAD_COUNT % state->period;
     size_t phase = begin % state->period;
     for (size_t i = begin; i < end; i += args.count) {
         set_spread(&state->repeated, phase, &args);
-        call(state, &args, state->args.x, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
+        call(state, &args, x, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
         phase += step;
         phase -= phase < state->period ? 0 : state->period;
     }
 }
 
 /* As many pieces together as there is room for. */
-static void walk_spread(const struct state *state, struct qk_dequantize_args args, size_t begin,
-                        size_t end)
+static void walk_spread(const struct state *state, const void *x, struct qk_dequantize_args args,
+                        size_t begin, size_t end)
 {
     enum { ROOM = QK_SPREAD_COUNT + QK_REPEAT_SLACK };
     uint32_t parameters[3][ROOM];
-    char x[QK_SPREAD_COUNT * sizeof(uint32_t)];
+    char spread_x[QK_SPREAD_COUNT * sizeof(uint32_t)];
     const struct qk_spread spread = {parameters[0], state->affine->zeros ? parameters[1] : NULL,
                                      state->affine->offsets ? parameters[2] : NULL};
     struct qk_grid_cursor cursor;
@@ -139,17 +138,18 @@ static void walk_spread(const struct state *state, struct qk_dequantize_args arg
             qk_grid_next(&cursor, count - done, &piece);
             qk_spread_parameters(state->kernels, state->affine, &piece, &spread, done);
             if (!state->packed)
-                qk_spread_elements(state->args.x, state->x_bits / 8, &piece,
-                                   x + done * state->x_bits / 8);
+                qk_spread_elements(x, state->x_bits / 8, &piece,
+                                   spread_x + done * state->x_bits / 8);
         }
         if (state->packed)
-            call(state, &args, state->args.x, i, count);
+            call(state, &args, x, i, count);
         else
-            call(state, &args, x, 0, count);
+            call(state, &args, spread_x, 0, count);
     }
 }
 
-static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
     const size_t first = begin * state->unit;
@@ -158,8 +158,8 @@ static void run(const struct qk_plan *plan, void *output, void *workspace, size_
     if (first >= last)
         return;
     struct qk_dequantize_args args = state->args;
-    args.y = (char *)output + first * state->y_bytes;
-    state->walk(state, args, first, last);
+    args.y = (char *)outputs[0] + first * state->y_bytes;
+    state->walk(state, inputs[0], args, first, last);
     if (args.stream)
         state->kernels->finish();
 }
@@ -177,12 +177,14 @@ static bool is_packed(const struct qk_grid *grid)
     return true;
 }
 
-/* After how many elements the parameters begin again; 0: never, or too late. */
+/* After how many elements the parameters begin again; 0: never, or too late, or it cannot be used:
+ * parameters that are yet to be packed cannot be spread. */
 static size_t period_of(const struct state *state)
 {
     const struct qk_grid *grid = &state->grid;
     size_t period = 1;
-    if (!state->packed || grid->axes[0].scale_stride != 0 || grid->axes[0].zero_point_stride != 0)
+    if (!state->packed || !state->affine->whole || grid->axes[0].scale_stride != 0 ||
+        grid->axes[0].zero_point_stride != 0)
         return 0;
     for (uint32_t i = 1; i < grid->rank && period <= PERIOD_MAX; i++)
         period *= grid->axes[i].size;
@@ -307,9 +309,8 @@ enum qk_status qk_walk_plan(const struct qk_affine *affine,
                             .kernels = kernels,
                             .args = {.code = qk_affine_code(affine->x_type, affine->form),
                                      .y_type = affine->y_type,
-                                     .x = x->data,
                                      .table = affine->table,
-                                     .stream = plan->output_bytes >= STREAM_BYTES_MIN},
+                                     .stream = plan->output_bytes[0] >= STREAM_BYTES_MIN},
                             .count = x->count,
                             .x_bits = qk_type_info(affine->x_type)->bits,
                             .y_bytes = qk_type_info(affine->y_type)->bits / 8,

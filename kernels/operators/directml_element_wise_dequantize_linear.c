@@ -19,8 +19,6 @@ struct instance {
     struct qk_instance base;
     struct qk_affine affine;
     struct qk_tensor scale; /* its shape, and so that of all others */
-    struct qk_attribute scale_strides;
-    struct qk_attribute zero_point_strides;
 };
 
 static enum qk_status check_sizes(const struct qk_call *call, struct qk_error *error)
@@ -47,27 +45,27 @@ static enum qk_status check_sizes(const struct qk_call *call, struct qk_error *e
 }
 
 /* The sizes of input `input`, which is `tensor`, are those of the scale. */
-static enum qk_status check_same_sizes(const struct qk_call *call, size_t input,
+static enum qk_status check_same_sizes(const struct qk_operator *op, size_t input,
+                                       const struct qk_tensor *tensor,
                                        const struct qk_tensor *scale, struct qk_error *error)
 {
-    const struct qk_tensor *tensor = &call->inputs[input];
     struct qk_shape_text shape;
     struct qk_shape_text scale_shape;
     if (tensor->type == QK_NONE || qk_same_shape(tensor, scale))
         return QK_OK;
     return qk_fail(error, QK_INVALID, "%s: expects the sizes of ScaleTensor, %s, got shape %s",
-                   call->op->input_names[input], qk_shape_text(scale, &scale_shape),
+                   op->input_names[input], qk_shape_text(scale, &scale_shape),
                    qk_shape_text(tensor, &shape));
 }
 
-static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
-                             struct qk_memory memory, struct qk_instance **instance,
-                             struct qk_error *error)
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_status status = check_sizes(call, error);
     if (status == QK_OK)
-        status = check_same_sizes(call, ZERO_POINT, &inputs[SCALE], error);
+        status = check_same_sizes(call->op, ZERO_POINT, &inputs[ZERO_POINT], &inputs[SCALE], error);
     if (status == QK_OK)
         status = qk_check_same_type(call, ZERO_POINT, INPUT, error);
     if (status != QK_OK)
@@ -81,32 +79,37 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
                    .x_type = inputs[INPUT].type,
                    .y_type = inputs[SCALE].type},
         .scale = inputs[SCALE],
-        .scale_strides = call->attributes[SCALE],
-        .zero_point_strides = call->attributes[ZERO_POINT],
     };
     *instance = &made->base;
-    return qk_affine_set(&made->affine, &kernels->dequantize, &inputs[SCALE], &inputs[ZERO_POINT],
-                         memory, error);
+    return qk_affine_prepare(&made->affine, &kernels->dequantize, &inputs[SCALE],
+                             &inputs[ZERO_POINT], call->constants_stay, memory, &made->base, error);
 }
 
-static const int64_t *strides_of(const struct qk_attribute *given)
+static void pack(struct qk_instance *instance, size_t begin, size_t end)
 {
-    return given->present ? given->list : NULL;
+    qk_affine_pack(&((struct instance *)instance)->affine, begin, end);
 }
 
-static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+/* NULL: the input is row-major. */
+static const int64_t *strides_of(const struct qk_instance *instance, size_t input)
+{
+    const bool given = instance->strides && instance->strides[input].present;
+    return given ? instance->strides[input].list : NULL;
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
+    const struct qk_tensor *x = &inputs[INPUT];
     struct qk_grid grid;
-    enum qk_status status = check_same_sizes(call, INPUT, &made->scale, error);
+    enum qk_status status = check_same_sizes(instance->op, INPUT, x, &made->scale, error);
     if (status != QK_OK)
         return status;
-    qk_grid_init(&grid, &call->inputs[INPUT]);
-    qk_grid_element(&grid, strides_of(&call->attributes[INPUT]), strides_of(&made->scale_strides),
-                    made->affine.zeros ? strides_of(&made->zero_point_strides) : NULL);
-    return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
-                          error);
+    qk_grid_init(&grid, x);
+    qk_grid_element(&grid, strides_of(instance, INPUT), strides_of(instance, SCALE),
+                    made->affine.zeros ? strides_of(instance, ZERO_POINT) : NULL);
+    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */
@@ -124,7 +127,9 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
         .inputs = {[INPUT] = {.types = (x_types)},                                          \
                    [SCALE] = {.types = (scale_types)},                                      \
                    [ZERO_POINT] = {.types = (x_types), .optional = (zero_point_optional)}}, \
-        .output_types = (scale_types)                                                       \
+        .output_types = {                                                                   \
+            (scale_types)                                                                   \
+        }                                                                                   \
     }
 
 static const struct qk_version versions[] = {
@@ -149,7 +154,7 @@ static const struct qk_attribute_def attributes[] = {
     [ZERO_POINT] = STRIDES("ZeroPointTensor", ZERO_POINT),
 };
 
-static const struct qk_operator_code code = {.create = create, .plan = plan};
+static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_directml_element_wise_dequantize_linear = {
     .name = "directml.ElementWiseDequantizeLinear",
@@ -162,8 +167,10 @@ const struct qk_operator qk_directml_element_wise_dequantize_linear = {
                      [SCALE] = "as InputTensor",
                      [ZERO_POINT] = "as InputTensor"},
     .input_count = INPUT_COUNT,
-    .output_name = "OutputTensor",
-    .output_shape = "as InputTensor",
+    .variable_inputs = 1U << INPUT,
+    .output_names = {"OutputTensor"},
+    .output_shapes = {"as InputTensor"},
+    .output_count = 1,
     .attributes = attributes,
     .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
     .versions = versions,

@@ -111,9 +111,9 @@ static enum qk_status read_output_type(const struct qk_call *call, enum qk_type 
                    (long long)number);
 }
 
-static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
-                             struct qk_memory memory, struct qk_instance **instance,
-                             struct qk_error *error)
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_type y_type;
@@ -140,8 +140,13 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
         .block_size = (size_t)qk_int_or(&call->attributes[BLOCK_SIZE], 0),
     };
     *instance = &made->base;
-    return qk_affine_set(&made->affine, &kernels->dequantize, &inputs[SCALE], &inputs[ZERO_POINT],
-                         memory, error);
+    return qk_affine_prepare(&made->affine, &kernels->dequantize, &inputs[SCALE],
+                             &inputs[ZERO_POINT], call->constants_stay, memory, &made->base, error);
+}
+
+static void pack(struct qk_instance *instance, size_t begin, size_t end)
+{
+    qk_affine_pack(&((struct instance *)instance)->affine, begin, end);
 }
 
 /* ---- Rules about the shape of x ---------------------------------------------------------- */
@@ -193,11 +198,11 @@ static enum qk_status check_blocks(const struct instance *made, const struct qk_
                    qk_shape_text(&made->scale, &shape));
 }
 
-static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    const struct qk_tensor *x = &call->inputs[X];
+    const struct qk_tensor *x = &inputs[X];
     enum qk_status status = QK_OK;
     uint32_t axis = 0;
     struct qk_grid grid;
@@ -217,8 +222,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
     }
     if (status != QK_OK)
         return status;
-    return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
-                          error);
+    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */
@@ -241,7 +245,9 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
         .inputs = {[X] = {.types = (x_types)},                             \
                    [SCALE] = {.types = (scale_types)},                     \
                    [ZERO_POINT] = {.types = (x_types), .optional = true}}, \
-        .output_types = (y_types)                                          \
+        .output_types = {                                                  \
+            (y_types)                                                      \
+        }                                                                  \
     }
 
 static const struct qk_version versions[] = {
@@ -268,7 +274,7 @@ static const struct qk_attribute_def attributes[] = {
                                "that of x_scale; required where that is FP8E8M0"},
 };
 
-static const struct qk_operator_code code = {.create = create, .plan = plan};
+static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_onnx_dequantize_linear = {
     .name = "onnx.DequantizeLinear",
@@ -280,8 +286,10 @@ const struct qk_operator qk_onnx_dequantize_linear = {
                                "but on the axis ceil(length / block_size)",
                      [ZERO_POINT] = "as x_scale"},
     .input_count = 3,
-    .output_name = "y",
-    .output_shape = "as x",
+    .variable_inputs = 1U << X,
+    .output_names = {"y"},
+    .output_shapes = {"as x"},
+    .output_count = 1,
     .attributes = attributes,
     .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
     .versions = versions,

@@ -191,9 +191,9 @@ static int32_t load_zero_point(const struct qk_tensor *tensor)
     return (int32_t)qk_load_integer(tensor->type, tensor->data, 0);
 }
 
-static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
-                             struct qk_memory memory, struct qk_instance **instance,
-                             struct qk_error *error)
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_status status = check_constants(call, error);
@@ -224,22 +224,20 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "no memory for the operator");
+    made->base = (struct qk_instance){.pack_unit_count = 0};
     *instance = &made->base;
     return qk_conv_create(&desc, &constants, kernels->conv, memory, &made->conv, error);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct qk_conv *conv = &((const struct instance *)instance)->conv;
     const struct qk_conv_desc *desc = &conv->desc;
-    const struct qk_tensor *x = &call->inputs[X];
+    const struct qk_tensor *x = &inputs[X];
     struct qk_shape_text shape;
-    if (x->type != conv->x_type)
-        return qk_fail(error, QK_INVALID, "x: expects the datatype of x_zero_point, %s, got %s",
-                       qk_type_info(conv->x_type)->name, qk_type_info(x->type)->name);
     if (x->rank != desc->spatial_rank + 2)
         return qk_fail(error, QK_INVALID, "x: expects rank %u as w has, got shape %s",
                        desc->spatial_rank + 2, qk_shape_text(x, &shape));
@@ -283,10 +281,10 @@ static const struct qk_version versions[] = {
              [Y_ZERO_POINT] = {INT8S, false},
              [B] = {QK_BIT(QK_INT32), true},
          },
-     .output_types = INT8S},
+     .output_types = {INT8S}},
 };
 
-static const struct qk_operator_code code = {create, plan};
+static const struct qk_operator_code code = {.prepare = prepare, .plan = plan};
 
 const struct qk_operator qk_onnx_qlinear_conv = {
     .name = "onnx.QLinearConv",
@@ -298,8 +296,10 @@ const struct qk_operator qk_onnx_qlinear_conv = {
                      "[] or [1]", "[M, C/group, k1..kn]", "[], [1] or [M]", "[], [1] or [M]",
                      "[] or [1]", "[] or [1]", "[M]"},
     .input_count = 9,
-    .output_name = "y",
-    .output_shape = "[N, M, D1..Dn]",
+    .variable_inputs = 1U << X,
+    .output_names = {"y"},
+    .output_shapes = {"[N, M, D1..Dn]"},
+    .output_count = 1,
     .attributes = attributes,
     .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
     .versions = versions,

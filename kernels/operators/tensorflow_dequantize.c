@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "kernels/dequantize/affine.h"
-#include "kernels/dispatch.h"
 #include "kernels/element/load.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
@@ -16,11 +15,22 @@ enum { INPUT, MIN_RANGE, MAX_RANGE };
 enum { MODE, NARROW_RANGE, AXIS, DTYPE };
 enum mode { MIN_COMBINED, MIN_FIRST, SCALED };
 
+/* What pack makes the affine's parameters of, and where. */
+struct ranges {
+    enum mode mode;
+    bool narrow;
+    const void *min, *max;
+    size_t count;
+    float *scales;
+    float *zeros;   /* NULL: there are none */
+    float *offsets; /* NULL: there are none */
+};
+
 struct instance {
     struct qk_instance base;
     struct qk_affine affine;
     struct qk_attribute axis;
-    struct qk_tensor range; /* the shape of min_range and max_range */
+    struct ranges ranges;
 };
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -146,49 +156,61 @@ static float base_of(const struct limits *limits, float min, float max, float sc
     return rounded - limits->low * scale;
 }
 
-static enum qk_status set_parameters(struct qk_affine *affine, enum mode mode,
-                                     const struct qk_call *call, struct qk_memory memory,
-                                     struct qk_error *error)
+/* Parameters [begin, end). */
+static void make(const struct instance *made, size_t begin, size_t end)
 {
-    const struct limits limits =
-        limits_of(affine->x_type, qk_int_or(&call->attributes[NARROW_RANGE], 0) != 0);
-    const size_t count = call->inputs[MIN_RANGE].count;
-    const bool has_zeros = mode == MIN_COMBINED && limits.low != 0.0F;
-    float *scales = qk_alloc_words(count, memory);
-    float *zeros = has_zeros ? qk_alloc_words(count, memory) : NULL;
-    float *offsets = mode == SCALED ? NULL : qk_alloc_words(count, memory);
-    if (!scales || (has_zeros && !zeros) || (mode != SCALED && !offsets))
-        return qk_fail(error, QK_NO_MEMORY, "min_range: out of memory for %zu ranges", count);
-    for (size_t i = 0; i < count; i++) {
-        const float min = qk_load_f32(call->inputs[MIN_RANGE].data, i);
-        const float max = qk_load_f32(call->inputs[MAX_RANGE].data, i);
-        scales[i] = scale_of(mode, &limits, min, max);
-        if (has_zeros)
-            zeros[i] = qk_affine_zero(affine->x_type, limits.low);
-        if (mode == MIN_COMBINED)
-            offsets[i] = min;
-        else if (mode == MIN_FIRST)
-            offsets[i] = base_of(&limits, min, max, scales[i]);
+    const struct ranges *ranges = &made->ranges;
+    const enum mode mode = ranges->mode;
+    const enum qk_type x_type = made->affine.x_type;
+    const struct limits limits = limits_of(x_type, ranges->narrow);
+    for (size_t i = begin; i < end; i++) {
+        const float min = qk_load_f32(ranges->min, i);
+        const float max = qk_load_f32(ranges->max, i);
+        ranges->scales[i] = scale_of(mode, &limits, min, max);
+        if (ranges->zeros)
+            ranges->zeros[i] = qk_affine_zero(x_type, limits.low);
+        if (ranges->offsets)
+            ranges->offsets[i] =
+                mode == MIN_COMBINED ? min : base_of(&limits, min, max, ranges->scales[i]);
     }
+    qk_affine_canonical(made->affine.y_type, ranges->scales + begin, end - begin);
+    if (ranges->offsets)
+        qk_affine_canonical(made->affine.y_type, ranges->offsets + begin, end - begin);
+}
+
+/* ---- Prepare and pack -------------------------------------------------------------------- */
+
+static enum qk_status take_parameters(struct instance *made, struct qk_memory memory,
+                                      struct qk_error *error)
+{
+    struct qk_affine *affine = &made->affine;
+    struct ranges *ranges = &made->ranges;
+    const size_t count = ranges->count;
+    const bool has_zeros =
+        ranges->mode == MIN_COMBINED && limits_of(affine->x_type, false).low != 0.0F;
+    const bool has_offsets = ranges->mode != SCALED;
+    affine->scales = ranges->scales = qk_alloc_words(count, memory);
+    affine->zeros = ranges->zeros = has_zeros ? qk_alloc_words(count, memory) : NULL;
+    affine->offsets = ranges->offsets = has_offsets ? qk_alloc_words(count, memory) : NULL;
+    if (!affine->scales || (has_zeros && !affine->zeros) || (has_offsets && !affine->offsets))
+        return qk_fail(error, QK_NO_MEMORY, "min_range: out of memory for %zu ranges", count);
     /* With one range, the kernel's cast of a qint32 goes through float back to int, as run in
      * TensorFlow 2.21 on x86; with a range for each slice it does not. */
-    if (mode == SCALED && affine->x_type == QK_INT32 && count == 1)
+    if (ranges->mode == SCALED && affine->x_type == QK_INT32 && count == 1)
         affine->form = QK_AFFINE_RECAST;
-    qk_affine_canonical(affine->y_type, scales, count);
-    if (offsets)
-        qk_affine_canonical(affine->y_type, offsets, count);
-    affine->scales = scales;
-    affine->zeros = zeros;
-    affine->offsets = offsets;
+    made->base.pack_unit_cost_ns = QK_AFFINE_UNIT_NS;
+    made->base.pack_unit_count = qk_affine_units(count);
+    affine->whole = made->base.pack_unit_count == 0;
+    if (affine->whole)
+        make(made, 0, count);
     return QK_OK;
 }
 
-/* ---- Create and plan --------------------------------------------------------------------- */
-
-static enum qk_status create(const struct qk_kernels *kernels, const struct qk_call *call,
-                             struct qk_memory memory, struct qk_instance **instance,
-                             struct qk_error *error)
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
 {
+    const struct qk_tensor *inputs = call->inputs;
     enum mode mode;
     enum qk_type y_type;
     (void)kernels;
@@ -206,19 +228,32 @@ static enum qk_status create(const struct qk_kernels *kernels, const struct qk_c
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     *made = (struct instance){
-        .affine = {.form = QK_AFFINE_FLOAT, .x_type = call->inputs[INPUT].type, .y_type = y_type},
+        .affine = {.form = QK_AFFINE_FLOAT, .x_type = inputs[INPUT].type, .y_type = y_type},
         .axis = call->attributes[AXIS],
-        .range = call->inputs[MIN_RANGE],
+        .ranges = {.mode = mode,
+                   .narrow = qk_int_or(&call->attributes[NARROW_RANGE], 0) != 0,
+                   .min = inputs[MIN_RANGE].data,
+                   .max = inputs[MAX_RANGE].data,
+                   .count = inputs[MIN_RANGE].count},
     };
     *instance = &made->base;
-    return set_parameters(&made->affine, mode, call, memory, error);
+    return take_parameters(made, memory, error);
 }
 
-static enum qk_status plan(const struct qk_instance *instance, const struct qk_call *call,
+static void pack(struct qk_instance *instance, size_t begin, size_t end)
+{
+    const struct instance *made = (const struct instance *)instance;
+    const size_t last = end < instance->pack_unit_count ? end * QK_AFFINE_UNIT : made->ranges.count;
+    make(made, begin * QK_AFFINE_UNIT, last);
+}
+
+/* ---- Plan -------------------------------------------------------------------------------- */
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    const struct qk_tensor *x = &call->inputs[INPUT];
+    const struct qk_tensor *x = &inputs[INPUT];
     const int64_t axis = qk_int_or(&made->axis, -1);
     struct qk_shape_text shape;
     struct qk_grid grid;
@@ -228,16 +263,15 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_c
             return qk_fail(error, QK_INVALID,
                            "axis: expected -1 to %d for input of shape %s, got %lld",
                            (int)x->rank - 1, qk_shape_text(x, &shape), (long long)axis);
-        if (x->dims[axis] != made->range.count)
+        if (x->dims[axis] != made->ranges.count)
             return qk_fail(error, QK_INVALID,
                            "min_range: expected shape [%zu], as long as axis %lld of input of "
                            "shape %s, got [%zu]",
                            x->dims[axis], (long long)axis, qk_shape_text(x, &shape),
-                           made->range.count);
+                           made->ranges.count);
         qk_grid_slice(&grid, (uint32_t)axis);
     }
-    return qk_affine_plan(&made->affine, &instance->kernels->dequantize, call, &grid, memory, plan,
-                          error);
+    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */
@@ -273,10 +307,10 @@ static const struct qk_version versions[] = {
      .inputs = {[INPUT] = {.types = X_TYPES},
                 [MIN_RANGE] = {.types = QK_BIT(QK_FP32)},
                 [MAX_RANGE] = {.types = QK_BIT(QK_FP32)}},
-     .output_types = QK_BIT(QK_FP32) | QK_BIT(QK_BF16)},
+     .output_types = {QK_BIT(QK_FP32) | QK_BIT(QK_BF16)}},
 };
 
-static const struct qk_operator_code code = {.create = create, .plan = plan};
+static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_tensorflow_dequantize = {
     .name = "tensorflow.Dequantize",
@@ -287,8 +321,10 @@ const struct qk_operator qk_tensorflow_dequantize = {
                      [MIN_RANGE] = "[] or [1], with an axis [length of the axis]",
                      [MAX_RANGE] = "as min_range"},
     .input_count = 3,
-    .output_name = "output",
-    .output_shape = "as input",
+    .variable_inputs = 1U << INPUT,
+    .output_names = {"output"},
+    .output_shapes = {"as input"},
+    .output_count = 1,
     .attributes = attributes,
     .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
     .versions = versions,

@@ -33,7 +33,10 @@ void bench_call_start(struct bench_call *call, const char *name, unsigned versio
     const struct qk_operator *op = qk_operator_by_name(name);
     if (!op || !qk_operator_version(op, version))
         bench_fail("no operator %s %u", name, version);
-    call->call = (struct qk_call){.op = op, .version = qk_operator_version(op, version)};
+    call->call = (struct qk_call){.op = op,
+                                  .version = qk_operator_version(op, version),
+                                  .variable = op->variable_inputs,
+                                  .constants_stay = true}; /* as in the server */
 }
 
 static size_t attribute_index(const struct bench_call *call, const char *name)
@@ -99,6 +102,6 @@ void bench_call_plan(struct bench_call *call, const struct qk_kernels *kernels)
     const struct qk_memory memory = {take, &call->memory};
     call->memory.used = 0;
     if (qk_create(kernels, &call->call, memory, &call->instance, &error) != QK_OK ||
-        qk_plan(call->instance, &call->call, memory, &call->plan, &error) != QK_OK)
+        qk_plan(call->instance, call->call.inputs, memory, &call->plan, &error) != QK_OK)
         bench_fail("%s", error.text);
 }

@@ -72,8 +72,10 @@ static void run_slice(void *context, size_t thread, size_t slice)
     const struct qk_plan *plan = &bench->call.plan;
     const size_t begin = slice * bench->chunk_units;
     const size_t left = plan->unit_count - begin;
-    qk_run(plan, bench->output.data, bench->workspace.data + thread * bench->workspace_stride,
-           begin, begin + (left < bench->chunk_units ? left : bench->chunk_units));
+    const void *const inputs[QK_INPUT_COUNT_MAX] = {bench->call.inputs[0].data};
+    void *const outputs[QK_OUTPUT_COUNT_MAX] = {bench->output.data};
+    qk_run(plan, inputs, outputs, bench->workspace.data + thread * bench->workspace_stride, begin,
+           begin + (left < bench->chunk_units ? left : bench->chunk_units));
 }
 
 static void run(struct bench *bench)
@@ -233,7 +235,7 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     bench->team = bench_team_create(thread_count);
     bench->workspace_stride = (made->workspace_bytes + 63) / 64 * 64;
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
-    bench_buffer_reserve(&bench->output, made->output_bytes);
+    bench_buffer_reserve(&bench->output, made->output_bytes[0]);
     bench->chunk_units = chunk_units(made, thread_count);
     bench->slice_count = (made->unit_count - 1) / bench->chunk_units + 1;
 
@@ -242,10 +244,10 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
         bench_fail("plan: x is too large");
     bench->doublings = -1;
     for (unsigned bits = qk_type_info(x->type)->bits;
-         bits < 2U * qk_type_info(made->output.type)->bits; bits *= 2)
+         bits < 2U * qk_type_info(made->outputs[0].type)->bits; bits *= 2)
         bench->doublings++;
     printf("%s %zu %zu %zu %zu %zu\n", made->kernel, made->unit_count, bench->slice_count,
-           bench->x_bytes, made->output_bytes, made->workspace_bytes);
+           bench->x_bytes, made->output_bytes[0], made->workspace_bytes);
 }
 
 static void on_sgemm(struct bench *bench, char *const *words)
@@ -283,7 +285,7 @@ static void on_peak(const char *name)
 
 static void on_save(struct bench *bench, const char *path)
 {
-    const size_t bytes = bench->call.plan.output_bytes;
+    const size_t bytes = bench->call.plan.output_bytes[0];
     memset(bench->output.data, 0x55, bytes); /* what an earlier run wrote does not count */
     bench_team_wake(bench->team);
     run(bench);

@@ -64,12 +64,12 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_in
     struct qk_error refusal;
     struct qd_oip_stages stages = {1, 2, 3, 4};
     if (qk_create(kernels, &infer->call, memory, &instance, &refusal) != QK_OK ||
-        qk_plan(instance, &infer->call, memory, &plan, &refusal) != QK_OK ||
-        plan.output_bytes > OUTPUT_BYTES_MAX)
+        qk_plan(instance, infer->call.inputs, memory, &plan, &refusal) != QK_OK ||
+        plan.output_bytes[0] > OUTPUT_BYTES_MAX)
         return;
-    void *output = qd_arena_calloc(arena, 1, plan.output_bytes);
-    plan.output.data = output;
-    if (output != NULL && qd_oip_encode_infer(infer, plan.kernel, &plan.output, &stages, arena,
+    void *output = qd_arena_calloc(arena, 1, plan.output_bytes[0]);
+    plan.outputs[0].data = output; /* every operator has one */
+    if (output != NULL && qd_oip_encode_infer(infer, plan.kernel, plan.outputs, &stages, arena,
                                               answer, error) == QD_OK)
         read_answer(answer);
 }

@@ -121,8 +121,8 @@ static void check(const struct qk_test_gemms *gemms, uint32_t rank, uint64_t see
         struct qk_test_result result;
         qk_test_run_shuffled(gemms->kernels[g], &call, seed, &result);
         cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-        cr_assert_eq(result.plan.output_bytes, OUT_CHANNELS * axes.out_count);
-        for (size_t i = 0; i < result.plan.output_bytes; i++)
+        cr_assert_eq(result.plan.output_bytes[0], OUT_CHANNELS * axes.out_count);
+        for (size_t i = 0; i < result.plan.output_bytes[0]; i++)
             cr_assert_eq(((uint8_t *)result.output)[i],
                          expect(&axes, x, w, i / axes.out_count, i % axes.out_count),
                          "%s, rank %u, seed %llu, y[%zu]", gemms->names[g], rank,

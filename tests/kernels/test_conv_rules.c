@@ -258,8 +258,8 @@ static void run(const struct qk_call *call, struct qk_test_result *result)
         qk_test_run(gemms.kernels[i], call, &other);
         cr_assert_eq(other.status, QK_OK, "%s: %s", gemms.names[i], other.error.text);
         if (i > 0) {
-            cr_assert_eq(other.plan.output_bytes, result->plan.output_bytes);
-            cr_assert_eq(memcmp(other.output, result->output, other.plan.output_bytes), 0,
+            cr_assert_eq(other.plan.output_bytes[0], result->plan.output_bytes[0]);
+            cr_assert_eq(memcmp(other.output, result->output, other.plan.output_bytes[0]), 0,
                          "%s: other bytes than %s", gemms.names[i], gemms.names[0]);
             qk_test_result_deinit(result);
         }
@@ -273,7 +273,7 @@ static void check(struct conv_case *test)
     struct qk_test_result result;
     conv_case_expect(test);
     run(&test->call, &result);
-    cr_assert_eq(result.plan.output_bytes, test->y_bytes);
+    cr_assert_eq(result.plan.output_bytes[0], test->y_bytes);
     for (size_t i = 0; i < test->y_bytes; i++)
         cr_assert_eq(((uint8_t *)result.output)[i], test->expected[i], "y[%zu]", i);
     qk_test_result_deinit(&result);
@@ -310,9 +310,9 @@ Test(conv_rules, same_pads_of_a_dilated_kernel)
         test.call.attributes[qk_test_attribute_index(test.call.op, "pads")].present = false;
         qk_test_call_string(&test.call, "auto_pad", lower ? "SAME_LOWER" : "SAME_UPPER");
         run(&test.call, &same);
-        cr_assert_eq(same.plan.output.dims[2], 7);
-        cr_assert_eq(same.plan.output_bytes, padded.plan.output_bytes);
-        cr_assert_eq(memcmp(same.output, padded.output, same.plan.output_bytes), 0);
+        cr_assert_eq(same.plan.outputs[0].dims[2], 7);
+        cr_assert_eq(same.plan.output_bytes[0], padded.plan.output_bytes[0]);
+        cr_assert_eq(memcmp(same.output, padded.output, same.plan.output_bytes[0]), 0);
         qk_test_result_deinit(&same);
         qk_test_result_deinit(&padded);
         conv_case_deinit(&test);
@@ -359,7 +359,7 @@ Test(conv_rules, huge_strides)
     cr_assert(conv_case_make(&test));
     qk_test_call_ints(&test.call, "strides", strides, 2);
     run(&test.call, &result);
-    cr_assert_eq(result.plan.output_bytes, 6);
+    cr_assert_eq(result.plan.output_bytes[0], 6);
     test.naive.in[1] = test.naive.in[2] = 5;
     test.naive.stride[1] = test.naive.stride[2] = 100;
     cr_assert(naive_conv_shape(&test.naive));
@@ -382,7 +382,7 @@ Test(conv_rules, huge_pads_and_dilations)
     qk_test_call_ints(&test.call, "pads", pads, 4);
     qk_test_call_ints(&test.call, "dilations", dilations, 2);
     run(&test.call, &result);
-    cr_assert_eq(result.plan.output_bytes, 6);
+    cr_assert_eq(result.plan.output_bytes[0], 6);
     for (size_t m = 0; m < 6; m++) { /* the middle tap sees x[0] of each channel */
         size_t first = m / 3 * 2;
         int32_t sum = test.bias[m];
@@ -457,7 +457,7 @@ Test(conv_rules, empty_lines_far_apart)
     qk_test_call_ints(&test.call, "strides", strides, 3);
     qk_test_call_ints(&test.call, "pads", pads, 6);
     run(&test.call, &result);
-    cr_assert_eq(result.plan.output_bytes, 12);
+    cr_assert_eq(result.plan.output_bytes[0], 12);
     for (size_t i = 0; i < 12; i++) { /* two windows, all of them padding: y is the bias */
         int32_t bias = test.bias[i / 2];
         cr_expect_eq(((uint8_t *)result.output)[i], bias < 0 ? 0 : bias > 255 ? 255 : bias);
@@ -476,8 +476,8 @@ static void plan_within_bounds(const struct qk_kernels *kernels, const struct qk
     qk_test_memory_init(&memory, SIZE_MAX);
     struct qk_memory face = qk_test_memory_face(&memory);
     cr_assert_eq(qk_create(kernels, call, face, &instance, &error), QK_OK, "%s", error.text);
-    cr_assert_eq(qk_plan(instance, call, face, &plan, &error), QK_OK, "%s", error.text);
-    cr_expect_eq(plan.output_bytes, output_bytes);
+    cr_assert_eq(qk_plan(instance, call->inputs, face, &plan, &error), QK_OK, "%s", error.text);
+    cr_expect_eq(plan.output_bytes[0], output_bytes);
     cr_expect_leq(plan.workspace_bytes, QK_CONV_WORKSPACE_MAX, "%s", plan.kernel);
     qk_test_memory_deinit(&memory);
 }
@@ -538,8 +538,8 @@ Test(conv_rules, plan_checks_its_own_x)
     struct qk_memory face = qk_test_memory_face(&memory);
     cr_assert_eq(qk_create(kernels, &test.call, face, &instance, &error), QK_OK, "%s", error.text);
     test.call.inputs[0].type = QK_INT8;
-    cr_expect_eq(qk_plan(instance, &test.call, face, &plan, &error), QK_INVALID);
-    cr_expect_str_eq(error.text, "x: expects the datatype of x_zero_point, UINT8, got INT8");
+    cr_expect_eq(qk_plan(instance, test.call.inputs, face, &plan, &error), QK_INVALID);
+    cr_expect_str_eq(error.text, "x: expected datatype UINT8 as for create, got INT8");
     qk_test_memory_deinit(&memory);
     qk_kernels_destroy(kernels);
     conv_case_deinit(&test);

@@ -113,13 +113,13 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
     struct qk_test_result result;
     qk_test_run_tiers(tiers, &sample->call, seed, &result);
     cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-    const struct qk_tensor *y = &result.plan.output;
+    const struct qk_tensor *y = &result.plan.outputs[0];
     cr_assert_eq(y->type, inputs[1].type);
     cr_assert_eq(y->rank, inputs[0].rank);
     cr_assert_eq(memcmp(y->dims, inputs[0].dims, y->rank * sizeof(y->dims[0])), 0);
     cr_assert_eq(y->count, inputs[0].count);
     cr_assert_eq(y->stored, inputs[0].count);
-    cr_assert_eq(result.plan.output_bytes, dequantize_bytes(y->type, y->count));
+    cr_assert_eq(result.plan.output_bytes[0], dequantize_bytes(y->type, y->count));
     for (size_t i = 0; i < y->count; i++)
         cr_assert(dequantize_is(y->type, result.output, i, expected_element(sample, i)),
                   "%s to %s, element %zu of %zu: expected %a", qk_type_info(inputs[0].type)->name,
@@ -196,8 +196,8 @@ Test(directml_dequantize, survives_every_failed_allocation)
     for (size_t i = 0; i < COUNT_OF(types); i++) {
         struct sample sample;
         sample_init(&sample, &random, types[i], QK_FP16, 2, dims);
-        cr_assert_eq(qk_test_fail_allocations(kernels, &sample.call),
-                     sample.call.inputs[2].type == QK_NONE ? 3 : 4);
+        cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call),
+                      sample.call.inputs[2].type == QK_NONE ? 3 : 4);
         sample_deinit(&sample);
     }
     qk_kernels_destroy(kernels);
@@ -330,7 +330,7 @@ Test(directml_dequantize_refusals, types_of_later_levels)
         cr_expect_eq(version->inputs[2].types, set);
         set = QK_BIT(QK_FP32) | (version->number >= 60 ? QK_BIT(QK_FP16) : 0);
         cr_expect_eq(version->inputs[1].types, set);
-        cr_expect_eq(version->output_types, set);
+        cr_expect_eq(version->output_types[0], set);
         cr_expect_eq(version->inputs[2].optional, version->number >= 62);
     }
 }

@@ -152,14 +152,14 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
 {
     const struct spec *spec = &sample->spec;
     const struct qk_tensor *x = &sample->call.inputs[0];
-    const struct qk_tensor *y = &result->plan.output;
+    const struct qk_tensor *y = &result->plan.outputs[0];
     cr_assert_eq(result->status, QK_OK, "%s", result->error.text);
     cr_assert_eq(y->type, spec->y_type == QK_NONE ? spec->scale_type : spec->y_type);
     cr_assert_eq(y->rank, x->rank);
     cr_assert_eq(memcmp(y->dims, x->dims, x->rank * sizeof(x->dims[0])), 0);
     cr_assert_eq(y->count, x->count);
     cr_assert_eq(y->stored, x->count);
-    cr_assert_eq(result->plan.output_bytes, dequantize_bytes(y->type, x->count));
+    cr_assert_eq(result->plan.output_bytes[0], dequantize_bytes(y->type, x->count));
     for (size_t i = 0; i < x->count; i++)
         cr_assert(dequantize_is(y->type, result->output, i, expected_element(sample, i)),
                   "%s %s %s, axis %u, block %zu: element %zu of %zu: expected %a",
@@ -284,7 +284,7 @@ Test(onnx_dequantize_linear, large_outputs)
         sample_init(&sample, &random, &spec);
         qk_test_run_tiers(&tiers, &sample.call, i + 1, &result);
         cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-        cr_assert_gt(result.plan.output_bytes, 50000000);
+        cr_assert_gt(result.plan.output_bytes[0], 50000000);
         qk_test_result_deinit(&result);
         sample_deinit(&sample);
     }
@@ -356,32 +356,34 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
 }
 
 /* Runs unit `unit` alone into bytes that are `fill`. */
-static void run_unit(const struct qk_plan *plan, size_t unit, int fill, uint8_t *output)
+static void run_unit(const struct qk_plan *plan, const struct qk_call *call, size_t unit, int fill,
+                     uint8_t *output)
 {
-    memset(output, fill, plan->output_bytes);
-    qk_run(plan, output, NULL, unit, unit + 1);
+    memset(output, fill, plan->output_bytes[0]);
+    qk_test_run_units(plan, call, output, unit, unit + 1);
 }
 
 /* Threads share the output: each byte of it is one unit's, and units begin with a cache line,
  * though they begin and end inside rows. */
-static void check_units(const struct qk_plan *plan, struct qk_memory memory)
+static void check_units(const struct qk_plan *plan, const struct qk_call *call,
+                        struct qk_memory memory)
 {
     uint8_t *outputs[2];
     size_t next = 0;
     for (int i = 0; i < 2; i++)
-        outputs[i] = memory.alloc(memory.context, plan->output_bytes);
+        outputs[i] = memory.alloc(memory.context, plan->output_bytes[0]);
     for (size_t unit = 0; unit < plan->unit_count; unit++) {
-        run_unit(plan, unit, 0x5a, outputs[0]);
-        run_unit(plan, unit, 0xa5, outputs[1]);
+        run_unit(plan, call, unit, 0x5a, outputs[0]);
+        run_unit(plan, call, unit, 0xa5, outputs[1]);
         cr_assert_eq(next % 64, 0);
         for (size_t i = 0; i < next; i++)
             cr_assert_neq(outputs[0][i], outputs[1][i], "byte %zu, by unit %zu", i, unit);
-        while (next < plan->output_bytes && outputs[0][next] == outputs[1][next])
+        while (next < plan->output_bytes[0] && outputs[0][next] == outputs[1][next])
             next++;
-        for (size_t i = next; i < plan->output_bytes; i++)
+        for (size_t i = next; i < plan->output_bytes[0]; i++)
             cr_assert_neq(outputs[0][i], outputs[1][i], "byte %zu, by unit %zu", i, unit);
     }
-    cr_assert_eq(next, plan->output_bytes);
+    cr_assert_eq(next, plan->output_bytes[0]);
 }
 
 Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
@@ -401,9 +403,9 @@ Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
         qk_test_memory_init(&memory, SIZE_MAX);
         struct qk_memory face = qk_test_memory_face(&memory);
         cr_assert_eq(qk_create(tiers.kernels[i / 2], &sample.call, face, &instance, &error), QK_OK);
-        cr_assert_eq(qk_plan(instance, &sample.call, face, &plan, &error), QK_OK);
+        cr_assert_eq(qk_plan(instance, sample.call.inputs, face, &plan, &error), QK_OK);
         cr_assert_gt(plan.unit_count, 1);
-        check_units(&plan, face);
+        check_units(&plan, &sample.call, face);
         qk_test_memory_deinit(&memory);
         sample_deinit(&sample);
     }

@@ -243,7 +243,7 @@ Test(onnx_dequantize_linear_refusals, types_of_later_versions)
             cr_expect_eq(version->inputs[2].types, version->inputs[0].types);
             cr_expect_eq((version->inputs[1].types & bit) != 0,
                          since[i].as_scale <= version->number, "%s %u", name, version->number);
-            cr_expect_eq((version->output_types & bit) != 0,
+            cr_expect_eq((version->output_types[0] & bit) != 0,
                          since[i].as_scale <= version->number && since[i].type != QK_FP8E8M0,
                          "%s %u", name, version->number);
         }
@@ -276,11 +276,11 @@ Test(onnx_dequantize_linear_refusals, another_x_to_plan)
     qk_test_call_input(&call, "x_scale", QK_FP32, "\0\0\0", 0, NULL);
     cr_assert_eq(qk_create(kernels, &call, face, &instance, &error), QK_OK);
     call.inputs[0].type = QK_INT32;
-    cr_assert_eq(qk_plan(instance, &call, face, &plan, &error), QK_INVALID);
+    cr_assert_eq(qk_plan(instance, call.inputs, face, &plan, &error), QK_INVALID);
     cr_assert_str_eq(error.text, "x: expected datatype INT8 as for create, got INT32");
     call.inputs[0].type = QK_INT8;
     call.inputs[0].count = 2;
-    cr_assert_eq(qk_plan(instance, &call, face, &plan, &error), QK_INVALID);
+    cr_assert_eq(qk_plan(instance, call.inputs, face, &plan, &error), QK_INVALID);
     cr_assert_str_eq(error.text, "x: its count does not match its shape");
     qk_test_memory_deinit(&memory);
     qk_kernels_destroy(kernels);

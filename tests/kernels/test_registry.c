@@ -78,15 +78,15 @@ Test(registry, describes_each_operator_whole)
     const struct qk_operator *const *operators = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
         const struct qk_operator *op = operators[i];
-        cr_assert(op->platform && op->about && op->output_name && op->output_shape);
-        cr_assert(op->code && op->code->create && op->code->plan);
+        cr_assert(op->platform && op->about && op->output_names[0] && op->output_shapes[0]);
+        cr_assert(op->code && op->code->prepare && op->code->plan);
         check_inputs(op);
         cr_assert_leq(op->attribute_count, QK_ATTRIBUTE_COUNT_MAX);
         for (size_t a = 0; a < op->attribute_count; a++)
             cr_assert(op->attributes[a].name && op->attributes[a].about);
         cr_assert_gt(op->version_count, 0);
         for (size_t v = 0; v < op->version_count; v++) {
-            cr_assert_neq(op->versions[v].output_types, 0);
+            cr_assert_neq(op->versions[v].output_types[0], 0);
             cr_assert(v == 0 || op->versions[v].number > op->versions[v - 1].number);
         }
         cr_assert_geq(op->version_last, op->versions[op->version_count - 1].number);

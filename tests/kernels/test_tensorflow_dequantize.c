@@ -144,7 +144,7 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
     struct qk_test_result result;
     qk_test_run_tiers(tiers, &sample->call, seed, &result);
     cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
-    const struct qk_tensor *y = &result.plan.output;
+    const struct qk_tensor *y = &result.plan.outputs[0];
     cr_assert_eq(y->type, sample->bfloat16 ? QK_BF16 : QK_FP32);
     cr_assert_eq(y->rank, x->rank);
     cr_assert_eq(memcmp(y->dims, x->dims, x->rank * sizeof(x->dims[0])), 0);
@@ -367,7 +367,7 @@ Test(tensorflow_dequantize_refusals, other_types)
     cr_assert_eq(version->inputs[0].types, set);
     cr_assert_eq(version->inputs[1].types, QK_BIT(QK_FP32));
     cr_assert_eq(version->inputs[2].types, QK_BIT(QK_FP32));
-    cr_assert_eq(version->output_types, QK_BIT(QK_FP32) | QK_BIT(QK_BF16));
+    cr_assert_eq(version->output_types[0], QK_BIT(QK_FP32) | QK_BIT(QK_BF16));
     cr_assert_null(qk_operator_version(qk_operator_by_name("tensorflow.Dequantize"), 2));
     cr_assert_null(qk_operator_version(qk_operator_by_name("tensorflow.Dequantize"), 0));
 }

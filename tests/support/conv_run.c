@@ -12,27 +12,26 @@ void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
 {
     const struct qk_instance *instance;
     struct qk_error error;
+    run->call = &test->call;
     qk_test_memory_init(&run->memory, SIZE_MAX);
     struct qk_memory face = qk_test_memory_face(&run->memory);
-    cr_assert_eq(qk_create(kernels, &test->call, face, &instance, &error), QK_OK, "%s: %s",
+    cr_assert_eq(qk_test_create(kernels, &test->call, test->seed, face, &instance, &error), QK_OK,
+                 "%s: %s", error.text, text);
+    cr_assert_eq(qk_plan(instance, test->call.inputs, face, &run->plan, &error), QK_OK, "%s: %s",
                  error.text, text);
-    cr_assert_eq(qk_plan(instance, &test->call, face, &run->plan, &error), QK_OK, "%s: %s",
-                 error.text, text);
-    cr_assert_eq(run->plan.output_bytes, test->y_bytes, "%s", text);
+    cr_assert_eq(run->plan.output_bytes[0], test->y_bytes, "%s", text);
     cr_assert_leq(run->plan.workspace_bytes, QK_CONV_WORKSPACE_MAX, "%s", text);
-    cr_assert_eq(run->plan.output.type, test->naive.y_signed ? QK_INT8 : QK_UINT8);
-    cr_assert_eq(run->plan.output.rank, test->spatial_rank + 2);
+    cr_assert_eq(run->plan.outputs[0].type, test->naive.y_signed ? QK_INT8 : QK_UINT8);
+    cr_assert_eq(run->plan.outputs[0].rank, test->spatial_rank + 2);
     for (uint32_t i = 0; i < test->spatial_rank; i++)
-        cr_assert_eq(run->plan.output.dims[2 + i],
+        cr_assert_eq(run->plan.outputs[0].dims[2 + i],
                      (size_t)test->naive.out[3 - test->spatial_rank + i], "%s", text);
-    run->output = guarded_alloc(run->plan.output_bytes, 64);
+    run->output = guarded_alloc(run->plan.output_bytes[0], 64);
 }
 
 void conv_run_units(const struct conv_run *run, size_t begin, size_t end)
 {
-    uint8_t *workspace = guarded_alloc(run->plan.workspace_bytes, 64);
-    qk_run(&run->plan, run->output, workspace, begin, end);
-    guarded_free(workspace);
+    qk_test_run_units(&run->plan, run->call, run->output, begin, end);
 }
 
 void conv_run_check(struct conv_run *run, const struct conv_case *test, const char *text)

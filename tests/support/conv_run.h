@@ -8,6 +8,7 @@
 /* A planned case and its output. `text`, here and below, says in failures which case it is. */
 struct conv_run {
     struct qk_test_memory memory;
+    const struct qk_call *call; /* the case's */
     struct qk_plan plan;
     uint8_t *output;
 };

@@ -9,6 +9,9 @@
 #include "kernels/conv/backend.h"
 #include "tests/support/guarded.h"
 
+/* Larger constants are lent as they are: to copy them would be a test of memory. */
+#define LENT_BYTES_MAX ((size_t)64 << 20)
+
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 static void *aligned_block(size_t bytes)
@@ -53,6 +56,7 @@ void qk_test_call_init(struct qk_call *call, const char *name, uint64_t version)
     cr_assert_not_null(call->op, "no operator %s", name);
     call->version = qk_operator_version(call->op, version);
     cr_assert_not_null(call->version, "%s has no version %llu", name, (unsigned long long)version);
+    call->variable = call->op->variable_inputs;
 }
 
 size_t qk_test_input_index(const struct qk_operator *op, const char *name)
@@ -116,16 +120,91 @@ void qk_test_call_string(struct qk_call *call, const char *name, const char *str
         (struct qk_attribute){.present = true, .string = string};
 }
 
+/* ---- Constants that do not stay ---------------------------------------------------------- */
+
+/* A copy of the call's constants, where the call says that they need not stay. */
+static void lend_constants(const struct qk_call *call, struct qk_call *lent)
+{
+    *lent = *call;
+    for (size_t i = 0; i < call->op->input_count && !call->constants_stay; i++) {
+        struct qk_tensor *tensor = &lent->inputs[i];
+        size_t bytes;
+        if (tensor->type == QK_NONE || tensor->type >= QK_TYPE_COUNT || !tensor->data)
+            continue;
+        if (call->variable >> i & 1) { /* only its type may be read */
+            *tensor = (struct qk_tensor){.type = tensor->type, .rank = UINT32_MAX};
+        } else if (qk_type_bytes(tensor->type, tensor->stored, &bytes) && bytes <= LENT_BYTES_MAX) {
+            void *copy = guarded_alloc(bytes, 1);
+            if (bytes > 0)
+                memcpy(copy, tensor->data, bytes);
+            tensor->data = copy;
+        }
+    }
+    for (size_t i = 0; i < call->op->attribute_count && !call->constants_stay; i++) {
+        struct qk_attribute *attribute = &lent->attributes[i];
+        if (!attribute->list)
+            continue;
+        const size_t bytes = attribute->list_count * sizeof(*attribute->list);
+        attribute->list =
+            memcpy(guarded_alloc(bytes, sizeof(*attribute->list)), attribute->list, bytes);
+    }
+}
+
+/* Whoever still reads what was lent crashes. */
+static void take_back(const struct qk_call *call, struct qk_call *lent)
+{
+    for (size_t i = 0; i < call->op->input_count; i++)
+        if (lent->inputs[i].data && lent->inputs[i].data != call->inputs[i].data)
+            guarded_free((void *)lent->inputs[i].data);
+    for (size_t i = 0; i < call->op->attribute_count; i++)
+        if (lent->attributes[i].list != call->attributes[i].list)
+            guarded_free((void *)lent->attributes[i].list);
+}
+
+/* Packs unit by unit, in any order; seed 0: all at once. */
+static void pack(struct qk_instance *instance, uint64_t seed)
+{
+    const size_t count = instance->pack_unit_count;
+    if (!seed) {
+        qk_pack(instance, 0, count);
+        return;
+    }
+    const size_t first = count > 0 ? qk_test_random_below(&seed, count) : 0;
+    for (size_t i = count; i-- > 0;)
+        qk_pack(instance, (first + i) % count, (first + i) % count + 1);
+}
+
+enum qk_status qk_test_create(const struct qk_kernels *kernels, const struct qk_call *call,
+                              uint64_t seed, struct qk_memory memory,
+                              const struct qk_instance **instance, struct qk_error *error)
+{
+    struct qk_instance *made;
+    struct qk_call lent;
+    lend_constants(call, &lent);
+    enum qk_status status = qk_prepare(kernels, &lent, memory, &made, error);
+    if (status == QK_OK) {
+        pack(made, seed);
+        *instance = made;
+    }
+    take_back(call, &lent);
+    return status;
+}
+
 /* ---- Runs -------------------------------------------------------------------------------- */
 
-static void run_units(const struct qk_plan *plan, void *output, size_t begin, size_t end)
+void qk_test_run_units(const struct qk_plan *plan, const struct qk_call *call, void *output,
+                       size_t begin, size_t end)
 {
     void *workspace = aligned_block(plan->workspace_bytes);
-    qk_run(plan, output, workspace, begin, end);
+    const void *inputs[QK_INPUT_COUNT_MAX];
+    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
+        inputs[i] = call->variable >> i & 1 ? call->inputs[i].data : NULL;
+    qk_run(plan, inputs, &output, workspace, begin, end);
     guarded_free(workspace);
 }
 
-static void run_shuffled(const struct qk_plan *plan, void *output, uint64_t seed)
+static void run_shuffled(const struct qk_plan *plan, const struct qk_call *call, void *output,
+                         uint64_t seed)
 {
     size_t *order = aligned_block((plan->unit_count + 1) * sizeof(*order));
     for (size_t i = 0; i < plan->unit_count; i++) {
@@ -139,7 +218,7 @@ static void run_shuffled(const struct qk_plan *plan, void *output, uint64_t seed
         while (next < plan->unit_count && order[next] == order[next - 1] + 1 &&
                qk_test_random_below(&seed, 2))
             next++;
-        run_units(plan, output, order[i], order[next - 1] + 1);
+        qk_test_run_units(plan, call, output, order[i], order[next - 1] + 1);
     }
     guarded_free(order);
 }
@@ -153,15 +232,15 @@ static void run_call(const struct qk_kernels *kernels, const struct qk_call *cal
     qk_test_memory_init(&memory, SIZE_MAX);
     struct qk_memory face = qk_test_memory_face(&memory);
 
-    result->status = qk_create(kernels, call, face, &instance, &result->error);
+    result->status = qk_test_create(kernels, call, seed, face, &instance, &result->error);
     if (result->status == QK_OK)
-        result->status = qk_plan(instance, call, face, &result->plan, &result->error);
+        result->status = qk_plan(instance, call->inputs, face, &result->plan, &result->error);
     if (result->status == QK_OK) {
-        result->output = aligned_block(result->plan.output_bytes);
+        result->output = aligned_block(result->plan.output_bytes[0]);
         if (seed)
-            run_shuffled(&result->plan, result->output, seed);
+            run_shuffled(&result->plan, call, result->output, seed);
         else
-            run_units(&result->plan, result->output, 0, result->plan.unit_count);
+            qk_test_run_units(&result->plan, call, result->output, 0, result->plan.unit_count);
     }
     qk_test_memory_deinit(&memory);
 }
@@ -253,12 +332,13 @@ void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *
         struct qk_test_result other;
         run_call(tiers->kernels[i / 2], call, i % 2 ? seed : 0, &other);
         cr_assert_eq(other.status, QK_OK, "%s", other.error.text);
-        cr_assert_eq(other.plan.output_bytes, result->plan.output_bytes);
-        if (memcmp(other.output, result->output, other.plan.output_bytes) != 0)
-            for (size_t k = 0; k < result->plan.output.count; k++)
-                cr_assert(qk_test_same(result->plan.output.type, other.output, result->output, k),
-                          "%s, %s: element %zu is not that of %s", other.plan.kernel,
-                          i % 2 ? "pieces" : "whole", k, result->plan.kernel);
+        cr_assert_eq(other.plan.output_bytes[0], result->plan.output_bytes[0]);
+        if (memcmp(other.output, result->output, other.plan.output_bytes[0]) != 0)
+            for (size_t k = 0; k < result->plan.outputs[0].count; k++)
+                cr_assert(
+                    qk_test_same(result->plan.outputs[0].type, other.output, result->output, k),
+                    "%s, %s: element %zu is not that of %s", other.plan.kernel,
+                    i % 2 ? "pieces" : "whole", k, result->plan.kernel);
         qk_test_result_deinit(result);
         *result = other;
     }
@@ -277,7 +357,7 @@ size_t qk_test_fail_allocations(const struct qk_kernels *kernels, const struct q
         struct qk_memory face = qk_test_memory_face(&memory);
         status = qk_create(kernels, call, face, &instance, &error);
         if (status == QK_OK)
-            status = qk_plan(instance, call, face, &plan, &error);
+            status = qk_plan(instance, call->inputs, face, &plan, &error);
         if (status != QK_OK) {
             cr_assert_eq(status, QK_NO_MEMORY);
             cr_assert_eq(error.status, QK_NO_MEMORY);

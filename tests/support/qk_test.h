@@ -58,6 +58,17 @@ struct qk_test_result {
     void *output;        /* plan.output_bytes; free with qk_test_result_deinit */
 };
 
+/* qk_create, unit by unit in an order that `seed` picks, or all at once where that is 0. Unless the
+ * call says that they stay, it lends copies of the constants, which are gone when it returns. */
+enum qk_status qk_test_create(const struct qk_kernels *kernels, const struct qk_call *call,
+                              uint64_t seed, struct qk_memory memory,
+                              const struct qk_instance **instance, struct qk_error *error);
+
+/* qk_run with the call's variable inputs, for an operator with one output, in a workspace of its
+ * own. */
+void qk_test_run_units(const struct qk_plan *plan, const struct qk_call *call, void *output,
+                       size_t begin, size_t end);
+
 /* Runs the call whole, in one piece. */
 void qk_test_run(const struct qk_kernels *kernels, const struct qk_call *call,
                  struct qk_test_result *result);

@@ -123,15 +123,19 @@ static enum qd_status answer_message(const cJSON *example, const struct message 
     struct qk_plan plan;
     struct qk_error refusal;
     if (qk_create(kernels, &infer.call, memory, &instance, &refusal) != QK_OK ||
-        qk_plan(instance, &infer.call, memory, &plan, &refusal) != QK_OK) {
+        qk_plan(instance, infer.call.inputs, memory, &plan, &refusal) != QK_OK) {
         cr_assert_eq(refusal.status, QK_INVALID, "%s", refusal.text);
         return qd_fail(error, QD_INVALID, "%s", refusal.text);
     }
-    void *output = qd_arena_alloc(arena, plan.output_bytes);
-    qk_run(&plan, output, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
-    plan.output.data = output;
+    const void *inputs[QK_INPUT_COUNT_MAX];
+    void *outputs[QK_OUTPUT_COUNT_MAX];
+    for (size_t i = 0; i < infer.call.op->input_count; i++)
+        inputs[i] = infer.call.inputs[i].data;
+    for (size_t i = 0; i < plan.output_count; i++)
+        plan.outputs[i].data = outputs[i] = qd_arena_alloc(arena, plan.output_bytes[i]);
+    qk_run(&plan, inputs, outputs, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
     struct qd_oip_stages stages = {0};
-    return qd_oip_encode_infer(&infer, plan.kernel, &plan.output, &stages, arena, answer, error);
+    return qd_oip_encode_infer(&infer, plan.kernel, plan.outputs, &stages, arena, answer, error);
 }
 
 /* ---- What came against what was expected -------------------------------------------------- */

@@ -135,7 +135,7 @@ static bool same(enum qk_type type, const uint8_t *got, const uint8_t *expected,
 static void check_output(const char *id, const cJSON *line, const struct qk_test_result *result)
 {
     const cJSON *tensor = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(line, "outputs"), 0);
-    const struct qk_tensor *output = &result->plan.output;
+    const struct qk_tensor *output = &result->plan.outputs[0];
     size_t dims[QK_RANK_MAX];
     size_t bytes;
     cr_assert_eq(result->status, QK_OK, "%s: %s", id, result->error.text);
@@ -144,7 +144,7 @@ static void check_output(const char *id, const cJSON *line, const struct qk_test
     cr_expect_eq(output->type, qk_type_by_name(string_of(tensor, "datatype")), "%s: type", id);
     cr_assert_eq(output->rank, rank, "%s: rank", id);
     cr_expect_eq(memcmp(output->dims, dims, rank * sizeof(dims[0])), 0, "%s: shape", id);
-    cr_assert_eq(result->plan.output_bytes, bytes, "%s: size", id);
+    cr_assert_eq(result->plan.output_bytes[0], bytes, "%s: size", id);
     cr_expect(same(output->type, result->output, expected, bytes), "%s: other bytes", id);
     free(expected);
 }

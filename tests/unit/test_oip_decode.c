@@ -76,7 +76,8 @@ Test(oip_decode, tensors_stand_at_the_operators_places)
     cr_assert_eq(infer.call.inputs[2].type, QK_NONE);
     cr_assert_str_eq(infer.call.op->name, DEQUANTIZE);
     cr_assert_null(infer.id);
-    cr_assert_not(infer.binary_output);
+    cr_assert_eq(infer.outputs, 1);
+    cr_assert_eq(infer.binary_outputs & infer.outputs, 0);
     cr_assert_eq(infer.timeout_us, 0);
 }
 
@@ -104,7 +105,7 @@ Test(oip_decode, id_and_own_parameters)
                                     "\"binary_data_output\":true}," INPUTS "}"),
                  QD_OK, "%s", error.text);
     cr_assert_str_eq(infer.id, "a\xc3\xa9");
-    cr_assert(infer.binary_output);
+    cr_assert_eq(infer.binary_outputs & infer.outputs, 1);
     cr_assert_eq(infer.timeout_us, 1500);
     cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"\"," INPUTS "}"), QD_OK);
     cr_assert_null(infer.id);

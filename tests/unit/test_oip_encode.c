@@ -29,7 +29,8 @@ static struct qd_infer infer_of(const char *id, bool binary)
 {
     const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
     return (struct qd_infer){.id = id,
-                             .binary_output = binary,
+                             .outputs = 1,
+                             .binary_outputs = binary,
                              .call = {.op = op, .version = qk_operator_version(op, 10)}};
 }
 
@@ -259,7 +260,7 @@ static void expect_metadata(const struct qk_operator *op, const struct qk_versio
         cr_assert_str_eq(version->valuestring, number);
     }
     expect_tensors(at(json, "inputs"), op->input_names, op->input_count);
-    expect_tensors(at(json, "outputs"), &op->output_name, 1);
+    expect_tensors(at(json, "outputs"), op->output_names, 1);
     const cJSON *property;
     cJSON_ArrayForEach(property, at(json, "properties"))
     {
@@ -292,7 +293,7 @@ static void expect_config(const struct qk_operator *op, const struct qk_version 
         cr_assert(cJSON_IsFalse(at(input, "is_shape_tensor")));
         cr_assert_eq(cJSON_IsTrue(at(input, "optional")), shown->inputs[i].optional);
     }
-    cr_assert_str_eq(string_at(at(json, "output")->child, "name"), op->output_name);
+    cr_assert_str_eq(string_at(at(json, "output")->child, "name"), op->output_names[0]);
     cr_assert(cJSON_IsFalse(at(at(json, "output")->child, "is_shape_tensor")));
     cJSON_Delete(json);
 }

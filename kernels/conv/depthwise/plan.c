@@ -16,7 +16,6 @@
 
 struct state {
     const struct qk_conv *conv;
-    const uint8_t *x;
     struct qk_conv_geometry geometry;
     struct qk_depthwise_layout layout;
     struct qk_depthwise_job job; /* but for what a unit says */
@@ -119,8 +118,8 @@ static struct unit locate(const struct state *state, size_t index)
     return unit;
 }
 
-static void run_unit(const struct state *state, const struct unit *unit, uint8_t *output,
-                     uint8_t *workspace)
+static void run_unit(const struct state *state, const struct unit *unit, const uint8_t *x,
+                     uint8_t *y, uint8_t *workspace)
 {
     const struct qk_conv *conv = state->conv;
     const struct qk_conv_geometry *geometry = &state->geometry;
@@ -144,22 +143,24 @@ static void run_unit(const struct state *state, const struct unit *unit, uint8_t
     job.columns = unit->columns;
     job.channels = unit->group_end - unit->group_begin;
     job.multiplicity = unit->m_end - unit->m_begin;
-    job.x = state->x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
+    job.x = x + (unit->image * groups + unit->group_begin) * geometry->channel_size;
+    job.x_end = x + geometry->images * groups * geometry->channel_size;
     job.weights = conv->depthwise.weights + m * conv->depth;
     job.w_zero_point = conv->depthwise.w_zero_point + m;
     job.bias = conv->bias + m;
     job.multiplier = conv->multiplier + m;
-    job.y = output + (unit->image * conv->desc.out_channels + m) * geometry->positions +
-            line * width + unit->column;
+    job.y = y + (unit->image * conv->desc.out_channels + m) * geometry->positions + line * width +
+            unit->column;
     conv->backend->depthwise->run(&job);
 }
 
-static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
     for (size_t i = begin; i < end; i++) {
         const struct unit unit = locate(state, i);
-        run_unit(state, &unit, output, workspace);
+        run_unit(state, &unit, qk_conv_x(inputs), outputs[0], workspace);
     }
 }
 
@@ -237,19 +238,16 @@ static double cut_units(struct state *state)
 }
 
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                            const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
+                            struct qk_memory memory, struct qk_plan *plan)
 {
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
-    *state = (struct state){.conv = conv, .x = x, .geometry = *geometry};
+    *state = (struct state){.conv = conv, .geometry = *geometry};
     plan->kernel = conv->backend->depthwise->kernel;
     plan->run = run;
     plan->state = state;
-    plan->unit_count = 0;
-    plan->unit_cost_ns = 0;
-    plan->workspace_bytes = 0;
-    if (plan->output.count == 0)
+    if (plan->outputs[0].count == 0)
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     state->outer = qk_conv_outer_positions(&state->geometry);
@@ -271,7 +269,6 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         .geometry = &state->geometry,
         .fill = (uint8_t)conv->x_zero_point,
         .flip = conv->x_type == QK_INT8 ? 0x80 : 0,
-        .x_end = x + geometry->images * conv->desc.group * geometry->channel_size,
         .depth = conv->depth,
         .cells = cells,
         .offsets = offsets,

@@ -333,14 +333,13 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
 }
 
 bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                        const uint8_t *x, struct qk_memory memory, struct qk_plan *plan)
+                        struct qk_memory memory, struct qk_plan *plan)
 {
     struct qk_conv_igemm_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
     *state = (struct qk_conv_igemm_plan){
         .conv = conv,
-        .x = x,
         .geometry = *geometry,
         .order = qk_slab_order_for(&conv->desc, conv->backend),
         .rows = conv->desc.out_channels / conv->desc.group,
@@ -348,10 +347,7 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometr
     plan->kernel = conv->backend->kernel;
     plan->run = qk_conv_igemm_run;
     plan->state = state;
-    plan->unit_count = 0;
-    plan->unit_cost_ns = 0;
-    plan->workspace_bytes = 0;
-    if (plan->output.count == 0)
+    if (plan->outputs[0].count == 0)
         return true;
     qk_conv_geometry_squeeze(&state->geometry, 2);
     qk_slab_order_move(&state->order, &state->geometry);

@@ -1,4 +1,4 @@
-/* A convolution on integer products, fitted to x: what panels_plan.c makes and panels_run.c runs.
+/* A convolution on integer products, fitted to x: what plan.c makes and run.c runs.
  * Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_PLAN_H
 #define KERNELS_CONV_IGEMM_PLAN_H
@@ -21,7 +21,6 @@ struct qk_conv_igemm_workspace {
 
 struct qk_conv_igemm_plan {
     const struct qk_conv *conv;
-    const uint8_t *x;
     struct qk_conv_geometry geometry;
     struct qk_slab_order order;
     struct qk_slab_layout layout;
@@ -44,7 +43,7 @@ static inline size_t qk_conv_igemm_dots(const struct qk_conv_igemm_plan *plan, s
     return any && beyond <= plan->dots ? beyond : 0;
 }
 
-void qk_conv_igemm_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
-                       size_t end);
+void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                       void *workspace, size_t begin, size_t end);
 
 #endif

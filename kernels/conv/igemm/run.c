@@ -1,5 +1,6 @@
 #include "kernels/conv/igemm/plan.h"
 
+#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
 #include <string.h>
@@ -13,8 +14,10 @@ struct unit {
     size_t dots; /* the last positions of the last strip, which are not in its vectors */
 };
 
-/* The parts of one worker's workspace. */
+/* What a run brings, and the parts of one worker's workspace. */
 struct work {
+    const uint8_t *x;
+    uint8_t *y;
     uint8_t *cells;
     int32_t *sums;
     int32_t *column_tile;
@@ -47,7 +50,8 @@ static struct unit locate(const struct qk_conv_igemm_plan *plan, size_t index)
     return unit;
 }
 
-static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const struct unit *unit)
+static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                                   const struct work *work)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t channel =
@@ -59,7 +63,7 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
         .geometry = &plan->geometry,
         .x_type = conv->x_type,
         .x_zero_point = conv->x_zero_point,
-        .x = plan->x + channel * plan->geometry.channel_size,
+        .x = work->x + channel * plan->geometry.channel_size,
         .images = unit->images,
         .image_stride = conv->desc.group * conv->desc.group_channels * plan->geometry.channel_size,
         .group_channels = conv->desc.group_channels,
@@ -126,7 +130,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
 
 static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                        const struct work *work, size_t b, size_t row, size_t rows,
-                       const int32_t *sums, uint8_t *output)
+                       const int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
@@ -147,7 +151,8 @@ static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit 
         .vectors = strip->vectors,
         .stretches = strip->stretches,
         .stretch_count = strip->stretch_count,
-        .y = output + (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
+        .y = work->y +
+             (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
              position,
         .y_stride = plan->geometry.positions,
     });
@@ -168,7 +173,7 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
 
 /* Steps [begin, end) of all tiles of the unit. */
 static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                      const struct work *work, size_t begin, size_t end, uint8_t *output)
+                      const struct work *work, size_t begin, size_t end)
 {
     const struct qk_conv *conv = plan->conv;
     const size_t mr = conv->backend->gemm->mr;
@@ -182,15 +187,14 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
         for (size_t b = 0; b < unit->strip_count; b++) {
             multiply(plan, unit, work, b, panel, rows, begin, end, sums);
             if (end == plan->order.steps)
-                requantize(plan, unit, work, b, row, rows, sums, output);
+                requantize(plan, unit, work, b, row, rows, sums);
             if (!whole)
                 sums += mr * QK_IGEMM_NR;
         }
     }
 }
 
-static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const struct work *work,
-                     uint8_t *output)
+static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const struct work *work)
 {
     const struct qk_slab_layout *layout = &plan->layout;
     struct unit unit = locate(plan, index);
@@ -204,7 +208,7 @@ static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const 
     };
     unit.strip_count = qk_conv_cut_strips(&lines, work->strips, work->stretches);
     unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
-    const struct qk_slab_job job = slab_job(plan, &unit);
+    const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->bundles; g += layout->k_part_bundles) {
         const size_t bundles = qk_size_min(layout->bundles - g, layout->k_part_bundles);
         const size_t begin = g * layout->bundle_steps;
@@ -213,18 +217,20 @@ static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const 
         gather_dots(plan, &unit, work, begin, end);
         if (plan->conv->igemm.ones)
             add_column_sums(plan, &unit, work, begin, end);
-        run_steps(plan, &unit, work, begin, end, output);
+        run_steps(plan, &unit, work, begin, end);
     }
 }
 
-void qk_conv_igemm_run(const struct qk_plan *plan, void *output, void *workspace, size_t begin,
-                       size_t end)
+void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                       void *workspace, size_t begin, size_t end)
 {
     const struct qk_conv_igemm_plan *state = plan->state;
     const struct qk_conv_igemm_workspace *at = &state->workspace;
     const struct qk_igemm *gemm = state->conv->backend->gemm;
     uint8_t *bytes = workspace;
     const struct work work = {
+        .x = qk_conv_x(inputs),
+        .y = outputs[0],
         .cells = bytes + at->cells,
         .sums = (int32_t *)(void *)(bytes + at->sums),
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
@@ -236,7 +242,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, void *output, void *workspace
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);
     for (size_t unit = begin; unit < end; unit++)
-        run_unit(state, unit, &work, output);
+        run_unit(state, unit, &work);
     if (gemm->end)
         gemm->end();
 }

@@ -24,7 +24,6 @@ struct state {
     const struct qk_gemm *gemm;
     const struct qk_im2col_kernels *im2col;
     struct qk_conv_geometry geometry;
-    const uint8_t *x;
     size_t rows;         /* output channels of a group */
     size_t tile_rows;    /* of a full tile; the last may have fewer */
     size_t tile_columns; /* positions; a multiple of LINE_FLOATS, as stride is */
@@ -39,8 +38,10 @@ struct tile {
     size_t position_begin, position_count;
 };
 
-/* The parts of a workspace; `carried` only where k has several blocks. */
-struct workspace {
+/* What a run brings, and the parts of a workspace; `carried` only where k has several blocks. */
+struct work {
+    const uint8_t *x;
+    uint8_t *y;
     float *matrix;
     float *sums;
     int32_t *carried;
@@ -68,7 +69,7 @@ static struct tile locate_tile(const struct state *state, size_t unit)
 }
 
 static void multiply_k_block(const struct state *state, const struct tile *tile,
-                             const struct workspace *work, size_t k_begin, size_t k_count)
+                             const struct work *work, size_t k_begin, size_t k_count)
 {
     const struct qk_conv *conv = state->conv;
     const size_t stride = state->stride;
@@ -76,9 +77,9 @@ static void multiply_k_block(const struct state *state, const struct tile *tile,
         (tile->image * conv->desc.group + tile->group) * conv->desc.group_channels;
     state->im2col->im2col(&(struct qk_im2col){
         .geometry = &state->geometry,
-        .x = state->x + channel * state->geometry.channel_size,
-        .x_end = state->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
-                                state->geometry.channel_size,
+        .x = work->x + channel * state->geometry.channel_size,
+        .x_end = work->x + state->geometry.images * conv->desc.group * conv->desc.group_channels *
+                               state->geometry.channel_size,
         .widen = qk_widen_from(conv->x_type, conv->sgemm.x_centre),
         .fill = (float)conv->sgemm.x_fill,
         .taps = conv->depth / conv->desc.group_channels,
@@ -120,8 +121,7 @@ static void carry(const float *restrict sums, size_t count, int32_t *restrict ca
         carry_one(sums[i], &carried[i]);
 }
 
-static void run_tile(const struct state *state, const struct tile *tile,
-                     const struct workspace *work, uint8_t *output)
+static void run_tile(const struct state *state, const struct tile *tile, const struct work *work)
 {
     const struct qk_conv *conv = state->conv;
     const size_t stride = state->stride;
@@ -138,7 +138,7 @@ static void run_tile(const struct state *state, const struct tile *tile,
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
-    uint8_t *y = output +
+    uint8_t *y = work->y +
                  (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
                  tile->position_begin;
     state->im2col->requantize(&(struct qk_requantize_floats){
@@ -172,16 +172,17 @@ static bool carries(const struct state *state)
     return state->conv->depth > state->conv->sgemm.k_block;
 }
 
-static void run(const struct qk_plan *plan, void *output, void *workspace, size_t begin, size_t end)
+static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
+                void *workspace, size_t begin, size_t end)
 {
     const struct state *state = plan->state;
-    struct workspace work = {.matrix = workspace};
+    struct work work = {.x = qk_conv_x(inputs), .y = outputs[0], .matrix = workspace};
     work.sums = work.matrix + matrix_floats(state);
     if (carries(state))
         work.carried = (int32_t *)workspace + matrix_floats(state) + sum_floats(state);
     for (size_t unit = begin; unit < end; unit++) {
         struct tile tile = locate_tile(state, unit);
-        run_tile(state, &tile, &work, output);
+        run_tile(state, &tile, &work);
     }
 }
 
@@ -221,8 +222,8 @@ static uint64_t guess_unit_ns(const struct state *state)
 
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
                         const struct qk_im2col_kernels *im2col,
-                        const struct qk_conv_geometry *geometry, const uint8_t *x,
-                        struct qk_memory memory, struct qk_plan *plan)
+                        const struct qk_conv_geometry *geometry, struct qk_memory memory,
+                        struct qk_plan *plan)
 {
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
@@ -232,7 +233,6 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
         .gemm = gemm,
         .im2col = im2col,
         .geometry = *geometry,
-        .x = x,
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     qk_conv_geometry_squeeze(&state->geometry, 1);
@@ -241,9 +241,9 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
     plan->workspace_bytes =
         (matrix_floats(state) + sum_floats(state) * (carries(state) ? 2 : 1)) * sizeof(float);
     /* At most one unit for each byte of output. */
-    plan->unit_count = plan->output.count == 0 ? 0
-                                               : state->geometry.images * conv->desc.group *
-                                                     state->row_tiles * state->column_tiles;
+    plan->unit_count = plan->outputs[0].count == 0 ? 0
+                                                   : state->geometry.images * conv->desc.group *
+                                                         state->row_tiles * state->column_tiles;
     plan->unit_cost_ns = guess_unit_ns(state);
     plan->run = run;
     plan->state = state;
