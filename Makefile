@@ -67,9 +67,10 @@ KERNELS := \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
-    kernels/conv/igemm/slab_kernels_avx2.c kernels/conv/igemm/slab_kernels_avx512bw.c \
-    kernels/conv/igemm/slab_kernels_avx512vbmi.c \
+    kernels/conv/igemm/slab_kernels_scalar.c kernels/conv/igemm/slab_kernels_avx2.c \
+    kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
+    kernels/conv/depthwise/kernel_scalar.c \
     kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \
     kernels/conv/depthwise/kernel_avx512vnni.c kernels/conv/depthwise/kernel_avx512vbmi.c \
     kernels/conv/depthwise/cells_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \

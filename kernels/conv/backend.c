@@ -3,11 +3,31 @@
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/cpu.h"
 
+enum {
+    SCALAR,
 #ifdef __x86_64__
-
-enum { AVX2, AVXVNNI, VNNI_NOVBMI, VNNI, AMX, COUNT };
+    AVX2,
+    AVXVNNI,
+    VNNI_NOVBMI,
+    VNNI,
+    AMX,
+#endif
+    COUNT
+};
 
 static const struct qk_conv_backend backends[COUNT] = {
+    [SCALAR] =
+        {
+            .name = "scalar",
+            .kernel = "conv_scalar",
+            .gemm = &qk_igemm_u8s8_8x16__scalar,
+            .slabs = &qk_slab_kernels_u8x4__scalar,
+            .depthwise = &qk_depthwise_u8s8_1x1__scalar,
+            .product = QK_PRODUCT_SCALAR,
+            .cycles = 80,
+            .slab_cycles = 300,
+        },
+#ifdef __x86_64__
     [AVX2] =
         {
             .name = "avx2",
@@ -69,6 +89,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cycles = 1.5,
             .slab_cycles = 12,
         },
+#endif
 };
 
 const struct qk_conv_backend *qk_conv_backends(size_t *count)
@@ -76,13 +97,3 @@ const struct qk_conv_backend *qk_conv_backends(size_t *count)
     *count = COUNT;
     return backends;
 }
-
-#else
-
-const struct qk_conv_backend *qk_conv_backends(size_t *count)
-{
-    *count = 0;
-    return NULL;
-}
-
-#endif

@@ -5,6 +5,7 @@
 #define KERNELS_CONV_REQUANTIZE_H
 
 #include "kernels/conv/conv.h"
+#include "kernels/element/round.h"
 
 /* The range and zero point of y, whose `type` is QK_UINT8 or QK_INT8. */
 static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t zero_point)
@@ -15,6 +16,16 @@ static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t 
         .high = (float)(info->max - zero_point),
         .zero_point = zero_point,
     };
+}
+
+/* One sum, with the bias: the definition. The low byte is y for both types, for the clamp has left
+ * a value in the type's range. */
+static inline uint8_t qk_requantize_one(struct qk_requantize to, int32_t sum, float multiplier)
+{
+    float value = (float)sum * multiplier;
+    value = value > to.low ? value : to.low; /* NaN compares false: low */
+    value = value < to.high ? value : to.high;
+    return (uint8_t)(qk_round_even_small(value) + to.zero_point);
 }
 
 #endif

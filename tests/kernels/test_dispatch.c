@@ -103,7 +103,7 @@ Test(dispatch, lists_the_tiers)
 Test(dispatch, gemm_is_what_the_tier_has_or_what_is_named)
 {
     struct qk_kernels *scalar = qk_test_kernels("scalar");
-    cr_assert_str_eq(qk_kernels_gemm(scalar), "blas");
+    cr_assert_str_eq(qk_kernels_gemm(scalar), "scalar");
     qk_kernels_destroy(scalar);
     for (size_t i = 0; qk_gemm_name(i); i++) {
         struct qk_kernels *named = qk_test_kernels_gemm("scalar", qk_gemm_name(i));

@@ -108,8 +108,8 @@ void qk_test_expect_refusal(const struct qk_call *call, const char *field);
 /* The kernels of each backend of convolutions, forced, that this CPU has: "blas" first, in each
  * tier. The others are named on standard error as skipped. */
 struct qk_test_gemms {
-    struct qk_kernels *kernels[8];
-    const char *names[8];
+    struct qk_kernels *kernels[12];
+    const char *names[12];
     size_t count;
 };
 

@@ -162,6 +162,7 @@ struct qk_depthwise {
     void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);
 };
 
+extern const struct qk_depthwise qk_depthwise_u8s8_1x1__scalar; /* the definition */
 extern const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;

@@ -9,7 +9,8 @@
 
 /* fill: makes the cells of one slab. Cell (i, j) lies at i * pitch + j and holds element (i, j) of
  * each of its sources: a source is a window of a plane, and there are as many as a cell has terms.
- * Elements outside the plane are padding. */
+ * Elements outside the plane are padding. Nothing outside the plane is read. Cells between the end
+ * of a row and the next one's beginning, where the pitch leaves some, may become anything. */
 struct qk_slab_fill {
     const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
     const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
@@ -60,6 +61,7 @@ struct qk_transpose {
 };
 
 #define QK_TRANSPOSE_TAPS 64
+#define QK_TRANSPOSE_CHANNELS 64
 
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
@@ -67,7 +69,13 @@ struct qk_slab_kernels {
     void (*transpose)(const struct qk_transpose *job); /* NULL: the packer does it */
 };
 
+/* The definitions, in plain C. Cells have 4 terms or 2. */
+void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job);
+void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile);
+void qk_transpose_scalar(const struct qk_transpose *job);
+
 /* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 unsigned bytes. */
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar;
 extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw;

@@ -1,17 +1,8 @@
+#include "kernels/conv/requantize.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
-#include "kernels/element/round.h"
 
 /* Compilers make vector code at -O2 only of inner loops whose length is a constant. */
 #define CHUNK 16
-
-/* The low byte is y for both types: the clamp has left a value in the type's range. */
-static inline uint8_t requantize_one(struct qk_requantize requantize, int32_t sum, float multiplier)
-{
-    float value = (float)sum * multiplier;
-    value = value > requantize.low ? value : requantize.low; /* NaN compares false: low */
-    value = value < requantize.high ? value : requantize.high;
-    return (uint8_t)(qk_round_even_small(value) + requantize.zero_point);
-}
 
 /* Requantizes `count` columns of a row. Inlined into both callers, of which one has a constant
  * count. */
@@ -31,7 +22,7 @@ requantize_span(const struct qk_requantize_floats *job, size_t row, size_t begin
         for (size_t i = 0; i < count; i++)
             sums[i] += (uint32_t)job->carried[at + i];
     for (size_t i = 0; i < count; i++)
-        y[i] = requantize_one(requantize, (int32_t)sums[i], multiplier);
+        y[i] = qk_requantize_one(requantize, (int32_t)sums[i], multiplier);
 }
 
 static void requantize(const struct qk_requantize_floats *job)

@@ -1,0 +1,106 @@
+/* What slab kernels are, in plain C: every other one gives these bytes. */
+#include "kernels/conv/igemm/slab_kernels.h"
+
+#include <string.h>
+
+#include "kernels/conv/requantize.h"
+#include "kernels/gemm/igemm.h"
+
+/* ---- Fill -------------------------------------------------------------------------------- */
+
+/* What source k of cell (row, column) sees. */
+static uint8_t see(const struct qk_slab_fill *job, size_t k, size_t row, size_t column)
+{
+    const struct qk_window *window = job->windows[k];
+    const int64_t i = window->row_first + (int64_t)row * window->row_stride;
+    const int64_t j = window->column_first + (int64_t)column * window->column_stride;
+    const bool inside = job->planes[k] && row >= window->inside_rows.begin &&
+                        row < window->inside_rows.end && column >= window->inside_columns.begin &&
+                        column < window->inside_columns.end;
+    return inside ? job->planes[k][i * window->in_columns + j] : (uint8_t)job->x_zero_point;
+}
+
+/* A byte is made unsigned; a word is less its zero point. */
+static void write_term(const struct qk_slab_fill *job, size_t cell_k, size_t k, uint8_t byte,
+                       uint8_t *cell)
+{
+    const bool is_signed = job->x_type == QK_INT8;
+    const int32_t value = is_signed ? (int8_t)byte : byte;
+    const int16_t word = (int16_t)(value - job->x_zero_point);
+    if (cell_k == 4)
+        cell[k] = byte ^ (is_signed ? 0x80 : 0);
+    else
+        memcpy(cell + k * sizeof(word), &word, sizeof(word));
+}
+
+void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job)
+{
+    const struct qk_window *window = job->windows[0];
+    for (size_t row = 0; row < window->rows; row++) {
+        uint8_t *cell = job->cells + row * window->pitch * QK_IGEMM_CELL_BYTES;
+        for (size_t column = 0; column < window->columns; column++, cell += QK_IGEMM_CELL_BYTES)
+            for (size_t k = 0; k < cell_k; k++)
+                write_term(job, cell_k, k, see(job, k, row, column), cell);
+    }
+}
+
+static void fill_u8x4(const struct qk_slab_fill *job)
+{
+    qk_slab_fill_scalar(4, job);
+}
+
+/* ---- Requantize -------------------------------------------------------------------------- */
+
+void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile)
+{
+    for (size_t row = 0; row < tile->rows; row++) {
+        const int32_t *sums = tile->sums + row * QK_IGEMM_NR;
+        const uint32_t zero_point = tile->w_zero_point ? (uint32_t)tile->w_zero_point[row] : 0;
+        for (size_t i = 0; i < tile->stretch_count; i++) {
+            uint8_t *y = tile->y + row * tile->y_stride + tile->stretches[i].offset;
+            for (uint64_t keep = tile->stretches[i].keep; keep != 0; keep &= keep - 1) {
+                const size_t place = (size_t)__builtin_ctzll(keep);
+                uint32_t sum = (uint32_t)sums[place] + (uint32_t)tile->bias[row];
+                if (zero_point != 0)
+                    sum -= zero_point * (uint32_t)tile->column_sums[place];
+                *y++ = qk_requantize_one(*tile->requantize, (int32_t)sum, tile->multiplier[row]);
+            }
+        }
+    }
+}
+
+/* ---- Transpose --------------------------------------------------------------------------- */
+
+/* One K block of a row; gives the sum of its weights. */
+static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *from, uint8_t *to)
+{
+    uint32_t sum = 0;
+    for (size_t tap = 0; tap < job->taps; tap++, to += job->to_tap_stride) {
+        memset(to, 0, QK_TRANSPOSE_CHANNELS);
+        for (size_t channel = 0; channel < job->channels; channel++) {
+            const uint8_t byte = from[channel * job->taps + tap] ^ job->flip;
+            const int32_t weight = (int8_t)byte;
+            to[channel] = byte;
+            sum += (uint32_t)weight;
+        }
+    }
+    return sum;
+}
+
+void qk_transpose_scalar(const struct qk_transpose *job)
+{
+    for (size_t row = 0; row < job->rows; row++) {
+        const uint8_t *from = job->from + row * job->from_row_stride;
+        uint8_t *to = job->to + row * job->to_row_stride;
+        uint32_t sum = (uint32_t)job->sums[row];
+        for (size_t i = 0; i < job->k_blocks; i++) {
+            sum += transpose_block(job, from, to);
+            from += job->channels * job->taps;
+            to += job->taps * job->to_tap_stride;
+        }
+        job->sums[row] = (int32_t)sum;
+    }
+}
+
+const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar = {fill_u8x4, qk_requantize_tile_scalar,
+                                                             qk_transpose_scalar};
