@@ -33,7 +33,7 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
     case QK_PRODUCT_AMX:
         return 2 * 680;
     default:
-        return 2 * 2;
+        return 2 * 0.8;
     }
 }
 

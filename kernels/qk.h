@@ -333,7 +333,7 @@ void qk_tier_names(char *text, size_t bytes);
  * machine's others; NULL behind the last. */
 const char *qk_gemm_name(size_t index);
 
-/* "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx", for people; 64 bytes are enough. */
+/* "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx": 64 bytes are enough. */
 void qk_gemm_names(char *text, size_t bytes);
 
 /* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core
