@@ -52,7 +52,7 @@ LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
     kernels/qk.c kernels/cpu.c kernels/choice.c kernels/dispatch.c \
-    kernels/element/element.c kernels/element/float.c \
+    kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
@@ -62,6 +62,9 @@ KERNELS := \
     kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512vbmi.c \
+    kernels/grain/span.c \
+    kernels/quantize/quantize.c kernels/quantize/quantize_scalar.c \
+    kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \
     kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_avx512vnni.c kernels/gemm/igemm_amx.c \
     kernels/conv/geometry.c kernels/conv/window.c \

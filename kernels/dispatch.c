@@ -7,14 +7,18 @@
 static void fill_table(struct qk_kernels *kernels)
 {
     qk_dequantize_init_scalar(&kernels->dequantize);
+    qk_quantize_init_scalar(&kernels->quantize);
     kernels->im2col = &qk_im2col_kernels__scalar;
 #ifdef __x86_64__
     if (kernels->choice.cpu_flags & QK_CPU_AVX2) {
         qk_dequantize_init_avx2(&kernels->dequantize);
+        qk_quantize_init_avx2(&kernels->quantize);
         kernels->im2col = &qk_im2col_kernels__avx2;
     }
-    if (kernels->choice.cpu_flags & QK_CPU_AVX512)
+    if (kernels->choice.cpu_flags & QK_CPU_AVX512) {
+        qk_quantize_init_avx512(&kernels->quantize);
         kernels->im2col = &qk_im2col_kernels__avx512bw;
+    }
     if (kernels->choice.cpu_flags & QK_CPU_VBMI)
         qk_dequantize_init_avx512(&kernels->dequantize);
 #endif

@@ -9,11 +9,13 @@
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
+#include "kernels/quantize/quantize.h"
 
 struct qk_kernels {
     struct qk_profile profile;
     struct qk_choice choice;
     struct qk_dequantize_kernels dequantize;
+    struct qk_quantize_kernels quantize;
     struct qk_gemm gemm;
     const struct qk_im2col_kernels *im2col; /* beside gemm */
     const struct qk_conv_backend *conv;     /* NULL: gemm */

@@ -109,12 +109,12 @@ bool dequantize_same(float a, float b)
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-/* `value` in whole steps of the type, of which rint() takes the nearest, the even one of two. */
-static double rounded(enum qk_type type, double value)
+/* In whole steps of the type, of which rint() takes the nearest, the even one of two. */
+double dequantize_rounded(enum qk_type type, double value)
 {
     const int precision = formats[type].mantissa_bits + 1;
     int exponent;
-    if (isinf(value) || value == 0)
+    if (isnan(value) || isinf(value) || value == 0)
         return value;
     frexp(value, &exponent);
     const int least = 2 - formats[type].bias - precision;
@@ -134,7 +134,7 @@ bool dequantize_is(enum qk_type type, const void *y, size_t index, float expecte
                                  : magnitude == 0x7fc0;
     }
     const double got = float_value(type, code);
-    const double wanted = rounded(type, (double)expected);
+    const double wanted = dequantize_rounded(type, (double)expected);
     return memcmp(&got, &wanted, sizeof(got)) == 0;
 }
 

@@ -20,6 +20,9 @@ float dequantize_expected(int64_t x, int64_t zero_point, float scale);
 /* The product of two FP32s, one of them a double. */
 float dequantize_product(double value, float scale);
 
+/* The nearest value of FP32, FP16 or BF16, the even one of two. */
+double dequantize_rounded(enum qk_type type, double value);
+
 /* The same bits, or both NaN. */
 bool dequantize_same(float a, float b);
 

@@ -1,0 +1,42 @@
+#include "kernels/element/narrow.h"
+
+static const struct format {
+    unsigned mantissa_bits;
+    unsigned bias;
+    uint8_t largest;
+    uint8_t infinity; /* or NaN, where there is none */
+    uint8_t nan[2];   /* by manner */
+    bool is_fnuz;     /* its zero and its NaN have no sign */
+    /* What ONNX Runtime 1.31 makes of some magnitudes that it does not saturate: of those next
+     * above the largest of E4M3FN, which round to NaN, the largest; of those that round to E5M2's
+     * infinity, NaN, since it joins the bits of the largest number and of infinity. */
+    float window, window_end;
+    uint8_t window_code;
+} formats[QK_TYPE_COUNT] = {
+    [QK_FP4E2M1] = {1, 1, 7, 7, {8, 8}, false, 0, 0, 0},
+    [QK_FP8E4M3FN] = {3, 7, 0x7e, 0x7f, {0x7f, 0x7f}, false, 480, 496, 0x7e},
+    [QK_FP8E4M3FNUZ] = {3, 8, 0x7f, 0x80, {0x80, 0x80}, true, 0, 0, 0},
+    [QK_FP8E5M2] = {2, 15, 0x7b, 0x7c, {0x7e, 0x7f}, false, 61440, 65536, 0x7f},
+    [QK_FP8E5M2FNUZ] = {2, 16, 0x7f, 0x80, {0x80, 0x80}, true, 0, 0, 0},
+};
+
+void qk_narrow_init(struct qk_narrow *narrow, enum qk_type type, bool saturates,
+                    enum qk_narrow_manner manner)
+{
+    const struct format *format = &formats[type];
+    const bool has_window = manner == QK_NARROW_AS_ONNXRUNTIME && !saturates;
+    *narrow = (struct qk_narrow){
+        .shift = 23 - format->mantissa_bits,
+        .rebias = (127 - format->bias) << 23,
+        .normal = (128 - format->bias) << 23,
+        .magic = (127 + 24 - format->bias - format->mantissa_bits) << 23,
+        .largest = format->largest,
+        .beyond = saturates ? format->largest : format->infinity,
+        .nan = format->nan[manner],
+        .sign = type == QK_FP4E2M1 ? 8 : 0x80,
+        .signed_bits = format->is_fnuz ? 0x7f : 0,
+        .window = has_window ? qk_bits_of_float(format->window) : 0,
+        .window_end = has_window ? qk_bits_of_float(format->window_end) : 0,
+        .window_code = format->window_code,
+    };
+}

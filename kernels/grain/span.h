@@ -1,0 +1,43 @@
+/* Elements in a row, and where the parameters of each lie: what an element-wise kernel is called
+ * with, whichever way it goes, from integers to floats or back. */
+#ifndef KERNELS_GRAIN_SPAN_H
+#define KERNELS_GRAIN_SPAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Element i < count of y is made of element i of x and of the parameters q,
+ *
+ *   q = p + (done + i) / block, modulo the period if there is one */
+struct qk_span {
+    const void *x; /* no alignment */
+    void *y;       /* aligned as its type is; overlaps nothing else */
+    /* Where the span begins in x and y: indices, since 2- and 4-bit elements need not begin a
+     * byte. */
+    size_t x_first;
+    size_t y_first;
+    size_t count;
+    size_t block;  /* elements that share their parameters; SIZE_MAX: all */
+    size_t done;   /* elements of the first block that come before this span's */
+    size_t period; /* behind the parameters of so many blocks come the first again; 0: never */
+    size_t p;      /* of the first block; 0 where there is no period */
+    /* One word of 32 bits for each block, whatever a kernel says that they are; 4-byte aligned. */
+    const void *scales;
+    const void *zeros;   /* NULL: none */
+    const void *offsets; /* NULL: none */
+    bool stream;         /* past the caches, where y is 64-byte aligned */
+};
+
+/* Vector kernels take blocks of so many elements or more, and of 1 without a period: what a
+ * vector's lanes want are then the parameters of one or two blocks, or as many in a row. */
+#define QK_BLOCK_MIN ((size_t)16)
+
+static inline bool qk_span_takes_blocks(const struct qk_span *span)
+{
+    return span->block >= QK_BLOCK_MIN || (span->block == 1 && span->period == 0);
+}
+
+/* Elements [begin, end) of a span. */
+struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
+
+#endif

@@ -1,0 +1,109 @@
+/* The kernel of every quantizer: for element i of a span, with the parameters q that it names,
+ *
+ *   y[i] = saturate(round(x[i] / scales[q]) + zeros[q])
+ *
+ * A true division, rounded once, never a multiplication by the reciprocal. All tiers give the same
+ * bits.
+ *
+ * What is left open by that line, and by onnx/defs/quantization/defs.cc, is as ONNX Runtime 1.31
+ * (CPU, x86) has it where it has the operator for these types, and elsewhere as onnx's reference
+ * evaluator (onnx 1.23, onnx/reference/ops/op_quantize_linear.py, which is NumPy and ml_dtypes)
+ * has it; all of it was run beside both. ONNX Runtime has it where x and y_scale are both FP32 or
+ * both FP16, and y is no FP4E2M1, and reads no `precision`, so with one that is not FP32 the
+ * reference counts, too.
+ *
+ *   quotient             is rounded to                          by
+ *   -------------------  -------------------------------------  -------------------------------
+ *   precision FP32,      that type; x and the scale are         the reference
+ *     FP16 or BF16       rounded to it before
+ *   INT32 x or scale     FP64                                   the reference: NumPy's promotion
+ *   both BF16            BF16                                   the reference
+ *   both FP16            FP32; the reference: FP16              ONNX Runtime, qmath.h
+ *   all others           FP32                                   both
+ *
+ *   to integers          is                                     by
+ *   -------------------  -------------------------------------  -------------------------------
+ *   rounding             to the nearest, ties to even, before   both
+ *                        the zero point is added
+ *   beyond 32 bits, and  FP32 to 4, 8 and 16 bits: saturated;   ONNX Runtime, mlas quantize.cpp
+ *     infinity           all others: INT32_MIN, as x86          ONNX Runtime, qmath.h, and the
+ *                        converts, to which the zero point      reference
+ *                        is added modulo 2^32
+ *   NaN                  FP32 to 4, 8 and 16 bits: the least    ONNX Runtime: MINPS(MAXPS(x, low))
+ *                        of the type; all others: INT32_MIN,
+ *                        as above
+ *
+ * ONNX Runtime itself converts some quotients of FP32 the second way: those of blocks along an
+ * axis that is not the last, and of 4 bits at the ends of its loops. What C++ leaves undefined and
+ * it does by chance is not followed: the first way holds for all of them.
+ *
+ *   to floats            is                                     by
+ *   -------------------  -------------------------------------  -------------------------------
+ *   rounding             FP64 to FP32 first, then to the type   both
+ *   zero point           of float8s: not read;                  both
+ *                        of float4s: added before rounding      the reference
+ *   saturate             float8s: what is beyond becomes the    both
+ *                        largest number, else NaN or infinity
+ *   ... is 0, and both   E4M3FN: magnitudes in [480, 496)       ONNX Runtime, float8.h; the
+ *     FP32 or both FP16  become 448, others beyond it NaN;      reference: NaN, infinity
+ *                        E5M2: in [61440, 65536) NaN
+ *   NaN                  with its sign, but FNUZ have one, and  both
+ *                        a float4's is -0, and 0 of a NaN       the reference
+ *                        with a sign; E5M2's is 0x7f, but       ONNX Runtime
+ *                        0x7e where the reference counts        the reference
+ */
+#ifndef KERNELS_QUANTIZE_QUANTIZE_H
+#define KERNELS_QUANTIZE_QUANTIZE_H
+
+#include "kernels/element/narrow.h"
+#include "kernels/grain/span.h"
+#include "kernels/qk.h"
+
+/* What x and the scale are before the division, and the quotient behind it. */
+enum qk_division {
+    QK_DIVISION_FP32,
+    QK_DIVISION_FP16,
+    QK_DIVISION_BF16,
+    QK_DIVISION_FP64,
+    QK_DIVISION_FP64_INTEGER /* the same, of scales that are int32 */
+};
+
+struct qk_quantize_args {
+    enum qk_type x_type; /* FP32, FP16, BF16 or INT32 */
+    enum qk_type y_type; /* an integer of up to 16 bits, or a float of up to 8 */
+    enum qk_division division;
+    bool limits;                    /* integers: quotients beyond 32 bits, and NaN, saturate */
+    const struct qk_narrow *narrow; /* floats: how y is rounded */
+    /* Scales are floats, rounded as the division wants them, or int32; zeros are int32 where y is
+     * an integer, else floats; there are no offsets. */
+    struct qk_span span;
+};
+
+typedef void (*qk_quantize_fn)(const struct qk_quantize_args *args);
+
+/* Tiers go by so many elements. */
+#define QK_QUANTIZE_CHUNK ((size_t)64)
+
+struct qk_quantize_kernels {
+    const char *name; /* of the tier that fills the table: "quantize_avx2" */
+    /* A tier's: both firsts are 0, `count` is at least QK_QUANTIZE_CHUNK, of whole bytes of y, and
+     * where that is streamed of whole cache lines and chunks; blocks are of QK_BLOCK_MIN elements
+     * or more, or of 1 without a period. */
+    qk_quantize_fn run;
+    uint32_t element_ps; /* a rough guess for one element, in a cache */
+};
+
+/* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. Where
+ * y begins within a byte, the elements before it stay as they are; those behind the last one, in
+ * its byte, become 0. */
+void qk_quantize(const struct qk_quantize_kernels *kernels, const struct qk_quantize_args *args);
+
+/* The scalar kernel, which is the reference, takes every span. */
+void qk_quantize_scalar(const struct qk_quantize_args *args);
+
+/* Each fills the slots that its tier has. */
+void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
+void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
+void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);
+
+#endif
