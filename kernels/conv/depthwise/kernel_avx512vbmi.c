@@ -22,7 +22,7 @@ struct lanes {
     size_t line_step, y_step;
     size_t strip_bytes; /* of y: positions that a strip of 64 lanes has */
     size_t last_bytes;  /* those of the last strip, if it is shorter; or 0 */
-    __m512i order;      /* of bytes as packing leaves them: those of y */
+    __m512i order;      /* puts packed bytes in order, without the gaps between lines */
     struct qk_requantize_512 to;
 };
 
@@ -159,18 +159,6 @@ run_lines(const struct lanes *lanes, const struct output *output, const struct f
     }
 }
 
-/* Which packed bytes are positions, in their order: lanes without the gaps between lines. Packing
- * works within 16-byte lanes, so that lane q has the q-th quarter of each vector of sums. */
-static __m512i find_order(size_t width, size_t pitch)
-{
-    uint8_t order[BYTES];
-    for (size_t i = 0; i < BYTES; i++) {
-        const size_t lane = i / width * pitch + i % width;
-        order[i] = (uint8_t)(lane % LANES / 4 * 16 + lane / LANES * 4 + lane % 4);
-    }
-    return _mm512_loadu_si512(order);
-}
-
 static struct lanes find_lanes(const struct qk_depthwise_job *job)
 {
     const size_t pitch = job->layout->pitch;
@@ -189,7 +177,8 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .y_step = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out,
         .strip_bytes = strip_bytes,
         .last_bytes = positions % strip_bytes,
-        .order = gaps ? find_order(job->columns, pitch) : find_order(BYTES, BYTES),
+        .order =
+            gaps ? qk_requantize_order(job->columns, pitch) : qk_requantize_order(BYTES, BYTES),
         .to = qk_requantize_512_from(job->requantize, job->y_signed),
     };
 }

@@ -98,22 +98,9 @@ struct view {
     size_t y_step;
     uint8_t line[BYTES]; /* what rows outside of x hold */
     __m512i fill;
-    __m512i order; /* packed bytes to those of y */
+    __m512i order; /* puts packed bytes in order: short rows without gaps, otherwise 16 of each */
     struct qk_requantize_512 to;
 };
-
-/* Which packed bytes of four vectors of lanes, which are four rows of y, are positions: without
- * gaps where rows are short, otherwise 16 of each row. Packing leaves the q-th quarter of each
- * vector in 16-byte lane q. */
-static __m512i find_order(size_t columns)
-{
-    uint8_t order[BYTES];
-    for (size_t i = 0; i < BYTES; i++) {
-        const size_t row = i / columns, column = i % columns;
-        order[i] = (uint8_t)(column / 4 * 16 + row * 4 + column % 4);
-    }
-    return _mm512_loadu_si512(order);
-}
 
 static struct view find_view(const struct qk_depthwise_job *job)
 {
@@ -129,7 +116,7 @@ static struct view find_view(const struct qk_depthwise_job *job)
         .rows = job->rows,
         .y_step = y_step,
         .fill = _mm512_set1_epi8((char)(job->fill ^ job->flip)),
-        .order = find_order(qk_size_min(y_step, LANES)),
+        .order = qk_requantize_order(qk_size_min(y_step, LANES), LANES),
         .to = qk_requantize_512_from(job->requantize, job->y_signed),
     };
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))

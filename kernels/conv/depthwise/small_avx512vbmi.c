@@ -125,16 +125,6 @@ static __m512i find_flips(const struct qk_depthwise_job *job)
     return _mm512_loadu_si512(bytes);
 }
 
-/* The order of packed bytes. Packing works within 16-byte lanes, so that lane q has the q-th
- * quarter of each vector of sums. */
-static __m512i find_order(void)
-{
-    uint8_t order[QK_DEPTHWISE_BYTES];
-    for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++)
-        order[i] = (uint8_t)(i % LANES / 4 * 16 + i / LANES * 4 + i % 4);
-    return _mm512_loadu_si512(order);
-}
-
 /* Does positions [first, first + count) of all channels. Inlined with constants. A load of the last
  * weights reads some of the next channel's; these meet zeros. */
 __attribute__((always_inline)) static inline void run_positions(const struct qk_depthwise_job *job,
@@ -143,7 +133,7 @@ __attribute__((always_inline)) static inline void run_positions(const struct qk_
                                                                 const bool centred)
 {
     const struct qk_requantize_512 to = qk_requantize_512_from(job->requantize, job->y_signed);
-    const __m512i order = find_order(), flips = find_flips(job);
+    const __m512i order = qk_requantize_order(LANES, LANES), flips = find_flips(job);
     const size_t size = job->geometry->channel_size, depth = job->depth;
     const size_t multiplicity = job->multiplicity, y_stride = job->y_stride;
     const __mmask64 there = (UINT64_C(1) << size) - 1;
