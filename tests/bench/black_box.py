@@ -117,7 +117,7 @@ def line(row, series, kernel, peers, same):
 
 def select(part, threads):
     if part == "dequantize":
-        return [rows.Row(x, y, "tensor", SIZE, threads) for x, y in TYPES]
+        return [rows.Row(rows.DEQUANTIZE, x, y, "tensor", SIZE, threads) for x, y in TYPES]
     found = [row for row in layers.full(threads, ())
              if (row.batch, row.threads) == (1, threads)]
     return found[::LAYER_STEP]

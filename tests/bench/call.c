@@ -36,7 +36,7 @@ void bench_call_start(struct bench_call *call, const char *name, unsigned versio
     call->call = (struct qk_call){.op = op,
                                   .version = qk_operator_version(op, version),
                                   .variable = op->variable_inputs,
-                                  .constants_stay = true}; /* as in the server */
+                                  .constants_stay = true};
 }
 
 static size_t attribute_index(const struct bench_call *call, const char *name)
@@ -81,27 +81,47 @@ void bench_call_input(struct bench_call *call, const char *name, const char *typ
         !qk_type_bytes(tensor->type, tensor->count, &bytes))
         bench_fail("input %s: no tensor is %s %s", name, type, dims);
     bench_buffer_read(&call->inputs[i], path, bytes);
-    tensor->data = call->inputs[i].data;
+    tensor->data = call->data[i] = call->inputs[i].data;
 }
 
-/* ---- The plan ---------------------------------------------------------------------------- */
+struct bench_constant bench_call_constant(const struct bench_call *call)
+{
+    struct bench_constant found = {NULL, 0};
+    for (size_t i = 0; i < call->call.op->input_count; i++) {
+        const struct qk_tensor *tensor = &call->call.inputs[i];
+        size_t bytes;
+        if (!(call->call.variable >> i & 1) && tensor->type != QK_NONE &&
+            qk_type_bytes(tensor->type, tensor->count, &bytes) && bytes > found.bytes)
+            found = (struct bench_constant){tensor->data, bytes};
+    }
+    return found;
+}
+
+/* ---- The instance and the plan ------------------------------------------------------------ */
 
 static void *take(void *context, size_t bytes)
 {
     struct bench_memory *memory = context;
     if (memory->used == BENCH_BLOCKS_MAX)
-        bench_fail("create and plan take more than %d blocks", BENCH_BLOCKS_MAX);
+        bench_fail("prepare and plan take more than %d blocks", BENCH_BLOCKS_MAX);
     struct bench_buffer *block = &memory->blocks[memory->used++];
     bench_buffer_reserve(block, bytes + 1);
     return block->data;
 }
 
-void bench_call_plan(struct bench_call *call, const struct qk_kernels *kernels)
+void bench_call_prepare(struct bench_call *call, const struct qk_kernels *kernels)
 {
     struct qk_error error;
-    const struct qk_memory memory = {take, &call->memory};
     call->memory.used = 0;
-    if (qk_create(kernels, &call->call, memory, &call->instance, &error) != QK_OK ||
-        qk_plan(call->instance, call->call.inputs, memory, &call->plan, &error) != QK_OK)
+    if (qk_prepare(kernels, &call->call, (struct qk_memory){take, &call->memory}, &call->instance,
+                   &error) != QK_OK)
+        bench_fail("%s", error.text);
+}
+
+void bench_call_plan(struct bench_call *call)
+{
+    struct qk_error error;
+    if (qk_plan(call->instance, call->call.inputs, (struct qk_memory){take, &call->memory},
+                &call->plan, &error) != QK_OK)
         bench_fail("%s", error.text);
 }

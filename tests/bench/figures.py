@@ -3,6 +3,7 @@ import math
 import os
 import platform
 import re
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,35 @@ def peer_net_ns(row, name="peer"):
 
 def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
+
+
+# ---- What plans say that they cost ---------------------------------------------------------------
+
+
+def cost_rows(groups):
+    """(group, rows, median and worst of said / measured), of (group, [(said, measured)])"""
+    for group, pairs in groups:
+        ratios = sorted((said / measured for said, measured in pairs),
+                        key=lambda ratio: abs(math.log(ratio)))
+        if ratios:
+            yield group, len(ratios), statistics.median(ratios), ratios[-1]
+
+
+def cost_lines(groups):
+    lines = ["", "## The cost model", "", COST_HEAD, "", "| group | rows | median | worst |",
+             "|---|---:|---:|---:|"]
+    return lines + ["| %s | %d | %.2f | %.2f |" % row for row in cost_rows(groups)]
+
+
+def print_costs(groups):
+    print("What plans say that they cost / what they do, 1 thread: median, worst")
+    for row in cost_rows(groups):
+        print("  %-60s %3d rows: %.2f, %.2f" % row)
+
+
+COST_HEAD = """\
+What the scheduler is told before the work, as a ratio to what it takes on one thread: the median of
+a group, and the row that is farthest from 1."""
 
 
 # ---- Texts ---------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from tensors import product, random_bytes, repeat
 SHAPES = Path(__file__).resolve().parent / "shapes"
 NETWORKS = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNetV2", "audio": "audio",
             "video": "video"}
-BATCHES = (1, 8)
-GEMMS = ("blas", "avx2", "avxvnni", "vnni")  # forced, one by one
+BATCHES = (1, 8)  # 8: with --full
+GEMMS = ("blas", "avx2", "avxvnni", "vnni_novbmi", "vnni")  # forced, one by one
 X_ZERO_POINT, Y_ZERO_POINT = 117, 128
 
 
@@ -151,21 +151,21 @@ def read(network):
         yield Layer(network, x, w, stride, pad, int(group), dilation)
 
 
-def full(threads, gemms):
-    """Everything as it comes; then ResNet-50 by each of `gemms`, which the CPU has."""
+def full(threads, gemms, batches=BATCHES):
+    """Everything as it comes; then, on one thread, by each of `gemms`, which the CPU has."""
     layers = [layer for network in NETWORKS for layer in read(network)]
     counts = sorted({1, threads})
     forced = [gemm for gemm in GEMMS if gemm in gemms]
-    return ([Row(layer, batch, count) for layer in layers for batch in BATCHES
+    return ([Row(layer, batch, count) for layer in layers for batch in batches
              for count in counts] +
-            [Row(layer, 1, 1, gemm) for gemm in forced for layer in read("resnet50")])
+            [Row(layer, 1, 1, gemm) for gemm in forced for layer in layers])
 
 
 def smoke(threads, gemms):
     """Each kind of layer, where it is smallest, and each backend."""
     smallest = {}
-    for row in full(threads, gemms):
+    for row in full(threads, gemms, BATCHES[:1]):
         key = (row.layer.kind, row.threads, row.gemm)
-        if row.batch == 1 and (key not in smallest or row.operations < smallest[key].operations):
+        if key not in smallest or row.operations < smallest[key].operations:
             smallest[key] = row
     return list(smallest.values())

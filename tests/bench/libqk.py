@@ -49,10 +49,11 @@ class Libqk:
         return self.plan(row.threads, row.gemm)
 
     def plan(self, threads, gemm):
-        """{kernel, units, slices, read, written, workspace}; the last three are bytes."""
+        """What measure.c says of it: nanoseconds as guessed, bytes, counts."""
         self.say("plan", threads, gemm)
         kernel, *numbers = self.answer()
-        names = ("units", "slices", "read", "written", "workspace")
+        names = ("units", "unit_ns", "pack_units", "pack_unit_ns", "slices", "read", "written",
+                 "constant", "resident", "workspace")
         return {"kernel": kernel, **dict(zip(names, map(int, numbers)))}
 
     def peak(self, name):

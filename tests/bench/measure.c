@@ -4,19 +4,24 @@
  *   int NAME N
  *   ints NAME LIST
  *   input NAME TYPE FILE [DIMS]    the file holds its bytes; more is not read
- *   plan THREADS GEMM              answers "kernel units slices read_bytes written_bytes
- *                                  workspace_bytes"; a slice is what a thread takes at a time
+ *   plan THREADS GEMM              answers "kernel units unit_ns pack_units pack_unit_ns slices
+ *                                  read written constant resident workspace": ns as the plan
+ *                                  guesses them; what a thread takes at a time is a slice; bytes
+ *                                  of x, of y, of the largest constant, of the instance, and of
+ *                                  each thread's workspace
  *   sgemm M N K                    the shape of the matrices that "sgemm" multiplies
  *   round NAME...                  answers for each the nanoseconds of its best run of this round:
  *                                    run      qk_run, on all units
  *                                    alone    the same, on one thread
- *                                    plan     qk_create and qk_plan
- *                                    fresh    qk_create, qk_plan and qk_run
+ *                                    pack     qk_prepare, and qk_pack on all units
+ *                                    copy     copying the largest constant, in as many slices
+ *                                    fresh    pack, qk_plan and run
  *                                    store    moving as many bytes as the first input and the
  *                                             output have
  *                                    stream   the same, past the caches
  *                                    sgemm    OpenBLAS's, alone
- *                                    fma, madd, vnni, amx    as tests/bench/peak.h has them
+ *                                    fma, madd, avxvnni, vnni, amx    as tests/bench/peak.h has
+ *                                             them
  *   peak NAME                      answers how many operations are in a run of it; 0: not here
  *   save FILE                      runs once, and writes the output's bytes
  *
@@ -44,7 +49,7 @@
 #define ROUND_NS 1000000
 #define WARM_NS_MAX 2000000 /* longer runs find the caches as they leave them */
 #define WORDS_MAX 16
-#define GEMMS_MAX 8
+#define GEMMS_MAX 16
 
 struct bench {
     struct qk_kernels *gemms[GEMMS_MAX]; /* all that this CPU has; the first is the best of them */
@@ -56,8 +61,13 @@ struct bench {
     struct bench_buffer workspace;
     size_t workspace_stride;
     struct bench_team *team;
-    size_t chunk_units;
-    size_t slice_count;
+    struct slices {
+        size_t units;
+        size_t chunk;
+        size_t count;
+    } run, pack;
+    struct bench_constant constant;
+    struct bench_buffer copy;
     size_t x_bytes;
     int doublings; /* of x_bytes to the output's */
     struct qk_sgemm_args sgemm;
@@ -66,37 +76,64 @@ struct bench {
 
 /* ---- What can be measured ---------------------------------------------------------------- */
 
+static size_t slice_end(const struct slices *slices, size_t slice)
+{
+    return slice + 1 < slices->count ? (slice + 1) * slices->chunk : slices->units;
+}
+
 static void run_slice(void *context, size_t thread, size_t slice)
 {
-    const struct bench *bench = context;
-    const struct qk_plan *plan = &bench->call.plan;
-    const size_t begin = slice * bench->chunk_units;
-    const size_t left = plan->unit_count - begin;
-    const void *const inputs[QK_INPUT_COUNT_MAX] = {bench->call.inputs[0].data};
-    void *const outputs[QK_OUTPUT_COUNT_MAX] = {bench->output.data};
-    qk_run(plan, inputs, outputs, bench->workspace.data + thread * bench->workspace_stride, begin,
-           begin + (left < bench->chunk_units ? left : bench->chunk_units));
+    struct bench *bench = context;
+    void *output = bench->output.data;
+    qk_run(&bench->call.plan, bench->call.data, &output,
+           bench->workspace.data + thread * bench->workspace_stride, slice * bench->run.chunk,
+           slice_end(&bench->run, slice));
 }
 
 static void run(struct bench *bench)
 {
-    bench_team_run(bench->team, run_slice, bench, bench->slice_count);
+    bench_team_run(bench->team, run_slice, bench, bench->run.count);
 }
 
 static void alone(struct bench *bench)
 {
-    for (size_t slice = 0; slice < bench->slice_count; slice++)
+    for (size_t slice = 0; slice < bench->run.count; slice++)
         run_slice(bench, 0, slice);
 }
 
-static void plan(struct bench *bench)
+static void pack_slice(void *context, size_t thread, size_t slice)
 {
-    bench_call_plan(&bench->call, bench->kernels);
+    struct bench *bench = context;
+    (void)thread;
+    qk_pack(bench->call.instance, slice * bench->pack.chunk, slice_end(&bench->pack, slice));
+}
+
+static void pack(struct bench *bench)
+{
+    bench_call_prepare(&bench->call, bench->kernels);
+    bench_team_run(bench->team, pack_slice, bench, bench->pack.count);
+}
+
+static void copy_slice(void *context, size_t thread, size_t slice)
+{
+    struct bench *bench = context;
+    const size_t bytes = bench->constant.bytes;
+    const size_t count = bench->pack.count > 0 ? bench->pack.count : 1;
+    const size_t begin = bytes / count * slice;
+    const size_t end = slice + 1 < count ? bytes / count * (slice + 1) : bytes;
+    (void)thread;
+    memcpy(bench->copy.data + begin, (const uint8_t *)bench->constant.data + begin, end - begin);
+}
+
+static void copy(struct bench *bench)
+{
+    bench_team_run(bench->team, copy_slice, bench, bench->pack.count > 0 ? bench->pack.count : 1);
 }
 
 static void fresh(struct bench *bench)
 {
-    plan(bench);
+    pack(bench);
+    bench_call_plan(&bench->call);
     run(bench);
 }
 
@@ -104,11 +141,10 @@ static void fresh(struct bench *bench)
 static void move_slice(const struct bench *bench, size_t slice, bool stream)
 {
     const size_t kib = bench->x_bytes / 1024;
-    const size_t begin = kib * slice / bench->slice_count * 1024;
-    const size_t end = slice + 1 < bench->slice_count
-                           ? kib * (slice + 1) / bench->slice_count * 1024
-                           : bench->x_bytes;
-    const size_t to = bench->doublings < 0 ? begin / 2 : begin << bench->doublings;
+    const size_t begin = kib * slice / bench->run.count * 1024;
+    const size_t end =
+        slice + 1 < bench->run.count ? kib * (slice + 1) / bench->run.count * 1024 : bench->x_bytes;
+    const size_t to = bench->doublings < 0 ? begin >> -bench->doublings : begin << bench->doublings;
     bench->move(bench->call.inputs[0].data + begin, bench->output.data + to, end - begin,
                 bench->doublings, stream);
 }
@@ -121,7 +157,7 @@ static void store_slice(void *context, size_t thread, size_t slice)
 
 static void store(struct bench *bench)
 {
-    bench_team_run(bench->team, store_slice, bench, bench->slice_count);
+    bench_team_run(bench->team, store_slice, bench, bench->run.count);
 }
 
 static void stream_slice(void *context, size_t thread, size_t slice)
@@ -132,7 +168,7 @@ static void stream_slice(void *context, size_t thread, size_t slice)
 
 static void stream(struct bench *bench)
 {
-    bench_team_run(bench->team, stream_slice, bench, bench->slice_count);
+    bench_team_run(bench->team, stream_slice, bench, bench->run.count);
 }
 
 static void sgemm(struct bench *bench)
@@ -146,9 +182,10 @@ struct measure {
     void (*peak)(void); /* if not NULL: instead of it */
 };
 
-static const struct measure measures[] = {
-    {"run", run, NULL},     {"alone", alone, NULL},   {"plan", plan, NULL},  {"fresh", fresh, NULL},
-    {"store", store, NULL}, {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
+static const struct measure measures[] = {{"run", run, NULL},       {"alone", alone, NULL},
+                                          {"pack", pack, NULL},     {"copy", copy, NULL},
+                                          {"fresh", fresh, NULL},   {"store", store, NULL},
+                                          {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
 
 static struct measure find_measure(const char *name)
 {
@@ -213,41 +250,50 @@ static void choose_gemm(struct bench *bench, const char *name)
 
 /* Of at most CHUNK_NS; and several for each thread, so that they end together, if the whole is
  * worth a hand-over. */
-static size_t chunk_units(const struct qk_plan *plan, size_t thread_count)
+static struct slices cut(size_t units, uint64_t unit_cost_ns, size_t thread_count)
 {
-    const double unit_ns = (double)plan->unit_cost_ns + 1;
-    const double cost_ns = unit_ns * (double)plan->unit_count;
+    const double unit_ns = (double)unit_cost_ns + 1;
+    const double cost_ns = unit_ns * (double)units;
     double chunk_ns = CHUNK_NS;
     if (thread_count > 1 && cost_ns >= SPLIT_NS &&
         chunk_ns > cost_ns / (double)(thread_count * SLICES_PER_THREAD))
         chunk_ns = cost_ns / (double)(thread_count * SLICES_PER_THREAD);
-    return chunk_ns > unit_ns ? (size_t)(chunk_ns / unit_ns) : 1;
+    const size_t chunk = chunk_ns > unit_ns ? (size_t)(chunk_ns / unit_ns) : 1;
+    return (struct slices){units, chunk, (units + chunk - 1) / chunk};
 }
 
 static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
 {
-    const struct qk_plan *made = &bench->call.plan;
+    const struct qk_plan *plan = &bench->call.plan;
     choose_gemm(bench, gemm);
-    plan(bench);
-    if (thread_count == 0 || made->unit_count == 0)
-        bench_fail("plan: expected a thread and a unit at least");
+    if (thread_count == 0)
+        bench_fail("plan: expected a thread at least");
     bench_team_destroy(bench->team);
     bench->team = bench_team_create(thread_count);
-    bench->workspace_stride = (made->workspace_bytes + 63) / 64 * 64;
+    bench_call_prepare(&bench->call, bench->kernels);
+    struct qk_instance *instance = bench->call.instance;
+    bench->pack = cut(instance->pack_unit_count, instance->pack_unit_cost_ns, thread_count);
+    qk_pack(instance, 0, instance->pack_unit_count);
+    bench_call_plan(&bench->call);
+    if (plan->unit_count == 0 || plan->output_count != 1)
+        bench_fail("plan: expected a unit at least, and one output");
+    bench->run = cut(plan->unit_count, plan->unit_cost_ns, thread_count);
+    bench->workspace_stride = (plan->workspace_bytes + 63) / 64 * 64;
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
-    bench_buffer_reserve(&bench->output, made->output_bytes[0]);
-    bench->chunk_units = chunk_units(made, thread_count);
-    bench->slice_count = (made->unit_count - 1) / bench->chunk_units + 1;
+    bench_buffer_reserve(&bench->output, plan->output_bytes[0]);
+    bench->constant = bench_call_constant(&bench->call);
+    bench_buffer_reserve(&bench->copy, bench->constant.bytes + 1);
 
     const struct qk_tensor *x = &bench->call.call.inputs[0];
     if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
         bench_fail("plan: x is too large");
-    bench->doublings = -1;
-    for (unsigned bits = qk_type_info(x->type)->bits;
-         bits < 2U * qk_type_info(made->outputs[0].type)->bits; bits *= 2)
-        bench->doublings++;
-    printf("%s %zu %zu %zu %zu %zu\n", made->kernel, made->unit_count, bench->slice_count,
-           bench->x_bytes, made->output_bytes[0], made->workspace_bytes);
+    bench->doublings = __builtin_ctz(qk_type_info(plan->outputs[0].type)->bits) -
+                       __builtin_ctz(qk_type_info(x->type)->bits);
+    printf("%s %zu %llu %zu %llu %zu %zu %zu %zu %zu %zu\n", plan->kernel, plan->unit_count,
+           (unsigned long long)plan->unit_cost_ns, instance->pack_unit_count,
+           (unsigned long long)instance->pack_unit_cost_ns, bench->run.count, bench->x_bytes,
+           plan->output_bytes[0], bench->constant.bytes, instance->resident_bytes,
+           plan->workspace_bytes);
 }
 
 static void on_sgemm(struct bench *bench, char *const *words)

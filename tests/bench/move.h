@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads x_bytes and writes x_bytes * 2^doublings, from -1 to 4, with stores that go past the caches
+/* Reads x_bytes and writes x_bytes * 2^doublings, from -4 to 4, with stores that go past the caches
  * if `stream`. Both buffers are 64-byte aligned; a last group of vectors that is not whole is left
  * out. */
 typedef void bench_move_fn(const uint8_t *x, uint8_t *y, size_t x_bytes, int doublings,

@@ -25,6 +25,15 @@ BENCH_INLINE void bench_move_loop(bench_step_fn *step, size_t vector_bytes, cons
                                   uint8_t *y, size_t x_bytes, int doublings, bool stream)
 {
     switch (doublings) {
+    case -4:
+        bench_move_steps(step, vector_bytes, x, y, x_bytes, 16, 1, stream);
+        break;
+    case -3:
+        bench_move_steps(step, vector_bytes, x, y, x_bytes, 8, 1, stream);
+        break;
+    case -2:
+        bench_move_steps(step, vector_bytes, x, y, x_bytes, 4, 1, stream);
+        break;
     case -1:
         bench_move_steps(step, vector_bytes, x, y, x_bytes, 2, 1, stream);
         break;

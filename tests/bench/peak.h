@@ -1,9 +1,10 @@
 /* The limits of whatever multiplies: loops that do nothing else, from registers, on one thread.
  *
- *   fma    floats, by the widest FMA
- *   madd   16-bit words, by AVX2: VPMADDWD and the addition that it needs
- *   vnni   bytes, by AVX-512's VPDPBUSD
- *   amx    bytes, by tiles, which come from the L1 cache: there are too few to keep them */
+ *   fma       floats, by the widest FMA
+ *   madd      16-bit words, by AVX2: VPMADDWD and the addition that it needs
+ *   avxvnni   bytes, by VPDPBUSD on 256 bits
+ *   vnni      bytes, by AVX-512's VPDPBUSD
+ *   amx       bytes, by tiles, which come from the L1 cache: there are too few to keep them */
 #ifndef TESTS_BENCH_PEAK_H
 #define TESTS_BENCH_PEAK_H
 
@@ -20,7 +21,8 @@ struct bench_peak {
 };
 
 /* A list that a `name` of NULL ends; empty where the machine is of another kind. */
-extern const struct bench_peak bench_peaks_avx2[], bench_peaks_vnni[], bench_peaks_amx[];
+extern const struct bench_peak bench_peaks_avx2[], bench_peaks_avxvnni[], bench_peaks_vnni[],
+    bench_peaks_amx[];
 
 /* The one of that name that this CPU has, of "fma" the widest; NULL: none. */
 const struct bench_peak *bench_peak_find(const char *name);

@@ -4,7 +4,7 @@ import ctypes
 import mmap
 import time
 
-from rows import Row
+from rows import DEQUANTIZE, Row
 from stopwatch import time_round
 from tensors import NUMBERS, OPSET, size_text
 
@@ -109,5 +109,6 @@ class OnnxRuntime:
     def call_ns(self, threads):
         """What a call costs that computes next to nothing: Python, session, binding."""
         if threads not in self.nothing:
-            self.nothing[threads] = self.prepare(Row("UINT8", "FP32", "tensor", 1, threads))
+            self.nothing[threads] = self.prepare(
+                Row(DEQUANTIZE, "UINT8", "FP32", "tensor", 1, threads))
         return self.time_round(self.nothing[threads], threads)

@@ -1,15 +1,17 @@
-"""What the dequantizers' part of `make bench` measures: the rows, and the bytes that go in."""
+"""What the parts of `make bench` that change a tensor's type measure, dequantizers and quantizers:
+the rows, and the bytes that go in."""
 import dataclasses
 import functools
 import itertools
 import struct
 
-from tensors import BITS as ALL_BITS
-from tensors import KIB, MIB, product, repeat, size_text
+from tensors import BITS, KIB, MIB, float_bytes, product, random_bytes, repeat, size_text
 
+DEQUANTIZE, QUANTIZE = "onnx.DequantizeLinear", "onnx.QuantizeLinear"
 SIZES = (4 * KIB, 256 * KIB, 256 * MIB)  # of x, in bytes
-Y_TYPES = ("FP32", "FP16", "BF16")
-BITS = {name: bits for name, bits in ALL_BITS.items() if name not in Y_TYPES}
+REALS = ("FP32", "FP16", "BF16")
+CODES = [name for name in BITS if name not in REALS]
+EXAMPLES = ("UINT8", "INT16", "UINT4", "FP8E4M3FN")
 
 # Name -> (run, channels, block): x is [outer, channels, run], one scale for each channel; or
 # [rows, columns], one for each block of columns.
@@ -27,18 +29,26 @@ LONG_RUNS = ("tensor", "axis, runs of 64", "axis, runs of 169", "axis, runs of 4
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    x: str
-    y: str
+    model: str
+    code: str  # the type of few bits: x's of a dequantizer, y's of a quantizer
+    real: str  # the other
     grain: str
     size: int  # about: x has so many bytes, or a few less where its shape wants it
     threads: int
 
-    model = "onnx.DequantizeLinear"
     gemm = "auto"
 
     def __str__(self):
         return "%s %s, %s, %s, %d thread%s" % (self.x, self.y, self.grain, size_text(self.size),
                                                self.threads, "s" if self.threads > 1 else "")
+
+    @property
+    def x(self):
+        return self.code if self.model == DEQUANTIZE else self.real
+
+    @property
+    def y(self):
+        return self.real if self.model == DEQUANTIZE else self.code
 
     @functools.cached_property
     def shapes(self):
@@ -72,53 +82,65 @@ class Row:
     def inputs(self):
         """(name, type, shape, bytes; None: of x)"""
         x_shape, shape, _ = self.shapes
-        found = [("x", self.x, x_shape, None), ("x_scale", self.y, shape, self.scales())]
+        prefix = "x" if self.model == DEQUANTIZE else "y"
+        found = [("x", self.x, x_shape, None), (prefix + "_scale", self.real, shape, self.scales())]
         if self.zero_points() is not None:
-            found.append(("x_zero_point", self.x, shape, self.zero_points()))
+            found.append((prefix + "_zero_point", self.code, shape, self.zero_points()))
         return found
 
     @property
     def y_bytes(self):
-        return product(self.y_shape) * ALL_BITS[self.y] // 8
+        return product(self.y_shape) * BITS[self.y] // 8
 
     def scales(self):
-        """Seven values in turn, which are exact in all three types."""
-        base = 2.0 ** -17 if self.x == "INT32" else 1.0 if self.x.startswith("FP") else 2.0 ** -7
+        """Seven values in turn, which are exact in all three types. A quantizer's take its x, which
+        reach 128 or, as FP16, 4, to about y's range."""
+        if self.model == QUANTIZE:
+            reach = 4 if self.real == "FP16" else 128
+            base = reach / (128 if self.code.startswith("FP") else 2 ** (BITS[self.code] - 1))
+        else:
+            base = 2.0 ** (-17 if self.code == "INT32" else 0 if self.code.startswith("FP") else -7)
         values = [base * (8 + i) / 8 for i in range(7)]
-        if self.y == "BF16":
+        if self.real == "BF16":
             period = b"".join(struct.pack("<f", value)[2:] for value in values)
         else:
-            period = struct.pack("<7" + {"FP32": "f", "FP16": "e"}[self.y], *values)
-        return repeat(period, product(self.shapes[1]) * ALL_BITS[self.y] // 8)
+            period = struct.pack("<7" + {"FP32": "f", "FP16": "e"}[self.real], *values)
+        return repeat(period, product(self.shapes[1]) * BITS[self.real] // 8)
 
     def zero_points(self):
-        """0, 1, 2 in turn; None for the floats, which have none."""
-        if self.x.startswith("FP"):
-            return None
-        bits = BITS[self.x]
+        """0, 1, 2 in turn. Floats have none but 0, which a quantizer needs: it says y's type."""
+        bits = BITS[self.code]
+        size = (product(self.shapes[1]) * bits + 7) // 8
+        if self.code.startswith("FP"):
+            return bytes(size) if self.model == QUANTIZE else None
         packed = sum(i % 3 << i * bits for i in range(12))
-        return repeat(packed.to_bytes(12 * bits // 8, "little"),
-                      (product(self.shapes[1]) * bits + 7) // 8)
+        return repeat(packed.to_bytes(12 * bits // 8, "little"), size)
 
 
-def full(threads):
-    return [row for row in (Row(x, y, grain, size, count)
-                            for size, count, grain, x, y in itertools.product(
-                                SIZES, sorted({1, threads}), GRAINS, BITS, Y_TYPES))
+def x_bytes(model, size):
+    """Of which the rows' x are the beginnings."""
+    return random_bytes(size) if model == DEQUANTIZE else float_bytes(size)
+
+
+def full(model, threads):
+    codes = [code for code in CODES if model == DEQUANTIZE or code != "INT32"]
+    return [row for row in (Row(model, code, real, grain, size, count)
+                            for size, count, grain, code, real in itertools.product(
+                                SIZES, sorted({1, threads}), GRAINS, codes, REALS))
             if row.shapes]
 
 
 def is_quick(row):
-    """Everything small on one thread; what is large, or on all threads, by examples."""
-    example = row.x in ("UINT8", "INT16", "UINT4", "FP8E4M3FN")
-    plain = row.grain == "tensor" and row.y == "FP32"
+    """Almost everything small on one thread; what is large, or on all threads, by examples."""
+    example = row.code in EXAMPLES
+    plain = row.grain == "tensor" and row.real == "FP32"
     if row.threads > 1:
         return example and plain and row.size > SIZES[0]
     if row.size < SIZES[2]:
-        return True
-    return plain or (example and (row.grain == "tensor" or row.y == "FP32"))
+        return example or row.real == "FP32" or row.model == DEQUANTIZE
+    return plain or (example and (row.grain == "tensor" or row.real == "FP32"))
 
 
-def smoke(threads):
-    return [row for row in full(threads)
-            if row.size == SIZES[0] and row.x in ("UINT8", "INT4") and row.y != "BF16"]
+def smoke(model, threads):
+    return [row for row in full(model, threads)
+            if row.size == SIZES[0] and row.code in ("UINT8", "INT4") and row.real != "BF16"]

@@ -3,7 +3,8 @@
 
 Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
 bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
-other work on the machine makes this slower, but hardly changes the figures.
+other work on the machine makes this slower, but hardly changes the figures. Beside them: what plans
+say of their cost and what they do cost, and packing beside copying.
 """
 import argparse
 import json
@@ -13,16 +14,19 @@ import time
 
 import black_box
 import convolve
-import dequantize
 import figures
+import linear
+import rows
 from libqk import FILES, ROOT, Libqk
 from peer import OnnxRuntime
-from tensors import random_bytes
 
-PARTS = {"dequantize": dequantize, "conv": convolve}
+# With the seconds that each may take.
+PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
+         "conv": convolve.Part(320)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
 SECONDS_AGAIN = 0.5  # for a row that falls short
+FIRST_SHARE = 0.85  # of a part's time; the rest is for these
 SHARE_MAX = 3  # of the time that is left, how much more than its share a row may have
 
 
@@ -34,8 +38,11 @@ class Clock:
         self.start = self.said = time.monotonic()
         self.end = self.start + budget
 
+    def left(self):
+        return max(0, self.end - time.monotonic())
+
     def share(self, index):
-        return max(0, self.end - time.monotonic()) / (self.total - index) * SHARE_MAX
+        return self.left() / (self.total - index) * SHARE_MAX
 
     def tick(self, index, result):
         now = time.monotonic()
@@ -61,7 +68,7 @@ def parse(arguments):
     for name in PARTS:
         add("--" + name, action="store_true", help="this part only")
     add("--full", action="store_true",
-        help="every row; the default is some of the large dequantizations")
+        help="every row; the default is some of the large tensors, and batch 1")
     add("--smoke", action="store_true", help="a few small rows, to see that it works")
     add("--only", action="append", metavar="TEXT",
         help="rows that have TEXT in their names, as 'INT8 FP32, tensor' or 'depthwise, batch 1'; "
@@ -84,21 +91,22 @@ def run_part(name, options):
     if not selected:
         libqk.close()
         return []
-    x = random_bytes(max(row.x_bytes for row in selected))
+    x = part.x_bytes(max(row.x_bytes for row in selected))
     libqk.give(x)
     peer = None if options.without_peer else start_peer(x, selected)
     del x
     seconds = SMOKE_SECONDS if options.smoke else options.seconds
-    budget = float("inf") if options.full or options.only else part.BUDGET_SECONDS
-    clock, results = Clock(len(selected), part.one_line, budget), []
+    budget = float("inf") if options.full or options.only else part.budget_seconds
+    clock, results = Clock(len(selected), part.one_line, budget * FIRST_SHARE), []
     for index, row in enumerate(selected):
         results.append(part.measure(row, libqk, peer, min(seconds, clock.share(index))))
         clock.tick(index, results[-1])
+    clock = Clock(len(selected), part.one_line, budget * (1 - FIRST_SHARE))
     for index, row in enumerate(selected):
-        if not options.smoke and part.falls_short(results[index]):
+        if not options.smoke and clock.left() and part.falls_short(results[index]):
             again = part.measure(row, libqk, peer, min(seconds, SECONDS_AGAIN))
             results[index] = figures.best_of(results[index], again)
-    report = part.Report(results, figures.machine(libqk, peer) + part.notes(libqk, results))
+    report = part.report(results, figures.machine(libqk, peer), libqk)
     libqk.close()
     if options.only:
         report.print_rows()

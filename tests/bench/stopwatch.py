@@ -1,4 +1,5 @@
 """Rounds of time, as measure.c has them, and their series."""
+import statistics
 import time
 
 BATCH_NS = 100_000
@@ -50,3 +51,13 @@ def take_turns(measures, least, most, seconds):
         if count >= least and all(map(settled, series.values())) or time.monotonic() > end:
             break
     return series
+
+
+def best(series):
+    return {name: min(values) for name, values in series.items()}
+
+
+def spread(series):
+    """By how much the median round was slower than the best."""
+    return {name: statistics.median(values) / min(values) - 1 if min(values) else 0
+            for name, values in series.items()}

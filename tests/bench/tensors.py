@@ -30,3 +30,12 @@ def random_bytes(size):
     """The same on every machine; a smaller one is the beginning of a larger one."""
     source = random.Random(5)
     return b"".join(source.randbytes(64 * KIB) for _ in range(size // (64 * KIB) + 1))[:size]
+
+
+def float_bytes(size):
+    """Plain numbers, whichever float type is read: up to 128 as FP32 and BF16, whose exponents are
+    120 to 133 of 127, and from 1 to 4 as FP16; of both signs."""
+    data = bytearray(random_bytes(size))
+    high = bytes(60 + byte % 7 | byte & 128 for byte in range(256))
+    data[1::2] = data[1::2].translate(high)
+    return bytes(data)

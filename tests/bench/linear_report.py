@@ -1,35 +1,39 @@
-"""The dequantizers' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+"""Dequantizers' and quantizers' rows to text: the targets and who reaches them, RESULTS.md,
+one-liners."""
 import math
 import statistics
 
 import figures
 import plot
 from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
-from rows import LONG_RUNS, SIZES, size_text
+from rows import CODES, DEQUANTIZE, LONG_RUNS, QUANTIZE, SIZES
+from tensors import size_text
 
 WIDE = ("UINT8", "INT8", "UINT16", "INT16")
 
-# Group -> (whether a row is in it, the least shares of the limit for SIZES in turn).
+# Group -> (whether a row is in it, whose grain has long runs; for each operator the least shares of
+# the limit for SIZES in turn, 0: any). Rows of short runs are the last group.
 GROUPS = {
-    "8- and 16-bit to FP32, long runs": (
-        lambda row: row["grain"] in LONG_RUNS and row["y"] == "FP32" and row["x"] in WIDE,
-        (0.33, 0.90, 0.95)),
-    "4- and 2-bit, float8 and float4 to FP32, long runs": (
-        lambda row: (row["grain"] in LONG_RUNS and row["y"] == "FP32" and
-                     row["x"] not in WIDE + ("INT32",)),
-        (0.25, 0.60, 0.90)),
-    "to FP16 and BF16, long runs": (
-        lambda row: row["grain"] in LONG_RUNS and row["y"] != "FP32",
-        (0.25, 0.60, 0.85)),
+    "8- and 16-bit, FP32, long runs": (
+        lambda row: row["real"] == "FP32" and row["code"] in WIDE,
+        {DEQUANTIZE: (0.33, 0.90, 0.95), QUANTIZE: (0, 0, 0.80)}),
+    "4- and 2-bit, float8 and float4, FP32, long runs": (
+        lambda row: row["real"] == "FP32" and row["code"] not in WIDE + ("INT32",),
+        {DEQUANTIZE: (0.25, 0.60, 0.90), QUANTIZE: (0, 0, 0.80)}),
+    "FP16 and BF16, long runs": (
+        lambda row: row["real"] != "FP32",
+        {DEQUANTIZE: (0.25, 0.60, 0.85), QUANTIZE: (0, 0, 0.80)}),
+    "INT32, FP32, long runs": (
+        lambda row: row["code"] == "INT32",
+        {DEQUANTIZE: (0, 0, 0)}),
     "one scale for each element of a row, or for 32": (
-        lambda row: row["grain"] not in LONG_RUNS,
-        (0.20, 0.50, 0.80)),
-    "INT32 to FP32, long runs": (
-        lambda row: row["grain"] in LONG_RUNS and row["y"] == "FP32" and row["x"] == "INT32",
-        None),
+        lambda row: True,
+        {DEQUANTIZE: (0.20, 0.50, 0.80), QUANTIZE: (0, 0, 0.80)}),
 }
+SHORT_RUNS = list(GROUPS)[-1]
 PEER_LEAST = 1.0
-PEER_MEAN = 4.0
+PEER_MEAN = {DEQUANTIZE: 4.0, QUANTIZE: 3.0}
+NAMES = {DEQUANTIZE: "dequantize", QUANTIZE: "quantize"}
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -66,12 +70,13 @@ def one_line(row):
 
 
 def group_of(row):
+    if row["grain"] not in LONG_RUNS:
+        return SHORT_RUNS
     return next(group for group, (contains, _) in GROUPS.items() if contains(row))
 
 
 def target(row):
-    least = GROUPS[group_of(row)][1]
-    return least[SIZES.index(row["size"])] if least else 0.0
+    return GROUPS[group_of(row)][1][row["model"]][SIZES.index(row["size"])]
 
 
 def falls_short(row):
@@ -82,8 +87,9 @@ def falls_short(row):
 
 
 class Report:
-    def __init__(self, results, machine_lines):
-        self.results, self.machine = results, machine_lines
+    def __init__(self, model, results, machine_lines):
+        self.model, self.results, self.machine = model, results, machine_lines
+        self.name = NAMES[model]
 
     def short(self):
         """Rows that miss their share of the limit, worst first."""
@@ -95,14 +101,14 @@ class Report:
         return sorted(slow, key=times_peer)
 
     def group_rows(self):
-        """(group, size, threads, target or None, shares), for those that have any."""
+        """(group, size, threads, rows), for those that have any."""
         keys = sorted({(list(GROUPS).index(group_of(row)), row["threads"], row["size"])
                        for row in self.results})
         for index, threads, size in keys:
             group = list(GROUPS)[index]
             rows = [row for row in self.results if (group_of(row), row["threads"], row["size"]) ==
                     (group, threads, size)]
-            yield group, size, threads, target(rows[0]), sorted(map(share, rows))
+            yield group, size, threads, rows
 
     def peer_text(self):
         times = sorted(filter(None, map(times_peer, self.results)))
@@ -114,14 +120,13 @@ class Report:
                     len(self.slower())))
 
     def limits(self):
-        """How fast the machine moves bytes, one read for four written."""
+        """How fast the machine moves bytes, four on the one side for one on the other."""
         lines = []
         for row in self.results:
-            if (row["x"], row["y"], row["grain"]) == ("UINT8", "FP32", "tensor"):
-                lines.append("%.1f GB/s, reading %s and writing four times that, %s, %s "
-                             "stores" % (
-                    (row["read"] + row["written"]) / limit_ns(row), size_text(row["size"]),
-                    threads_text(row["threads"]),
+            if (row["code"], row["real"], row["grain"]) == ("UINT8", "FP32", "tensor"):
+                lines.append("%.1f GB/s, reading %s and writing %s, %s, %s stores" % (
+                    (row["read"] + row["written"]) / limit_ns(row), size_text(row["read"]),
+                    size_text(row["written"]), threads_text(row["threads"]),
                     "normal" if row["ns"]["store"] == limit_ns(row) else "streaming"))
         return ["limit: " + line for line in lines]
 
@@ -130,13 +135,15 @@ class Report:
             print(one_line(row) + ", spread %.0f %%" % (100 * row["spread"]["run"]))
 
     def print_summary(self):
-        print("\nShare of the limit")
-        for group, size, threads, least, shares in self.group_rows():
+        print("\n%srs: share of the limit" % self.name.capitalize())
+        for group, size, threads, rows in self.group_rows():
+            least, shares = target(rows[0]), list(map(share, rows))
             reached = sum(value >= least for value in shares)
-            print("  %-51s %7s, %d thread%s: %3d of %3d reach %s; least %.2f, median %.2f" % (
-                group, size_text(size), threads, "s" if threads > 1 else " ", reached, len(shares),
-                "%.2f" % least if least else "any", shares[0], statistics.median(shares)))
+            print("  %-49s %7s, %-10s %3d of %3d reach %s; least %.2f, median %.2f" % (
+                group, size_text(size), threads_text(threads) + ":", reached, len(shares),
+                "%.2f" % least if least else "any ", min(shares), statistics.median(shares)))
         print(self.peer_text())
+        figures.print_costs(self.costs())
         for title, rows in (("Farthest below their share", self.short()),
                             ("Slower than ONNX Runtime", self.slower())):
             if rows:
@@ -147,29 +154,42 @@ class Report:
     # ---- RESULTS.md ------------------------------------------------------------------------------
 
     def write(self, folder):
-        lines = ["# Speed of dequantizers", "", HEAD, ""]
+        lines = ["# Speed of %srs" % self.name, "", HEAD, ""]
         lines += ["- " + line for line in self.machine + self.limits()]
-        lines += ["", "![share of the limit, and ONNX Runtime's](dequantize.svg)", "",
+        lines += ["", "![share of the limit, and ONNX Runtime's](%s.svg)" % self.name, "",
                   "## Targets", "", self.peer_text(), "",
                   "| group | x | threads | target | rows | reach it | least | median |",
                   "|---|---:|---:|---:|---:|---:|---:|---:|"]
-        for group, size, threads, least, shares in self.group_rows():
+        for group, size, threads, rows in self.group_rows():
+            least, shares = target(rows[0]), list(map(share, rows))
             lines.append("| %s | %s | %d | %s | %d | %d | %.2f | %.2f |" % (
                 group, size_text(size), threads, "%.2f" % least if least else "–", len(shares),
-                sum(value >= least for value in shares), shares[0], statistics.median(shares)))
-        lines += self.short_lines()
+                sum(value >= least for value in shares), min(shares), statistics.median(shares)))
+        lines += self.short_lines() + figures.cost_lines(self.costs())
         for threads in sorted({row["threads"] for row in self.results}):
             for grain in dict.fromkeys(row["grain"] for row in self.results):
                 lines += self.table(threads, grain)
         figures.write_section(folder, lines)
-        figures.write_short("dequantize", self.readme_lines())
-        (folder / "dequantize.svg").write_text(plot.svg(self.results, share, limit_ns,
-                                                        peer_net_ns))
+        figures.write_short(self.name, self.readme_lines())
+        codes = [code for code in CODES if any(row["code"] == code for row in self.results)]
+        (folder / (self.name + ".svg")).write_text(plot.linear_svg(
+            {(row["code"], row["size"]): [share(row), limit_ns(row) / peer_net_ns(row)
+                                          if "peer" in row["ns"] else None]
+             for row in self.results
+             if (row["real"], row["grain"], row["threads"]) == ("FP32", "tensor", 1)}, codes,
+            SIZES))
+
+    def costs(self):
+        """(group, what the plan said of each row, in nanoseconds, and what it was)"""
+        for group, size, threads, rows in self.group_rows():
+            if threads == 1:
+                yield "%s, %s" % (group, size_text(size)), [
+                    (row["units"] * row["unit_ns"], row["ns"]["run"]) for row in rows]
 
     def readme_lines(self):
         """One thread: the median share of the limit, by sizes of x, and times ONNX Runtime."""
         lines = [self.machine[0] + ":", "",
-                 "| dequantize |" + "".join(" %s |" % size_text(size) for size in SIZES) +
+                 "| %s |" % self.name + "".join(" %s |" % size_text(size) for size in SIZES) +
                  " × ONNX Runtime | least |", "|---|" + "---:|" * (len(SIZES) + 2)]
         for group in GROUPS:
             rows = [row for row in self.results if (group_of(row), row["threads"]) == (group, 1)]
