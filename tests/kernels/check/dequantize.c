@@ -371,6 +371,6 @@ void check_dequantize(struct check *check)
 {
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_dequantize_init_avx2);
-    check_kernels(check, "avx512", qk_dequantize_init_avx512);
+    check_kernels(check, "avx512vbmi", qk_dequantize_init_avx512);
 #endif
 }

@@ -322,7 +322,7 @@ void check_gemm(struct check *check)
 #ifdef __x86_64__
     check_layout(check, "avx2", &qk_igemm_s16s16_6x16__avx2);
     check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
-    check_layout(check, "vnni", &qk_igemm_u8s8_6x64__avx512vnni);
+    check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
     check_layout(check, "amx", &qk_igemm_u8s8_32x32__amx);
 #endif
 }

@@ -58,6 +58,8 @@ int main(int count, char **words)
         printf("check-kernels --seed %llu\n", (unsigned long long)check.seed);
     check_gemm(&check);
     check_dequantize(&check);
+    check_slabs(&check);
+    check_sgemm(&check);
     check_memory_deinit(&check);
     if (check.list)
         return 0;

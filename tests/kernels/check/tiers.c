@@ -6,6 +6,7 @@
 
 #include "kernels/cpu.h"
 
+/* By the suffixes of files, which say what they are compiled for. */
 static const struct {
     const char *tier;
     uint32_t flags;
@@ -14,10 +15,9 @@ static const struct {
     {"scalar", 0, ""},
     {"avx2", QK_CPU_AVX2, "AVX2, FMA, F16C or BMI"},
     {"avxvnni", QK_CPU_AVX2 | QK_CPU_AVXVNNI, "AVX-VNNI"},
-    {"avx512", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
-    {"avx512bw", QK_CPU_AVX512, "AVX-512"},
-    {"vnni", QK_CPU_VNNI, "AVX-512 with VNNI"},
-    {"vbmi", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
+    {"avx512bw", QK_CPU_AVX512, "AVX-512 as Skylake-X has it"},
+    {"avx512vnni", QK_CPU_VNNI, "AVX-512 with VNNI"},
+    {"avx512vbmi", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
     {"amx", QK_CPU_AMX, "AMX"},
 };
 

@@ -1,0 +1,377 @@
+/* The kernels around integer products: fill, requantize and transpose. */
+#include <string.h>
+
+#include "kernels/conv/igemm/slab_kernels.h"
+#include "kernels/conv/requantize.h"
+#include "kernels/gemm/igemm.h"
+#include "tests/kernels/check/check.h"
+#include "tests/kernels/check/tiers.h"
+
+enum { CELL = QK_IGEMM_CELL_BYTES, NR = QK_IGEMM_NR, VECTOR = QK_IGEMM_VECTOR, ROWS_MOST = 32 };
+
+struct subject {
+    const struct qk_slab_kernels *kernels;
+    size_t cell_k;
+};
+
+/* ---- Fill -------------------------------------------------------------------------------- */
+
+struct fill_job {
+    const struct subject *subject;
+    struct qk_slab_fill fill;
+    struct qk_window windows[4];
+    struct check_pair cells;
+};
+
+static void fill_expected(void *context)
+{
+    struct fill_job *job = context;
+    job->fill.cells = job->cells.expected;
+    qk_slab_fill_scalar(job->subject->cell_k, &job->fill);
+}
+
+static void fill_actual(void *context)
+{
+    struct fill_job *job = context;
+    job->fill.cells = job->cells.actual;
+    job->subject->kernels->fill(&job->fill);
+}
+
+static int64_t choose_stride(struct check *check)
+{
+    static const int64_t strides[] = {1, 1, 1, 1, 2, 2, 2, 3, 4, 5, 8, 33, INT64_C(1) << 33};
+    return strides[check_below(check, sizeof(strides) / sizeof(strides[0]))];
+}
+
+/* A window that lies all inside, all outside, or across any edge of its plane. */
+static struct qk_window choose_window(struct check *check)
+{
+    const bool line = check_chance(check, 3);
+    struct qk_window window = {
+        .in_rows = (int64_t)check_between(check, 1, 20),
+        .in_columns = (int64_t)check_between(check, 1, line ? 700 : 100),
+        .row_stride = choose_stride(check),
+        .column_stride = choose_stride(check),
+        .rows = line ? 1 : check_between(check, 1, 9),
+        .columns = check_chance(check, 3) ? check_between(check, 1, line ? 600 : 150)
+                                          : 1 + check_index(check) % 140,
+    };
+    window.row_first = (int64_t)check_below(check, (size_t)window.in_rows + 4) - 3;
+    window.column_first = check_chance(check, 2)
+                              ? (int64_t)check_below(check, 9) - 6
+                              : (int64_t)check_below(check, (size_t)window.in_columns + 4) - 3;
+    return window;
+}
+
+/* 56 by 56, padded. */
+static struct qk_window timed_window(void)
+{
+    return (struct qk_window){.in_rows = 56,
+                              .in_columns = 56,
+                              .row_first = -1,
+                              .column_first = -1,
+                              .row_stride = 1,
+                              .column_stride = 1,
+                              .rows = 58,
+                              .columns = 58};
+}
+
+/* Cells of channels see the same of several planes; those of columns several windows of one. */
+static void choose_sources(struct check *check, struct fill_job *job)
+{
+    const size_t cell_k = job->subject->cell_k;
+    const struct qk_window window = check_is_timed(check) ? timed_window() : choose_window(check);
+    const bool columns = !check_is_timed(check) && check_chance(check, 2);
+    const bool padding = !check_is_timed(check) && check_chance(check, 16);
+    const bool together = check_chance(check, 2);
+    const bool apart = check_chance(check, 3);
+    const size_t plane_bytes = (size_t)(window.in_rows * window.in_columns);
+    const size_t planes = columns ? 1 : check_between(check, 1, cell_k);
+    const uint8_t *plane = NULL;
+    for (size_t k = 0; k < cell_k; k++) {
+        const int64_t shift = (int64_t)k * (apart ? (int64_t)check_below(check, 7) - 3 : 1);
+        job->windows[k] = window;
+        if (columns)
+            job->windows[k].column_first += shift;
+        qk_window_fit(&job->windows[k]);
+        job->fill.windows[k] = columns ? &job->windows[k] : &job->windows[0];
+        const size_t bytes = together ? planes * plane_bytes : plane_bytes;
+        if (k == 0 || (!together && k < planes)) {
+            uint8_t *made = check_buffer(check, "plane", CHECK_INPUT, bytes, 1);
+            check_fill_bytes(check, made, bytes);
+            plane = made;
+        } else if (k < planes) {
+            plane += plane_bytes;
+        }
+        job->fill.planes[k] = padding ? NULL : k < planes ? plane : job->fill.planes[0];
+    }
+    if (!columns && check_chance(check, 2)) /* as the caller does */
+        qk_window_flatten(&job->windows[0]);
+}
+
+/* Less than all columns only where those more are padding of the rows on both sides. */
+static size_t choose_pitch(struct check *check, const struct fill_job *job)
+{
+    const size_t columns = job->windows[0].columns;
+    size_t shared = columns - 1;
+    for (size_t k = 0; k < job->subject->cell_k; k++) {
+        const struct qk_window_range inside = job->fill.windows[k]->inside_columns;
+        const size_t behind = columns - inside.end;
+        shared = inside.begin < shared ? inside.begin : shared;
+        shared = behind < shared ? behind : shared;
+    }
+    if (check_is_timed(check))
+        return columns - 1;
+    if (shared > 0 && !check_chance(check, 4))
+        return columns - check_between(check, 1, shared);
+    return columns + (check_chance(check, 2) ? 0 : check_below(check, 20));
+}
+
+/* Behind a row there may be anything. */
+static void forget_gaps(const struct fill_job *job)
+{
+    const struct qk_window *window = &job->windows[0];
+    for (size_t row = 0; row + 1 < window->rows && window->pitch > window->columns; row++) {
+        const size_t at = (row * window->pitch + window->columns) * CELL;
+        memcpy((char *)job->cells.actual + at, (char *)job->cells.expected + at,
+               (window->pitch - window->columns) * CELL);
+    }
+}
+
+static void check_fill(struct check *check, const void *kernel)
+{
+    struct fill_job job = {.subject = kernel};
+    job.fill.x_type = check_chance(check, 2) ? QK_INT8 : QK_UINT8;
+    uint8_t zero_point;
+    check_fill_bytes(check, &zero_point, 1);
+    job.fill.x_zero_point = job.fill.x_type == QK_INT8 ? (int8_t)zero_point : zero_point;
+    choose_sources(check, &job);
+    const size_t pitch = choose_pitch(check, &job);
+    for (size_t k = 0; k < job.subject->cell_k; k++)
+        job.windows[k].pitch = pitch;
+    const struct qk_window *window = &job.windows[0];
+    const size_t count = (window->rows - 1) * pitch + window->columns;
+    job.cells = check_outputs(check, "cells", count * CELL, CELL);
+    check_describe(check,
+                   "%zu rows of %zu from %lld, %lld by strides %lld, %lld in a plane of %lld by "
+                   "%lld, pitch %zu, zero point %d",
+                   window->rows, window->columns, (long long)window->row_first,
+                   (long long)window->column_first, (long long)window->row_stride,
+                   (long long)window->column_stride, (long long)window->in_rows,
+                   (long long)window->in_columns, pitch, job.fill.x_zero_point);
+    if (!check_calls(check, fill_expected, fill_actual, &job, (double)count, "cell"))
+        return;
+    forget_gaps(&job);
+    check_same(check, &job.cells, CELL);
+}
+
+/* ---- Requantize -------------------------------------------------------------------------- */
+
+struct tile_job {
+    const struct subject *subject;
+    struct qk_requantize requantize;
+    struct qk_requantize_tile tile;
+    struct qk_requantize_stretch stretches[3];
+    struct check_pair y;
+};
+
+static void tile_expected(void *context)
+{
+    struct tile_job *job = context;
+    job->tile.y = job->y.expected;
+    qk_requantize_tile_scalar(&job->tile);
+}
+
+static void tile_actual(void *context)
+{
+    struct tile_job *job = context;
+    job->tile.y = job->y.actual;
+    job->subject->kernels->requantize(&job->tile);
+}
+
+/* Places [begin, end) of a tile: all, rows with gaps between them, or any. */
+static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool one)
+{
+    const size_t columns = check_between(check, 1, 20);
+    const size_t pitch = columns + check_below(check, 6);
+    const size_t kind = check_below(check, 3);
+    const size_t sole = check_between(check, begin, end - 1);
+    uint64_t keep = 0;
+    for (size_t i = begin; i < end; i++)
+        if (one ? i == sole
+                : kind == 0 || (kind == 1 ? (i - begin) % pitch < columns : check_chance(check, 2)))
+            keep |= UINT64_C(1) << i;
+    return keep ? keep : UINT64_C(1) << begin;
+}
+
+/* Cuts the places into stretches, each of an image, and gives the bytes of y that they need. */
+static size_t choose_stretches(struct check *check, struct tile_job *job)
+{
+    struct qk_requantize_tile *tile = &job->tile;
+    const size_t places = tile->vectors * VECTOR;
+    const bool timed = check_is_timed(check);
+    const bool one = !timed && check_chance(check, 5);
+    const size_t row_bytes = one ? 1 : NR + check_below(check, 50);
+    const size_t image = tile->rows * row_bytes + check_below(check, 9);
+    size_t begin = 0, end = 0;
+    tile->stretches = job->stretches;
+    tile->stretch_count = timed ? 1 : check_between(check, 1, 3);
+    tile->y_stride = row_bytes;
+    for (size_t i = 0; i < tile->stretch_count; i++) {
+        const size_t left = tile->stretch_count - i;
+        const size_t most = places - left + 1;
+        const size_t last = left == 1 ? places : check_between(check, begin + 1, most);
+        const uint64_t keep = timed ? UINT64_MAX : choose_keep(check, begin, last, one);
+        job->stretches[i] = (struct qk_requantize_stretch){keep, i * image};
+        end = i * image + (tile->rows - 1) * row_bytes + (size_t)__builtin_popcountll(keep);
+        begin = last;
+    }
+    return end;
+}
+
+/* Sums of some magnitude, and a multiplier that makes bytes of them, often with halves. */
+static void choose_row(struct check *check, int32_t *sums, int32_t *bias, float *multiplier)
+{
+    const unsigned shift = (unsigned)check_below(check, 32);
+    const bool extreme = check_chance(check, 4);
+    for (size_t i = 0; i < NR; i++)
+        sums[i] = extreme ? check_int32(check) : (int32_t)(uint32_t)check_random(check) >> shift;
+    *bias = extreme ? check_int32(check) : (int32_t)(uint32_t)check_random(check) >> shift;
+    const float halves = 0.5F * (float)(1 + check_below(check, 4));
+    const float scale = (float)(1U << shift) * 0x1p-24F;
+    *multiplier = check_float(check, check_chance(check, 2) ? halves : halves * scale);
+}
+
+static void choose_requantize(struct check *check, struct qk_requantize *requantize, bool *y_signed)
+{
+    uint8_t zero_point;
+    check_fill_bytes(check, &zero_point, 1);
+    *y_signed = check_chance(check, 2);
+    *requantize = *y_signed ? qk_requantize_for(QK_INT8, (int8_t)zero_point)
+                            : qk_requantize_for(QK_UINT8, zero_point);
+}
+
+static void check_requantize(struct check *check, const void *kernel)
+{
+    const bool timed = check_is_timed(check);
+    struct tile_job job = {.subject = kernel};
+    struct qk_requantize_tile *tile = &job.tile;
+    tile->rows = timed ? 6 : check_index(check) / 4 % ROWS_MOST + 1;
+    tile->vectors = timed ? 4 : check_index(check) % 4 + 1;
+    tile->requantize = &job.requantize;
+    choose_requantize(check, &job.requantize, &tile->y_signed);
+    const size_t rows = tile->rows;
+    int32_t *sums = check_buffer(check, "sums", CHECK_INPUT, rows * NR * 4, 4);
+    int32_t *bias = check_buffer(check, "bias", CHECK_INPUT, rows * 4, 4);
+    float *multiplier = check_buffer(check, "multiplier", CHECK_INPUT, rows * 4, 4);
+    for (size_t row = 0; row < rows; row++)
+        choose_row(check, sums + row * NR, &bias[row], &multiplier[row]);
+    if (!timed && check_chance(check, 2)) {
+        int32_t *zero_points = check_buffer(check, "w_zero_point", CHECK_INPUT, rows * 4, 4);
+        int32_t *column_sums = check_buffer(check, "column_sums", CHECK_INPUT, (size_t)NR * 4, 4);
+        for (size_t row = 0; row < rows; row++)
+            zero_points[row] = check_chance(check, 3) ? 0 : (int32_t)check_below(check, 511) - 255;
+        for (size_t i = 0; i < NR; i++)
+            column_sums[i] = check_int32(check);
+        tile->w_zero_point = zero_points;
+        tile->column_sums = column_sums;
+    }
+    tile->sums = sums;
+    tile->bias = bias;
+    tile->multiplier = multiplier;
+    job.y = check_outputs(check, "y", choose_stretches(check, &job), 1);
+    check_describe(check, "%zu rows, %zu vectors, %zu stretches, first %#llx, stride %zu, %s, %s",
+                   rows, tile->vectors, tile->stretch_count,
+                   (unsigned long long)tile->stretches[0].keep, tile->y_stride,
+                   tile->y_signed ? "INT8" : "UINT8", tile->w_zero_point ? "zero points" : "none");
+    if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * NR), "byte"))
+        check_same(check, &job.y, 1);
+}
+
+/* ---- Transpose --------------------------------------------------------------------------- */
+
+struct transpose_job {
+    const struct subject *subject;
+    struct qk_transpose transpose;
+    struct check_pair to, sums;
+};
+
+static void transpose_expected(void *context)
+{
+    struct transpose_job *job = context;
+    job->transpose.to = job->to.expected;
+    job->transpose.sums = job->sums.expected;
+    qk_transpose_scalar(&job->transpose);
+}
+
+static void transpose_actual(void *context)
+{
+    struct transpose_job *job = context;
+    job->transpose.to = job->to.actual;
+    job->transpose.sums = job->sums.actual;
+    job->subject->kernels->transpose(&job->transpose);
+}
+
+static void check_transpose(struct check *check, const void *kernel)
+{
+    const bool timed = check_is_timed(check);
+    struct transpose_job job = {.subject = kernel};
+    struct qk_transpose *transpose = &job.transpose;
+    transpose->rows = timed ? 16 : check_between(check, 1, ROWS_MOST);
+    transpose->k_blocks = timed ? 2 : check_between(check, 1, 3);
+    transpose->channels = timed ? 64 : check_index(check) % QK_TRANSPOSE_CHANNELS + 1;
+    transpose->taps = timed                    ? 9
+                      : check_chance(check, 3) ? check_between(check, 1, QK_TRANSPOSE_TAPS)
+                                               : check_between(check, 1, 9);
+    transpose->flip = check_chance(check, 2) ? 0x80 : 0;
+    const size_t row_bytes = transpose->k_blocks * transpose->channels * transpose->taps;
+    transpose->from_row_stride = row_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
+    transpose->to_row_stride = QK_TRANSPOSE_CHANNELS;
+    transpose->to_tap_stride = (transpose->rows + check_below(check, 3)) * QK_TRANSPOSE_CHANNELS;
+    const size_t from_bytes = (transpose->rows - 1) * transpose->from_row_stride + row_bytes;
+    uint8_t *from = check_buffer(check, "from", CHECK_INPUT, from_bytes, 1);
+    check_fill_bytes(check, from, from_bytes);
+    transpose->from = from;
+    const size_t steps = transpose->k_blocks * transpose->taps;
+    const size_t to_bytes =
+        (steps - 1) * transpose->to_tap_stride + transpose->rows * QK_TRANSPOSE_CHANNELS;
+    job.to = check_outputs(check, "to", to_bytes, 64);
+    job.sums = check_outputs(check, "sums", transpose->rows * sizeof(int32_t), sizeof(int32_t));
+    check_describe(check, "%zu rows of %zu blocks of %zu channels of %zu taps, flip %#x",
+                   transpose->rows, transpose->k_blocks, transpose->channels, transpose->taps,
+                   transpose->flip);
+    if (!check_calls(check, transpose_expected, transpose_actual, &job,
+                     (double)(transpose->rows * row_bytes), "byte"))
+        return;
+    check_same(check, &job.to, 1);
+    check_same(check, &job.sums, sizeof(int32_t));
+}
+
+/* ---- Tiers ------------------------------------------------------------------------------- */
+
+static void check_kernels(struct check *check, const char *tier,
+                          const struct qk_slab_kernels *kernels, size_t cell_k)
+{
+    const struct subject subject = {kernels, cell_k};
+    const bool words = cell_k == 2;
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    check_run(check, &(struct check_subject){words ? "slabs/fill_words" : "slabs/fill_bytes",
+                                             check_fill, &subject, 12000});
+    if (kernels->requantize)
+        check_run(check,
+                  &(struct check_subject){"slabs/requantize", check_requantize, &subject, 8000});
+    if (kernels->transpose)
+        check_run(check,
+                  &(struct check_subject){"slabs/transpose", check_transpose, &subject, 4000});
+}
+
+void check_slabs(struct check *check)
+{
+#ifdef __x86_64__
+    check_kernels(check, "avx2", &qk_slab_kernels_s16x2__avx2, 2);
+    check_kernels(check, "avx2", &qk_slab_kernels_u8x4__avx2, 4);
+    check_kernels(check, "avx512bw", &qk_slab_kernels_u8x4__avx512bw, 4);
+    check_kernels(check, "avx512vbmi", &qk_slab_kernels_u8x4__avx512vbmi, 4);
+#endif
+}
