@@ -1,4 +1,4 @@
-/* The table of kernels. Scalar fills every slot, each tier the CPU has overwrites some (the way of
+/* The table of kernels. Scalar fills every entry, each tier the CPU has overwrites some (the way of
  * dav1d's *_dsp_init). Made once by qk_kernels_create, const afterwards, passed in, never global.
  */
 #ifndef KERNELS_DISPATCH_H

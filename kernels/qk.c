@@ -106,18 +106,18 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
 static enum qk_status check_type(const struct qk_call *call, size_t input, struct qk_error *error)
 {
     const struct qk_operator *op = call->op;
-    const struct qk_slot *slot = &call->version->inputs[input];
+    const struct qk_input_def *def = &call->version->inputs[input];
     const enum qk_type type = call->inputs[input].type;
     const char *name = op->input_names[input];
-    if (type == QK_NONE && slot->optional)
+    if (type == QK_NONE && def->optional)
         return QK_OK;
     if (type == QK_NONE)
         return qk_fail(error, QK_INVALID, "%s: %s %u requires this input, none was given", name,
                        op->name, call->version->number);
-    if (slot->types & QK_BIT(type))
+    if (def->types & QK_BIT(type))
         return QK_OK;
     char types[192];
-    print_types(slot->types, types, sizeof(types));
+    print_types(def->types, types, sizeof(types));
     return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
                    call->version->number, types, qk_type_info(type)->name);
 }

@@ -178,14 +178,14 @@ struct qk_attribute_def {
 };
 
 /* What one input accepts in one version. */
-struct qk_slot {
+struct qk_input_def {
     uint32_t types; /* QK_BIT()s */
     bool optional;
 };
 
 struct qk_version {
     unsigned number; /* ONNX opset that changed the operator; DirectML 6_2 is 62 */
-    struct qk_slot inputs[QK_INPUT_COUNT_MAX];
+    struct qk_input_def inputs[QK_INPUT_COUNT_MAX];
     uint32_t output_types[QK_OUTPUT_COUNT_MAX]; /* QK_BIT()s */
 };
 

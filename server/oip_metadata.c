@@ -69,13 +69,13 @@ static void print_properties(struct qd_text *text, const struct qk_operator *op,
     qd_text_string(text, "{\"about\":");
     qd_text_json_string(text, op->about);
     for (size_t i = 0; i < op->input_count; i++) {
-        const struct qk_slot *slot = &row->inputs[i];
+        const struct qk_input_def *def = &row->inputs[i];
         qd_text_format(text, ",\"%s.types\":\"", op->input_names[i]);
-        print_types(text, slot->types);
+        print_types(text, def->types);
         qd_text_format(text, "\",\"%s.shape\":", op->input_names[i]);
         qd_text_json_string(text, op->input_shapes[i]);
         qd_text_format(text, ",\"%s.optional\":\"%s\"", op->input_names[i],
-                       slot->optional ? "true" : "false");
+                       def->optional ? "true" : "false");
     }
     for (size_t i = 0; i < op->output_count; i++) {
         qd_text_format(text, ",\"%s.types\":\"", op->output_names[i]);
@@ -119,13 +119,14 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator
 
 /* ---- Configuration ----------------------------------------------------------------------- */
 
-static void print_config_input(struct qd_text *text, const char *name, const struct qk_slot *slot)
+static void print_config_input(struct qd_text *text, const char *name,
+                               const struct qk_input_def *def)
 {
     qd_text_format(text,
                    "{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"format\":\"FORMAT_NONE\","
                    "\"dims\":[-1],\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
                    "\"optional\":%s}",
-                   name, shown_type(slot->types), slot->optional ? "true" : "false");
+                   name, shown_type(def->types), def->optional ? "true" : "false");
 }
 
 static void print_config_output(struct qd_text *text, const char *name, uint32_t types)

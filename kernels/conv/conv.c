@@ -24,8 +24,9 @@ int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_cons
     return (int32_t)qk_widen_sum(widen, w, conv->depth);
 }
 
-/* What is multiplied is x as stored, or flipped to unsigned, or centred: x - x_zp plus `left`. The
- * sum over that goes into the bias, which holds the sums of weights. */
+/* Folds into the bias what the weights are multiplied with besides x - x_zp: a way multiplies x as
+ * it is stored, or flipped to unsigned, or centred, which is x - x_zp + left. `bias` comes with
+ * sum(w - w_zp) of each output channel. */
 static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                       int32_t left, int32_t *bias)
 {
@@ -36,6 +37,7 @@ static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants
     }
 }
 
+/* What the conv's way has in place of x, less x - x_zp. */
 static int32_t x_left(const struct qk_conv *conv)
 {
     if (conv->method == QK_CONV_SGEMM)

@@ -70,9 +70,9 @@ struct qk_conv_constants {
     const struct qk_tensor *bias;         /* INT32, M elements; QK_NONE: absent */
 };
 
-/* How bytes become y: the same for all channels. */
+/* How sums become y, where that is the same for all channels. */
 struct qk_requantize {
-    float low, high; /* the range of y's type, less its zero point */
+    float low, high; /* the range of y's type, less y's zero point */
     int32_t zero_point;
 };
 

@@ -1,5 +1,5 @@
-/* The two ways to pack and run a convolution: for sgemm, and for integer products. Private to
- * conv/. */
+/* What each of the three ways of a convolution gives to conv.c: how it packs constants, and how it
+ * plans; and what they all pack with. Private to conv/. */
 #ifndef KERNELS_CONV_METHOD_H
 #define KERNELS_CONV_METHOD_H
 
@@ -7,7 +7,8 @@
 #include "kernels/conv/igemm/slabs.h"
 #include "kernels/element/load.h"
 
-/* w_scale and w_zero_point: one for all channels, or one each. */
+/* Where a channel's element is in w_scale or w_zero_point, which have one for all channels, or one
+ * each. */
 static inline size_t qk_channel_index(const struct qk_tensor *tensor, size_t channel)
 {
     return tensor->count == 1 ? 0 : channel;
@@ -20,24 +21,25 @@ static inline int32_t qk_w_zero_point(const struct qk_conv_constants *constants,
     return tensor->type == QK_INT8 ? (int8_t)byte : byte;
 }
 
-/* Room for `count` elements of `size` bytes; NULL: there is none. */
+/* Memory for `count` elements of `size` bytes; NULL: there is none, or the size overflows. */
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 
-/* Fill conv->sgemm or conv->igemm; the rest is there. `sums` gets sum(w - w_zp) of each output
- * channel, modulo 2^32, where x has something left to multiply it with. False: no memory. */
+/* Each packs weights in its way: fills conv->sgemm, conv->igemm or conv->depthwise; conv's other
+ * members are there. `sums` gets sum(w - w_zp) of each output channel, modulo 2^32, unless x is
+ * packed so that nothing is left to be multiplied with it (x_left in conv.c). False: no memory. */
 bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
                         struct qk_memory memory, int32_t *sums);
 bool qk_conv_pack_igemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
                         struct qk_memory memory, int32_t *sums);
+bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
+                            struct qk_memory memory, int32_t *sums);
 
-/* That sum for one channel. */
+/* sum(w - w_zp) of one output channel, modulo 2^32. */
 int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
                            size_t channel);
 
-/* The same for conv->depthwise, where it fits. */
+/* Whether depthwise can serve this convolution. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv);
-bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                            struct qk_memory memory, int32_t *sums);
 
 /* What a run brings. An empty x may be NULL, and is never read. */
 static inline const uint8_t *qk_conv_x(const void *const *inputs)
@@ -46,7 +48,8 @@ static inline const uint8_t *qk_conv_x(const void *const *inputs)
     return inputs[0] ? inputs[0] : nothing;
 }
 
-/* Fill plan->kernel, workspace, units, run and state; the output is there. False: no memory. */
+/* Each plans in its way: fills the plan's kernel, workspace, units, run and state; its outputs are
+ * there. False: no memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
                         const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,

@@ -113,7 +113,7 @@ void qk_dequantize(const struct qk_dequantize_kernels *kernels,
 void qk_dequantize_scalar(const struct qk_dequantize_args *args);
 void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t count);
 
-/* Each fills the slots that its tier has. */
+/* Each fills the entries that its tier has. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels);

@@ -101,7 +101,7 @@ void qk_quantize(const struct qk_quantize_kernels *kernels, const struct qk_quan
 /* The scalar kernel, which is the reference, takes every span. */
 void qk_quantize_scalar(const struct qk_quantize_args *args);
 
-/* Each fills the slots that its tier has. */
+/* Each fills the entries that its tier has. */
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);

@@ -58,8 +58,8 @@ Test(dispatch, scalar_hides_the_rest)
     qk_kernels_destroy(kernels);
 }
 
-/* Every slot, and no flag beyond those of the tier. */
-Test(dispatch, tiers_fill_all_slots)
+/* Every entry, and no flag beyond those of the tier. */
+Test(dispatch, tiers_fill_all_entries)
 {
     uint32_t flags = 0;
     for (size_t i = 1; qk_tier_name(i); i++) {
