@@ -127,7 +127,7 @@ def main(thread_counts, parts, with_peer):
     x = random_bytes(SIZE)
     libqk = Libqk("auto")
     libqk.give(x)
-    selected = [(part, row) for threads in thread_counts for part in parts
+    selected = [(part, row) for threads in thread_counts for part in REQUESTS if part in parts
                 for row in select(part, threads)]
     largest = max(row.y_bytes for _, row in selected)
     peer = OnnxRuntime(x) if with_peer else None

@@ -168,10 +168,10 @@ class Report:
             print("  %-78s %3d of %3d; %s" % (text, reached, count, detail))
         print("× ONNX Runtime: geometric mean and least, weights packed; packing included; Gop/s")
         for kind, batch, threads, rows in self.group_rows():
-            print("  %-18s batch %d, %-10s %3d rows: %s; median %4.0f Gop/s" % (
+            print("  %-18s batch %d, %-10s %3d rows: %s; medians %4.0f Gop/s, %s of the peak" % (
                 kind, batch, threads_text(threads) + ":", len(rows),
                 "; ".join(times_text(rows, times) for times in (packed_times, fresh_times)),
-                statistics.median(map(gops, rows))))
+                statistics.median(map(gops, rows)), peak_text(rows)))
         figures.print_costs(self.costs())
         short = self.short()
         if short:
@@ -188,12 +188,13 @@ class Report:
         lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
         lines += ["", "## Groups", "",
                   "× ONNX Runtime: geometric mean, and least.", "",
-                  "| layers | batch | threads | rows | packed | with packing | Gop/s, median |",
-                  "|---|---:|---:|---:|---:|---:|---:|"]
+                  "| layers | batch | threads | rows | packed | with packing | Gop/s, median | "
+                  "of the peak |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
         for kind, batch, threads, rows in self.group_rows():
-            lines.append("| %s | %d | %d | %d | %s | %s | %.0f |" % (
+            lines.append("| %s | %d | %d | %d | %s | %s | %.0f | %s |" % (
                 kind, batch, threads, len(rows), times_text(rows, packed_times),
-                times_text(rows, fresh_times), statistics.median(map(gops, rows))))
+                times_text(rows, fresh_times), statistics.median(map(gops, rows)),
+                peak_text(rows)))
         lines += figures.short_lines(self.short()) + figures.cost_lines(self.costs())
         lines += self.peak_table()
         for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
@@ -307,6 +308,12 @@ def group_mean(rows):
     return geometric_mean(values) if values else None
 
 
+def peak_text(rows):
+    """The median; more than one thread has none."""
+    shares = [peak_share(row) for row in rows if peak_share(row)]
+    return "%.2f" % statistics.median(shares) if shares else "–"
+
+
 def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
     values = [function(row) for row in rows if function(row)]
     return form % (geometric_mean(values), min(values)) if values else none
@@ -338,8 +345,9 @@ layers, and the least; all backends."""
 
 PACK_HEAD = """\
 Checking a call's constants and packing them, by units that threads share, beside copying as many
-bytes as the weights have, in as many slices. KiB: the weights' and what the instance keeps. Weights
-of less than 64 KiB have no target."""
+bytes as the weights have, in as many slices; both again and again, so that weights which fit come
+from the caches. KiB: the weights' and what the instance keeps. Weights of less than 64 KiB have no
+target."""
 
 FORCED_HEAD = """\
 Chosen by --gemm, where the CPU has more. Peaks as above; – where the kernel is of another kind."""
