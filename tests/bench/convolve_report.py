@@ -200,7 +200,6 @@ class Report:
         for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
             lines += self.table(batch, threads)
         figures.write_section(folder, lines + self.pack_table() + self.forced_table())
-        figures.write_short("convolutions", self.readme_lines())
         if any(map(packed_times, self.best)):
             (folder / "conv.svg").write_text(plot.conv_svg(list(self.picture())))
 

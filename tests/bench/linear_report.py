@@ -116,7 +116,7 @@ class Report:
             return "ONNX Runtime was not measured."
         return ("Against ONNX Runtime, %d rows: geometric mean %.1f × as fast (target %.0f), least "
                 "%.2f × (target %.0f), %d rows slower." % (
-                    len(times), geometric_mean(times), PEER_MEAN, times[0], PEER_LEAST,
+                    len(times), geometric_mean(times), PEER_MEAN[self.model], times[0], PEER_LEAST,
                     len(self.slower())))
 
     def limits(self):
@@ -170,7 +170,6 @@ class Report:
             for grain in dict.fromkeys(row["grain"] for row in self.results):
                 lines += self.table(threads, grain)
         figures.write_section(folder, lines)
-        figures.write_short(self.name, self.readme_lines())
         codes = [code for code in CODES if any(row["code"] == code for row in self.results)]
         (folder / (self.name + ".svg")).write_text(plot.linear_svg(
             {(row["code"], row["size"]): [share(row), limit_ns(row) / peer_net_ns(row)
