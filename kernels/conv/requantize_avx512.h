@@ -101,7 +101,8 @@ static inline void qk_store_kept(uint8_t *y, __m512i bytes, uint64_t keep)
         bytes = _mm512_maskz_compress_epi8(keep, bytes);
     _mm512_mask_storeu_epi8(y, dense, bytes);
 #else
-    /* Run by run, each from where its bytes are on: a masked store touches nothing else. */
+    /* Stores each run of set bits by itself: a masked store from so far before y that the run's
+     * first byte falls on its place. It touches no other bytes. */
     for (uintptr_t to = (uintptr_t)y; keep != 0;) {
         const uint64_t first = keep & -keep;
         const uint64_t run = keep & ~(keep + first);

@@ -23,7 +23,7 @@ static inline float qk_float_of_bits(uint32_t bits)
     return value;
 }
 
-/* qk_fp16_round. */
+/* The body of qk_fp16_round. */
 static inline uint16_t qk_fp16_round_inline(float value)
 {
     const uint32_t bits = qk_bits_of_float(value);
@@ -41,7 +41,7 @@ static inline uint16_t qk_fp16_round_inline(float value)
     return (uint16_t)(sign | rounded);
 }
 
-/* qk_bf16_round. */
+/* The body of qk_bf16_round. */
 static inline uint16_t qk_bf16_round_inline(float value)
 {
     const uint32_t bits = qk_bits_of_float(value);

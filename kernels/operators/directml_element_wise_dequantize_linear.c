@@ -9,7 +9,7 @@
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 
-/* Also the order of their strides among the attributes. */
+/* The inputs; the attributes with their strides are in the same order. */
 enum { INPUT, SCALE, ZERO_POINT, INPUT_COUNT };
 
 /* Feature level 3_0 came with tensors of 1 to 8 dimensions. */
@@ -44,7 +44,7 @@ static enum qk_status check_sizes(const struct qk_call *call, struct qk_error *e
     return QK_OK;
 }
 
-/* The sizes of input `input`, which is `tensor`, are those of the scale. */
+/* Checks that input `input`, which is `tensor`, has the same sizes as the scale. */
 static enum qk_status check_same_sizes(const struct qk_operator *op, size_t input,
                                        const struct qk_tensor *tensor,
                                        const struct qk_tensor *scale, struct qk_error *error)
@@ -90,7 +90,7 @@ static void pack(struct qk_instance *instance, size_t begin, size_t end)
     qk_affine_pack(&((struct instance *)instance)->affine, begin, end);
 }
 
-/* NULL: the input is row-major. */
+/* The strides that the call gave for an input; NULL: none, so it is row-major. */
 static const int64_t *strides_of(const struct qk_instance *instance, size_t input)
 {
     const bool given = instance->strides && instance->strides[input].present;
@@ -138,7 +138,7 @@ static const struct qk_version versions[] = {
     VERSION(62, X_21, SCALE_60, true),
 };
 
-/* 1_0, 2_0, 2_1 and so on. */
+/* Feature levels 1_0, 2_0, 2_1 and so on, as numbers of versions. */
 static const unsigned feature_levels[] = {10, 20, 21, 30, 31, 40, 41, 50,
                                           51, 52, 60, 61, 62, 63, 64};
 

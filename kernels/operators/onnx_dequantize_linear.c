@@ -70,7 +70,7 @@ static enum qk_status check_zero_point_shape(const struct qk_call *call, struct 
     return QK_OK;
 }
 
-/* The float8 and float4 types have no zero point but zero, and that one without a sign. */
+/* Checks the zero point. That of float8 and float4 types must be zero, and without a sign. */
 static enum qk_status check_zero_point(const struct qk_call *call, struct qk_error *error)
 {
     const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];

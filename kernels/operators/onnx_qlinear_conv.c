@@ -21,7 +21,8 @@ struct instance {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* A list of exactly `count` numbers, each at least `least`; absent: values[] stays as it is. */
+/* Reads a list of exactly `count` numbers, each at least `least`. Where the attribute is absent,
+ * values[] stays as it is. */
 static enum qk_status read_ints(const struct qk_call *call, size_t attribute, size_t count,
                                 int64_t least, int64_t *values, struct qk_error *error)
 {
@@ -102,7 +103,8 @@ static enum qk_status check_kernel_shape(const struct qk_call *call, struct qk_e
     return status;
 }
 
-/* pads is [begin1, ..., beginN, end1, ..., endN]; the other lists are by axis. */
+/* Reads the attributes that are lists: pads is [begin1, ..., beginN, end1, ..., endN], the others
+ * have a number for each axis. */
 static enum qk_status read_axes(const struct qk_call *call, struct qk_conv_desc *desc,
                                 struct qk_error *error)
 {
@@ -137,7 +139,8 @@ static enum qk_status read_axes(const struct qk_call *call, struct qk_conv_desc 
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-/* A scale or zero point: one element, or where `per_channel`, one for each output channel. */
+/* Checks the shape of a scale or zero point: one element or, where `per_channel`, one for each
+ * output channel. */
 static enum qk_status check_parameter(const struct qk_call *call, size_t input, bool per_channel,
                                       struct qk_error *error)
 {

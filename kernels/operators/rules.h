@@ -7,13 +7,13 @@
 /* The attribute's number, or another one where it was not given. */
 int64_t qk_int_or(const struct qk_attribute *attribute, int64_t otherwise);
 
-/* Shape [] or [1]. */
+/* Whether the tensor has shape [] or [1]. */
 bool qk_is_single(const struct qk_tensor *tensor);
 
-/* Whether rank and dims are the same. */
+/* Whether two tensors have the same shape. */
 bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b);
 
-/* Input `input` has the datatype of input `like`, if it is there. */
+/* Checks that input `input`, if it is there, has the datatype of input `like`. */
 enum qk_status qk_check_same_type(const struct qk_call *call, size_t input, size_t like,
                                   struct qk_error *error);
 

@@ -139,7 +139,7 @@ size_t qk_depthwise_count_taps(int64_t kernel, int64_t stride, int64_t dilation,
 void qk_depthwise_lay_out(struct qk_depthwise_layout *layout,
                           const struct qk_conv_geometry *geometry, size_t depth, size_t load_bytes);
 
-/* Lines of a slot. */
+/* How many lines a slot has. */
 static inline size_t qk_depthwise_lines(const struct qk_depthwise_layout *layout)
 {
     return layout->arrays * layout->planes * layout->row.clusters * layout->lines;
@@ -168,16 +168,17 @@ extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
 
-/* Of qk_depthwise_u8s8_1x64__avx512vbmi: planes so small that a vector holds a whole one. */
+/* The next functions are parts of qk_depthwise_u8s8_1x64__avx512vbmi, each in a file of its own.
+ * These two are for planes so small that a vector holds a whole one. */
 bool qk_depthwise_is_small(const struct qk_depthwise_job *job);
 void qk_depthwise_run_small(const struct qk_depthwise_job *job);
 
-/* Of the same: does as many of the first channels as it can, and returns their number. For kernels
- * whose rows of taps have two cells, over long rows. */
+/* Does as many of the first channels as it can, and returns their number. For kernels whose rows of
+ * taps have two cells, over long rows. */
 size_t qk_depthwise_run_rows(const struct qk_depthwise_job *job);
 
-/* Of the same, for all others: works out which loads make the cells, returns their number, and sets
- * all slots to fill. */
+/* For all other channels: works out which loads make the cells, returns how many sweeps there are,
+ * and sets all slots to fill. */
 size_t qk_depthwise_find_sweeps(const struct qk_depthwise_job *job);
 
 /* Makes the cells of channels [begin, end), in the slots from the first on. */

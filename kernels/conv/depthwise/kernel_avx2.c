@@ -8,7 +8,8 @@
 
 enum { PARTS = 2 };
 
-/* Even bytes are the words of one half, odd ones of the other. */
+/* Where in a cell of bytes its taps are, so that the even bytes are the words of one half of the
+ * slot and the odd ones those of the other. */
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
 
 static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)

@@ -29,7 +29,7 @@ static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int3
 
 #include "kernels/conv/depthwise/kernel_ymm.h"
 
-/* A weight less its zero point is more than a byte. */
+/* A weight less its zero point may need more than a byte: such weights are multiplied as words. */
 static void run_bytes(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)

@@ -61,7 +61,7 @@ static inline struct cells byte_cells(const struct form *form, const struct sour
     return (struct cells){_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)};
 }
 
-/* The first `count` of 16 cells. */
+/* Stores the first `count` of 16 cells. */
 static inline void store_cells(const struct form *form, const struct sources *from, size_t count,
                                uint8_t *to)
 {

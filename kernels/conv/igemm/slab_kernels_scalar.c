@@ -20,7 +20,7 @@ static uint8_t see(const struct qk_slab_fill *job, size_t k, size_t row, size_t 
     return inside ? job->planes[k][i * window->in_columns + j] : (uint8_t)job->x_zero_point;
 }
 
-/* A byte is made unsigned; a word is less its zero point. */
+/* One term of a cell: a byte that is made unsigned, or a word, x less its zero point. */
 static void write_term(const struct qk_slab_fill *job, size_t cell_k, size_t k, uint8_t byte,
                        uint8_t *cell)
 {
@@ -71,7 +71,7 @@ void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile)
 
 /* ---- Transpose --------------------------------------------------------------------------- */
 
-/* One K block of a row; gives the sum of its weights. */
+/* Transposes one K block of a row and returns the sum of its weights. */
 static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *from, uint8_t *to)
 {
     uint32_t sum = 0;
