@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-enum { PARTS = 2 };
+enum { HALVES = 2 };
 
 /* Where in a cell of bytes its taps are, so that the even bytes are the words of one half of the
  * slot and the odd ones those of the other. */

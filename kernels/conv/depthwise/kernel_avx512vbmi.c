@@ -187,11 +187,11 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
 static inline void make_weights(const struct qk_depthwise_job *job, size_t m, size_t count)
 {
     const size_t bytes = qk_divide_up(job->cells, LANES) * BYTES;
-    const struct qk_depthwise_weight_order *group = job->weight_orders;
-    for (size_t at = 0; at < bytes; at += BYTES, group++) {
-        const __m512i order = _mm512_loadu_si512(group->order);
-        const uint64_t mask = group->mask;
-        const uint8_t *dense = job->weights + m * job->depth + group->from;
+    const struct qk_depthwise_weight_order *weight_order = job->weight_orders;
+    for (size_t at = 0; at < bytes; at += BYTES, weight_order++) {
+        const __m512i order = _mm512_loadu_si512(weight_order->order);
+        const uint64_t mask = weight_order->mask;
+        const uint8_t *dense = job->weights + m * job->depth + weight_order->from;
         uint8_t *to = job->work.weights + at;
         for (size_t i = 0; i < count; i++, dense += job->depth, to += bytes)
             _mm512_store_si512(
@@ -202,9 +202,9 @@ static inline void make_weights(const struct qk_depthwise_job *job, size_t m, si
 static void make_ones(const struct qk_depthwise_job *job)
 {
     uint8_t *to = job->work.ones;
-    const struct qk_depthwise_weight_order *group = job->weight_orders;
-    for (size_t i = 0; i < job->cells; i += LANES, group++, to += BYTES)
-        _mm512_store_si512(to, _mm512_maskz_set1_epi8(group->mask, 1));
+    const struct qk_depthwise_weight_order *weight_order = job->weight_orders;
+    for (size_t i = 0; i < job->cells; i += LANES, weight_order++, to += BYTES)
+        _mm512_store_si512(to, _mm512_maskz_set1_epi8(weight_order->mask, 1));
 }
 
 __attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,

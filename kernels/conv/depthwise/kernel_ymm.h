@@ -1,12 +1,12 @@
 /* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them.
  * Only for kernel_avx2.c and kernel_ymm_u8s8.h, which define before they include this:
  *
- *     PARTS           1: a slot has cells as they are, and a product takes all of a cell's taps; 2:
- *                     it has them as words, in two halves, and a product takes two taps
- *     PLACE           where in a cell its taps are, as long as it is bytes
- *     store_cells     8 cells to a slot, `half` bytes before its other half
- *     store_weights   dense weights in an order to those of 4 cells, each PARTS words of 4 bytes
- *     add_products    8 sums of products
+ * - HALVES: 1 where a slot has cells as they are, and a product takes all taps of a cell; 2 where it
+ *   has them as words, in two halves, and a product takes two taps;
+ * - PLACE: where in a cell its taps are while it is bytes;
+ * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
+ * - store_weights: orders dense weights to those of 4 cells, each HALVES words of 4 bytes;
+ * - add_products: adds products to 8 sums.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
@@ -239,9 +239,9 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
                                                            __m256i sums[VECTORS])
 {
     const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
-    const uint8_t *weights = output->weights + c * PARTS * TAPS;
+    const uint8_t *weights = output->weights + c * HALVES * TAPS;
 #pragma GCC unroll 2
-    for (size_t p = 0; p < PARTS; p++, cells += output->half, weights += TAPS) {
+    for (size_t p = 0; p < HALVES; p++, cells += output->half, weights += TAPS) {
         int32_t taps;
         memcpy(&taps, weights, sizeof(taps));
         if (p > 0 && taps == 0)
@@ -309,11 +309,13 @@ __attribute__((always_inline)) static inline void run_output(const struct output
 static void make_orders(const struct qk_depthwise_job *job)
 {
     for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
-        const struct qk_depthwise_weight_order *group = &job->weight_orders[i / QK_DEPTHWISE_BYTES];
+        const struct qk_depthwise_weight_order *weight_order =
+            &job->weight_orders[i / QK_DEPTHWISE_BYTES];
         const size_t at = i % QK_DEPTHWISE_BYTES;
-        const bool there = group->mask >> at & 1;
+        const bool there = weight_order->mask >> at & 1;
         job->work.ones[i] =
-            there ? (uint8_t)(group->order[at] - group->order[at / LOAD * LOAD]) : 0x80;
+            there ? (uint8_t)(weight_order->order[at] - weight_order->order[at / LOAD * LOAD])
+                  : 0x80;
     }
 }
 
@@ -323,9 +325,11 @@ static void make_weights(const struct qk_depthwise_job *job, size_t m)
     const int32_t zero_point = job->w_zero_point[m];
     const size_t count = job->cells;
     uint8_t *to = job->work.weights;
-    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += PARTS * LOAD) {
-        const struct qk_depthwise_weight_order *group = &job->weight_orders[c / QK_DEPTHWISE_LANES];
-        const uint8_t *from = dense + group->from + group->order[c % QK_DEPTHWISE_LANES * TAPS];
+    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += HALVES * LOAD) {
+        const struct qk_depthwise_weight_order *weight_order =
+            &job->weight_orders[c / QK_DEPTHWISE_LANES];
+        const uint8_t *from =
+            dense + weight_order->from + weight_order->order[c % QK_DEPTHWISE_LANES * TAPS];
         store_weights(to, _mm_loadu_si128((const void *)from), _mm_loadu_si128((const void *)order),
                       zero_point);
     }

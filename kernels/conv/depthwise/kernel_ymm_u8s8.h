@@ -11,7 +11,7 @@
 
 #include <immintrin.h>
 
-enum { PARTS = 1 };
+enum { HALVES = 1 };
 
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 1, 2, 3};
 
