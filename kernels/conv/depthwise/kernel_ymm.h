@@ -1,8 +1,8 @@
 /* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them.
  * Only for kernel_avx2.c and kernel_ymm_u8s8.h, which define before they include this:
  *
- * - HALVES: 1 where a slot has cells as they are, and a product takes all taps of a cell; 2 where it
- *   has them as words, in two halves, and a product takes two taps;
+ * - HALVES: 1 where a slot has cells as they are, and a product takes all taps of a cell; 2
+ *   where it has them as words, in two halves, and a product takes two taps;
  * - PLACE: where in a cell its taps are while it is bytes;
  * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
  * - store_weights: orders dense weights to those of 4 cells, each HALVES words of 4 bytes;
