@@ -146,15 +146,14 @@ class Report:
         """As figures.cost_rows takes them."""
         for kind, batch, threads, rows in self.group_rows():
             if (batch, threads) == (1, 1):
-                yield kind, [cost_pair(row) for row in rows]
+                yield kind, map(figures.run_cost, rows)
         for gemm in dict.fromkeys(row["gemm"] for row in self.forced):
-            yield "all, by %s" % gemm, [cost_pair(row) for row in self.forced
+            yield "all, by %s" % gemm, [figures.run_cost(row) for row in self.forced
                                         if row["gemm"] == gemm]
         for kind, batch, threads, rows in self.group_rows():
             if (batch, threads) == (1, 1):
-                yield "packing: " + kind, [
-                    (row["pack_units"] * row["pack_unit_ns"], row["ns"]["pack"]) for row in rows
-                    if row["pack_units"]]
+                yield "packing: " + kind, [figures.pack_cost(row) for row in rows
+                                           if row["pack_units"]]
 
     def short(self):
         """What falls short, the worst first."""
@@ -295,10 +294,6 @@ class Report:
                 "%.2f" % peak_share(rows[gemm]) if peak_share(rows[gemm]) else "–")
                 for gemm in gemms)))
         return lines
-
-
-def cost_pair(row):
-    return row["units"] * row["unit_ns"], row["ns"]["run"]
 
 
 def group_mean(rows):

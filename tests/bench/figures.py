@@ -27,6 +27,15 @@ def geometric_mean(values):
 # ---- What plans say that they cost ---------------------------------------------------------------
 
 
+def run_cost(row):
+    """(said, measured), on one thread; so is the next."""
+    return row["units"] * row["unit_ns"], row["ns"]["run"]
+
+
+def pack_cost(row):
+    return row["pack_units"] * row["pack_unit_ns"], row["ns"]["pack"]
+
+
 def cost_rows(groups):
     """(group, rows, median and worst of said / measured), of (group, [(said, measured)])"""
     for group, pairs in groups:

@@ -51,7 +51,8 @@ class Part:
         """The row's result, as a dict that JSON can hold."""
         made = libqk.prepare(row)
         large = row.size > MIB
-        turns = [lambda _: libqk.round("run", "store", "stream")]
+        names = ["run", "store", "stream"] + (["pack"] if made["pack_units"] else [])
+        turns = [lambda _: libqk.round(*names)]
         run, why = None, ""
         if peer:
             try:

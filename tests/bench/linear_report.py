@@ -182,8 +182,10 @@ class Report:
         """(group, what the plan said of each row, in nanoseconds, and what it was)"""
         for group, size, threads, rows in self.group_rows():
             if threads == 1:
-                yield "%s, %s" % (group, size_text(size)), [
-                    (row["units"] * row["unit_ns"], row["ns"]["run"]) for row in rows]
+                yield "%s, %s" % (group, size_text(size)), map(figures.run_cost, rows)
+        yield "packing scales and zero points", [
+            figures.pack_cost(row) for row in self.results
+            if row["threads"] == 1 and row["pack_units"]]
 
     def readme_lines(self):
         """One thread: the median share of the limit, by sizes of x, and times ONNX Runtime."""
