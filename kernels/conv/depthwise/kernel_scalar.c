@@ -2,63 +2,64 @@
  * the weights as they come, and needs neither cells nor a workspace. */
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/sizes.h"
 
-/* The plane that a tap of the outer axes sees, or NULL: it is padding. */
-static const uint8_t *find_plane(const struct qk_depthwise_job *job, const uint8_t *channel,
-                                 size_t tap)
-{
-    size_t offset;
-    return qk_conv_find_plane(job->geometry, job->outer, tap, &offset) ? channel + offset : NULL;
-}
+enum { CHUNK = 64 };
 
-/* sum x * (w - zero_point) over a row of taps, where x and what is outside of it are made unsigned.
- * `line`: the row of x that they look at; NULL: it is outside. */
-static uint32_t add_row(const struct qk_depthwise_job *job, const uint8_t *line,
-                        const uint8_t *weights, int32_t zero_point, size_t column)
-{
-    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
-    uint32_t sum = 0;
-    for (size_t tap = 0; tap < (size_t)axis->kernel; tap++) {
-        const int64_t at = qk_conv_look(axis, column, tap);
-        const bool inside = line && at >= 0 && at < axis->in;
-        const int32_t x = (inside ? line[at] : job->fill) ^ job->flip;
-        sum += (uint32_t)(x * ((int8_t)weights[tap] - zero_point));
-    }
-    return sum;
-}
-
-static uint32_t add_taps(const struct qk_depthwise_job *job, const uint8_t *channel,
-                         const uint8_t *weights, int32_t zero_point, size_t row, size_t column)
+/* The row of x that row `tap_row` of taps, counted over all outer taps, sees from row `row`; NULL:
+ * it is outside. */
+static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_t *channel,
+                                size_t row, size_t tap_row)
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_ROW];
     const size_t height = (size_t)axis->kernel;
-    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
-    uint32_t sum = 0;
-    for (size_t tap = 0; tap < job->depth / width; tap++, weights += width) {
-        const uint8_t *plane = find_plane(job, channel, tap / height);
-        const int64_t at = qk_conv_look(axis, row, tap % height);
-        const bool inside = plane && at >= 0 && at < axis->in;
-        const uint8_t *line = inside ? plane + at * job->geometry->axis[QK_AXIS_COLUMN].in : NULL;
-        sum += add_row(job, line, weights, zero_point, column);
+    const int64_t at = qk_conv_look(axis, row, tap_row % height);
+    size_t plane;
+    if (!qk_conv_find_plane(job->geometry, job->outer, tap_row / height, &plane) || at < 0 ||
+        at >= axis->in)
+        return NULL;
+    return channel + plane + at * job->geometry->axis[QK_AXIS_COLUMN].in;
+}
+
+/* sums += x * weight for `count` columns from `column` on, where x and what is outside of it are
+ * made unsigned. */
+static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, size_t column,
+                    size_t count, size_t tap_column, int32_t weight, uint32_t sums[CHUNK])
+{
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    for (size_t i = 0; i < count; i++) {
+        const int64_t at = qk_conv_look(axis, column + i, tap_column);
+        const bool inside = line && at >= 0 && at < axis->in;
+        const int32_t x = (inside ? line[at] : job->fill) ^ job->flip;
+        sums[i] += (uint32_t)(x * weight);
     }
-    return sum;
+}
+
+/* Up to CHUNK columns of a row of output channel m. */
+static void run_chunk(const struct qk_depthwise_job *job, size_t m, size_t row, size_t column,
+                      size_t count, uint8_t *y)
+{
+    const uint8_t *channel = job->x + m / job->multiplicity * job->geometry->channel_size;
+    const uint8_t *weights = job->weights + m * job->depth;
+    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
+    uint32_t sums[CHUNK] = {0};
+    for (size_t tap = 0; tap < job->depth; tap++)
+        add_tap(job, find_line(job, channel, row, tap / width), column, count, tap % width,
+                (int8_t)weights[tap] - job->w_zero_point[m], sums);
+    for (size_t i = 0; i < count; i++)
+        y[i] = qk_requantize_one(*job->requantize, (int32_t)(sums[i] + (uint32_t)job->bias[m]),
+                                 job->multiplier[m]);
 }
 
 static void run(const struct qk_depthwise_job *job)
 {
     const size_t y_width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    for (size_t m = 0; m < job->channels * job->multiplicity; m++) {
-        const uint8_t *channel = job->x + m / job->multiplicity * job->geometry->channel_size;
-        const uint8_t *weights = job->weights + m * job->depth;
-        uint8_t *y = job->y + m * job->y_stride;
+    for (size_t m = 0; m < job->channels * job->multiplicity; m++)
         for (size_t row = 0; row < job->rows; row++)
-            for (size_t column = 0; column < job->columns; column++) {
-                const uint32_t sum = add_taps(job, channel, weights, job->w_zero_point[m],
-                                              job->row + row, job->column + column);
-                y[row * y_width + column] = qk_requantize_one(
-                    *job->requantize, (int32_t)(sum + (uint32_t)job->bias[m]), job->multiplier[m]);
-            }
-    }
+            for (size_t column = 0; column < job->columns; column += CHUNK)
+                run_chunk(job, m, job->row + row, job->column + column,
+                          qk_size_min(job->columns - column, CHUNK),
+                          job->y + m * job->y_stride + row * y_width + column);
 }
 
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)

@@ -46,10 +46,14 @@ struct check {
     struct check_memory memory;
 };
 
-/* Ends a case's buffers: watches what was around them, and that inputs are what they were. */
-void check_memory_end(struct check *check);
+/* A case has its buffers from begin to end, which looks at what was around them. */
 void check_memory_begin(struct check *check);
+void check_memory_end(struct check *check);
+
+/* Before a call, and behind it: inputs must be what they were. */
 void check_memory_hash(struct check *check);
+void check_memory_compare(struct check *check);
+
 void check_memory_deinit(struct check *check);
 
 /* "3 bytes behind 'weights' of 64", for an address. */

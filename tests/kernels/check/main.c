@@ -59,6 +59,7 @@ int main(int count, char **words)
     check_gemm(&check);
     check_dequantize(&check);
     check_slabs(&check);
+    check_depthwise(&check);
     check_sgemm(&check);
     check_memory_deinit(&check);
     if (check.list)

@@ -149,6 +149,15 @@ void check_memory_hash(struct check *check)
             slot->hash = hash_of(slot->begin, slot->bytes);
 }
 
+void check_memory_compare(struct check *check)
+{
+    const struct check_memory *memory = &check->memory;
+    for (const struct check_slot *slot = memory->slots; slot < memory->slots + memory->used; slot++)
+        check_that(check,
+                   slot->use != CHECK_INPUT || slot->hash == hash_of(slot->begin, slot->bytes),
+                   "the input '%s' was changed", slot->name);
+}
+
 static void watch_slot(struct check *check, const struct check_slot *slot)
 {
     const uint8_t *canary = check->memory.canary;
@@ -166,8 +175,6 @@ static void watch_slot(struct check *check, const struct check_slot *slot)
                        slot->bytes);
             break;
         }
-    check_that(check, slot->use != CHECK_INPUT || slot->hash == hash_of(slot->begin, slot->bytes),
-               "the input '%s' was changed", slot->name);
 }
 
 void check_memory_end(struct check *check)
