@@ -189,41 +189,49 @@ static struct qk_conv_costs costs_of(const struct qk_profile *profile,
 {
     if (!backend)
         return (struct qk_conv_costs){0};
-    const struct qk_igemm *gemm = backend->gemm;
-    const double terms =
-        (double)(QK_IGEMM_VECTOR * gemm->cell_k * (gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
+    const double terms_a_ns = qk_expect_ops_a_ns(profile, backend->product) / 2;
+    const double terms = (double)(QK_IGEMM_VECTOR * backend->gemm->cell_k *
+                                  (backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
     return (struct qk_conv_costs){
-        .product_cycles =
-            2 * terms * profile->cycles_a_ns / qk_expect_ops_a_ns(profile, backend->product),
+        .product_cycles = terms / terms_a_ns * profile->cycles_a_ns,
         .slab_cycles = backend->slab_cycles,
-        .depthwise_times = backend->depthwise->cycles,
+        .terms_a_ns = terms_a_ns,
     };
 }
 
-/* Half of the second cache is for what is made, the other half for weights and x. */
-static void set_sizes(const struct qk_profile *profile, struct qk_choice *choice)
+/* What is made has half of a core's own cache, weights and x the other half. Not all of a large
+ * one: units shall be small enough for other cores to have some. */
+static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuning *conv)
 {
     const size_t kib = 1024;
     const size_t half = profile->l2_bytes / 2;
-    struct qk_conv_choice *conv = &choice->conv;
+    const bool vectors = profile->cpu_flags & QK_CPU_AVX2;
     conv->cycles_a_ns = profile->cycles_a_ns;
     conv->unit_ns = 100000;
     conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
     conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
     conv->slabs_most = clamp(profile->l2_bytes / 64, 4 * kib, 32 * kib);
     conv->dot_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);
-    conv->slot_bytes = clamp(profile->l1_bytes / 2, 4 * kib, 24 * kib);
-    conv->batch_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);
     conv->weights_a_cycle = 24;
-    conv->tile_floats = clamp(half, 512 * kib, 1024 * kib) / sizeof(float);
+    /* sgemm has blocks of its own; below this it has too few columns to be fast. */
+    conv->sgemm_floats = clamp(half, 512 * kib, 1024 * kib) / sizeof(float);
     conv->sgemm_terms_a_ns = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM) / 2;
-    /* What is larger than the last cache does not stay in it. A larger cache than the most is
-     * seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at 29 GB/s
-     * with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
-    choice->dequantize = (struct qk_dequantize_choice){
-        .stream_bytes = clamp(profile->l3_bytes, 4 * kib * kib, 48 * kib * kib),
+    conv->sgemm_unit_terms =
+        clamp((size_t)(conv->sgemm_terms_a_ns * 1e6), (size_t)1 << 22, (size_t)1 << 26);
+    conv->im2col_a_ns = vectors ? 4 : 0.5;
+    conv->requantized_a_ns = vectors ? 3 : 0.2;
+}
+
+/* What is larger than the last cache does not stay in it, and goes past it. A larger cache than the
+ * most here is seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at
+ * 29 GB/s with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
+static struct qk_dequantize_tuning dequantize_sizes(const struct qk_profile *profile)
+{
+    const size_t mib = 1024 * 1024;
+    return (struct qk_dequantize_tuning){
+        .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
         .unit_ns = 100000,
-        .byte_ps = (uint64_t)(500 / profile->copy_bytes_a_ns),
+        .byte_ps = (uint64_t)(500 / profile->copy_bytes_a_ns), /* one is read, one is written */
     };
 }
 
@@ -232,7 +240,7 @@ static void set_sizes(const struct qk_profile *profile, struct qk_choice *choice
 enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish *wish,
                          struct qk_choice *choice, struct qk_error *error)
 {
-    struct qk_conv_choice *conv = &choice->conv;
+    struct qk_conv_tuning *conv = &choice->conv;
     size_t tier;
     *choice = (struct qk_choice){0};
     enum qk_status status = choose_tier(profile->cpu_flags, wish->tier, &tier, error);
@@ -258,7 +266,7 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish 
         conv->narrow = conv->narrow->narrow;
     conv->dense_costs = costs_of(profile, conv->dense);
     conv->narrow_costs = costs_of(profile, conv->narrow);
-    conv->depthwise_costs = costs_of(profile, conv->depthwise);
-    set_sizes(profile, choice);
+    set_conv_sizes(profile, conv);
+    choice->dequantize = dequantize_sizes(profile);
     return QK_OK;
 }

@@ -19,8 +19,8 @@ struct qk_wish {
 struct qk_choice {
     const char *tier;
     uint32_t cpu_flags; /* that the kernels may use */
-    struct qk_conv_choice conv;
-    struct qk_dequantize_choice dequantize;
+    struct qk_conv_tuning conv;
+    struct qk_dequantize_tuning dequantize;
 };
 
 /* QK_UNAVAILABLE: the wish names something that there is not, or that the machine lacks. */

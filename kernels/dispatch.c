@@ -40,8 +40,8 @@ enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_k
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
     made->profile = profile;
     made->choice = choice;
-    made->conv = choice.conv.dense;
     fill_table(made);
+    made->dequantize.tuning = choice.dequantize;
     /* OpenBLAS has tiers of its own: it gets the whole CPU. */
     status = qk_gemm_init(&made->gemm, profile.cpu_flags, error);
     if (status != QK_OK) {
@@ -71,5 +71,5 @@ const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 
 const char *qk_kernels_gemm(const struct qk_kernels *kernels)
 {
-    return kernels->conv ? kernels->conv->name : "blas";
+    return kernels->choice.conv.dense ? kernels->choice.conv.dense->name : "blas";
 }

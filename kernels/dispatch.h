@@ -18,7 +18,6 @@ struct qk_kernels {
     struct qk_quantize_kernels quantize;
     struct qk_gemm gemm;
     const struct qk_im2col_kernels *im2col; /* beside gemm */
-    const struct qk_conv_backend *conv;     /* NULL: gemm */
 };
 
 #endif

@@ -24,7 +24,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__scalar,
             .depthwise = &qk_depthwise_u8s8_1x1__scalar,
             .product = QK_PRODUCT_SCALAR,
-            .cycles = 80,
             .slab_cycles = 300,
         },
 #ifdef __x86_64__
@@ -37,7 +36,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_s16x2__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
             .product = QK_PRODUCT_AVX2,
-            .cycles = 1.6,
             .slab_cycles = 25,
         },
     [AVXVNNI] =
@@ -49,7 +47,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_u8s8_1x32__avxvnni,
             .product = QK_PRODUCT_AVXVNNI,
-            .cycles = 1,
             .slab_cycles = 50,
         },
     [VNNI_NOVBMI] =
@@ -61,7 +58,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
             .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
             .product = QK_PRODUCT_VNNI,
-            .cycles = 0.5,
             .slab_cycles = 12,
         },
     [VNNI] =
@@ -73,7 +69,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_VNNI,
-            .cycles = 0.5,
             .slab_cycles = 12,
         },
     [AMX] =
@@ -86,7 +81,6 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_AMX,
-            .cycles = 1.5,
             .slab_cycles = 12,
         },
 #endif

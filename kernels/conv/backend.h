@@ -18,39 +18,39 @@ struct qk_conv_backend {
     const struct qk_conv_backend *narrow;
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
-    /* Rough, for 16 positions: of the product of one row and a slab or, with whole_steps, a step;
-     * and to make a slab. Plans are weighed with them. */
-    double cycles, slab_cycles;
-    enum qk_product product; /* as the machine's profile has it */
-};
-
-/* Costs are in cycles of a core, rough, and there to be compared. */
-struct qk_conv_costs {
-    /* For 16 positions: of the product of one row and a slab or, where the kernel takes whole
-     * steps, a step; and to make a slab. */
-    double product_cycles, slab_cycles;
-    double depthwise_times; /* as long as depthwise kernels of 16 lanes take */
-};
-
-struct qk_conv_choice {
-    /* What multiplies convolutions in general, NULL: sgemm; those that would fill little of its
-     * tiles or of sgemm's; and groups of one channel. All of them NULL: sgemm for all. */
-    const struct qk_conv_backend *dense, *narrow, *depthwise;
-    struct qk_conv_costs dense_costs, narrow_costs, depthwise_costs;
-    double cycles_a_ns;
-    uint64_t unit_ns;       /* that a unit should take */
-    size_t cells_bytes;     /* of a unit's slabs: they stay in a core's own cache */
-    size_t sums_bytes;      /* of sums that wait there where K has parts */
-    size_t slabs_most;      /* of a unit: each has a cache line, however few its cells are */
-    size_t dot_bytes;       /* of one position's cells, gathered: they stay in the first cache */
-    size_t slot_bytes;      /* of the cells of a depthwise channel: so do they */
-    size_t batch_bytes;     /* of the cells of small channels that are made at a time */
-    double weights_a_cycle; /* bytes, from the second cache or the third */
-    size_t tile_floats;     /* of each matrix that sgemm reads: they stay in the second cache */
-    double sgemm_terms_a_ns;
+    double slab_cycles;                   /* rough: to make 16 cells of a slab */
+    enum qk_product product;              /* as the machine's profile has it */
 };
 
 /* From the slowest to the fastest. */
 const struct qk_conv_backend *qk_conv_backends(size_t *count);
+
+/* What a backend's work costs on a machine: rough, and there to compare plans. Cycles are a core's.
+ */
+struct qk_conv_costs {
+    double product_cycles; /* of 16 positions: of one row and a slab or, with whole_steps, a step */
+    double slab_cycles;    /* to make 16 cells of a slab */
+    double terms_a_ns;     /* products and additions in a full tile */
+};
+
+/* What was chosen for a machine (kernels/choice.h). */
+struct qk_conv_tuning {
+    /* What multiplies convolutions in general, NULL: sgemm; those that would fill little of its
+     * tiles or of sgemm's; and groups of one channel. All of them NULL: sgemm for all. */
+    const struct qk_conv_backend *dense, *narrow, *depthwise;
+    struct qk_conv_costs dense_costs, narrow_costs;
+    double cycles_a_ns;
+    double unit_ns;     /* that a unit should take */
+    size_t cells_bytes; /* of a unit's slabs: they stay in a core's own cache with the weights */
+    size_t sums_bytes;  /* of sums that wait there, where K has parts */
+    size_t slabs_most;  /* of a unit: a slab has a cache line, however few its cells are */
+    size_t dot_bytes;   /* of one position's gathered cells: they stay in the first cache */
+    double weights_a_cycle; /* bytes, from the second cache or the third */
+    /* The sgemm way: floats of each matrix that sgemm reads, which stay in a core's own cache;
+     * terms of a unit; and terms, elements of im2col and sums requantized in a nanosecond. */
+    size_t sgemm_floats;
+    size_t sgemm_unit_terms;
+    double sgemm_terms_a_ns, im2col_a_ns, requantized_a_ns;
+};
 
 #endif

@@ -61,39 +61,65 @@ static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_con
     }
 }
 
-/* The backend that `wanted` stands for. */
-static const struct qk_conv_backend *choose_backend(const struct qk_conv *conv,
-                                                    const struct qk_conv_backend *wanted)
+/* ---- Which way --------------------------------------------------------------------------- */
+
+/* Whether the weights would fill less than a tenth of the tiles and steps of a kernel that takes
+ * whole ones, and so take ten times the time and memory that they should. */
+static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
-    if (!wanted->narrow)
-        return wanted;
-    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, wanted);
+    const struct qk_slab_order order =
+        qk_slab_order_for(&conv->desc, backend, &conv->tuning->dense_costs);
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double tile_rows = ceil(rows / QK_IGEMM_STEP_SLABS) * QK_IGEMM_STEP_SLABS;
     const double step_terms = (double)(QK_IGEMM_STEP_SLABS * order.cell_k);
-    const double filled =
-        rows * (double)conv->depth / (tile_rows * step_terms * (double)order.steps);
-    return filled < 0.1 ? wanted->narrow : wanted;
+    return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
+}
+
+/* Whether what sgemm needs before and behind costs more than its products save: x as floats, and
+ * sums from floats. */
+static bool is_too_small_for_sgemm(const struct qk_conv *conv)
+{
+    const struct qk_conv_tuning *tuning = conv->tuning;
+    const double rows = (double)(conv->desc.out_channels / conv->desc.group);
+    const double depth = (double)conv->depth;
+    const double saved =
+        rows * depth * (1 / tuning->narrow_costs.terms_a_ns - 1 / tuning->sgemm_terms_a_ns);
+    return saved < depth / tuning->im2col_a_ns + rows / tuning->requantized_a_ns;
+}
+
+/* Sets the method, and the backend where there is one. Without weights there is nothing to
+ * multiply, which sgemm's way does without OpenBLAS. */
+static void choose_way(struct qk_conv *conv, size_t weights)
+{
+    const struct qk_conv_tuning *tuning = conv->tuning;
+    conv->method = QK_CONV_SGEMM;
+    if (!tuning->narrow || weights == 0)
+        return;
+    conv->method = QK_CONV_DEPTHWISE;
+    conv->backend = tuning->depthwise;
+    if (qk_conv_is_depthwise(conv))
+        return;
+    const bool narrow =
+        !tuning->dense ? is_too_small_for_sgemm(conv)
+                       : tuning->dense != tuning->narrow && leaves_tiles_empty(conv, tuning->dense);
+    conv->backend = narrow ? tuning->narrow : tuning->dense;
+    conv->costs = narrow ? &tuning->narrow_costs : &tuning->dense_costs;
+    conv->method = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }
 
 static bool pack_weights(struct qk_conv *conv, const struct qk_conv_constants *constants,
                          struct qk_memory memory, int32_t *sums)
 {
-    if (!conv->backend) {
-        conv->method = QK_CONV_SGEMM;
+    if (conv->method == QK_CONV_SGEMM)
         return qk_conv_pack_sgemm(conv, constants, memory, sums);
-    }
-    if (qk_conv_is_depthwise(conv)) {
-        conv->method = QK_CONV_DEPTHWISE;
+    if (conv->method == QK_CONV_DEPTHWISE)
         return qk_conv_pack_depthwise(conv, constants, memory, sums);
-    }
-    conv->method = QK_CONV_IGEMM;
     return qk_conv_pack_igemm(conv, constants, memory, sums);
 }
 
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
                               const struct qk_conv_constants *constants,
-                              const struct qk_conv_backend *backend, struct qk_memory memory,
+                              const struct qk_conv_tuning *tuning, struct qk_memory memory,
                               struct qk_conv *conv, struct qk_error *error)
 {
     size_t depth = desc->group_channels;
@@ -107,9 +133,9 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
         .y_type = constants->y_type,
         .x_zero_point = constants->x_zero_point,
         .depth = depth,
+        .tuning = tuning,
     };
-    if (backend && constants->w->count != 0)
-        conv->backend = choose_backend(conv, backend);
+    choose_way(conv, constants->w->count);
     int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
     float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
     if (!bias || !multiplier || !pack_weights(conv, constants, memory, bias))

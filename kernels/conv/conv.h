@@ -29,6 +29,8 @@
 #include "kernels/qk.h"
 
 struct qk_conv_backend;
+struct qk_conv_tuning;
+struct qk_conv_costs;
 struct qk_im2col_kernels;
 
 /* More than anybody convolves; some bound keeps the loops and the structs plain. */
@@ -110,8 +112,10 @@ struct qk_conv {
     enum qk_type x_type;
     enum qk_type y_type;
     int32_t x_zero_point;
-    size_t depth;                          /* K: terms of one sum, group_channels * kernel volume */
+    size_t depth; /* K: terms of one sum, group_channels * kernel volume */
+    const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend; /* NULL: sgemm */
+    const struct qk_conv_costs *costs;     /* of its products; igemm */
     enum qk_conv_method method;            /* says which of these is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
@@ -121,11 +125,11 @@ struct qk_conv {
 };
 
 /* Packs the constants. `desc` and `constants` hold what their comments promise: the operator has
- * checked it. `backend`: what shall multiply, NULL for sgemm, which also serves where the backend
- * cannot. QK_NO_MEMORY, or QK_INVALID where sizes overflow. */
+ * checked it. `tuning`: what shall multiply, and how; it outlives the convolution. QK_NO_MEMORY, or
+ * QK_INVALID where sizes overflow. */
 enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
                               const struct qk_conv_constants *constants,
-                              const struct qk_conv_backend *backend, struct qk_memory memory,
+                              const struct qk_conv_tuning *tuning, struct qk_memory memory,
                               struct qk_conv *conv, struct qk_error *error);
 
 /* The workspace of one worker never exceeds this, whatever the shapes. */

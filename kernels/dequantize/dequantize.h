@@ -84,6 +84,13 @@ static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
 
 #define QK_REPEAT_SLACK ((size_t)16)
 
+/* What the machine says of moving memory (kernels/choice.h). */
+struct qk_dequantize_tuning {
+    size_t stream_bytes; /* outputs from here on go past the caches */
+    uint64_t unit_ns;
+    uint64_t byte_ps; /* to move a byte to or from memory */
+};
+
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */
     qk_dequantize_fn run[QK_CODE_COUNT];
@@ -96,13 +103,7 @@ struct qk_dequantize_kernels {
      * FP8E8M0, no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
     uint32_t element_ps; /* a rough guess for one element, in a cache */
-};
-
-/* What the machine says of moving memory (kernels/choice.h). */
-struct qk_dequantize_choice {
-    size_t stream_bytes; /* outputs from here on go past the caches */
-    uint64_t unit_ns;
-    uint64_t byte_ps; /* to move a byte to or from memory */
+    struct qk_dequantize_tuning tuning;
 };
 
 /* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */

@@ -4,12 +4,9 @@
 
 #include "kernels/dequantize/spread.h"
 
-/* A unit takes about this long, from memory and back. */
-#define UNIT_NS 100000
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
 #define CALL_NS 100
-#define BYTE_PS 50    /* to or from memory */
 #define SPREAD_PS 150 /* an element's parameters */
 #define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
 
@@ -19,10 +16,6 @@
 
 /* Parameters that repeat after so many elements at most are spread once. */
 #define PERIOD_MAX 2048
-
-/* Outputs from here on go past the caches. Measured on a Xeon of 2023, one thread: 32 MiB are
- * written at 29 GB/s with plain stores and at 17 with streaming ones, 64 MiB at 12 and at 26. */
-#define STREAM_BYTES_MIN ((size_t)48 << 20)
 
 struct state;
 typedef void walk_fn(const struct state *state, const void *x, struct qk_dequantize_args args,
@@ -284,13 +277,15 @@ static size_t piece_elements(const struct qk_grid *grid)
 static void set_units(struct state *state, struct qk_plan *plan)
 {
     const uint64_t bits = state->x_bits + 8 * state->y_bytes;
+    const struct qk_dequantize_tuning *tuning = &state->kernels->tuning;
     uint64_t element_ps = state->kernels->element_ps;
-    if (element_ps < bits * BYTE_PS / 8)
-        element_ps = bits * BYTE_PS / 8;
+    if (element_ps < bits * tuning->byte_ps / 8)
+        element_ps = bits * tuning->byte_ps / 8;
     if (state->walk == walk_spread)
         element_ps += SPREAD_PS + PIECE_PS * state->grid.rank / piece_elements(&state->grid);
     state->unit = UNIT_ELEMENTS_MIN;
-    while (state->unit < UNIT_ELEMENTS_MAX && state->unit * 2 * element_ps <= UNIT_NS * 1000)
+    while (state->unit < UNIT_ELEMENTS_MAX &&
+           state->unit * 2 * element_ps <= tuning->unit_ns * 1000)
         state->unit *= 2;
     plan->unit_count = state->count / state->unit + (state->count % state->unit != 0);
     const size_t elements = state->count < state->unit ? state->count : state->unit;
@@ -305,16 +300,17 @@ enum qk_status qk_walk_plan(const struct qk_affine *affine,
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    *state = (struct state){.affine = affine,
-                            .kernels = kernels,
-                            .args = {.code = qk_affine_code(affine->x_type, affine->form),
-                                     .y_type = affine->y_type,
-                                     .table = affine->table,
-                                     .stream = plan->output_bytes[0] >= STREAM_BYTES_MIN},
-                            .count = x->count,
-                            .x_bits = qk_type_info(affine->x_type)->bits,
-                            .y_bytes = qk_type_info(affine->y_type)->bits / 8,
-                            .grid = *grid};
+    *state =
+        (struct state){.affine = affine,
+                       .kernels = kernels,
+                       .args = {.code = qk_affine_code(affine->x_type, affine->form),
+                                .y_type = affine->y_type,
+                                .table = affine->table,
+                                .stream = plan->output_bytes[0] >= kernels->tuning.stream_bytes},
+                       .count = x->count,
+                       .x_bits = qk_type_info(affine->x_type)->bits,
+                       .y_bytes = qk_type_info(affine->y_type)->bits / 8,
+                       .grid = *grid};
     for (uint32_t i = 0; i < grid->rank && !affine->zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);

@@ -229,7 +229,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return qk_fail(error, QK_NO_MEMORY, "no memory for the operator");
     made->base = (struct qk_instance){.pack_unit_count = 0};
     *instance = &made->base;
-    return qk_conv_create(&desc, &constants, kernels->conv, memory, &made->conv, error);
+    return qk_conv_create(&desc, &constants, &kernels->choice.conv, memory, &made->conv, error);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */

@@ -121,15 +121,14 @@ Test(choice, sizes_stay_inside_their_caches)
         const struct machine *machine = &machines[i];
         const struct qk_profile profile = profile_of(machine);
         const struct qk_choice choice = choose(&profile, "auto", "auto", true);
-        const struct qk_conv_choice *conv = &choice.conv;
+        const struct qk_conv_tuning *conv = &choice.conv;
         cr_expect_eq(conv->cells_bytes, machine->cells_bytes, "%s: %zu", machine->name,
                      conv->cells_bytes);
         cr_expect_leq(conv->cells_bytes, machine->l2_bytes / 2, "%s", machine->name);
         cr_expect_leq(conv->sums_bytes, machine->l2_bytes / 2, "%s", machine->name);
         cr_expect_leq(conv->slabs_most * 64, machine->l2_bytes, "%s", machine->name);
         cr_expect_leq(conv->dot_bytes, machine->l1_bytes / 4, "%s", machine->name);
-        cr_expect_leq(conv->slot_bytes + conv->batch_bytes, machine->l1_bytes, "%s", machine->name);
-        cr_expect_leq(conv->tile_floats * sizeof(float), machine->l3_bytes, "%s", machine->name);
+        cr_expect_leq(conv->sgemm_floats * sizeof(float), machine->l3_bytes, "%s", machine->name);
         cr_expect_eq(choice.dequantize.stream_bytes, machine->stream_bytes, "%s: %zu",
                      machine->name, choice.dequantize.stream_bytes);
     }

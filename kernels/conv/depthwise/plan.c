@@ -5,9 +5,6 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
-/* About 100 microseconds of channels make a unit. */
-#define UNIT_CYCLES 300000.0
-#define CYCLES_A_NS 3.0
 /* Cells of an output channel's taps; a slot holds some positions of so many. */
 #define CELLS_MOST 256
 /* With more output channels for each of x, and more cells, igemm is faster. */
@@ -228,12 +225,13 @@ static double cut_units(struct state *state)
     const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
     const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
     const double slower = state->conv->backend->depthwise->cycles;
+    const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_a_ns;
     const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
-    state->m_part = take(desc->out_channels / desc->group, UNIT_CYCLES / cycles, &state->m_parts);
+    state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
     const double channel = made + cycles * (double)state->m_part;
     state->unit_groups =
-        take(desc->group, state->m_parts > 1 ? 1 : UNIT_CYCLES / channel, &state->group_parts);
+        take(desc->group, state->m_parts > 1 ? 1 : unit / channel, &state->group_parts);
     return channel * (double)state->unit_groups + made * 5;
 }
 
@@ -284,6 +282,6 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
     /* At most one unit for each byte of output. */
     plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
                        state->row_bands * state->column_bands;
-    plan->unit_cost_ns = (uint64_t)(cycles / CYCLES_A_NS) + 1;
+    plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_a_ns) + 1;
     return true;
 }

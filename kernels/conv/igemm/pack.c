@@ -212,7 +212,7 @@ bool qk_conv_pack_igemm(struct qk_conv *conv, const struct qk_conv_constants *co
                         struct qk_memory memory, int32_t *sums)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
-    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend);
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_igemm *packed = &conv->igemm;
     *packed = (struct qk_conv_igemm){.panel_count = (rows - 1) / gemm->mr + 1};

@@ -4,26 +4,16 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
-/* A unit's slabs stay in a core's own cache beside the weights. */
-#define CELLS_BYTES ((size_t)512 << 10)
-/* Where not even the least unit's slabs do, K has parts, and the sums wait in the workspace. */
-#define SUMS_BYTES ((size_t)1 << 20)
+/* A unit's slabs stay in a core's own cache beside the weights. Where not even those of so few
+ * cells do, or there are too many slabs, K has parts, and the sums wait in the workspace. */
 #define K_PART_CELLS 512
-/* With more slabs K has parts, too: a slab has a cache line, however few its cells are. */
-#define SLABS_MOST ((size_t)32 << 10)
 /* A unit never has more cells than this; it bounds the lists of strips. */
 #define UNIT_CELLS ((size_t)1 << 14)
-/* Units for other cores, and to give way: about 100 microseconds, but not so small that what
- * neighbours share is made again and again. */
-#define UNIT_CYCLES 300000.0
+/* Units are for other cores, and to give way, but not so small that what neighbours share is made
+ * again and again. */
 #define UNIT_CELLS_LEAST 512
-/* Of one position's cells, gathered as a panel's weights lie: they stay near. */
-#define DOT_BYTES ((size_t)8 << 10)
-#define CYCLES_A_NS 3.0
 /* Slabs that are made again may cost this share. */
 #define SLABS_CHEAP 0.1
-/* Bytes, from a second or third cache. */
-#define WEIGHTS_A_CYCLE 24.0
 
 enum mode {
     SHARED,  /* rows and columns of taps share slabs */
@@ -165,12 +155,12 @@ static size_t dots_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
     const size_t cells = plan->order.steps * plan->order.step_slabs;
-    if (!backend->gemm->dot || cells > DOT_BYTES / QK_IGEMM_CELL_BYTES)
+    if (!backend->gemm->dot || cells > plan->conv->tuning->dot_bytes / QK_IGEMM_CELL_BYTES)
         return 0;
     if (backend->gemm->whole_steps)
         return 1;
-    const double most =
-        count_products(&plan->order, backend->gemm) * backend->cycles / dot_cycles(&plan->order);
+    const double most = count_products(&plan->order, backend->gemm) *
+                        plan->conv->costs->product_cycles / dot_cycles(&plan->order);
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
 }
 
@@ -185,14 +175,14 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
     const double rows = run ? 1 : (double)(layout->rows + layout->row.span);
     const size_t columns = run ? layout->rows * layout->pitch : layout->columns;
     const double chunks = (double)qk_divide_up(columns + layout->column.span, 16);
-    return rows * (1 + chunks / 2) * plan->conv->backend->slab_cycles;
+    return rows * (1 + chunks / 2) * plan->conv->costs->slab_cycles;
 }
 
 /* Cycles for all positions of a unit's images, and one group and outer position. */
 static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
-    const struct qk_conv_backend *backend = plan->conv->backend;
+    const struct qk_igemm *gemm = plan->conv->backend->gemm;
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
     const double bands = (double)choice->row_bands * (double)choice->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
@@ -200,13 +190,13 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *c
     const size_t dots = qk_conv_igemm_dots(plan, places);
     const double vectors = (double)qk_divide_up(places - dots, 16);
     const double rows = (double)plan->rows;
-    const double products = count_products(&plan->order, backend->gemm);
+    const double products = count_products(&plan->order, gemm);
     const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
-    choice->cycles =
-        bands *
-        (vectors * rows * products * backend->cycles +
-         (double)dots * rows * dot_cycles(&plan->order) + ceil((double)places / 64) * rows * 16 +
-         (double)packed->panel_count * (double)packed->panel_bytes / WEIGHTS_A_CYCLE);
+    choice->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
+                              (double)dots * rows * dot_cycles(&plan->order) +
+                              ceil((double)places / 64) * rows * 16 +
+                              (double)packed->panel_count * (double)packed->panel_bytes /
+                                  plan->conv->tuning->weights_a_cycle);
     choice->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
 }
 
@@ -234,13 +224,13 @@ static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mod
     layout->bundles = order->steps / layout->bundle_steps;
     layout->k_part_bundles = layout->bundles;
     const size_t all_slabs = layout->bundles * layout->bundle_slabs;
-    const size_t cells = qk_size_min(CELLS_BYTES / QK_IGEMM_CELL_BYTES / all_slabs, UNIT_CELLS);
-    if (all_slabs > SLABS_MOST || !fit_unit(plan, &choice, cells)) {
-        if (layout->bundle_slabs > CELLS_BYTES / QK_IGEMM_CELL_BYTES / K_PART_CELLS ||
+    const size_t unit_cells = plan->conv->tuning->cells_bytes / QK_IGEMM_CELL_BYTES;
+    const size_t cells = qk_size_min(unit_cells / all_slabs, UNIT_CELLS);
+    if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &choice, cells)) {
+        if (layout->bundle_slabs > unit_cells / K_PART_CELLS ||
             !fit_unit(plan, &choice, K_PART_CELLS))
             return choice;
-        layout->k_part_bundles =
-            CELLS_BYTES / QK_IGEMM_CELL_BYTES / K_PART_CELLS / layout->bundle_slabs;
+        layout->k_part_bundles = unit_cells / K_PART_CELLS / layout->bundle_slabs;
     }
     cut_bands(plan, &choice, 1);
     chain_images(plan, &choice, cells);
@@ -252,7 +242,9 @@ static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mod
 static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const size_t panels = plan->conv->igemm.panel_count;
-    const double wanted = (choice->cycles + choice->slab_cycles) / UNIT_CYCLES + 1;
+    const struct qk_conv_tuning *tuning = plan->conv->tuning;
+    const double unit_cycles = tuning->unit_ns * tuning->cycles_a_ns;
+    const double wanted = (choice->cycles + choice->slab_cycles) / unit_cycles + 1;
     const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
     size_t most = panels;
     if (choice->layout.images == 1)
@@ -260,7 +252,8 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choi
     set_slab_bytes(&choice->layout);
     if (choice->layout.k_part_bundles < choice->layout.bundles) {
         const size_t strips = qk_conv_strips_most(slab_cells(&choice->layout));
-        most = SUMS_BYTES / sizeof(int32_t) / QK_IGEMM_NR / plan->conv->backend->gemm->mr / strips;
+        const size_t tile = plan->conv->backend->gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
+        most = qk_size_max(tuning->sums_bytes / tile / strips, 1);
     }
     const size_t bands = choice->row_bands * choice->column_bands;
     /* Parts of the channels make the same slabs again: three times the work is one unit, but where
@@ -341,7 +334,7 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometr
     *state = (struct qk_conv_igemm_plan){
         .conv = conv,
         .geometry = *geometry,
-        .order = qk_slab_order_for(&conv->desc, conv->backend),
+        .order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs),
         .rows = conv->desc.out_channels / conv->desc.group,
     };
     plan->kernel = conv->backend->kernel;
@@ -364,6 +357,7 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometr
     /* At most one unit for each byte of output. */
     plan->unit_count = state->image_bands * conv->desc.group * state->outer * state->row_bands *
                        state->column_bands * state->m_parts;
-    plan->unit_cost_ns = cycles < 1e15 ? (uint64_t)(cycles / CYCLES_A_NS) + 1 : (uint64_t)1e15;
+    plan->unit_cost_ns =
+        cycles < 1e15 ? (uint64_t)(cycles / conv->tuning->cycles_a_ns) + 1 : (uint64_t)1e15;
     return true;
 }

@@ -29,14 +29,15 @@ static double count_clusters(const struct qk_conv_desc *desc, int axis)
  * that are partly zeros take as long as full ones, while a slab, once made, serves all output
  * channels of the group. */
 static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv_backend *backend,
-                           size_t column_slabs, size_t channel_slabs)
+                           const struct qk_conv_costs *costs, size_t column_slabs,
+                           size_t channel_slabs)
 {
     const size_t unit = backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
     /* Up to 4 rows cost the same: there most of the time goes into reading x. */
     const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
-    const double products = rows * taps * backend->cycles;
-    const double slabs = count_clusters(desc, QK_AXIS_ROW) * backend->slab_cycles;
+    const double products = rows * taps * costs->product_cycles;
+    const double slabs = count_clusters(desc, QK_AXIS_ROW) * costs->slab_cycles;
     const double columns =
         products * (double)qk_divide_up(column_slabs, unit) + slabs * (double)column_slabs;
     const double channels = products * (double)qk_divide_up(channel_slabs, unit) *
@@ -46,7 +47,8 @@ static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv
 }
 
 struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
-                                       const struct qk_conv_backend *backend)
+                                       const struct qk_conv_backend *backend,
+                                       const struct qk_conv_costs *costs)
 {
     const size_t cell_k = backend->gemm->cell_k;
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
@@ -54,7 +56,8 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
     const size_t column_cells = qk_divide_up(width, cell_k);
     const size_t column_slabs = desc->group_channels * column_cells;
     struct qk_slab_order order = {
-        .columns_in_cells = width > 1 && prefer_columns(desc, backend, column_slabs, channel_slabs),
+        .columns_in_cells =
+            width > 1 && prefer_columns(desc, backend, costs, column_slabs, channel_slabs),
         .cell_k = cell_k,
         .column_cells = column_cells,
         .outer_taps = 1,

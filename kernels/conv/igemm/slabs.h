@@ -58,7 +58,8 @@ struct qk_slab_order {
 };
 
 struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
-                                       const struct qk_conv_backend *backend);
+                                       const struct qk_conv_backend *backend,
+                                       const struct qk_conv_costs *costs);
 
 /* The same order for axes that qk_conv_geometry_squeeze has moved: the steps stay what they are,
  * but the taps that make them belong to other axes now. */

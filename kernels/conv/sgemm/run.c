@@ -7,16 +7,13 @@
 /* The tile of a unit: at most so many output channels by so many positions. */
 #define TILE_ROWS 256
 #define TILE_COLUMNS 2048
-/* At most so many floats in each part of the workspace: 1 MiB stays in a core's own cache while
- * sgemm reads it. The parts are a block of im2col, the sums, and the sums carried over blocks. */
-#define TILE_FLOATS ((size_t)256 * 1024)
+/* Each part of the workspace has at most the tuning's sgemm_floats. The parts are a block of
+ * im2col, the sums, and the sums carried over blocks. */
 
 /* Rows and columns of floats begin on cache lines. */
 #define LINE_FLOATS 16
 
-/* A unit is about a millisecond's work, so that cores can share a request and a worker gives way
- * soon; but sgemm slows down on fewer columns than these. */
-#define UNIT_TERMS ((size_t)1 << 26)
+/* sgemm slows down on fewer columns than these, however small a unit should be. */
 #define TILE_COLUMNS_LEAST 96
 
 struct state {
@@ -189,17 +186,18 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 static void choose_tiles(struct state *state)
 {
     const struct qk_conv *conv = state->conv;
+    const size_t unit_terms = conv->tuning->sgemm_unit_terms;
+    const size_t floats = conv->tuning->sgemm_floats;
     const size_t positions = qk_size_max(state->geometry.positions, 1);
     /* Rows beyond TILE_ROWS where there are few positions: each tile makes its im2col again. */
     const size_t few = qk_divide_up(qk_size_min(positions, TILE_COLUMNS_LEAST), LINE_FLOATS);
-    const size_t quick_rows = UNIT_TERMS / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
-    const size_t fit_rows = TILE_FLOATS / (few * LINE_FLOATS + QK_IM2COL_SLACK);
+    const size_t quick_rows = unit_terms / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
+    const size_t fit_rows = floats / (few * LINE_FLOATS + QK_IM2COL_SLACK);
     state->tile_rows =
         even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
-    size_t most =
-        TILE_FLOATS / qk_size_max(conv->sgemm.k_block, state->tile_rows) - QK_IM2COL_SLACK;
+    size_t most = floats / qk_size_max(conv->sgemm.k_block, state->tile_rows) - QK_IM2COL_SLACK;
     most = qk_size_min(most, TILE_COLUMNS);
-    size_t quick = UNIT_TERMS / qk_size_max(conv->depth * state->tile_rows, 1);
+    size_t quick = unit_terms / qk_size_max(conv->depth * state->tile_rows, 1);
     most = qk_size_min(most, qk_size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
     state->tile_columns =
         qk_divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
@@ -208,16 +206,18 @@ static void choose_tiles(struct state *state)
     state->column_tiles = qk_divide_up(state->geometry.positions, state->tile_columns);
 }
 
-/* At about 50 multiply-adds a nanosecond, 4 elements of im2col and 3 requantized. Without output
- * channels there are no units, and a depth that nothing in memory bounds. */
+/* Without output channels there are no units, and a depth that nothing in memory bounds. */
 static uint64_t guess_unit_ns(const struct state *state)
 {
     if (state->rows == 0)
         return 0;
+    const struct qk_conv_tuning *tuning = state->conv->tuning;
     double depth = (double)state->conv->depth;
     double columns = (double)state->tile_columns;
     double rows = (double)state->tile_rows;
-    return (uint64_t)(columns * (depth * rows / 50 + depth / 4 + rows / 3)) + 1;
+    return (uint64_t)(columns * (depth * rows / tuning->sgemm_terms_a_ns +
+                                 depth / tuning->im2col_a_ns + rows / tuning->requantized_a_ns)) +
+           1;
 }
 
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,

@@ -1,0 +1,203 @@
+#define _GNU_SOURCE
+#include "kernels/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/conv/backend.h"
+
+/* Of each measurement, the best of so many; each runs at least so long. */
+#define RUNS 4
+#define RUN_NS 20000.0
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* What one call of `run` takes; the first one, which warms caches and vector units, not counted. */
+static double best_ns(void (*run)(void *context), void *context)
+{
+    double best = 0;
+    run(context);
+    for (int i = 0; i < RUNS; i++) {
+        const double begin = now_ns();
+        double passed = 0;
+        size_t count = 0;
+        while (passed < RUN_NS) {
+            run(context);
+            count++;
+            passed = now_ns() - begin;
+        }
+        const double one = passed / (double)count;
+        best = i == 0 || one < best ? one : best;
+    }
+    return best;
+}
+
+/* ---- Clock ------------------------------------------------------------------------------- */
+
+enum { CHAIN = 4096 };
+
+/* One exclusive or after the other, of which each waits a cycle for the one before it. */
+static void run_chain(void *context)
+{
+    uint64_t *sum = context;
+    uint64_t x = *sum;
+    for (int i = 0; i < CHAIN / 8; i++) {
+#pragma GCC unroll 8
+        for (uint64_t k = 1; k <= 8; k++) {
+            x ^= k;
+            __asm__ volatile("" : "+r"(x));
+        }
+    }
+    *sum = x;
+}
+
+static void measure_clock(struct qk_profile *profile)
+{
+    uint64_t sum = 0;
+    const double ns = best_ns(run_chain, &sum);
+    const double cycles_a_ns = CHAIN / ns;
+    if (cycles_a_ns > 0.1 && cycles_a_ns < 10)
+        profile->cycles_a_ns = cycles_a_ns;
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+/* One full tile over so many steps of the most slabs; everything is in the first cache. */
+enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_CELL_BYTES };
+
+struct product {
+    const struct qk_igemm *gemm;
+    struct qk_igemm_args args;
+};
+
+static void run_product(void *context)
+{
+    const struct product *product = context;
+    product->gemm->multiply(&product->args);
+}
+
+/* Operations in a nanosecond; 0: there is no memory. */
+static double measure_product(const struct qk_igemm *gemm)
+{
+    struct qk_igemm_step steps[STEPS];
+    const size_t step_bytes = qk_igemm_step_bytes(gemm, QK_IGEMM_STEP_SLABS, gemm->mr);
+    const size_t cells_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
+    const size_t weights_bytes = (STEPS * step_bytes + QK_IGEMM_SLACK + 63) / 64 * 64;
+    const size_t sums_bytes = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
+    uint8_t *memory = aligned_alloc(64, cells_bytes + weights_bytes + sums_bytes);
+    if (!memory)
+        return 0;
+    memset(memory, 1, cells_bytes + weights_bytes + sums_bytes);
+    for (size_t i = 0; i < STEPS; i++)
+        steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
+    struct product product = {
+        .gemm = gemm,
+        .args = {.cells = memory,
+                 .slab_bytes = SLAB_BYTES,
+                 .steps = steps,
+                 .step_count = STEPS,
+                 .weights = memory + cells_bytes,
+                 .step_bytes = step_bytes,
+                 .rows = gemm->mr,
+                 .vectors = QK_IGEMM_NR / QK_IGEMM_VECTOR,
+                 .sums = (int32_t *)(void *)(memory + cells_bytes + weights_bytes)},
+    };
+    if (gemm->begin)
+        gemm->begin(QK_IGEMM_STEP_SLABS);
+    const double ns = best_ns(run_product, &product);
+    if (gemm->end)
+        gemm->end();
+    free(memory);
+    return 2.0 * (double)(gemm->mr * QK_IGEMM_NR * STEPS * QK_IGEMM_STEP_SLABS * gemm->cell_k) / ns;
+}
+
+static void measure_products(struct qk_profile *profile, double end_ns)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    for (size_t i = count; i-- > 0 && now_ns() < end_ns;) { /* the fastest first */
+        double *ops = &profile->product_ops_a_ns[backends[i].product];
+        if (!(backends[i].cpu_flags & ~profile->cpu_flags) && *ops == 0)
+            *ops = measure_product(backends[i].gemm);
+    }
+}
+
+/* ---- sgemm ------------------------------------------------------------------------------- */
+
+/* Large enough for OpenBLAS to be near its best. */
+enum { SGEMM_M = 128, SGEMM_N = 256, SGEMM_K = 256 };
+
+struct sgemm {
+    const struct qk_gemm *gemm;
+    struct qk_sgemm_args args;
+};
+
+static void run_sgemm(void *context)
+{
+    const struct sgemm *sgemm = context;
+    qk_gemm_sgemm(sgemm->gemm, &sgemm->args);
+}
+
+static void measure_sgemm(struct qk_profile *profile, const struct qk_gemm *gemm)
+{
+    const size_t a = SGEMM_M * SGEMM_K;
+    const size_t b = SGEMM_K * SGEMM_N;
+    const size_t c = SGEMM_M * SGEMM_N;
+    float *memory = calloc(a + b + c, sizeof(*memory));
+    if (!memory)
+        return;
+    struct sgemm sgemm = {
+        .gemm = gemm,
+        .args = {.m = SGEMM_M,
+                 .n = SGEMM_N,
+                 .k = SGEMM_K,
+                 .a = memory,
+                 .b = memory + a,
+                 .c = memory + a + b,
+                 .lda = SGEMM_K,
+                 .ldb = SGEMM_N,
+                 .ldc = SGEMM_N},
+    };
+    profile->product_ops_a_ns[QK_PRODUCT_SGEMM] =
+        2.0 * SGEMM_M * SGEMM_N * SGEMM_K / best_ns(run_sgemm, &sgemm);
+    free(memory);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------ */
+
+#define COPY_BYTES ((size_t)4 << 20)
+
+static void run_copy(void *context)
+{
+    char *memory = context;
+    memcpy(memory + COPY_BYTES, memory, COPY_BYTES);
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
+static void measure_copy(struct qk_profile *profile)
+{
+    char *memory = malloc(2 * COPY_BYTES);
+    if (!memory)
+        return;
+    memset(memory, 1, COPY_BYTES);
+    profile->copy_bytes_a_ns = (double)COPY_BYTES / best_ns(run_copy, memory);
+    free(memory);
+}
+
+void qk_profile_measure(struct qk_profile *profile, const struct qk_gemm *gemm)
+{
+    const double end_ns = now_ns() + QK_MEASURE_NS;
+    measure_clock(profile);
+    if (gemm)
+        measure_sgemm(profile, gemm);
+    measure_products(profile, end_ns);
+    if (now_ns() < end_ns)
+        measure_copy(profile);
+    profile->measured = true;
+}

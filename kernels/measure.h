@@ -1,0 +1,16 @@
+/* What CPUID does not tell of a machine: how fast it is. Private to kernels/. */
+#ifndef KERNELS_MEASURE_H
+#define KERNELS_MEASURE_H
+
+#include "kernels/cpu.h"
+#include "kernels/gemm/gemm.h"
+
+/* Measures, in a few milliseconds, the clock, the products that this CPU has, sgemm if `gemm` is
+ * not NULL, and how fast memory is copied, and puts them into the profile. What there is no memory
+ * or no time for stays as it was: after QK_MEASURE_NS nothing new is begun. Other work on the core
+ * makes the machine seem slower, so the best of several runs counts. */
+void qk_profile_measure(struct qk_profile *profile, const struct qk_gemm *gemm);
+
+#define QK_MEASURE_NS 20000000
+
+#endif
