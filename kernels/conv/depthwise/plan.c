@@ -5,9 +5,10 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
-/* Cells of an output channel's taps; a slot holds some positions of so many. */
+/* An output channel's taps may take so many cells, so that a slot has room for some positions. */
 #define CELLS_MOST 256
-/* With more output channels for each of x, and more cells, igemm is faster. */
+/* With more output channels for each channel of x than this, and more cells than this, igemm is
+ * faster. */
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_CELLS_MOST 12
 
@@ -15,8 +16,8 @@ struct state {
     const struct qk_conv *conv;
     struct qk_conv_geometry geometry;
     struct qk_depthwise_layout layout;
-    struct qk_depthwise_job job; /* but for what a unit says */
-    size_t outer;                /* positions of the axes before the last two */
+    struct qk_depthwise_job job; /* what all units have in common */
+    size_t outer;                /* positions of the outer axes */
     /* What a unit has besides the layout's rows and columns, and how many units that makes: */
     size_t unit_groups, group_parts; /* groups */
     size_t m_part, m_parts;          /* output channels of each; with several parts, a unit has
@@ -27,7 +28,8 @@ struct state {
 
 /* ---- Weights ----------------------------------------------------------------------------- */
 
-/* Columns are the last axis that has more than one element. Which one that is, x will tell. */
+/* Which axis becomes that of columns is known only with x: the last one that has more than one
+ * element. So it has to fit for every axis that this can be. */
 bool qk_conv_is_depthwise(const struct qk_conv *conv)
 {
     const struct qk_conv_desc *desc = &conv->desc;
@@ -183,7 +185,8 @@ static size_t lay_out_workspace(struct state *state)
     return at;
 }
 
-/* Cells are in the order of taps. */
+/* Fills, for all cells in the order of taps, where in a slot they are read, and which weights they
+ * have. */
 static void fill_cells(const struct state *state, uint32_t *offsets,
                        struct qk_depthwise_weight_order *weight_orders)
 {
@@ -209,7 +212,8 @@ static void fill_cells(const struct state *state, uint32_t *offsets,
     }
 }
 
-/* As many of `count` as `wanted` allows, but at least one; all units have about as many. */
+/* Takes as many of `count` as `wanted` says, at least one, but so that all units have about as
+ * many; `units` becomes how many units that makes. */
 static size_t take(size_t count, double wanted, size_t *units)
 {
     const size_t most = wanted < (double)count ? qk_size_max((size_t)wanted, 1) : count;
@@ -217,7 +221,7 @@ static size_t take(size_t count, double wanted, size_t *units)
     return qk_divide_up(count, *units);
 }
 
-/* Returns the cycles of the largest unit. */
+/* Cuts channels into units, and returns the cycles of the largest unit. */
 static double cut_units(struct state *state)
 {
     const struct qk_conv_desc *desc = &state->conv->desc;

@@ -1,40 +1,55 @@
+/* How a convolution by integer products is cut into units, and how each unit lays out x.
+ *
+ * A unit computes some output channels of one group (an m_part, whole panels) at some positions: a
+ * band of rows, a band of columns of single rows, or the planes of several images. It makes the
+ * slabs of its positions and then multiplies every panel with every strip of them, so its slabs
+ * should stay in a core's own cache beside a panel. That bounds how many positions a unit has.
+ * Where even the fewest do not fit, K is taken in parts, and sums wait in the workspace from one
+ * part to the next.
+ *
+ * Taps can share slabs in three ways (enum mode). Each is laid out, its cycles are counted, and the
+ * cheapest is taken. At last it is cut further, so that units take about the time that a unit
+ * should.
+ */
 #include <math.h>
 
 #include "kernels/conv/igemm/plan.h"
 #include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
 
-/* A unit's slabs stay in a core's own cache beside the weights. Where not even those of so few
- * cells do, or there are too many slabs, K has parts, and the sums wait in the workspace. */
+/* A unit has at least so many cells in each slab, if it has so many positions. Where the slabs of
+ * those do not fit into the cache, or there are too many slabs, K is taken in parts. */
 #define K_PART_CELLS 512
-/* A unit never has more cells than this; it bounds the lists of strips. */
+/* A unit never has more cells in a slab, so that its list of strips is bounded. */
 #define UNIT_CELLS ((size_t)1 << 14)
-/* Units are for other cores, and to give way, but not so small that what neighbours share is made
- * again and again. */
+/* Units are cut so that other cores get some and a worker gives way, but no smaller than this: what
+ * neighbours have in common is made in each of them. */
 #define UNIT_CELLS_LEAST 512
-/* Slabs that are made again may cost this share. */
+/* Parts of the channels make the same slabs again, which may cost this share of the products. */
 #define SLABS_CHEAP 0.1
 
 enum mode {
-    SHARED,  /* rows and columns of taps share slabs */
-    COLUMNS, /* rows do; each column has its own */
-    SINGLE,  /* each tap has its own */
+    SHARED,  /* taps share slabs along rows and along columns */
+    COLUMNS, /* along rows only: each column of taps has its own */
+    SINGLE,  /* not at all: each tap has its own */
     MODE_COUNT
 };
 
-/* One way to lay it out. */
+/* One way to lay out x and to cut units. */
 struct choice {
     struct qk_slab_layout layout;
     size_t image_bands, row_bands, column_bands;
     size_t m_parts, m_part_panels;
-    double cycles; /* of all bands of a unit's images but for slabs; INFINITY: impossible */
-    double slab_cycles;
+    /* To compute all bands of the images that a unit has, without slabs; INFINITY: impossible. */
+    double cycles;
+    double slab_cycles; /* to make all their slabs */
 };
 
 /* ---- Slabs ------------------------------------------------------------------------------- */
 
-/* Columns of padding behind a whole line that may be those before the next, in every cluster; or
- * rows of it behind a whole plane. */
+/* How many columns of padding behind a line can be the padding before the next line at the same
+ * time, in every cluster; or, for the row axis, rows of padding behind a plane and before the next.
+ */
 static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_slab_axis *slabs)
 {
     struct qk_window window = {.in_columns = axis->in,
@@ -51,7 +66,7 @@ static size_t count_overlap(const struct qk_conv_axis *axis, const struct qk_sla
     return overlap;
 }
 
-/* Cells of one slab. */
+/* How many cells one slab has. */
 static size_t slab_cells(const struct qk_slab_layout *layout)
 {
     return (layout->images - 1) * layout->image_pitch +
@@ -59,8 +74,8 @@ static size_t slab_cells(const struct qk_slab_layout *layout)
            layout->column.span;
 }
 
-/* Sizes that follow from rows and columns. An odd number of lines, so that a column of slabs does
- * not fall on the same few sets of the cache. */
+/* Sets what follows from rows and columns. A slab has an odd number of cache lines, so that the
+ * same cells of all slabs do not fall on the same few sets of the cache. */
 static void set_slab_bytes(struct qk_slab_layout *layout)
 {
     size_t lines = qk_divide_up(slab_cells(layout), 16);
@@ -69,7 +84,8 @@ static void set_slab_bytes(struct qk_slab_layout *layout)
 
 /* ---- Units ------------------------------------------------------------------------------- */
 
-/* The most rows, or the most columns of one row, whose slabs have at most `cells` cells. */
+/* Gives a unit the most rows, or else the most columns of one row, such that a slab has at most
+ * `cells` cells. False: not even a strip's columns. */
 static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t cells)
 {
     struct qk_slab_layout *layout = &choice->layout;
@@ -96,7 +112,8 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct choice *choic
     return true;
 }
 
-/* Cuts rows, or columns, into even bands that are no larger; `least` bands if they may be. */
+/* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
+ * `least` of them, unless they would be too small. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t least)
 {
     struct qk_slab_layout *layout = &choice->layout;
@@ -122,8 +139,9 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choi
         layout->columns = qk_divide_up(width, choice->column_bands);
 }
 
-/* Small planes lie one behind the other in units of about UNIT_CELLS_LEAST: so tiles are full, and
- * weights are read once for all of them. `most`: cells that a slab may have. */
+/* Chains images with small planes one behind the other, to units of about UNIT_CELLS_LEAST places:
+ * then strips are full, and weights are read once for all of them. `most` bounds the cells of a
+ * slab. */
 static void chain_images(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t most)
 {
     struct qk_slab_layout *layout = &choice->layout;
@@ -138,19 +156,20 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct choice *c
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
 }
 
-/* Products of one row with 16 positions. */
+/* How many products one row takes for 16 positions. */
 static double count_products(const struct qk_slab_order *order, const struct qk_igemm *gemm)
 {
     return (double)order->steps *
            (gemm->whole_steps ? 1 : (double)order->slabs / (double)order->k_blocks);
 }
 
-/* Of one row, for each position: half as fast as registers are, and the lanes of a sum. */
+/* Cycles of one dot product: half as fast as from registers, and the adding up of lanes. */
 static double dot_cycles(const struct qk_slab_order *order)
 {
     return (double)order->steps * (double)order->step_slabs / 16 * 1.5 + 8;
 }
 
+/* At most how many positions dot products pay for, instead of a vector that is mostly empty. */
 static size_t dots_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
@@ -164,7 +183,7 @@ static size_t dots_most(const struct qk_conv_igemm_plan *plan)
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
 }
 
-/* Of one slab of an image: a row costs something, however short. */
+/* Cycles to make one slab of an image. A row costs something, however short it is. */
 static double fill_cycles(const struct qk_conv_igemm_plan *plan,
                           const struct qk_slab_layout *layout)
 {
@@ -178,7 +197,8 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
     return rows * (1 + chunks / 2) * plan->conv->costs->slab_cycles;
 }
 
-/* Cycles for all positions of a unit's images, and one group and outer position. */
+/* Counts the cycles for all positions of the images that a unit has, of one group and one position
+ * of the outer axes. */
 static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const struct qk_slab_layout *layout = &choice->layout;
@@ -205,6 +225,7 @@ static double image_cycles(const struct choice *choice)
     return (choice->cycles + choice->slab_cycles) / (double)choice->layout.images;
 }
 
+/* Lays out x with slabs shared as `mode` says. */
 static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mode)
 {
     const struct qk_slab_order *order = &plan->order;
@@ -238,7 +259,8 @@ static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mod
     return choice;
 }
 
-/* More units than memory needs: bands first, then parts of the channels. */
+/* Cuts units to the time that they should take: first into bands, then into parts of the channels.
+ */
 static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const size_t panels = plan->conv->igemm.panel_count;
@@ -256,8 +278,8 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choi
         most = qk_size_max(tuning->sums_bytes / tile / strips, 1);
     }
     const size_t bands = choice->row_bands * choice->column_bands;
-    /* Parts of the channels make the same slabs again: three times the work is one unit, but where
-     * slabs are quickly made. */
+    /* A unit may take three times as long as it should before the channels are cut, unless making
+     * its slabs again is cheap. */
     const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
     const size_t m_parts =
         qk_size_max(qk_divide_up(least, 3 * bands),
@@ -269,6 +291,7 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choi
 
 /* ---- Workspace --------------------------------------------------------------------------- */
 
+/* Reserves `bytes` of the workspace, in whole cache lines; returns where they begin. */
 static size_t reserve(size_t *at, size_t bytes)
 {
     const size_t begin = *at;
@@ -284,7 +307,8 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     const size_t strips = qk_conv_strips_most(slab_cells(layout));
     const bool whole = layout->k_part_bundles == layout->bundles;
     const bool column_sums = plan->conv->igemm.ones != NULL;
-    /* Vectors read beyond the last cell, and whole steps beyond the last slab. */
+    /* Products read whole vectors, beyond the last cell, and where they take whole steps, beyond
+     * the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
     const size_t slabs = layout->k_part_bundles * layout->bundle_slabs +
                          (gemm->whole_steps ? plan->order.step_slabs : 0);

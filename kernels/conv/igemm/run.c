@@ -75,7 +75,7 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
     };
 }
 
-/* The cells of the unit's dots over steps [begin, end). */
+/* Gathers the cells of the positions that are computed by dot products, for steps [begin, end). */
 static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                         const struct work *work, size_t begin, size_t end)
 {
@@ -96,7 +96,7 @@ static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit
     }
 }
 
-/* The tile of a panel and strip over steps [begin, end). */
+/* Computes the tile of a panel and a strip over steps [begin, end). */
 static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                      const struct work *work, size_t b, const uint8_t *panel, size_t rows,
                      size_t begin, size_t end, int32_t *sums)
@@ -158,7 +158,8 @@ static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit 
     });
 }
 
-/* The sums of x's columns come out as the first row of a tile, whose other rows go nowhere. */
+/* Adds up x's columns over steps [begin, end), by products with a panel whose first row is 1
+ * everywhere. The tile's other rows are of no use. */
 static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                             const struct work *work, size_t begin, size_t end)
 {
@@ -171,7 +172,7 @@ static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct 
     }
 }
 
-/* Steps [begin, end) of all tiles of the unit. */
+/* Computes all tiles of the unit over steps [begin, end), and y of them if these are the last. */
 static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                       const struct work *work, size_t begin, size_t end)
 {

@@ -4,13 +4,13 @@
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
 
-/* The tile of a unit: at most so many output channels by so many positions. */
+/* A unit is one tile: at most so many output channels by so many positions. */
 #define TILE_ROWS 256
 #define TILE_COLUMNS 2048
-/* Each part of the workspace has at most the tuning's sgemm_floats. The parts are a block of
- * im2col, the sums, and the sums carried over blocks. */
+/* Each part of the workspace has at most the tuning's sgemm_floats. The parts are a K block of the
+ * im2col matrix, its sums, and the sums of all K blocks before. */
 
-/* Rows and columns of floats begin on cache lines. */
+/* Rows of floats begin on cache lines. */
 #define LINE_FLOATS 16
 
 /* sgemm slows down on fewer columns than these, however small a unit should be. */
@@ -24,7 +24,7 @@ struct state {
     size_t rows;         /* output channels of a group */
     size_t tile_rows;    /* of a full tile; the last may have fewer */
     size_t tile_columns; /* positions; a multiple of LINE_FLOATS, as stride is */
-    size_t stride;       /* the distance of rows */
+    size_t stride;       /* floats from one row to the next */
     size_t row_tiles;    /* tiles of one image and group */
     size_t column_tiles;
 };
@@ -35,7 +35,7 @@ struct tile {
     size_t position_begin, position_count;
 };
 
-/* What a run brings, and the parts of a workspace; `carried` only where k has several blocks. */
+/* What a run brings, and the parts of a workspace; `carried` only where K has several blocks. */
 struct work {
     const uint8_t *x;
     uint8_t *y;
@@ -107,7 +107,8 @@ static inline void carry_one(float sum, int32_t *carried)
     *carried = (int32_t)((uint32_t)*carried + (uint32_t)(int32_t)sum);
 }
 
-/* carried[i] += sums[i], modulo 2^32. An inner loop of constant length is vector code at -O2. */
+/* carried[i] += sums[i], modulo 2^32. Compilers make vector code at -O2 of an inner loop whose
+ * length is a constant. */
 static void carry(const float *restrict sums, size_t count, int32_t *restrict carried)
 {
     size_t i = 0;
@@ -131,7 +132,7 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
     for (size_t k = 0; k < conv->depth; k += conv->sgemm.k_block) {
         multiply_k_block(state, tile, work, k, qk_size_min(conv->depth - k, conv->sgemm.k_block));
         if (conv->depth - k <= conv->sgemm.k_block)
-            break; /* the last block is added while requantizing */
+            break; /* the last K block is added while requantizing */
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
@@ -153,7 +154,7 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
     });
 }
 
-/* In floats; carried sums are as large. */
+/* Sizes in floats; carried sums take as much room as sums. */
 static size_t matrix_floats(const struct state *state)
 {
     return state->conv->sgemm.k_block * state->stride;
@@ -189,7 +190,8 @@ static void choose_tiles(struct state *state)
     const size_t unit_terms = conv->tuning->sgemm_unit_terms;
     const size_t floats = conv->tuning->sgemm_floats;
     const size_t positions = qk_size_max(state->geometry.positions, 1);
-    /* Rows beyond TILE_ROWS where there are few positions: each tile makes its im2col again. */
+    /* Where there are few positions, a tile has more rows than TILE_ROWS, since each tile makes its
+     * im2col matrix again. */
     const size_t few = qk_divide_up(qk_size_min(positions, TILE_COLUMNS_LEAST), LINE_FLOATS);
     const size_t quick_rows = unit_terms / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
     const size_t fit_rows = floats / (few * LINE_FLOATS + QK_IM2COL_SLACK);
