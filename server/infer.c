@@ -80,33 +80,6 @@ static enum qd_status plan(struct qd_request *request)
     return take_outputs(request);
 }
 
-/* Slots with a workspace each; one is enough. */
-static enum qd_status make_slots(struct qd_request *request, size_t count)
-{
-    struct qd_job *job = &request->job;
-    struct qd_slot *slots = qd_arena_calloc(&request->arena, count, sizeof(*slots));
-    size_t made = 0;
-    while (slots != NULL && made < count) {
-        slots[made].workspace = qd_arena_alloc(&request->arena, request->plan.workspace_bytes);
-        if (slots[made].workspace == NULL)
-            break;
-        made++;
-    }
-    if (made == 0)
-        return refuse_memory(request, "the workspace");
-    job->slots = slots;
-    job->slot_count = made;
-    return QD_OK;
-}
-
-static bool is_small(const struct qk_plan *plan)
-{
-    uint64_t cost_ns;
-    return plan->unit_count == 0 ||
-           (!__builtin_mul_overflow(plan->unit_count, plan->unit_cost_ns, &cost_ns) &&
-            cost_ns <= QD_WHOLE_NS);
-}
-
 static void encode(struct qd_request *request)
 {
     qd_request_advance(request, QD_ENCODING);
@@ -131,53 +104,78 @@ static struct qd_request *request_of(struct qd_job *job)
     return (struct qd_request *)((char *)job - offsetof(struct qd_request, job));
 }
 
-static void pack(struct qd_request *request)
+/* ---- Phases ------------------------------------------------------------------------------- */
+
+static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    struct qk_instance *instance = request->instance;
-    qk_pack(instance, 0, instance->pack_unit_count);
+    (void)workspace;
+    qk_pack(request_of(job)->instance, begin, end);
 }
 
-static void compute(const struct qd_request *request, void *workspace, size_t begin, size_t end)
+static bool after_pack(struct qd_job *job)
 {
+    job->phase = request_of(job)->computing;
+    return true;
+}
+
+static void run_compute(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    const struct qd_request *request = request_of(job);
     qk_run(&request->plan, request->inputs, request->outputs, workspace, begin, end);
+}
+
+static bool after_compute(struct qd_job *job)
+{
+    encode(request_of(job));
+    return false;
+}
+
+/* Seats for as many workers as a phase is worth, as far as there is memory; one is enough. */
+static enum qd_status make_seats(struct qd_request *request, struct qd_phase *phase,
+                                 size_t workspace_bytes)
+{
+    size_t wanted =
+        qd_scheduler_shares(phase->unit_count, phase->unit_cost_ns, request->thread_count);
+    phase->seats = qd_arena_calloc(&request->arena, wanted, sizeof(*phase->seats));
+    while (phase->seats != NULL && phase->seat_count < wanted) {
+        void *workspace = qd_arena_alloc(&request->arena, workspace_bytes);
+        if (workspace == NULL)
+            break;
+        phase->seats[phase->seat_count++].workspace = workspace;
+    }
+    return phase->seat_count > 0 ? QD_OK : refuse_memory(request, "the workspace");
+}
+
+/* All that needs memory comes first: from here on nothing fails. */
+static enum qd_status make_phases(struct qd_request *request)
+{
+    const struct qk_instance *instance = request->instance;
+    struct qd_phase packing = {
+        .run = run_pack,
+        .then = after_pack,
+        .unit_count = instance->pack_unit_count,
+        .unit_cost_ns = instance->pack_unit_cost_ns,
+    };
+    request->computing = (struct qd_phase){
+        .run = run_compute,
+        .then = after_compute,
+        .unit_count = request->plan.unit_count,
+        .unit_cost_ns = request->plan.unit_cost_ns,
+    };
+    if (make_seats(request, &request->computing, request->plan.workspace_bytes) != QD_OK)
+        return request->error.status;
+    if (packing.unit_count > 0 && make_seats(request, &packing, 0) != QD_OK)
+        return request->error.status;
+    request->job.phase = packing.unit_count > 0 ? packing : request->computing;
+    return QD_OK;
 }
 
 static bool start(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
     qd_request_advance(request, QD_DECODING);
-    if (decode(request) != QD_OK || plan(request) != QD_OK)
-        return true;
-    const struct qk_plan *made = &request->plan;
-    if (!is_small(made)) {
-        size_t slots =
-            made->unit_count < request->thread_count ? made->unit_count : request->thread_count;
-        uint64_t chunk = QD_CHUNK_NS / (made->unit_cost_ns + 1);
-        job->units = made->unit_count;
-        job->chunk_units = chunk > 0 ? (size_t)chunk : 1;
-        job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
-        if (make_slots(request, slots) != QD_OK)
-            return true;
-        qd_request_advance(request, QD_RUNNING);
-        pack(request);
-        qd_request_advance(request, QD_QUEUED);
-        return false;
-    }
-    void *workspace = qd_arena_alloc(&request->arena, made->workspace_bytes);
-    if (workspace == NULL) {
-        refuse_memory(request, "the workspace");
-        return true;
-    }
-    qd_request_advance(request, QD_RUNNING);
-    pack(request);
-    compute(request, workspace, 0, made->unit_count);
-    encode(request);
-    return true;
-}
-
-static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
-{
-    compute(request_of(job), workspace, begin, end);
+    job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
+    return decode(request) == QD_OK && plan(request) == QD_OK && make_phases(request) == QD_OK;
 }
 
 static void on_running(struct qd_job *job, bool running)
@@ -185,16 +183,12 @@ static void on_running(struct qd_job *job, bool running)
     qd_request_advance(request_of(job), running ? QD_RUNNING : QD_QUEUED);
 }
 
-static void finish(struct qd_job *job)
+static void expire(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    if (atomic_load(&job->expired)) {
-        qd_fail(&request->error, QD_UNAVAILABLE,
-                "the computation: expected to end within %llu ms (--compute-timeout); it did not",
-                (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
-        return;
-    }
-    encode(request);
+    qd_fail(&request->error, QD_UNAVAILABLE,
+            "the computation: expected to end within %llu ms (--compute-timeout); it did not",
+            (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
 }
 
 static void cancel(struct qd_job *job)
@@ -210,7 +204,7 @@ static void done(struct qd_job *job)
     request->on_answered(request);
 }
 
-bool qd_infer_try_room(const struct qd_scheduler *scheduler, struct qd_request *request)
+bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *request)
 {
     if (!qd_scheduler_has_room(scheduler)) {
         qd_fail(&request->error, QD_UNAVAILABLE,
@@ -223,7 +217,7 @@ bool qd_infer_try_room(const struct qd_scheduler *scheduler, struct qd_request *
 
 bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
 {
-    static const struct qd_job_code code = {start, run, on_running, finish, cancel, done};
+    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
     if (!qd_infer_try_room(scheduler, request))
         return false;
     request->message.body = request->body;

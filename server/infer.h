@@ -4,12 +4,8 @@
 
 #include "server/request.h"
 
-/* Up to this, the worker that decodes a request also runs it: below, cutting it up gains nothing.
- */
-#define QD_WHOLE_NS UINT64_C(1000000)
-
 /* False: the queue is full, and request->error says so. */
-bool qd_infer_try_room(const struct qd_scheduler *scheduler, struct qd_request *request);
+bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *request);
 
 /* request->message, kernels, thread_count, compute_timeout_ns and on_answered are set. on_answered
  * comes when the request is in REPLYING. False: the queue is full, and request->error says so. */

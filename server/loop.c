@@ -16,6 +16,7 @@ struct qd_handle {
         uv_signal_t signal;
         uv_prepare_t prepare;
         uv_timer_t timer;
+        uv_async_t async;
     } uv; /* first, so that both pointers are one */
     qd_callback *callback;
     void *context;
@@ -124,6 +125,11 @@ static void on_timer(uv_timer_t *timer)
     call(timer);
 }
 
+static void on_async(uv_async_t *async)
+{
+    call(async);
+}
+
 struct qd_handle *qd_loop_watch(struct qd_loop *loop, int fd, qd_callback *callback, void *context)
 {
     struct qd_handle *handle = handle_create(callback, context);
@@ -171,4 +177,19 @@ void qd_timer_start(struct qd_handle *timer, uint64_t first_ms, uint64_t repeat_
 void qd_timer_stop(struct qd_handle *timer)
 {
     uv_timer_stop(&timer->uv.timer);
+}
+
+struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle == NULL || uv_async_init(&loop->uv, &handle->uv.async, on_async) != 0) {
+        free(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+void qd_async_send(struct qd_handle *async)
+{
+    uv_async_send(&async->uv.async);
 }

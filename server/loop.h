@@ -1,7 +1,7 @@
 /* The one event loop. Only loop.c and pool.c know that it is libuv's.
  *
- * Everything here belongs to the loop's thread. A handle calls back on that thread, from
- * qd_loop_run. NULL from a create: out of memory or descriptors. */
+ * Everything here but qd_async_send belongs to the loop's thread. A handle calls back on that
+ * thread, from qd_loop_run. NULL from a create: out of memory or descriptors. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -13,7 +13,7 @@ struct qd_handle;
 typedef void qd_callback(void *context);
 
 struct qd_loop *qd_loop_create(void);
-/* Every handle on it has been destroyed. Waits for the pool's work. */
+/* Every handle on it has been destroyed, and the pool. */
 void qd_loop_destroy(struct qd_loop *loop);
 
 void qd_loop_run(struct qd_loop *loop); /* until qd_loop_stop */
@@ -39,6 +39,10 @@ struct qd_handle *qd_loop_timer(struct qd_loop *loop, qd_callback *callback, voi
 /* Calls in `first_ms`, and then every `repeat_ms` (0: once). Starts anew when it runs. */
 void qd_timer_start(struct qd_handle *timer, uint64_t first_ms, uint64_t repeat_ms);
 void qd_timer_stop(struct qd_handle *timer);
+
+/* Calls, on the loop's thread, after a qd_async_send; after several, perhaps only once. */
+struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context);
+void qd_async_send(struct qd_handle *async); /* on any thread */
 
 void qd_handle_destroy(struct qd_handle *handle); /* no call comes any more; NULL is fine */
 

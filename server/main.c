@@ -148,7 +148,6 @@ static bool start_kernels(struct process *process)
     if (qk_kernels_create(process->config.cpu, process->config.gemm, &process->kernels, &error) !=
         QK_OK)
         return complain("%s", error.text);
-    qd_pool_set_threads((unsigned)process->config.threads);
     qd_log(QD_LOG_INFO, "quantd starts",
            "version=%s cpu=%s gemm=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu",
            QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_gemm(process->kernels),
@@ -181,8 +180,7 @@ static bool start_services(struct process *process)
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->trim_timer == NULL || process->drain_timer == NULL ||
-        !qd_pool_start(process->loop))
+        process->trim_timer == NULL || process->drain_timer == NULL)
         return complain("out of memory or file descriptors");
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     return true;
@@ -219,8 +217,8 @@ static void deinit(struct process *process)
     qd_handle_destroy(process->sigint);
     qd_handle_destroy(process->trim_timer);
     qd_handle_destroy(process->drain_timer);
-    qd_loop_destroy(process->loop);
     qd_scheduler_destroy(process->scheduler);
+    qd_loop_destroy(process->loop);
     qd_metrics_destroy(process->metrics);
     qd_memory_destroy(process->memory);
     qk_kernels_destroy(process->kernels);

@@ -2,27 +2,46 @@
 #include "server/pool.h"
 
 #include <assert.h>
-#include <stddef.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <uv.h>
 
-static_assert(sizeof(uv_work_t) <= QD_WORK_UV_BYTES, "room for libuv's request");
-static_assert(alignof(uv_work_t) <= 16, "and aligned for it");
+enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
+
+struct thread {
+    pid_t id;
+    sem_t wake;
+    bool moved;        /* by who woke it: */
+    cpu_set_t allowed; /* its CPUs before */
+};
+
+struct qd_pool {
+    void (*body)(void *context, unsigned index);
+    void *context;
+    sem_t returned; /* bodies */
+    unsigned thread_count;
+    struct thread threads[];
+};
+
+/* What libuv has of the threads, until the loop has heard of their ends; the pool may be gone then.
+ */
+struct items {
+    unsigned left;
+    struct item {
+        uv_work_t uv; /* first, so that both pointers are one */
+        struct qd_pool *pool;
+        unsigned index;
+        struct items *all;
+    } each[];
+};
 
 unsigned qd_pool_parallelism(void)
 {
     unsigned count = uv_available_parallelism();
     return count < QD_POOL_THREADS_MAX ? count : QD_POOL_THREADS_MAX;
-}
-
-enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
-
-void qd_pool_set_threads(unsigned thread_count)
-{
-    char text[16];
-    snprintf(text, sizeof(text), "%u", thread_count);
-    setenv("UV_THREADPOOL_SIZE", text, 1);
 }
 
 static void pass(void *gate)
@@ -53,53 +72,109 @@ bool qd_pool_can_start(unsigned thread_count)
     return started == thread_count;
 }
 
-static struct qd_work *work_of(uv_work_t *uv)
-{
-    return (struct qd_work *)((char *)uv - offsetof(struct qd_work, uv));
-}
+/* ---- The threads' lives ------------------------------------------------------------------- */
 
 static void on_work(uv_work_t *uv)
 {
-    struct qd_work *work = work_of(uv);
-    work->work(work);
+    const struct item *item = (struct item *)uv;
+    struct qd_pool *pool = item->pool;
+    pool->threads[item->index].id = gettid();
+    pool->body(pool->context, item->index);
+    sem_post(&pool->returned);
 }
 
 static void on_done(uv_work_t *uv, int status)
 {
-    struct qd_work *work = work_of(uv);
-    (void)status; /* who cancels it knows */
-    work->done(work);
+    struct items *all = ((struct item *)uv)->all;
+    (void)status; /* nobody cancels it */
+    if (--all->left == 0)
+        free(all);
 }
 
-void qd_pool_submit(struct qd_loop *loop, struct qd_work *work)
+static void start(struct qd_pool *pool, struct qd_loop *loop, struct items *items)
 {
-    int result = uv_queue_work(qd_loop_uv(loop), (uv_work_t *)(void *)work->uv, on_work, on_done);
-    assert(result == 0); /* it only refuses a missing callback */
-    (void)result;
-}
-
-static void do_nothing(struct qd_work *work)
-{
-    (void)work;
-}
-
-static void free_work(struct qd_work *work)
-{
-    free(work);
-}
-
-bool qd_pool_start(struct qd_loop *loop)
-{
-    struct qd_work *work = calloc(1, sizeof(*work));
-    if (work != NULL) {
-        work->work = do_nothing;
-        work->done = free_work;
-        qd_pool_submit(loop, work);
+    char text[16];
+    snprintf(text, sizeof(text), "%u", pool->thread_count);
+    setenv("UV_THREADPOOL_SIZE", text, 1); /* libuv reads it at the first item */
+    items->left = pool->thread_count;
+    for (unsigned i = 0; i < pool->thread_count; i++) {
+        struct item *item = &items->each[i];
+        item->pool = pool;
+        item->index = i;
+        item->all = items;
+        sem_init(&pool->threads[i].wake, 0, 0);
+        int result = uv_queue_work(qd_loop_uv(loop), &item->uv, on_work, on_done);
+        assert(result == 0); /* it only refuses a missing callback */
+        (void)result;
     }
-    return work != NULL;
 }
 
-bool qd_pool_cancel(struct qd_work *work)
+struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count,
+                               void (*body)(void *context, unsigned index), void *context)
 {
-    return uv_cancel((uv_req_t *)(void *)work->uv) == 0;
+    struct qd_pool *pool = calloc(1, sizeof(*pool) + thread_count * sizeof(*pool->threads));
+    struct items *items = calloc(1, sizeof(*items) + thread_count * sizeof(*items->each));
+    if (pool == NULL || items == NULL) {
+        free(pool);
+        free(items);
+        return NULL;
+    }
+    pool->body = body;
+    pool->context = context;
+    pool->thread_count = thread_count;
+    sem_init(&pool->returned, 0, 0);
+    start(pool, loop, items);
+    return pool;
+}
+
+static void wait_for(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) { /* EINTR: a signal's handler ran here */
+    }
+}
+
+void qd_pool_destroy(struct qd_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    for (unsigned i = 0; i < pool->thread_count; i++)
+        wait_for(&pool->returned);
+    for (unsigned i = 0; i < pool->thread_count; i++)
+        sem_destroy(&pool->threads[i].wake);
+    sem_destroy(&pool->returned);
+    free(pool);
+}
+
+/* ---- Sleep and waking --------------------------------------------------------------------- */
+
+void qd_pool_sleep(struct qd_pool *pool, unsigned index)
+{
+    struct thread *thread = &pool->threads[index];
+    wait_for(&thread->wake);
+    if (thread->moved)
+        sched_setaffinity(0, sizeof(thread->allowed), &thread->allowed);
+    thread->moved = false;
+}
+
+void qd_pool_wake(struct qd_pool *pool, unsigned index)
+{
+    sem_post(&pool->threads[index].wake);
+}
+
+/* Where one of these calls is forbidden, or has no other CPU to give, the kernel chooses. */
+static bool move_from(int cpu, struct thread *thread)
+{
+    cpu_set_t others;
+    if (cpu < 0 || sched_getaffinity(thread->id, sizeof(others), &others) != 0)
+        return false;
+    thread->allowed = others;
+    CPU_CLR((unsigned)cpu, &others);
+    return sched_setaffinity(thread->id, sizeof(others), &others) == 0;
+}
+
+void qd_pool_wake_elsewhere(struct qd_pool *pool, unsigned index)
+{
+    struct thread *thread = &pool->threads[index];
+    thread->moved = move_from(sched_getcpu(), thread);
+    qd_pool_wake(pool, index);
 }

@@ -1,23 +1,19 @@
-/* Threads that compute: libuv's pool. Its queue is first in, first out, and has no bound: the
- * scheduler keeps it short. All calls are on the loop's thread. */
+/* Threads that compute: libuv's pool, each of them taken by one item for as long as the pool lives,
+ * so that who does what next is not libuv's to decide, and a thread can wake another by itself.
+ *
+ * Waking one was measured on virtual machines with two CPUs, from the call to its first step: 60 us
+ * by way of the loop and uv_queue_work, 30 to 45 us directly, whether by a semaphore, a condition
+ * or a futex; of these 12 are the caller's. Where the other CPU need not be started it is 2 us. */
 #ifndef SERVER_POOL_H
 #define SERVER_POOL_H
 
-#include <stdalign.h>
 #include <stdbool.h>
 
 #include "server/loop.h"
 
-#define QD_WORK_UV_BYTES 128 /* a uv_work_t; pool.c checks it */
-
 #define QD_POOL_THREADS_MAX 1024 /* libuv's */
 
-/* Lies in its owner's memory until `done` has been called. */
-struct qd_work {
-    void (*work)(struct qd_work *work); /* on a worker */
-    void (*done)(struct qd_work *work); /* then, on the loop's thread */
-    alignas(16) unsigned char uv[QD_WORK_UV_BYTES];
-};
+struct qd_pool;
 
 /* How many threads can run at a time, from 1 to QD_POOL_THREADS_MAX: CPUs that the process may use.
  * libuv 1.50 (Debian 13) heeds the CPU quotas of version 2 control groups, 1.44 (Debian 12) heeds
@@ -27,16 +23,26 @@ unsigned qd_pool_parallelism(void);
 /* False: the system does not let us have so many (a limit on processes, memory). */
 bool qd_pool_can_start(unsigned thread_count);
 
-/* How many threads the pool will have, from 1 to QD_POOL_THREADS_MAX: before qd_pool_start. */
-void qd_pool_set_threads(unsigned thread_count);
+/* Calls `body` once on each of so many threads, with indexes from 0. There is one pool in a
+ * process, and no other thread while it is made, as it sets the environment. libuv aborts where it
+ * does not get the threads: ask qd_pool_can_start first. NULL: malloc failed. */
+struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count,
+                               void (*body)(void *context, unsigned index), void *context);
 
-/* Starts the threads, which the first item would do. libuv aborts where it does not get them: ask
- * qd_pool_can_start first. False: malloc failed. */
-bool qd_pool_start(struct qd_loop *loop);
+/* Waits for every body to return, which its owner has to bring about. On the loop's thread, before
+ * the loop goes. NULL is fine. */
+void qd_pool_destroy(struct qd_pool *pool);
 
-void qd_pool_submit(struct qd_loop *loop, struct qd_work *work);
+/* From a body, for its own index: until somebody wakes it, or has since it last slept. */
+void qd_pool_sleep(struct qd_pool *pool, unsigned index);
 
-/* True: no thread had taken it, and none will; its `done` comes as ever. */
-bool qd_pool_cancel(struct qd_work *work);
+/* On any thread; once for each sleep. */
+void qd_pool_wake(struct qd_pool *pool, unsigned index);
+
+/* The same, from a thread that goes on computing: on another CPU than the caller's, if there is
+ * one. Left to itself, Linux takes an idle CPU of a virtual machine, which its host has sent to
+ * sleep, for a busy one, and often puts both threads on the same: then the second stops the first,
+ * or waits for 3 ms. */
+void qd_pool_wake_elsewhere(struct qd_pool *pool, unsigned index);
 
 #endif

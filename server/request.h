@@ -21,7 +21,7 @@ enum qd_request_state {
     QD_READING,  /* from the first byte seen to the last */
     QD_QUEUED,   /* for a worker: its first, or one to go on */
     QD_DECODING, /* parsing and planning */
-    QD_RUNNING,  /* the operator computes */
+    QD_RUNNING,  /* the operator packs and computes */
     QD_ENCODING,
     QD_REPLYING, /* the answer stands */
     QD_DONE,
@@ -51,6 +51,7 @@ struct qd_request {
     struct qk_plan plan;
     const void *inputs[QK_INPUT_COUNT_MAX]; /* the data of the variable ones */
     void *outputs[QK_OUTPUT_COUNT_MAX];
+    struct qd_phase computing; /* after packing */
     const struct qk_kernels *kernels;
     unsigned thread_count; /* that may compute it */
     uint64_t compute_timeout_ns;

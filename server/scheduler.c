@@ -5,134 +5,187 @@
 #include <stdlib.h>
 
 #include "server/clock.h"
+#include "server/pool.h"
 
-/* One runs, the others are next: a worker that finds nothing sleeps, and waking it costs more than
- * a small request's work. Small requests a second at 64 connections, median of 5 interleaved runs
- * on a busy 2-core machine, so that single runs spread by a factor of 2: 26 k with 2, 30 k with 4,
- * 34 k with 8, 40 k with 32, 39 k with 500. More than 2 helps; how many is best is not settled. */
-enum { IN_POOL_PER_THREAD = 4 };
+enum { NOBODY = -1 };
 
-struct qd_scheduler {
-    struct qd_loop *loop;
-    size_t in_pool;
-    size_t in_pool_max;
-    struct qd_slot *head; /* the queue */
-    struct qd_slot *tail;
-    size_t jobs_queued; /* that have not started */
-    size_t jobs_queued_max;
-    atomic_size_t waiting; /* slots that no worker has taken: in the queue, or in the pool's */
-    atomic_bool abandoned;
-    pthread_mutex_t lock; /* over what slots of one job share */
+struct list {
+    struct qd_job *head;
+    struct qd_job *tail;
 };
 
-struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
-                                         size_t queue_max)
-{
-    struct qd_scheduler *scheduler = calloc(1, sizeof(*scheduler));
-    if (scheduler != NULL) {
-        scheduler->loop = loop;
-        scheduler->in_pool_max = IN_POOL_PER_THREAD * (size_t)thread_count;
-        scheduler->jobs_queued_max = queue_max;
-        atomic_init(&scheduler->waiting, 0);
-        atomic_init(&scheduler->abandoned, false);
-        pthread_mutex_init(&scheduler->lock, NULL);
-    }
-    return scheduler;
-}
+/* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
+ * others may join, it is in `open`. */
+struct qd_scheduler {
+    struct qd_pool *pool;
+    struct qd_handle *over_async;
+    size_t unstarted_max;
+    atomic_size_t waiting; /* jobs in the queue */
+    atomic_bool abandoned;
 
-void qd_scheduler_destroy(struct qd_scheduler *scheduler)
-{
-    if (scheduler == NULL)
-        return;
-    assert(scheduler->head == NULL && scheduler->in_pool == 0);
-    pthread_mutex_destroy(&scheduler->lock);
-    free(scheduler);
-}
+    pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
+    struct list queue;
+    struct list open;
+    struct list over;
+    size_t unstarted; /* jobs in the queue that have not started */
+    bool ending;
+    bool waking; /* somebody who was woken is not yet there */
+    int idle;    /* the worker that fell asleep last, or NOBODY */
+    size_t idle_count;
+    int next_idle[]; /* of each worker that sleeps, the one that did before it */
+};
 
-bool qd_scheduler_has_room(const struct qd_scheduler *scheduler)
-{
-    return scheduler->jobs_queued < scheduler->jobs_queued_max &&
-           !atomic_load(&scheduler->abandoned);
-}
+/* ---- Lists -------------------------------------------------------------------------------- */
 
-size_t qd_scheduler_queue_count(const struct qd_scheduler *scheduler)
+static void append(struct list *list, struct qd_job *job)
 {
-    return scheduler->jobs_queued;
-}
-
-/* ---- The queue ---------------------------------------------------------------------------- */
-
-static void enqueue(struct qd_scheduler *scheduler, struct qd_slot *slot)
-{
-    slot->place = QD_SLOT_WAITS;
-    slot->next = NULL;
-    slot->previous = scheduler->tail;
-    if (scheduler->tail != NULL)
-        scheduler->tail->next = slot;
+    job->next = NULL;
+    job->previous = list->tail;
+    if (list->tail != NULL)
+        list->tail->next = job;
     else
-        scheduler->head = slot;
-    scheduler->tail = slot;
+        list->head = job;
+    list->tail = job;
+}
+
+static void take_out(struct list *list, struct qd_job *job)
+{
+    if (job->previous != NULL)
+        job->previous->next = job->next;
+    else
+        list->head = job->next;
+    if (job->next != NULL)
+        job->next->previous = job->previous;
+    else
+        list->tail = job->previous;
+}
+
+static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    append(&scheduler->queue, job);
+    scheduler->unstarted += !job->started;
     atomic_fetch_add(&scheduler->waiting, 1);
 }
 
-/* Out of the queue; who calls it says where to, and counts `waiting`. */
-static void unlink_slot(struct qd_scheduler *scheduler, struct qd_slot *slot)
+/* NULL: nothing waits. */
+static struct qd_job *dequeue(struct qd_scheduler *scheduler)
 {
-    if (slot->previous != NULL)
-        slot->previous->next = slot->next;
-    else
-        scheduler->head = slot->next;
-    if (slot->next != NULL)
-        slot->next->previous = slot->previous;
-    else
-        scheduler->tail = slot->previous;
-    if (slot == &slot->job->first)
-        scheduler->jobs_queued--;
-}
-
-static void dispatch(struct qd_scheduler *scheduler)
-{
-    while (scheduler->head != NULL && scheduler->in_pool < scheduler->in_pool_max) {
-        struct qd_slot *slot = scheduler->head;
-        unlink_slot(scheduler, slot);
-        slot->place = QD_SLOT_IN_POOL;
-        slot->job->slots_in_pool++;
-        scheduler->in_pool++;
-        qd_pool_submit(scheduler->loop, &slot->work);
+    struct qd_job *job = scheduler->queue.head;
+    if (job != NULL) {
+        take_out(&scheduler->queue, job);
+        scheduler->unstarted -= !job->started;
+        atomic_fetch_sub(&scheduler->waiting, 1);
     }
+    return job;
 }
 
-/* What every item does first when it is back on the loop. */
-static void left_pool(struct qd_slot *slot)
+/* ---- Who helps whom ----------------------------------------------------------------------- */
+
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
 {
-    slot->place = QD_SLOT_IDLE;
-    slot->job->slots_in_pool--;
-    slot->job->scheduler->in_pool--;
+    uint64_t cost_ns;
+    if (__builtin_mul_overflow(unit_count, unit_cost_ns, &cost_ns))
+        cost_ns = UINT64_MAX;
+    size_t shares = unit_count < worker_count ? unit_count : worker_count;
+    if (shares > 1 && cost_ns / shares < QD_HANDOVER_NS)
+        shares = (size_t)(cost_ns / QD_HANDOVER_NS);
+    return shares > 1 ? shares : 1;
 }
 
-/* ---- Slices of a large job ---------------------------------------------------------------- */
-
-static bool begin_slice(struct qd_job *job)
+static size_t units_left(struct qd_job *job)
 {
-    pthread_mutex_lock(&job->scheduler->lock);
-    bool finished = job->finished;
-    if (!finished && job->slots_running++ == 0)
-        job->code->on_running(job, true);
-    pthread_mutex_unlock(&job->scheduler->lock);
-    return !finished;
+    size_t next = atomic_load(&job->next_unit);
+    return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
 }
 
-/* True: the whole job has been computed, and this slot was the last. */
-static bool end_slice(struct qd_job *job)
+/* A phase for who is awake anyway: even one unit is worth it. None at the end, or who has just left
+ * it for that would come back. */
+static struct qd_job *find_open(struct qd_scheduler *scheduler)
 {
-    pthread_mutex_lock(&job->scheduler->lock);
-    bool last = --job->slots_running == 0;
-    job->finished = last && atomic_load(&job->next_unit) >= job->units;
-    bool finished = job->finished;
-    if (last && !finished)
-        job->code->on_running(job, false);
-    pthread_mutex_unlock(&job->scheduler->lock);
-    return finished;
+    struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
+    while (job != NULL && (job->free_seats == NULL || units_left(job) == 0))
+        job = job->next;
+    return job;
+}
+
+/* Whether to wake somebody: for the queue, or to help. */
+static bool is_wanted(struct qd_scheduler *scheduler)
+{
+    if (scheduler->queue.head != NULL)
+        return true;
+    struct qd_job *job = find_open(scheduler);
+    return job != NULL && qd_scheduler_shares(units_left(job), job->phase.unit_cost_ns,
+                                              1 + scheduler->idle_count) > 1;
+}
+
+/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time: who comes
+ * wakes the next. */
+static int choose(struct qd_scheduler *scheduler)
+{
+    int index = scheduler->idle;
+    if (index == NOBODY || scheduler->waking || !is_wanted(scheduler))
+        return NOBODY;
+    scheduler->idle = scheduler->next_idle[index];
+    scheduler->idle_count--;
+    scheduler->waking = true;
+    return index;
+}
+
+static void wake(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
+}
+
+/* ---- A worker at a job -------------------------------------------------------------------- */
+
+/* A worker's turn at a job. */
+struct turn {
+    struct qd_job *job; /* NULL: the scheduler ends */
+    struct qd_seat *seat;
+    uint64_t until_ns; /* then it gives way, if something waits; 0: a helper */
+};
+
+/* From one phase to the next it stays so. */
+static void set_running(struct qd_job *job, bool running)
+{
+    if (job->running != running)
+        job->code->on_running(job, running);
+    job->running = running;
+}
+
+static void sit_down(struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    turn->seat = job->free_seats;
+    job->free_seats = turn->seat->next;
+    job->worker_count++;
+    set_running(job, true);
+}
+
+/* Under the lock: others may join where there is room. */
+static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (job->phase.seat_count > 1)
+        append(&scheduler->open, job);
+}
+
+/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. */
+static void open_phase(struct qd_scheduler *scheduler, struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    assert(job->phase.seat_count > 0);
+    for (size_t i = 0; i + 1 < job->phase.seat_count; i++)
+        job->phase.seats[i].next = &job->phase.seats[i + 1];
+    job->phase.seats[job->phase.seat_count - 1].next = NULL;
+    job->free_seats = job->phase.seats;
+    atomic_store(&job->next_unit, 0);
+    pthread_mutex_lock(&scheduler->lock);
+    sit_down(turn);
+    show_open(scheduler, job);
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
 }
 
 static bool gives_way(struct qd_scheduler *scheduler, uint64_t until_ns)
@@ -141,137 +194,270 @@ static bool gives_way(struct qd_scheduler *scheduler, uint64_t until_ns)
            (atomic_load(&scheduler->waiting) > 0 && qd_clock_ns() >= until_ns);
 }
 
-static void slice_work(struct qd_work *work)
+/* How many units to take at once: fewer towards the end, so that all end together. */
+static size_t chunk_units(struct qd_job *job)
 {
-    struct qd_slot *slot = (struct qd_slot *)work; /* its first field */
-    struct qd_job *job = slot->job;
-    atomic_fetch_sub(&job->scheduler->waiting, 1);
-    if (!begin_slice(job))
-        return;
-    uint64_t until_ns = qd_clock_ns() + QD_QUANTUM_NS;
+    uint64_t in_time = QD_CHUNK_NS / (job->phase.unit_cost_ns + 1);
+    size_t share = units_left(job) / (2 * job->phase.seat_count);
+    size_t units = in_time < share ? (size_t)in_time : share;
+    return units > 0 ? units : 1;
+}
+
+static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    const size_t count = job->phase.unit_count;
     do {
         if (qd_clock_ns() >= job->deadline_ns) {
-            atomic_store(&job->expired, true);
-            atomic_store(&job->next_unit, job->units);
+            if (atomic_exchange(&job->next_unit, count) < count)
+                atomic_store(&job->expired, true);
             break;
         }
-        size_t begin = atomic_fetch_add(&job->next_unit, job->chunk_units);
-        if (begin >= job->units)
+        size_t units = chunk_units(job);
+        size_t begin = atomic_fetch_add(&job->next_unit, units);
+        if (begin >= count)
             break;
-        size_t left = job->units - begin;
-        job->code->run(job, slot->workspace, begin,
-                       begin + (left < job->chunk_units ? left : job->chunk_units));
-    } while (!gives_way(job->scheduler, until_ns));
-    if (end_slice(job))
-        job->code->finish(job);
+        job->phase.run(job, turn->seat->workspace, begin,
+                       units < count - begin ? begin + units : count);
+    } while (!gives_way(scheduler, turn->until_ns));
 }
 
-static bool is_finished(struct qd_job *job)
+/* True: the job is this worker's alone now, because all units are done, or none may be any more.
+ * False: the worker has nothing to do with it any more. */
+static bool leave_phase(struct qd_scheduler *scheduler, const struct turn *turn)
 {
-    pthread_mutex_lock(&job->scheduler->lock);
-    bool finished = job->finished;
-    pthread_mutex_unlock(&job->scheduler->lock);
-    return finished;
-}
-
-/* Takes back the job's slots that no worker has taken. */
-static void withdraw(struct qd_job *job)
-{
-    struct qd_scheduler *scheduler = job->scheduler;
-    for (size_t i = 0; i < job->slot_count; i++) {
-        struct qd_slot *slot = &job->slots[i];
-        if (slot->place == QD_SLOT_WAITS) {
-            unlink_slot(scheduler, slot);
-            slot->place = QD_SLOT_IDLE;
-            atomic_fetch_sub(&scheduler->waiting, 1);
-        } else if (slot->place == QD_SLOT_IN_POOL && qd_pool_cancel(&slot->work)) {
-            slot->place = QD_SLOT_CANCELLED;
-            atomic_fetch_sub(&scheduler->waiting, 1);
-        }
+    struct qd_job *job = turn->job;
+    pthread_mutex_lock(&scheduler->lock);
+    turn->seat->next = job->free_seats;
+    job->free_seats = turn->seat;
+    bool last = --job->worker_count == 0;
+    if (last && job->phase.seat_count > 1)
+        take_out(&scheduler->open, job);
+    bool gives_way = last && units_left(job) > 0 && !atomic_load(&scheduler->abandoned);
+    if (gives_way) {
+        set_running(job, false);
+        enqueue(scheduler, job);
     }
+    pthread_mutex_unlock(&scheduler->lock);
+    return last && !gives_way;
 }
 
-/* The job is over, or the process is: ends it once its last item is back. */
-static void wind_up(struct qd_job *job, bool finished)
+static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    withdraw(job);
-    if (job->slots_in_pool == 0) {
-        if (!finished)
-            job->code->cancel(job);
-        job->code->done(job);
+    job->cancelled = atomic_load(&scheduler->abandoned);
+    if (job->cancelled)
+        set_running(job, false);
+    return job->cancelled;
+}
+
+/* The worker is alone with the job. True: it has a new phase. False: it is over. */
+static bool turn_phase(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (units_left(job) > 0 && is_cancelled(scheduler, job))
+        return false;
+    if (atomic_load(&job->expired)) {
+        job->code->expire(job);
+        return false;
     }
+    return job->phase.then(job) && !is_cancelled(scheduler, job);
 }
 
-static void slice_done(struct qd_work *work)
+static void end_job(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    struct qd_slot *slot = (struct qd_slot *)work;
-    struct qd_job *job = slot->job;
-    struct qd_scheduler *scheduler = job->scheduler;
-    left_pool(slot);
-    bool finished = is_finished(job);
-    if (finished || atomic_load(&scheduler->abandoned)) {
-        wind_up(job, finished);
-    } else if (atomic_load(&job->next_unit) < job->units) {
-        enqueue(scheduler, slot);
-    } /* else the slots that still run do the rest */
-    dispatch(scheduler);
+    pthread_mutex_lock(&scheduler->lock);
+    bool first = scheduler->over.head == NULL;
+    append(&scheduler->over, job);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (first)
+        qd_async_send(scheduler->over_async);
 }
 
-/* ---- The start of a job ------------------------------------------------------------------- */
-
-static void start_work(struct qd_work *work)
+static void take_turn(struct qd_scheduler *scheduler, struct turn *turn)
 {
-    struct qd_job *job = ((struct qd_slot *)work)->job;
-    atomic_fetch_sub(&job->scheduler->waiting, 1);
-    job->finished = job->code->start(job); /* nobody else knows the job yet */
-}
-
-static void start_done(struct qd_work *work)
-{
-    struct qd_job *job = ((struct qd_slot *)work)->job;
-    struct qd_scheduler *scheduler = job->scheduler;
-    left_pool(&job->first);
-    if (job->finished || atomic_load(&scheduler->abandoned)) {
-        wind_up(job, job->finished);
-    } else {
-        assert(job->slot_count > 0 && job->chunk_units > 0);
-        for (size_t i = 0; i < job->slot_count; i++) {
-            struct qd_slot *slot = &job->slots[i];
-            slot->work.work = slice_work;
-            slot->work.done = slice_done;
-            slot->job = job;
-            enqueue(scheduler, slot);
-        }
+    bool goes_on = true;
+    if (turn->seat == NULL) {
+        goes_on = turn->job->code->start(turn->job) && !is_cancelled(scheduler, turn->job);
+        if (goes_on)
+            open_phase(scheduler, turn);
     }
-    dispatch(scheduler);
+    while (goes_on) {
+        run_units(scheduler, turn);
+        if (!leave_phase(scheduler, turn))
+            return;
+        goes_on = turn_phase(scheduler, turn->job);
+        if (goes_on)
+            open_phase(scheduler, turn);
+    }
+    end_job(scheduler, turn->job);
+}
+
+/* ---- A worker's life ---------------------------------------------------------------------- */
+
+/* Under the lock. */
+static struct turn find_turn(struct qd_scheduler *scheduler)
+{
+    struct turn turn = {.job = dequeue(scheduler)};
+    if (turn.job == NULL) {
+        turn.job = find_open(scheduler);
+        if (turn.job != NULL)
+            sit_down(&turn);
+        return turn;
+    }
+    turn.until_ns = qd_clock_ns() + QD_QUANTUM_NS;
+    if (turn.job->started) {
+        sit_down(&turn);
+        show_open(scheduler, turn.job);
+    }
+    turn.job->started = true;
+    return turn;
+}
+
+/* Under the lock, which is free meanwhile. */
+static void fall_asleep(struct qd_scheduler *scheduler, int index)
+{
+    scheduler->next_idle[index] = scheduler->idle;
+    scheduler->idle = index;
+    scheduler->idle_count++;
+    pthread_mutex_unlock(&scheduler->lock);
+    qd_pool_sleep(scheduler->pool, (unsigned)index);
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->waking = false;
+}
+
+static struct turn next_turn(struct qd_scheduler *scheduler, int index)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    struct turn turn = find_turn(scheduler);
+    while (turn.job == NULL && !scheduler->ending) {
+        fall_asleep(scheduler, index);
+        turn = find_turn(scheduler);
+    }
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+    return turn;
+}
+
+static void work(void *context, unsigned index)
+{
+    struct qd_scheduler *scheduler = context;
+    struct turn turn;
+    while ((turn = next_turn(scheduler, (int)index)).job != NULL)
+        take_turn(scheduler, &turn);
+}
+
+/* ---- The loop's side ---------------------------------------------------------------------- */
+
+static struct qd_job *end_of(struct qd_job *job)
+{
+    struct qd_job *next = job->next;
+    if (job->cancelled)
+        job->code->cancel(job);
+    job->code->done(job);
+    return next;
+}
+
+static void on_over(void *context)
+{
+    struct qd_scheduler *scheduler = context;
+    pthread_mutex_lock(&scheduler->lock);
+    struct qd_job *job = scheduler->over.head;
+    scheduler->over = (struct list){NULL, NULL};
+    pthread_mutex_unlock(&scheduler->lock);
+    while (job != NULL)
+        job = end_of(job);
+}
+
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
+                                         size_t queue_max)
+{
+    struct qd_scheduler *scheduler =
+        calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
+    if (scheduler == NULL)
+        return NULL;
+    scheduler->unstarted_max = queue_max;
+    scheduler->idle = NOBODY;
+    pthread_mutex_init(&scheduler->lock, NULL);
+    scheduler->over_async = qd_loop_async(loop, on_over, scheduler);
+    pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
+    if (scheduler->over_async != NULL)
+        scheduler->pool = qd_pool_create(loop, thread_count, work, scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (scheduler->pool == NULL) {
+        qd_scheduler_destroy(scheduler);
+        return NULL;
+    }
+    return scheduler;
+}
+
+void qd_scheduler_destroy(struct qd_scheduler *scheduler)
+{
+    if (scheduler == NULL)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    assert(scheduler->queue.head == NULL && scheduler->over.head == NULL);
+    scheduler->ending = true;
+    int index = scheduler->idle;
+    pthread_mutex_unlock(&scheduler->lock);
+    while (index != NOBODY) {
+        int next = scheduler->next_idle[index];
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+        index = next;
+    }
+    qd_pool_destroy(scheduler->pool);
+    qd_handle_destroy(scheduler->over_async);
+    pthread_mutex_destroy(&scheduler->lock);
+    free(scheduler);
+}
+
+static bool has_room(const struct qd_scheduler *scheduler)
+{
+    return scheduler->unstarted < scheduler->unstarted_max && !atomic_load(&scheduler->abandoned);
+}
+
+bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    bool room = has_room(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    return room;
+}
+
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    size_t count = scheduler->unstarted;
+    pthread_mutex_unlock(&scheduler->lock);
+    return count;
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code)
 {
-    if (!qd_scheduler_has_room(scheduler))
-        return false;
-    *job = (struct qd_job){.code = code, .scheduler = scheduler};
-    atomic_init(&job->next_unit, 0);
-    atomic_init(&job->expired, false);
-    job->first.work.work = start_work;
-    job->first.work.done = start_done;
-    job->first.job = job;
-    enqueue(scheduler, &job->first);
-    scheduler->jobs_queued++;
-    dispatch(scheduler);
-    return true;
+    int chosen = NOBODY;
+    pthread_mutex_lock(&scheduler->lock);
+    bool room = has_room(scheduler);
+    if (room) {
+        *job = (struct qd_job){.code = code};
+        enqueue(scheduler, job);
+        chosen = choose(scheduler);
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    if (chosen != NOBODY)
+        qd_pool_wake(scheduler->pool, (unsigned)chosen);
+    return room;
 }
 
 void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 {
+    pthread_mutex_lock(&scheduler->lock);
     atomic_store(&scheduler->abandoned, true);
-    while (scheduler->head != NULL) {
-        struct qd_slot *slot = scheduler->head;
-        unlink_slot(scheduler, slot);
-        slot->place = QD_SLOT_IDLE;
-        atomic_fetch_sub(&scheduler->waiting, 1);
-        if (slot->job->slots_in_pool == 0)
-            wind_up(slot->job, false);
+    struct qd_job *job = scheduler->queue.head;
+    while (dequeue(scheduler) != NULL) {
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    while (job != NULL) {
+        job->cancelled = true;
+        job = end_of(job);
     }
 }

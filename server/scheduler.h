@@ -1,12 +1,22 @@
 /* Who computes what, when. It knows jobs, not what they are made of.
  *
- * Jobs start in the order in which they came, from a queue with a bound. A small job is done where
- * it starts. A large one cuts itself into units: up to one slot for each worker takes chunks of
- * them, so it uses all cores while they are idle; and as soon as something else waits, a slot gives
- * way after QD_QUANTUM_NS and goes to the end of the queue. So nobody waits for a large job's end.
+ * A job goes through phases, one after the other. A phase is some units that may be computed in any
+ * order, on several workers at once. `start` sets the first phase; when all its units are done, the
+ * worker that did the last one calls its `then`, which sets the next phase or ends the job.
  *
- * Only a few items for each thread lie in the pool's own queue: the order is decided here.
- * Everything is on the loop's thread but for the calls that say "on a worker".
+ * Workers take jobs from one queue, first come, first served, with a bound. Who finds nothing there
+ * helps with a phase that others have begun; who finds no unit there either sleeps.
+ *
+ *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
+ *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
+ *   they are late, all units are taken.
+ *
+ *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
+ *   next chunk of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
+ *   The last to leave puts the job at the end of the queue. So nobody waits for a large job's end.
+ *
+ * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
+ * Calls are on the loop's thread but where it says "on a worker".
  */
 #ifndef SERVER_SCHEDULER_H
 #define SERVER_SCHEDULER_H
@@ -17,34 +27,43 @@
 #include <stdint.h>
 
 #include "server/loop.h"
-#include "server/pool.h"
 
-#define QD_QUANTUM_NS UINT64_C(1000000) /* a hand-over costs 0.05 ms: 5 % at the worst */
-#define QD_CHUNK_NS UINT64_C(100000)    /* so that a slot sees in time that others wait */
+/* What it costs to let another worker help: waking it takes 15 us of the one that does, and it
+ * starts 40 us later (measured on virtual machines; pool.h). Work of this length, shared by two, is
+ * done no sooner. */
+#define QD_HANDOVER_NS UINT64_C(50000)
+#define QD_QUANTUM_NS \
+    UINT64_C(1000000)               /* so that a large job's data stay in the caches meanwhile */
+#define QD_CHUNK_NS UINT64_C(50000) /* so that a worker sees in time that others wait */
 
 struct qd_job;
 
-/* One worker's share of a job. */
-struct qd_slot {
-    struct qd_work work;
-    struct qd_job *job;
-    void *workspace; /* the job's own */
-    struct qd_slot *next;
-    struct qd_slot *previous;
-    enum { QD_SLOT_IDLE, QD_SLOT_WAITS, QD_SLOT_IN_POOL, QD_SLOT_CANCELLED } place;
+/* One worker's place at a phase. */
+struct qd_seat {
+    void *workspace;      /* the job's own */
+    struct qd_seat *next; /* the scheduler's own */
+};
+
+struct qd_phase {
+    /* On several workers at once, with disjoint [begin, end) and each its own workspace. */
+    void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end);
+    /* On a worker, after the last unit. True: it has set job->phase. False: the job is done. */
+    bool (*then)(struct qd_job *job);
+    size_t unit_count; /* may be 0 */
+    uint64_t unit_cost_ns;
+    struct qd_seat *seats; /* at least one, all free */
+    size_t seat_count;
 };
 
 /* What a kind of job does. */
 struct qd_job_code {
-    /* On a worker. True: it is done. False: it has set what is to be set by start. */
+    /* On a worker. True: it has set job->phase and job->deadline_ns. False: the job is done. */
     bool (*start)(struct qd_job *job);
-    /* On several workers at once, with disjoint [begin, end). */
-    void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end);
-    /* On a worker, under the scheduler's lock: its first slot begins, or its last one gives way. */
+    /* On a worker: its first worker sits down at a phase, or the last one gives way. */
     void (*on_running)(struct qd_job *job, bool running);
-    /* On a worker, once, after the last unit; or without the rest, if the job has expired. */
-    void (*finish)(struct qd_job *job);
-    /* On the loop, instead of all the rest: the process ends. `done` follows. */
+    /* On a worker, instead of all that is left: its deadline has passed. */
+    void (*expire)(struct qd_job *job);
+    /* On the loop, instead of all that is left: the process ends. `done` follows. */
     void (*cancel)(struct qd_job *job);
     /* On the loop, last of all: no worker touches it any more. */
     void (*done)(struct qd_job *job);
@@ -52,33 +71,32 @@ struct qd_job_code {
 
 struct qd_job {
     const struct qd_job_code *code;
-
-    /* Set by start, when it returns false. */
-    size_t units;
-    size_t chunk_units; /* at least 1 */
-    struct qd_slot *slots;
-    size_t slot_count;
-    uint64_t deadline_ns; /* no unit starts later: the job then finishes `expired` */
+    struct qd_phase phase;
+    uint64_t deadline_ns; /* no unit starts later */
 
     /* The scheduler's own. */
-    struct qd_scheduler *scheduler;
-    struct qd_slot first; /* runs start */
-    atomic_size_t next_unit;
+    atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
     atomic_bool expired;
-    size_t slots_in_pool;
-    size_t slots_running; /* under the lock */
-    bool finished;        /* under the lock */
+    bool started;
+    bool running; /* as on_running was told */
+    bool cancelled;
+    size_t worker_count; /* that sit at it */
+    struct qd_seat *free_seats;
+    struct qd_job *next; /* in the one list that it is in */
+    struct qd_job *previous;
 };
 
 struct qd_scheduler;
 
+/* NULL: out of memory or descriptors. It makes the pool: qd_pool_create says when that may be. */
 struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
                                          size_t queue_max);
-void qd_scheduler_destroy(struct qd_scheduler *scheduler); /* no job is left */
+/* No job is left. Before the loop goes; NULL is fine. */
+void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* False: the queue is full. */
-bool qd_scheduler_has_room(const struct qd_scheduler *scheduler);
-size_t qd_scheduler_queue_count(const struct qd_scheduler *scheduler); /* jobs not yet started */
+bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet started */
 
 /* Takes the job until its `done`. False: the queue is full, and nothing happened. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
@@ -86,5 +104,10 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
 
 /* Cancels every job that does not run, and others at their next chunk. */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);
+
+/* How many of so many workers some units are worth, at least 1: as many as there are units, and no
+ * more than have a hand-over's worth of work each. The only place where this is decided: for seats
+ * among all workers, for a phase among those that are idle. */
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
 #endif

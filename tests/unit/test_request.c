@@ -31,9 +31,9 @@ static void desk_destroy(struct desk *desk)
 
 Test(request, stages_are_differences_of_transitions)
 {
-    static const enum qd_request_state way[] = {QD_QUEUED,   QD_DECODING, QD_RUNNING, QD_DECODING,
-                                                QD_QUEUED,   QD_RUNNING,  QD_QUEUED,  QD_RUNNING,
-                                                QD_ENCODING, QD_REPLYING, QD_DONE};
+    static const enum qd_request_state way[] = {QD_QUEUED,   QD_DECODING, QD_RUNNING, QD_QUEUED,
+                                                QD_RUNNING,  QD_QUEUED,   QD_RUNNING, QD_ENCODING,
+                                                QD_REPLYING, QD_DONE};
     struct desk desk = desk_create(MIB);
     uint64_t begin_ns = desk.request->since_ns;
     for (size_t i = 0; i < sizeof(way) / sizeof(*way); i++) {
