@@ -49,7 +49,7 @@ static bool fit_rows(struct qk_depthwise_layout *layout, const struct qk_conv_ax
     const size_t rows = qk_size_min(qk_size_max(most, most_shared), height);
     if (rows < 2)
         return false;
-    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
+    layout->rows = qk_even_part(height, rows);
     layout->columns = layout->width = width;
     layout->pitch = pitch;
     layout->arrays = layout->row_cells;
@@ -88,12 +88,12 @@ static bool fit_row_parts(struct qk_depthwise_layout *layout, const struct qk_co
     const size_t row_parts = most < width ? most / ROW_PART_COLUMNS * ROW_PART_COLUMNS : width;
     if (height < 2 || row_parts == 0)
         return false;
-    layout->columns = qk_divide_up(width, qk_divide_up(width, row_parts));
+    layout->columns = qk_even_part(width, row_parts);
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, ROW_PART_COLUMNS) * ROW_PART_COLUMNS;
     layout->width = layout->pitch = layout->columns + more;
     const size_t rows = qk_size_min(cells / layout->pitch - axis.span, height);
-    layout->rows = qk_divide_up(height, qk_divide_up(height, rows));
+    layout->rows = qk_even_part(height, rows);
     layout->row = axis;
     layout->row_parts = true;
     layout->arrays = 1;
@@ -115,7 +115,7 @@ static void fit_columns(struct qk_depthwise_layout *layout, const struct qk_conv
     const size_t columns = share ? shared : alone;
     layout->row = qk_slab_axis_for(row, (size_t)row->kernel, false);
     layout->rows = 1;
-    layout->columns = qk_divide_up(width, qk_divide_up(width, columns));
+    layout->columns = qk_even_part(width, columns);
     if (layout->columns < width)
         layout->columns = qk_divide_up(layout->columns, QK_DEPTHWISE_LANES) * QK_DEPTHWISE_LANES;
     layout->arrays = share ? 1 : layout->row_cells;

@@ -44,12 +44,6 @@ struct work {
     int32_t *carried;
 };
 
-/* Cuts `total` into equal parts of at most `most`. */
-static size_t even_part(size_t total, size_t most)
-{
-    return total == 0 ? 1 : qk_divide_up(total, qk_divide_up(total, most));
-}
-
 static struct tile locate_tile(const struct state *state, size_t unit)
 {
     struct tile tile;
@@ -196,13 +190,13 @@ static void choose_tiles(struct state *state)
     const size_t quick_rows = unit_terms / qk_size_max(conv->depth, 1) / (few * LINE_FLOATS);
     const size_t fit_rows = floats / (few * LINE_FLOATS + QK_IM2COL_SLACK);
     state->tile_rows =
-        even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
+        qk_even_part(state->rows, qk_size_max(qk_size_min(quick_rows, fit_rows), TILE_ROWS));
     size_t most = floats / qk_size_max(conv->sgemm.k_block, state->tile_rows) - QK_IM2COL_SLACK;
     most = qk_size_min(most, TILE_COLUMNS);
     size_t quick = unit_terms / qk_size_max(conv->depth * state->tile_rows, 1);
     most = qk_size_min(most, qk_size_max(quick, TILE_COLUMNS_LEAST)) / LINE_FLOATS * LINE_FLOATS;
     state->tile_columns =
-        qk_divide_up(even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
+        qk_divide_up(qk_even_part(state->geometry.positions, most), LINE_FLOATS) * LINE_FLOATS;
     state->stride = state->tile_columns + QK_IM2COL_SLACK;
     state->row_tiles = qk_divide_up(state->rows, state->tile_rows);
     state->column_tiles = qk_divide_up(state->geometry.positions, state->tile_columns);
