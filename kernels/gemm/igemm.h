@@ -29,10 +29,11 @@
  * the next, and each sum is a dot product. There, cells of slabs that a step lacks hold anything.
  *
  * Memory: cells and sums are aligned to 4 bytes, weights and slab_bytes to 64. A slab can be read
- * for all positions of whole vectors, wanted or not. For `dot`, QK_IGEMM_SLACK bytes can be read
- * behind a panel, whatever they are, and as many behind the gathered cells of each position, which
- * are 0. Where `whole_steps` is set, a kernel reads as many slabs in each step as the longest step
- * has; those that a shorter step lacks are garbage that meets weights of 0.
+ * for all positions of whole vectors, wanted or not. For `dot`, a panel can be read up to the next
+ * multiple of QK_IGEMM_SLACK bytes, whatever is there, and so many bytes behind the gathered cells
+ * of each position, which are 0. Where `whole_steps` is set, a kernel reads as many slabs in each
+ * step as the longest step has; those that a shorter step lacks are garbage that meets weights of
+ * 0.
  */
 #ifndef KERNELS_GEMM_IGEMM_H
 #define KERNELS_GEMM_IGEMM_H

@@ -274,7 +274,8 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
     }
     args->step_slabs = job->longest;
     const size_t bytes = args->step_count * args->step_bytes;
-    uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, bytes + QK_IGEMM_SLACK, 64);
+    const size_t readable = (bytes + QK_IGEMM_SLACK - 1) / QK_IGEMM_SLACK * QK_IGEMM_SLACK;
+    uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, readable, 64);
     if (extreme) {
         fill_alike(gemm, weights, bytes, up ? 127 : -128);
     } else {

@@ -43,6 +43,23 @@ static int64_t choose_stride(struct check *check)
     return strides[check_below(check, sizeof(strides) / sizeof(strides[0]))];
 }
 
+/* The plane ends with the last element that the window sees, often that of a whole vector. */
+static struct qk_window fit_plane(struct check *check, struct qk_window window)
+{
+    window.row_stride = (int64_t)check_between(check, 1, 2);
+    window.column_stride = (int64_t)check_between(check, 1, 4);
+    if (check_chance(check, 2))
+        window.columns = 16 * check_between(check, 1, 20);
+    window.row_first = (int64_t)check_below(check, 3) - 1;
+    window.column_first = (int64_t)check_below(check, 5) - 2;
+    const int64_t rows = window.row_first + (int64_t)(window.rows - 1) * window.row_stride + 1;
+    const int64_t columns =
+        window.column_first + (int64_t)(window.columns - 1) * window.column_stride + 1;
+    window.in_rows = rows > 1 ? rows : 1;
+    window.in_columns = columns > 1 ? columns : 1;
+    return window;
+}
+
 /* A window that lies all inside, all outside, or across any edge of its plane. */
 static struct qk_window choose_window(struct check *check)
 {
@@ -60,7 +77,7 @@ static struct qk_window choose_window(struct check *check)
     window.column_first = check_chance(check, 2)
                               ? (int64_t)check_below(check, 9) - 6
                               : (int64_t)check_below(check, (size_t)window.in_columns + 4) - 3;
-    return window;
+    return check_chance(check, 3) ? fit_plane(check, window) : window;
 }
 
 /* 56 by 56, padded. */
