@@ -136,6 +136,7 @@ struct subject {
 struct convolution {
     struct qk_conv conv;
     struct qk_conv_backend backend;
+    struct qk_conv_tuning tuning;
     struct qk_depthwise kernel; /* the one that is checked, but for its run */
     struct qk_conv_geometry geometry;
     size_t x_bytes;
@@ -359,6 +360,9 @@ static void check_jobs(struct check *check, const void *kernel)
     of.kernel.run = on_job;
     of.backend.depthwise = &of.kernel;
     of.conv.backend = &of.backend;
+    of.conv.tuning = &of.tuning;
+    of.tuning.cycles_a_ns = 3;
+    of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
     of.conv.method = QK_CONV_DEPTHWISE;
     draw_convolution(check, subject, &of, &x);
     draw_weights(check, &of);
