@@ -4,6 +4,7 @@
 
 #include "kernels/conv/method.h"
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/sizes.h"
 #include "kernels/conv/widen.h"
 
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
@@ -12,53 +13,6 @@ void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
     if (!qk_mul_size(count == 0 ? 1 : count, size, &bytes))
         return NULL;
     return memory.alloc(memory.context, bytes);
-}
-
-/* ---- Create ------------------------------------------------------------------------------ */
-
-int32_t qk_conv_weight_sum(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                           size_t channel)
-{
-    const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
-    struct qk_widen widen = qk_widen_from(constants->w->type, qk_w_zero_point(constants, channel));
-    return (int32_t)qk_widen_sum(widen, w, conv->depth);
-}
-
-/* Folds into the bias what the weights are multiplied with besides x - x_zp: a way multiplies x as
- * it is stored, or flipped to unsigned, or centred, which is x - x_zp + left. `bias` comes with
- * sum(w - w_zp) of each output channel. */
-static void pack_bias(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                      int32_t left, int32_t *bias)
-{
-    const struct qk_tensor *given = constants->bias;
-    for (size_t m = 0; m < conv->desc.out_channels; m++) {
-        const uint32_t value = given->type == QK_NONE ? 0 : (uint32_t)qk_load_i32(given->data, m);
-        bias[m] = (int32_t)(value - (uint32_t)left * (uint32_t)bias[m]);
-    }
-}
-
-/* What the conv's way has in place of x, less x - x_zp. */
-static int32_t x_left(const struct qk_conv *conv)
-{
-    if (conv->method == QK_CONV_SGEMM)
-        return conv->sgemm.x_fill;
-    if (conv->method == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
-        return 0; /* words hold x - x_zp */
-    return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
-}
-
-static void pack_multiplier(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                            float *multiplier)
-{
-    const struct qk_tensor *w_scale = constants->w_scale;
-    const float x_scale = constants->x_scale;
-    const float y_scale = constants->y_scale;
-    const size_t step = w_scale->count == 1 ? 0 : sizeof(float);
-    const uint8_t *from = w_scale->data;
-    for (size_t m = 0; m < conv->desc.out_channels; m++, from += step) {
-        float product = x_scale * qk_load_f32(from, 0);
-        multiplier[m] = product / y_scale;
-    }
 }
 
 /* ---- Which way --------------------------------------------------------------------------- */
@@ -107,20 +61,40 @@ static void choose_way(struct qk_conv *conv, size_t weights)
     conv->method = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }
 
-static bool pack_weights(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         struct qk_memory memory, int32_t *sums)
+/* ---- Prepare ----------------------------------------------------------------------------- */
+
+/* So many items make a unit of packing that takes about this long. */
+#define PACK_UNIT_NS 50000.0
+
+static void cut_packing(struct qk_conv *conv, double item_ns)
 {
-    if (conv->method == QK_CONV_SGEMM)
-        return qk_conv_pack_sgemm(conv, constants, memory, sums);
-    if (conv->method == QK_CONV_DEPTHWISE)
-        return qk_conv_pack_depthwise(conv, constants, memory, sums);
-    return qk_conv_pack_igemm(conv, constants, memory, sums);
+    struct qk_conv_packing *packing = &conv->packing;
+    const double fit = PACK_UNIT_NS / item_ns;
+    const size_t most = qk_size_max(packing->items, 1);
+    packing->unit_items = fit >= (double)most ? most : qk_size_max((size_t)fit, 1);
+    packing->unit_count = qk_divide_up(packing->items, packing->unit_items);
+    packing->unit_cost_ns = (uint64_t)(item_ns * (double)packing->unit_items) + 1;
 }
 
-enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
-                              const struct qk_conv_constants *constants,
-                              const struct qk_conv_tuning *tuning, struct qk_memory memory,
-                              struct qk_conv *conv, struct qk_error *error)
+static bool prepare_weights(struct qk_conv *conv, struct qk_memory memory)
+{
+    double item_ns; /* that packing one takes */
+    bool prepared;
+    if (conv->method == QK_CONV_SGEMM)
+        prepared = qk_conv_prepare_sgemm(conv, memory, &item_ns);
+    else if (conv->method == QK_CONV_DEPTHWISE)
+        prepared = qk_conv_prepare_depthwise(conv, memory, &item_ns);
+    else
+        prepared = qk_conv_prepare_igemm(conv, memory, &item_ns);
+    if (prepared)
+        cut_packing(conv, item_ns);
+    return prepared;
+}
+
+enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
+                               const struct qk_conv_constants *constants,
+                               const struct qk_conv_tuning *tuning, struct qk_memory memory,
+                               struct qk_conv *conv, struct qk_error *error)
 {
     size_t depth = desc->group_channels;
     for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++)
@@ -128,6 +102,7 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
             return qk_fail(error, QK_INVALID, "w: its shape does not fit in 64 bits");
     *conv = (struct qk_conv){
         .desc = *desc,
+        .constants = *constants,
         .requantize = qk_requantize_for(constants->y_type, constants->y_zero_point),
         .x_type = constants->x_type,
         .y_type = constants->y_type,
@@ -135,16 +110,58 @@ enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
         .depth = depth,
         .tuning = tuning,
     };
-    choose_way(conv, constants->w->count);
-    int32_t *bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*bias));
-    float *multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*multiplier));
-    if (!bias || !multiplier || !pack_weights(conv, constants, memory, bias))
-        return qk_fail(error, QK_NO_MEMORY, "no memory to pack %zu weights", constants->w->count);
-    pack_bias(conv, constants, x_left(conv), bias);
-    pack_multiplier(conv, constants, multiplier);
-    conv->bias = bias;
-    conv->multiplier = multiplier;
+    choose_way(conv, constants->w_count);
+    conv->bias = qk_conv_alloc(memory, desc->out_channels, sizeof(*conv->bias));
+    conv->multiplier = qk_conv_alloc(memory, desc->out_channels, sizeof(*conv->multiplier));
+    if (!conv->bias || !conv->multiplier || !prepare_weights(conv, memory))
+        return qk_fail(error, QK_NO_MEMORY, "no memory to pack %zu weights", constants->w_count);
     return QK_OK;
+}
+
+/* ---- Pack -------------------------------------------------------------------------------- */
+
+int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel)
+{
+    const uint8_t *w = conv->constants.w + channel * conv->depth;
+    struct qk_widen widen = qk_widen_from(conv->constants.w_type, qk_w_zero_point(conv, channel));
+    return (int32_t)qk_widen_sum(widen, w, conv->depth);
+}
+
+/* What the conv's way has in place of x, less x - x_zp. */
+static int32_t x_left(const struct qk_conv *conv)
+{
+    if (conv->method == QK_CONV_SGEMM)
+        return conv->sgemm.x_fill;
+    if (conv->method == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
+        return 0; /* words hold x - x_zp */
+    return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
+}
+
+/* Folds into the bias what the weights are multiplied with besides x - x_zp: a way multiplies x as
+ * it is stored, or flipped to unsigned, or centred, which is x - x_zp + left. */
+void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const struct qk_conv_constants *from = &conv->constants;
+    const uint32_t left = (uint32_t)x_left(conv);
+    for (size_t m = begin; m < end; m++) {
+        const uint32_t bias = from->bias ? (uint32_t)qk_load_i32(from->bias, m) : 0;
+        const float product =
+            from->x_scale * qk_load_f32(from->w_scale, from->w_scale_count == 1 ? 0 : m);
+        conv->bias[m] = (int32_t)(bias - left * (uint32_t)conv->bias[m]);
+        conv->multiplier[m] = product / from->y_scale;
+    }
+}
+
+void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const size_t first = begin * conv->packing.unit_items;
+    const size_t last = qk_size_min(end * conv->packing.unit_items, conv->packing.items);
+    if (conv->method == QK_CONV_SGEMM)
+        qk_conv_pack_sgemm(conv, first, last);
+    else if (conv->method == QK_CONV_DEPTHWISE)
+        qk_conv_pack_depthwise(conv, first, last);
+    else
+        qk_conv_pack_igemm(conv, first, last);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */

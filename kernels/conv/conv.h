@@ -58,18 +58,23 @@ struct qk_conv_desc {
     enum qk_conv_padding padding;
 };
 
-/* The constant inputs. Tensors are read by qk_conv_create only. */
+/* The constant inputs. What it points at has no alignment, and is borrowed until the last unit of
+ * packing is done. */
 struct qk_conv_constants {
-    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as y_type and w->type */
+    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as y_type and w_type */
     int32_t x_zero_point;
     float x_scale;
     enum qk_type y_type;
     int32_t y_zero_point;
     float y_scale;
-    const struct qk_tensor *w;            /* [M, C/group, k1..kn] */
-    const struct qk_tensor *w_scale;      /* one element or M */
-    const struct qk_tensor *w_zero_point; /* one element or M */
-    const struct qk_tensor *bias;         /* INT32, M elements; QK_NONE: absent */
+    enum qk_type w_type;
+    const uint8_t *w; /* [M, C/group, k1..kn] */
+    size_t w_count;   /* elements of w */
+    const uint8_t *w_scale;
+    size_t w_scale_count; /* 1 or M, as of w_zero_point */
+    const uint8_t *w_zero_point;
+    size_t w_zero_point_count;
+    const uint8_t *bias; /* INT32, M elements; NULL: absent */
 };
 
 /* How sums become y, where that is the same for all channels. */
@@ -80,34 +85,44 @@ struct qk_requantize {
 
 /* Packed for sgemm: floats. */
 struct qk_conv_sgemm {
-    int32_t x_centre;     /* taken from x, so that |x| <= 128 */
-    int32_t x_fill;       /* x's zero point, centred: what padding holds */
-    size_t k_block;       /* terms in one sgemm; the last K block may be shorter */
-    const float *weights; /* w - w_zp. Each group: its K blocks; each: [M/group][terms] */
+    int32_t x_centre; /* taken from x, so that |x| <= 128 */
+    int32_t x_fill;   /* x's zero point, centred: what padding holds */
+    size_t k_block;   /* terms in one sgemm; the last K block may be shorter */
+    float *weights;   /* w - w_zp. Each group: its K blocks; each: [M/group][terms] */
 };
 
 /* Packed for integer products: kernels/gemm/igemm.h. */
 struct qk_conv_igemm {
     size_t panel_count; /* of each group */
     size_t step_bytes;
-    size_t panel_bytes;          /* of one panel */
-    const uint8_t *weights;      /* [group][panel] */
-    const uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
-    const int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
+    size_t panel_bytes;    /* of one panel */
+    uint8_t *weights;      /* [group][panel] */
+    uint8_t *ones;         /* a panel whose first row is 1 for each term; NULL: not needed */
+    int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
 };
 
 /* Packed for groups of one channel: kernels/conv/depthwise/depthwise.h. */
 struct qk_conv_depthwise {
-    const uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
-    const int32_t *w_zero_point; /* [M], as these weights have it */
-    bool any_zero_point;         /* one of them is not 0 */
+    uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
+    int32_t *w_zero_point; /* [M], as these weights have it */
+    bool any_zero_point;   /* one of them is not 0 */
 };
 
 enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
 
-/* A convolution, ready for any x. Immutable; shared by threads. */
+/* Packing in units: each is some items, panels or output channels, and all that belongs to them:
+ * weights, zero points, sums, bias and multipliers. */
+struct qk_conv_packing {
+    size_t items, unit_items;
+    size_t unit_count;
+    uint64_t unit_cost_ns;
+};
+
+/* A convolution, ready for any x once its units are packed. Immutable then; shared by threads. */
 struct qk_conv {
     struct qk_conv_desc desc;
+    struct qk_conv_constants constants; /* for packing alone */
+    struct qk_conv_packing packing;
     struct qk_requantize requantize;
     enum qk_type x_type;
     enum qk_type y_type;
@@ -120,24 +135,29 @@ struct qk_conv {
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;
-    const int32_t *bias;     /* [M], with what x's zero point makes of the weights */
-    const float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
+    int32_t *bias;     /* [M], with what x's zero point makes of the weights */
+    float *multiplier; /* [M], fl32(fl32(x_scale * w_scale) / y_scale) */
 };
 
-/* Packs the constants. `desc` and `constants` hold what their comments promise: the operator has
- * checked it. `tuning`: what shall multiply, and how; it outlives the convolution. QK_NO_MEMORY, or
- * QK_INVALID where sizes overflow. */
-enum qk_status qk_conv_create(const struct qk_conv_desc *desc,
-                              const struct qk_conv_constants *constants,
-                              const struct qk_conv_tuning *tuning, struct qk_memory memory,
-                              struct qk_conv *conv, struct qk_error *error);
+/* Takes the memory for the packed constants, and chooses how they are packed. `desc` and
+ * `constants` hold what their comments promise: the operator has checked it. `tuning`: what shall
+ * multiply, and how; it outlives the convolution. QK_NO_MEMORY, or QK_INVALID where sizes overflow.
+ */
+enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
+                               const struct qk_conv_constants *constants,
+                               const struct qk_conv_tuning *tuning, struct qk_memory memory,
+                               struct qk_conv *conv, struct qk_error *error);
+
+/* Packs units [begin, end): each once, on any threads. */
+void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
 
 /* The workspace of one worker never exceeds this, whatever the shapes. */
 #define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
-/* Fits the convolution to x, whose rank and type the operator has checked; everything is borrowed
- * until the plan has run. A unit is a part of the positions and channels of one image and group,
- * some 100 microseconds' work. QK_INVALID: x and the attributes do not fit together. */
+/* Fits the convolution to x, whose rank and type the operator has checked; it reads nothing that is
+ * packed, and borrows the convolution and the kernels for as long as the plan is used. A unit is a
+ * part of the positions and channels of one image and group, some 100 microseconds' work.
+ * QK_INVALID: x and the attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
                             const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
                             struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);

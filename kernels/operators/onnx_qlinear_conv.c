@@ -219,17 +219,28 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         .y_type = inputs[Y_ZERO_POINT].type,
         .y_zero_point = load_zero_point(&inputs[Y_ZERO_POINT]),
         .y_scale = qk_load_f32(inputs[Y_SCALE].data, 0),
-        .w = &inputs[W],
-        .w_scale = &inputs[W_SCALE],
-        .w_zero_point = &inputs[W_ZERO_POINT],
-        .bias = &inputs[B],
+        .w_type = inputs[W].type,
+        .w = inputs[W].data,
+        .w_count = inputs[W].count,
+        .w_scale = inputs[W_SCALE].data,
+        .w_scale_count = inputs[W_SCALE].count,
+        .w_zero_point = inputs[W_ZERO_POINT].data,
+        .w_zero_point_count = inputs[W_ZERO_POINT].count,
+        .bias = inputs[B].type == QK_NONE ? NULL : inputs[B].data,
     };
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "no memory for the operator");
-    made->base = (struct qk_instance){.pack_unit_count = 0};
+    status = qk_conv_prepare(&desc, &constants, &kernels->choice.conv, memory, &made->conv, error);
+    made->base = (struct qk_instance){.pack_unit_count = made->conv.packing.unit_count,
+                                      .pack_unit_cost_ns = made->conv.packing.unit_cost_ns};
     *instance = &made->base;
-    return qk_conv_create(&desc, &constants, &kernels->choice.conv, memory, &made->conv, error);
+    return status;
+}
+
+static void pack(struct qk_instance *instance, size_t begin, size_t end)
+{
+    qk_conv_pack(&((struct instance *)instance)->conv, begin, end);
 }
 
 /* ---- Plan -------------------------------------------------------------------------------- */
@@ -287,7 +298,7 @@ static const struct qk_version versions[] = {
      .output_types = {INT8S}},
 };
 
-static const struct qk_operator_code code = {.prepare = prepare, .plan = plan};
+static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
 
 const struct qk_operator qk_onnx_qlinear_conv = {
     .name = "onnx.QLinearConv",

@@ -12,6 +12,10 @@
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_CELLS_MOST 12
 
+/* Rough: what packing a weight takes, and all else that an output channel has. */
+#define WEIGHT_NS 0.1
+#define CHANNEL_NS 1.5
+
 struct state {
     const struct qk_conv *conv;
     struct qk_conv_geometry geometry;
@@ -51,36 +55,64 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
     return true;
 }
 
-bool qk_conv_pack_depthwise(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                            struct qk_memory memory, int32_t *sums)
+bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
 {
+    const struct qk_conv_constants *from = &conv->constants;
     const size_t channels = conv->desc.out_channels;
-    const size_t depth = conv->depth;
-    const size_t count = constants->w->count;
-    const size_t slack = QK_DEPTHWISE_BYTES;
-    const struct qk_tensor *given = constants->w_zero_point;
-    const size_t step = given->count == 1 ? 0 : 1;
-    const bool is_signed = given->type == QK_INT8;
-    uint8_t *weights = qk_conv_alloc(memory, count + slack, 1);
-    int32_t *zero_points = qk_conv_alloc(memory, channels, sizeof(*zero_points));
-    uint32_t any = 0;
-    if (!weights || !zero_points)
-        return false;
-    memcpy(weights, constants->w->data, count);
-    for (size_t at = 0; at < count && !is_signed; at += QK_DEPTHWISE_BYTES)
-        for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) /* a constant length becomes vector code */
-            weights[at + i] ^= 0x80;
-    memset(weights + count, 0, slack);
-    conv->backend->depthwise->sum(weights, channels, depth, sums);
-    for (size_t m = 0; m < channels; m++) {
-        const uint8_t byte = ((const uint8_t *)given->data)[m * step] ^ (is_signed ? 0 : 0x80);
-        const int32_t zero_point = (int8_t)byte;
-        any |= byte;
-        zero_points[m] = zero_point;
-        sums[m] = (int32_t)((uint32_t)sums[m] - (uint32_t)depth * (uint32_t)zero_point);
+    const uint8_t zero = from->w_type == QK_INT8 ? 0 : 0x80; /* as packed weights have it */
+    struct qk_conv_depthwise *packed = &conv->depthwise;
+    packed->weights = qk_conv_alloc(memory, from->w_count + QK_DEPTHWISE_BYTES, 1);
+    packed->w_zero_point = qk_conv_alloc(memory, channels, sizeof(*packed->w_zero_point));
+    for (size_t i = 0; i < from->w_zero_point_count; i++)
+        packed->any_zero_point = packed->any_zero_point || from->w_zero_point[i] != zero;
+    conv->packing.items = channels;
+    *item_ns = CHANNEL_NS + WEIGHT_NS * (double)conv->depth;
+    return packed->weights && packed->w_zero_point;
+}
+
+/* Sums of output channels [begin, end), whose weights are packed. The kernel reads beyond the last
+ * one: the channels there may be another unit's, so those near the end are summed without it. */
+static void sum_weights(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const uint8_t *weights = conv->depthwise.weights + begin * conv->depth;
+    const bool last = end == conv->desc.out_channels;
+    const size_t near = last ? 0 : qk_divide_up(QK_DEPTHWISE_BYTES, conv->depth);
+    const size_t count = end - begin - qk_size_min(near, end - begin);
+    int32_t *sums = conv->bias + begin;
+    if (count > 0)
+        conv->backend->depthwise->sum(weights, count, conv->depth, sums);
+    for (size_t i = count; i < end - begin; i++) {
+        int32_t sum = 0; /* of few bytes */
+        for (size_t k = 0; k < conv->depth; k++)
+            sum += (int8_t)weights[i * conv->depth + k];
+        sums[i] = sum;
     }
-    conv->depthwise = (struct qk_conv_depthwise){weights, zero_points, any != 0};
-    return true;
+}
+
+void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const struct qk_conv_constants *from = &conv->constants;
+    const uint8_t flip = from->w_type == QK_INT8 ? 0 : 0x80;
+    const size_t first = begin * conv->depth;
+    const size_t count = end * conv->depth - first;
+    uint8_t *weights = conv->depthwise.weights + first;
+    memcpy(weights, from->w + first, count);
+    size_t at = 0;
+    for (; flip && count - at >= QK_DEPTHWISE_BYTES; at += QK_DEPTHWISE_BYTES)
+        for (size_t i = 0; i < QK_DEPTHWISE_BYTES; i++) /* a constant length becomes vector code */
+            weights[at + i] ^= flip;
+    for (; flip && at < count; at++)
+        weights[at] ^= flip;
+    if (end == conv->desc.out_channels)
+        memset(weights + count, 0, QK_DEPTHWISE_BYTES);
+    sum_weights(conv, begin, end);
+    for (size_t m = begin; m < end; m++) {
+        const int32_t zero_point = qk_w_zero_point(conv, m) - (from->w_type == QK_INT8 ? 0 : 128);
+        conv->depthwise.w_zero_point[m] = zero_point;
+        conv->bias[m] =
+            (int32_t)((uint32_t)conv->bias[m] - (uint32_t)conv->depth * (uint32_t)zero_point);
+    }
+    qk_conv_pack_channels(conv, begin, end);
 }
 
 /* ---- Run --------------------------------------------------------------------------------- */

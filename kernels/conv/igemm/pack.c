@@ -8,6 +8,13 @@
  * transposed in scratch memory. */
 enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
 
+/* Rough: what packing a weight takes, cell by cell, transposed in scratch memory or in place; and
+ * all else that a panel takes. */
+#define CELL_WEIGHT_NS 0.8
+#define SCRATCH_WEIGHT_NS 0.3
+#define IN_PLACE_WEIGHT_NS 0.1
+#define PANEL_NS 100.0
+
 /* No backend's panels have more rows. */
 enum { PANEL_ROWS = 32 };
 
@@ -124,13 +131,12 @@ static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order
 
 /* Packs one panel: weights of `rows` output channels from `channel` on, and sum(w - w_zp) of each.
  */
-static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                       const struct qk_slab_order *order, size_t channel, size_t rows,
-                       uint8_t *panel, int32_t *sums)
+static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *order,
+                       size_t channel, size_t rows, uint8_t *panel, int32_t *sums)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
-    const uint8_t *w = (const uint8_t *)constants->w->data + channel * conv->depth;
-    const bool is_signed = constants->w->type == QK_INT8;
+    const uint8_t *w = conv->constants.w + channel * conv->depth;
+    const bool is_signed = conv->constants.w_type == QK_INT8;
     if (may_transpose(conv, order)) {
         const int32_t centre = is_signed ? 0 : 128;
         const struct qk_transpose job = {
@@ -148,19 +154,18 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
         else
             pack_through_scratch(conv, order, job, panel);
         for (size_t row = 0; row < rows; row++)
-            sums[row] =
-                (int32_t)((uint32_t)sums[row] -
-                          (uint32_t)conv->depth *
-                              (uint32_t)(qk_w_zero_point(constants, channel + row) - centre));
+            sums[row] = (int32_t)((uint32_t)sums[row] -
+                                  (uint32_t)conv->depth *
+                                      (uint32_t)(qk_w_zero_point(conv, channel + row) - centre));
         return;
     }
     const bool words = gemm->cell_k == 2;
     const int32_t flipped = words == is_signed ? 128 : 0;
     int32_t zero_points[PANEL_ROWS];
     for (size_t row = 0; row < rows; row++) {
-        zero_points[row] = qk_w_zero_point(constants, channel + row) + flipped;
+        zero_points[row] = qk_w_zero_point(conv, channel + row) + flipped;
         /* Words hold x - x_zp, so the sum of weights has nothing to be multiplied with. */
-        sums[row] = words ? 0 : qk_conv_weight_sum(conv, constants, channel + row);
+        sums[row] = words ? 0 : qk_conv_weight_sum(conv, channel + row);
     }
     memset(panel, 0, conv->igemm.panel_bytes);
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
@@ -171,65 +176,79 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_conv_constant
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
 {
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
+    memset(panel, 0, conv->igemm.panel_bytes);
     for (size_t s = 0; s < order->steps; s++, panel += conv->igemm.step_bytes)
         for (size_t i = 0; i < qk_slab_count(order, s / taps); i++)
             memset(panel + i * conv->backend->gemm->cell_stride, 1,
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 
-/* Stores the zero points of weights that are packed as signed bytes; false: all are 0. */
-static bool store_zero_points(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                              int32_t *zero_points)
+/* What zero points of weights that are packed as signed bytes are less than those that came. */
+static int32_t zero_point_centre(const struct qk_conv *conv)
 {
-    const int32_t centre = constants->w->type == QK_UINT8 ? 128 : 0;
+    return conv->constants.w_type == QK_UINT8 ? 128 : 0;
+}
+
+/* Words are packed less their zero point. */
+static bool needs_ones(const struct qk_conv *conv)
+{
     bool any = false;
-    for (size_t m = 0; m < conv->desc.out_channels; m++) {
-        zero_points[m] = qk_w_zero_point(constants, m) - centre;
-        any = any || zero_points[m] != 0;
-    }
-    return any;
+    for (size_t i = 0; i < conv->constants.w_zero_point_count; i++)
+        any = any || qk_w_zero_point(conv, i) != zero_point_centre(conv);
+    return any && conv->backend->gemm->cell_k != 2;
 }
 
-static bool pack_zero_points(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                             const struct qk_slab_order *order, struct qk_memory memory)
+static double guess_panel_ns(const struct qk_conv *conv, const struct qk_slab_order *order,
+                             size_t rows)
 {
-    int32_t *zero_points = qk_conv_alloc(memory, conv->desc.out_channels, sizeof(*zero_points));
-    if (!zero_points)
-        return false;
-    if (!store_zero_points(conv, constants, zero_points))
-        return true;
-    uint8_t *ones = qk_conv_alloc(memory, conv->igemm.panel_bytes + QK_IGEMM_SLACK, 1);
-    if (!ones)
-        return false;
-    memset(ones, 0, conv->igemm.panel_bytes);
-    pack_ones(conv, order, ones);
-    conv->igemm.w_zero_point = zero_points;
-    conv->igemm.ones = ones;
-    return true;
+    const struct qk_igemm *gemm = conv->backend->gemm;
+    const double weights = (double)qk_size_min(rows, gemm->mr) * (double)conv->depth;
+    if (!may_transpose(conv, order))
+        return PANEL_NS + CELL_WEIGHT_NS * weights;
+    const bool in_place = gemm->row_stride == TRANSPOSED_BYTES;
+    return PANEL_NS + (in_place ? IN_PLACE_WEIGHT_NS : SCRATCH_WEIGHT_NS) * weights;
 }
 
-bool qk_conv_pack_igemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                        struct qk_memory memory, int32_t *sums)
+bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_igemm *packed = &conv->igemm;
-    *packed = (struct qk_conv_igemm){.panel_count = (rows - 1) / gemm->mr + 1};
+    packed->panel_count = (rows - 1) / gemm->mr + 1;
     packed->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs, rows);
     size_t bytes;
     if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))
         return false;
-    uint8_t *weights = qk_conv_alloc(memory, bytes, 1);
-    if (!weights)
-        return false;
-    uint8_t *panel = weights;
-    for (size_t group = 0; group < conv->desc.group; group++)
-        for (size_t row = 0; row < rows; row += gemm->mr, panel += packed->panel_bytes)
-            pack_panel(conv, constants, &order, group * rows + row,
-                       qk_size_min(rows - row, gemm->mr), panel, sums + group * rows + row);
-    packed->weights = weights;
-    return gemm->cell_k == 2 || pack_zero_points(conv, constants, &order, memory);
+    packed->weights = qk_conv_alloc(memory, bytes, 1);
+    conv->packing.items = packed->panel_count * conv->desc.group;
+    *item_ns = guess_panel_ns(conv, &order, rows);
+    if (!needs_ones(conv))
+        return packed->weights;
+    packed->ones = qk_conv_alloc(memory, packed->panel_bytes + QK_IGEMM_SLACK, 1);
+    packed->w_zero_point =
+        qk_conv_alloc(memory, conv->desc.out_channels, sizeof(*packed->w_zero_point));
+    return packed->weights && packed->ones && packed->w_zero_point;
+}
+
+void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const struct qk_conv_igemm *packed = &conv->igemm;
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
+    const size_t rows = conv->desc.out_channels / conv->desc.group;
+    const size_t mr = conv->backend->gemm->mr;
+    if (packed->ones && begin == 0) /* it is nobody's, so the first panel's */
+        pack_ones(conv, &order, packed->ones);
+    for (size_t i = begin; i < end; i++) {
+        const size_t row = i % packed->panel_count * mr;
+        const size_t first = i / packed->panel_count * rows + row;
+        const size_t last = first + qk_size_min(rows - row, mr);
+        pack_panel(conv, &order, first, last - first, packed->weights + i * packed->panel_bytes,
+                   conv->bias + first);
+        for (size_t m = first; packed->w_zero_point && m < last; m++)
+            packed->w_zero_point[m] = qk_w_zero_point(conv, m) - zero_point_centre(conv);
+        qk_conv_pack_channels(conv, first, last);
+    }
 }

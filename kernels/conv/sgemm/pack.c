@@ -1,6 +1,10 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/widen.h"
 
+/* Rough: what packing a weight takes, and all else that an output channel has. */
+#define WEIGHT_NS 0.2
+#define CHANNEL_NS 2.0
+
 /* What is subtracted from x, so that |x| <= 128. */
 static int32_t centre_of(enum qk_type type)
 {
@@ -10,12 +14,13 @@ static int32_t centre_of(enum qk_type type)
 /* The length of a K block: as many terms of |x| <= 128 times |w - w_zp| as floats add exactly,
  * evened out over the K blocks. It looks at the zero points that are in memory, not at the number
  * of channels: without weights that is whatever a shape says. */
-static size_t choose_k_block(const struct qk_conv_constants *constants, size_t depth)
+static size_t choose_k_block(const struct qk_conv *conv)
 {
-    const struct qk_type_info *info = qk_type_info(constants->w->type);
+    const struct qk_type_info *info = qk_type_info(conv->constants.w_type);
+    const size_t depth = conv->depth;
     int64_t largest = 128;
-    for (size_t i = 0; i < constants->w_zero_point->count; i++) {
-        int64_t zero_point = qk_w_zero_point(constants, i);
+    for (size_t i = 0; i < conv->constants.w_zero_point_count; i++) {
+        int64_t zero_point = qk_w_zero_point(conv, i);
         int64_t above = info->max - zero_point;
         int64_t below = zero_point - info->min;
         largest = above > largest ? above : largest;
@@ -26,41 +31,41 @@ static size_t choose_k_block(const struct qk_conv_constants *constants, size_t d
     return depth == 0 ? 1 : (depth - 1) / k_blocks + 1;
 }
 
-static void pack_weights(const struct qk_conv *conv, const struct qk_conv_constants *constants,
-                         size_t k_block, float *weights)
+bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
 {
-    const uint8_t *w = constants->w->data;
-    const size_t rows = conv->desc.out_channels / conv->desc.group;
-    for (size_t group = 0; group < conv->desc.group; group++) {
-        for (size_t begin = 0; begin < conv->depth; begin += k_block) {
-            size_t left = conv->depth - begin;
-            size_t count = left < k_block ? left : k_block;
-            for (size_t m = group * rows; m < (group + 1) * rows; m++) {
-                struct qk_widen widen =
-                    qk_widen_from(constants->w->type, qk_w_zero_point(constants, m));
-                qk_widen_row(widen, w + m * conv->depth + begin, count, weights);
-                weights += count;
-            }
-        }
-    }
-}
-
-bool qk_conv_pack_sgemm(struct qk_conv *conv, const struct qk_conv_constants *constants,
-                        struct qk_memory memory, int32_t *sums)
-{
-    const size_t k_block = choose_k_block(constants, conv->depth);
-    float *weights = qk_conv_alloc(memory, constants->w->count, sizeof(*weights));
-    if (!weights)
-        return false;
-    if (constants->w->count != 0)
-        pack_weights(conv, constants, k_block, weights);
-    for (size_t m = 0; m < conv->desc.out_channels; m++)
-        sums[m] = constants->w->count == 0 ? 0 : qk_conv_weight_sum(conv, constants, m);
     conv->sgemm = (struct qk_conv_sgemm){
         .x_centre = centre_of(conv->x_type),
         .x_fill = conv->x_zero_point - centre_of(conv->x_type),
-        .k_block = k_block,
-        .weights = weights,
+        .k_block = choose_k_block(conv),
+        .weights = qk_conv_alloc(memory, conv->constants.w_count, sizeof(float)),
     };
-    return true;
+    conv->packing.items = conv->desc.out_channels;
+    *item_ns = CHANNEL_NS + (conv->constants.w_count == 0 ? 0 : WEIGHT_NS * (double)conv->depth);
+    return conv->sgemm.weights != NULL;
+}
+
+/* Packs the weights of one output channel: a row in each K block of its group. */
+static void pack_row(const struct qk_conv *conv, size_t m)
+{
+    const size_t k_block = conv->sgemm.k_block;
+    const size_t rows = conv->desc.out_channels / conv->desc.group;
+    const uint8_t *w = conv->constants.w + m * conv->depth;
+    const struct qk_widen widen = qk_widen_from(conv->constants.w_type, qk_w_zero_point(conv, m));
+    float *group = conv->sgemm.weights + m / rows * rows * conv->depth;
+    for (size_t begin = 0; begin < conv->depth; begin += k_block) {
+        const size_t left = conv->depth - begin;
+        const size_t count = left < k_block ? left : k_block;
+        qk_widen_row(widen, w + begin, count, group + rows * begin + m % rows * count);
+    }
+}
+
+void qk_conv_pack_sgemm(const struct qk_conv *conv, size_t begin, size_t end)
+{
+    const bool empty = conv->constants.w_count == 0;
+    for (size_t m = begin; m < end; m++) {
+        if (!empty)
+            pack_row(conv, m);
+        conv->bias[m] = empty ? 0 : qk_conv_weight_sum(conv, m);
+    }
+    qk_conv_pack_channels(conv, begin, end);
 }
