@@ -143,13 +143,13 @@ static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
     return qk_fail(error, QK_UNAVAILABLE, "gemm: expected %s, got \"%s\"", names, name);
 }
 
-/* Of those that run with these flags; NULL: there is none. */
+/* Of those that run with these flags: the scalar one always does. */
 static const struct qk_conv_backend *fastest_backend(const struct qk_profile *profile,
                                                      uint32_t cpu_flags)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    const struct qk_conv_backend *best = NULL;
+    const struct qk_conv_backend *best = &backends[0];
     double best_ops = 0;
     for (size_t i = 0; i < count; i++) {
         const double ops = qk_expect_ops_a_ns(profile, backends[i].product);
@@ -164,17 +164,20 @@ static const struct qk_conv_backend *fastest_backend(const struct qk_profile *pr
 /* Floats are made of bytes before, and rounded more often behind: they must be faster by this. */
 #define FLOATS_FASTER 1.25
 
-bool qk_floats_may_win(const struct qk_profile *profile)
-{
-    const struct qk_conv_backend *best = fastest_backend(profile, profile->cpu_flags);
-    const double floats = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM);
-    return !best || 2 * floats > qk_expect_ops_a_ns(profile, best->product);
-}
+/* What is only expected may be wrong by this. */
+#define DOUBT 2.0
 
-static bool floats_win(const struct qk_profile *profile, const struct qk_conv_backend *best)
+/* Where nothing is named. */
+static void choose_products(const struct qk_profile *profile, bool may_load, bool blas,
+                            struct qk_choice *choice)
 {
-    return !best || qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM) >
-                        FLOATS_FASTER * qk_expect_ops_a_ns(profile, best->product);
+    const struct qk_conv_backend *best = fastest_backend(profile, choice->cpu_flags);
+    const double floats = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM);
+    const double integers = qk_expect_ops_a_ns(profile, best->product);
+    choice->wants_blas = may_load && DOUBT * floats > integers;
+    const bool floats_win = choice->wants_blas && blas && floats > FLOATS_FASTER * integers;
+    choice->conv.dense = floats_win ? NULL : best;
+    choice->conv.narrow = choice->conv.depthwise = best;
 }
 
 /* ---- How it is cut, and what it costs ---------------------------------------------------- */
@@ -252,15 +255,13 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish 
     choice->tier = tiers[tier].name;
     choice->cpu_flags = limited ? tiers[tier].cpu_flags : profile->cpu_flags;
     if (strcmp(wish->gemm, "auto") == 0) {
-        const struct qk_conv_backend *best = fastest_backend(profile, choice->cpu_flags);
-        const bool floats = !best || (wish->blas && !limited && floats_win(profile, best));
-        conv->dense = floats ? NULL : best;
-        conv->narrow = conv->depthwise = best;
+        choose_products(profile, !limited, wish->blas, choice);
     } else {
         status = find_backend(profile->cpu_flags, wish->gemm, &conv->dense, error);
         if (status != QK_OK)
             return status;
         conv->narrow = conv->depthwise = conv->dense;
+        choice->wants_blas = !conv->dense;
     }
     if (conv->narrow && conv->narrow->narrow)
         conv->narrow = conv->narrow->narrow;

@@ -13,12 +13,15 @@
 struct qk_wish {
     const char *tier; /* "auto" or a name of the tiers */
     const char *gemm; /* "auto" or a name of what multiplies */
-    bool blas;        /* OpenBLAS may be chosen where nothing is named: it is there */
+    bool blas;        /* OpenBLAS is there, and may be chosen where nothing is named */
 };
 
 struct qk_choice {
     const char *tier;
     uint32_t cpu_flags; /* that the kernels may use */
+    /* OpenBLAS is named; or it comes so near to the integers that it is worth loading, to be
+     * measured. */
+    bool wants_blas;
     struct qk_conv_tuning conv;
     struct qk_dequantize_tuning dequantize;
 };
@@ -30,9 +33,5 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish 
 /* Operations in a nanosecond of that product on that machine, as measured, or else as expected; 0:
  * the machine lacks it. */
 double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product);
-
-/* Whether floats come so near to the machine's integers that only a measurement tells which are
- * faster. */
-bool qk_floats_may_win(const struct qk_profile *profile);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels/conv/sgemm/im2col_kernels.h"
+#include "kernels/measure.h"
 
 static void fill_table(struct qk_kernels *kernels)
 {
@@ -24,30 +25,47 @@ static void fill_table(struct qk_kernels *kernels)
 #endif
 }
 
-enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
-                                 struct qk_error *error)
+/* Fills the profile and the choice, and loads OpenBLAS where it may serve. A profile that only
+ * wonders whether it is faster does without it where it is not installed. */
+static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, bool measure,
+                             struct qk_error *error)
 {
-    struct qk_profile profile;
-    struct qk_choice choice;
-    const struct qk_wish wish = {.tier = tier, .gemm = gemm, .blas = true};
-    qk_profile_read(&profile);
-    enum qk_status status = qk_choose(&profile, &wish, &choice, error);
+    struct qk_profile *profile = &kernels->profile;
+    struct qk_choice *choice = &kernels->choice;
+    qk_profile_read(profile);
+    enum qk_status status = qk_choose(profile, wish, choice, error);
+    if (status == QK_OK && choice->wants_blas) {
+        /* OpenBLAS has tiers of its own: it gets the whole CPU. */
+        const bool named = !choice->conv.narrow;
+        struct qk_error missing;
+        status = qk_gemm_init(&kernels->gemm, profile->cpu_flags, named ? error : &missing);
+        wish->blas = status == QK_OK;
+        status = named ? status : QK_OK;
+    }
     if (status != QK_OK)
         return status;
+    if (measure)
+        qk_profile_measure(profile, wish->blas ? &kernels->gemm : NULL);
+    status = qk_choose(profile, wish, choice, error);
+    if (choice->conv.dense)
+        qk_gemm_deinit(&kernels->gemm);
+    return status;
+}
 
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure,
+                                 struct qk_kernels **kernels, struct qk_error *error)
+{
+    struct qk_wish wish = {.tier = tier, .gemm = gemm};
     struct qk_kernels *made = calloc(1, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
-    made->profile = profile;
-    made->choice = choice;
-    fill_table(made);
-    made->dequantize.tuning = choice.dequantize;
-    /* OpenBLAS has tiers of its own: it gets the whole CPU. */
-    status = qk_gemm_init(&made->gemm, profile.cpu_flags, error);
+    const enum qk_status status = choose(made, &wish, measure, error);
     if (status != QK_OK) {
-        free(made);
+        qk_kernels_destroy(made);
         return status;
     }
+    fill_table(made);
+    made->dequantize.tuning = made->choice.dequantize;
     *kernels = made;
     return QK_OK;
 }
@@ -66,7 +84,7 @@ const char *qk_kernels_tier(const struct qk_kernels *kernels)
 
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 {
-    return kernels->gemm.core;
+    return kernels->gemm.library ? kernels->gemm.core : "none";
 }
 
 const char *qk_kernels_gemm(const struct qk_kernels *kernels)

@@ -336,18 +336,26 @@ const char *qk_gemm_name(size_t index);
 /* "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx": 64 bytes are enough. */
 void qk_gemm_names(char *text, size_t bytes);
 
-/* Picks the fastest kernels that the CPU has, or those of one tier, and opens OpenBLAS on a core
- * that the CPU has. Call it once, before any other thread starts: it sets OPENBLAS_* in the
- * environment, which OpenBLAS reads while it loads.
+/* Learns what machine this is and picks what is fastest on it, or what is named. Call it once,
+ * before any other thread starts: where it loads OpenBLAS, it sets OPENBLAS_* in the environment,
+ * which OpenBLAS reads while it loads.
  * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the CPU has, or
- * a lesser tier alone, or a name of that list; QK_UNAVAILABLE when this CPU lacks it. Destroy frees
- * it; NULL is fine. */
-enum qk_status qk_kernels_create(const char *tier, const char *gemm, struct qk_kernels **kernels,
-                                 struct qk_error *error);
+ * a lesser tier alone, or a name of that list; `measure`: for a few milliseconds, how fast the
+ * machine is, which is otherwise guessed. OpenBLAS is loaded where it is named, or where floats may
+ * be faster than this CPU's integers, and stays where it is chosen. QK_UNAVAILABLE when this CPU
+ * lacks what is named, or OpenBLAS is named and missing. Destroy frees it; NULL is fine. */
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure,
+                                 struct qk_kernels **kernels, struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 
 const char *qk_kernels_tier(const struct qk_kernels *kernels); /* as in the lists */
 const char *qk_kernels_gemm(const struct qk_kernels *kernels);
-const char *qk_kernels_blas_core(const struct qk_kernels *kernels); /* "SkylakeX", "Haswell", ... */
+/* "SkylakeX", "Haswell", ...; "none" where OpenBLAS is not loaded. */
+const char *qk_kernels_blas_core(const struct qk_kernels *kernels);
+
+/* Tells people, in lines of text, what machine this is and what was chosen for each kind of work.
+ * QK_KERNELS_TEXT_BYTES are enough. */
+void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t bytes);
+#define QK_KERNELS_TEXT_BYTES 4096
 
 #endif

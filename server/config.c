@@ -15,12 +15,14 @@ enum kind {
     KIND_HELP,
     KIND_VERSION,
     KIND_HEALTHCHECK,
+    KIND_KERNELS,
     KIND_LISTEN,
     KIND_COUNT,
     KIND_BYTES,
     KIND_SECONDS,
     KIND_CPU,
     KIND_GEMM,
+    KIND_SWITCH,
     KIND_LEVEL
 };
 
@@ -64,11 +66,15 @@ static const struct flag flags[] = {
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
-    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies in convolutions: "},
+    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
+    {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",
+     "on or off: at start, for some ms, how fast kernels and memory are"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
      "debug, which has each answer, info, warn or error"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
+    {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
+     "print what this machine is and which kernels these flags choose, and exit"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
 };
@@ -179,6 +185,7 @@ static bool parse_name(const char *(*name_at)(size_t index), const char *text, c
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+    static const char *const switches[] = {"off", "on", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
     switch (flag->kind) {
@@ -199,9 +206,15 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
             return false;
         config->log_level = (enum qd_log_level)choice;
         return true;
+    case KIND_SWITCH:
+        if (!parse_choice(switches, text, &choice))
+            return false;
+        *(bool *)field = choice != 0;
+        return true;
     case KIND_HELP:
     case KIND_VERSION:
     case KIND_HEALTHCHECK:
+    case KIND_KERNELS:
         break;
     }
     return false;
@@ -242,6 +255,9 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
     case KIND_CPU:
     case KIND_GEMM:
         print_names(flag, text, bytes);
+        return;
+    case KIND_SWITCH:
+        snprintf(text, bytes, "on or off");
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -299,6 +315,7 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
             return QD_CONFIG_BAD;
         }
         config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
+        config->kernels |= flag->kind == KIND_KERNELS;
         return flag->kind == KIND_HELP      ? QD_CONFIG_HELP
                : flag->kind == KIND_VERSION ? QD_CONFIG_VERSION
                                             : QD_CONFIG_RUN;
@@ -345,7 +362,11 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     enum qd_config_result result = take_environment(config, complaint);
     for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
         result = take_argument(config, argc, argv, &i, given, complaint);
-    return result == QD_CONFIG_RUN && config->healthcheck ? QD_CONFIG_HEALTHCHECK : result;
+    if (result != QD_CONFIG_RUN)
+        return result;
+    return config->healthcheck ? QD_CONFIG_HEALTHCHECK
+           : config->kernels   ? QD_CONFIG_KERNELS
+                               : QD_CONFIG_RUN;
 }
 
 /* In the form that help2man makes a page of. */
@@ -372,7 +393,7 @@ void qd_config_print_help(FILE *file)
           "heeds a container's limits as libuv does: memory and, of cgroup v2, CPU quotas\n"
           "with that of Debian 13; memory of cgroup v1 alone with that of Debian 12.\n"
           "\nExit status:\n"
-          "  0  after SIGTERM or SIGINT; --healthcheck: ready\n"
+          "  0  after SIGTERM or SIGINT, or printed; --healthcheck: ready\n"
           "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
           "  2  a flag or variable is wrong\n"
           "\nEnvironment:\n"

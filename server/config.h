@@ -20,7 +20,7 @@
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
     size_t listen_count;
-    bool healthcheck;
+    bool healthcheck, kernels;
     uint64_t threads;
     uint64_t max_connections; /* for each listener */
     uint64_t max_queue;       /* requests that no worker has taken yet */
@@ -30,14 +30,16 @@ struct qd_config {
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;
-    const char *cpu; /* this and the next: for qk_kernels_create */
+    const char *cpu; /* this and the next two: for qk_kernels_create */
     const char *gemm;
+    bool measure;
     enum qd_log_level log_level;
 };
 
 enum qd_config_result {
     QD_CONFIG_RUN,
     QD_CONFIG_HEALTHCHECK, /* --healthcheck: all else is as for the server that it asks */
+    QD_CONFIG_KERNELS,     /* --kernels: the same */
     QD_CONFIG_HELP,        /* --help was asked for */
     QD_CONFIG_VERSION,     /* --version */
     QD_CONFIG_BAD          /* `complaint` names the flag, what it takes and what came */

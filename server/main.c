@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -141,22 +142,42 @@ static bool raise_file_limit(const struct qd_config *config)
     return true;
 }
 
-/* Before any other thread starts: it sets the environment. */
+/* Before any other thread starts: it may set the environment. */
+static bool create_kernels(struct process *process)
+{
+    const struct qd_config *config = &process->config;
+    struct qk_error error;
+    return qk_kernels_create(config->cpu, config->gemm, config->measure, &process->kernels,
+                             &error) == QK_OK ||
+           complain("%s", error.text);
+}
+
+/* For --kernels. */
+static int print_kernels(struct process *process)
+{
+    if (!create_kernels(process))
+        return EXIT_FAILURE;
+    char text[QK_KERNELS_TEXT_BYTES];
+    qk_kernels_describe(process->kernels, text, sizeof(text));
+    fputs(text, stdout);
+    qk_kernels_destroy(process->kernels);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static bool start_kernels(struct process *process)
 {
-    struct qk_error error;
-    if (qk_kernels_create(process->config.cpu, process->config.gemm, &process->kernels, &error) !=
-        QK_OK)
-        return complain("%s", error.text);
+    if (!create_kernels(process))
+        return false;
+    const char *core = qk_kernels_blas_core(process->kernels);
     qd_log(QD_LOG_INFO, "quantd starts",
            "version=%s cpu=%s gemm=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu",
-           QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_gemm(process->kernels),
-           qk_kernels_blas_core(process->kernels), (unsigned long long)process->config.threads,
+           QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_gemm(process->kernels), core,
+           (unsigned long long)process->config.threads,
            (unsigned long long)process->config.max_inflight_bytes);
     const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
-    if (asked != NULL && strcasecmp(asked, qk_kernels_blas_core(process->kernels)) != 0) {
+    if (asked != NULL && strcmp(core, "none") != 0 && strcasecmp(asked, core) != 0) {
         qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",
-               "asked=%s runs=%s", asked, qk_kernels_blas_core(process->kernels));
+               "asked=%s runs=%s", asked, core);
     }
     return true;
 }
@@ -237,6 +258,8 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     case QD_CONFIG_HEALTHCHECK:
         return qd_healthcheck(&process.config) ? EXIT_SUCCESS : EXIT_FAILURE;
+    case QD_CONFIG_KERNELS:
+        return print_kernels(&process);
     case QD_CONFIG_BAD:
         complain("%s", complaint);
         return EXIT_USAGE;

@@ -22,7 +22,7 @@ struct qk_conv_backend {
     enum qk_product product;              /* as the machine's profile has it */
 };
 
-/* From the slowest to the fastest. */
+/* From the slowest to the fastest; the first runs everywhere. */
 const struct qk_conv_backend *qk_conv_backends(size_t *count);
 
 /* What a backend's work costs on a machine: rough, and there to compare plans. Cycles are a core's.

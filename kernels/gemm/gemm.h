@@ -1,4 +1,4 @@
-/* OpenBLAS, loaded on purpose after its environment is set.
+/* OpenBLAS, loaded when it is first asked for, after its environment is set.
  *
  * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs and falls back to its Prescott kernels
  * there, silently, at a fifth of the speed. It reads OPENBLAS_CORETYPE only while it is being
@@ -22,7 +22,7 @@ struct qk_sgemm_args {
 };
 
 struct qk_gemm {
-    void *library; /* dlopen handle */
+    void *library; /* dlopen handle; NULL: not loaded */
     void *sgemm;   /* cblas_sgemm */
     char core[32]; /* the core that OpenBLAS says it runs */
 };
@@ -39,7 +39,7 @@ const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted);
 
 /* Call before other threads start (setenv). QK_UNAVAILABLE: the library is missing or not whole. */
 enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error);
-void qk_gemm_deinit(struct qk_gemm *gemm);
+void qk_gemm_deinit(struct qk_gemm *gemm); /* also of one that is not loaded: all zeros */
 
 void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args);
 

@@ -110,7 +110,9 @@ enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_
 
 void qk_gemm_deinit(struct qk_gemm *gemm)
 {
-    dlclose(gemm->library);
+    if (gemm->library)
+        dlclose(gemm->library);
+    *gemm = (struct qk_gemm){0};
 }
 
 void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args)

@@ -387,12 +387,21 @@ static void create_kernels(struct bench *bench, const char *tier)
     const char *name = "auto";
     for (size_t i = 0; name && bench->gemm_count < GEMMS_MAX; name = qk_gemm_name(i++)) {
         enum qk_status status =
-            qk_kernels_create(tier, name, &bench->gemms[bench->gemm_count], &error);
+            qk_kernels_create(tier, name, true, &bench->gemms[bench->gemm_count], &error);
         if (status == QK_OK)
             bench->gemm_count++;
         else if (bench->gemm_count == 0)
             bench_fail("%s", error.text);
     }
+}
+
+/* Of whichever kernels have loaded it. */
+static const char *blas_core(const struct bench *bench)
+{
+    const char *core = "none";
+    for (size_t i = 0; i < bench->gemm_count && strcmp(core, "none") == 0; i++)
+        core = qk_kernels_blas_core(bench->gemms[i]);
+    return core;
 }
 
 int main(int argc, char **argv)
@@ -405,8 +414,7 @@ int main(int argc, char **argv)
     create_kernels(&bench, argc > 1 ? argv[1] : "auto");
     bench.move = bench_move_pick(&width);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    printf("%s %s %s", qk_kernels_tier(bench.gemms[0]), width,
-           qk_kernels_blas_core(bench.gemms[0]));
+    printf("%s %s %s", qk_kernels_tier(bench.gemms[0]), width, blas_core(&bench));
     for (size_t i = 1; i < bench.gemm_count; i++)
         printf(" %s", qk_kernels_gemm(bench.gemms[i]));
     printf("\n");

@@ -121,6 +121,25 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(server.get("/v2/health/ready").status, 200)
         server.stop()
 
+    def test_kernels(self):
+        result = run("--kernels", "--gemm", "scalar", "--measure", "off")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        lines = dict(re.findall(r"^  (\S.*?)  +(\S.*)$", result.stdout, re.MULTILINE))
+        self.assertEqual(lines["convolutions"], "conv_scalar")
+        self.assertEqual(lines["depthwise"], "conv_depthwise_scalar")
+        self.assertEqual(lines["products"], "not measured")
+        self.assertEqual(lines["OpenBLAS"], "not loaded")
+        self.assertRegex(lines["caches"], r"^\d+ KiB, \d+ KiB, \d+ KiB$")
+        self.assertIn("dequantize_", lines["dequantizing"])
+
+    def test_kernels_are_measured(self):
+        result = run("--kernels", "--gemm", "blas", "--cpu", "scalar")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"(?m)^  clock +\d+\.\d cycles a ns, measured$")
+        self.assertRegex(result.stdout, r"(?m)^  products +sgemm \d+, .*Gop/s of one thread$")
+        self.assertRegex(result.stdout, r"(?m)^  OpenBLAS +core \w+$")
+        self.assertRegex(result.stdout, r"(?m)^  tier +scalar$")
+
     def test_debug_logs_each_answer(self):
         server = Server("--log-level", "debug")
         server.get("/v2/health/ready")

@@ -173,7 +173,7 @@ class Healthcheck(unittest.TestCase):
     def test_it_does_not_load_openblas(self):
         with tempfile.TemporaryDirectory() as folder:
             environment = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": folder + "/loaded"}
-            server = Server(env=environment)
+            server = Server("--gemm", "blas", env=environment)
             try:
                 check("127.0.0.1:%d" % server.port, **environment)
                 logs = {int(log.suffix[1:]): log.read_text(errors="replace")

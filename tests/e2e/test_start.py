@@ -174,14 +174,20 @@ class Start(unittest.TestCase):
     def test_no_openblas(self):
         library = Path(self.folder, "libopenblas.so.0")
         library.write_text("nothing")
-        result = self.start(LD_LIBRARY_PATH=self.folder)
+        result = self.start("--gemm", "blas", LD_LIBRARY_PATH=self.folder)
         self.assert_fails(result, "OpenBLAS: %s: file too short: install libopenblas0" % library)
 
     def test_something_else_than_openblas(self):
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "/dev/null",
                         "-o", self.folder + "/libopenblas.so.0"], check=True)
-        result = self.start(LD_LIBRARY_PATH=self.folder)
+        result = self.start("--gemm", "blas", LD_LIBRARY_PATH=self.folder)
         self.assert_fails(result, "libopenblas.so.0 has no cblas_sgemm: install libopenblas0")
+
+    def test_without_openblas(self):
+        Path(self.folder, "libopenblas.so.0").write_text("nothing")
+        server = Server(env={"LD_LIBRARY_PATH": self.folder})
+        self.assertEqual(server.get("/v2/health/ready").status, 200)
+        self.assertIn(" openblas_core=none ", server.stop())
 
     def test_too_few_descriptors(self):
         for count in (5, 63):

@@ -141,6 +141,8 @@ Test(choice, an_unknown_machine)
     const struct qk_choice choice = choose(&profile, "auto", "auto", true);
     cr_assert_str_eq(choice.tier, "scalar");
     cr_assert_null(choice.conv.dense);
+    cr_assert_str_eq(choice.conv.narrow->name, "scalar");
+    cr_assert_str_eq(choose(&profile, "auto", "auto", false).conv.dense->name, "scalar");
     cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
     cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
     cr_assert_eq(choice.dequantize.stream_bytes, 8 * MIB);
@@ -185,13 +187,18 @@ Test(choice, names_win)
     }
 }
 
-/* OpenBLAS is not loaded to measure what cannot win. */
-Test(choice, floats_that_cannot_win_are_not_measured)
+/* OpenBLAS is loaded for who names it, and where it may win; not where integers are far ahead, nor
+ * below the CPU's best tier, whose kernels were asked for. */
+Test(choice, loads_openblas_where_it_may_win)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
-        struct qk_profile profile = profile_of(&machines[i]);
+        const struct qk_profile profile = profile_of(&machines[i]);
         const bool near = !(machines[i].cpu_flags & (QK_CPU_VNNI | QK_CPU_AVXVNNI));
-        cr_expect_eq(qk_floats_may_win(&profile), near, "%s", machines[i].name);
+        cr_expect_eq(choose(&profile, "auto", "auto", false).wants_blas, near, "%s",
+                     machines[i].name);
+        cr_expect(choose(&profile, "auto", "blas", false).wants_blas);
+        cr_expect(!choose(&profile, "scalar", "auto", true).wants_blas);
+        cr_expect(!choose(&profile, "auto", "scalar", true).wants_blas);
     }
 }
 

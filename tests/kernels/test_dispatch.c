@@ -87,7 +87,6 @@ Test(dispatch, auto_takes_the_best)
                        : qk_cpu_flags() & QK_CPU_AVX2 ? "avx2"
                                                       : "scalar";
     cr_assert_str_eq(qk_kernels_tier(kernels), best);
-    cr_assert_neq(qk_kernels_blas_core(kernels)[0], '\0');
     qk_kernels_destroy(kernels);
 }
 
@@ -132,7 +131,7 @@ Test(dispatch, refuses_unknown_gemms)
     struct qk_error error = {0};
     char names[64];
     qk_gemm_names(names, sizeof(names));
-    cr_assert_eq(qk_kernels_create("auto", "mkl", &kernels, &error), QK_UNAVAILABLE);
+    cr_assert_eq(qk_kernels_create("auto", "mkl", false, &kernels, &error), QK_UNAVAILABLE);
     cr_assert(strstr(error.text, names), "%s", error.text);
     cr_assert(strstr(error.text, "got \"mkl\""), "%s", error.text);
     cr_assert_null(kernels);
@@ -144,7 +143,7 @@ Test(dispatch, refuses_unknown_tiers)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct qk_kernels *kernels = NULL;
         struct qk_error error = {0};
-        cr_assert_eq(qk_kernels_create(names[i], "auto", &kernels, &error), QK_UNAVAILABLE);
+        cr_assert_eq(qk_kernels_create(names[i], "auto", false, &kernels, &error), QK_UNAVAILABLE);
         cr_assert_null(kernels);
         cr_assert_not_null(strstr(error.text, "expected auto, scalar, avx2 or avx512"));
     }
@@ -152,10 +151,10 @@ Test(dispatch, refuses_unknown_tiers)
 
 Test(dispatch, tables_do_not_share)
 {
-    struct qk_kernels *first = qk_test_kernels("scalar");
-    struct qk_kernels *second = qk_test_kernels("auto");
+    struct qk_kernels *first = qk_test_kernels_gemm("scalar", "blas");
+    struct qk_kernels *second = qk_test_kernels_gemm("auto", "blas");
     qk_kernels_destroy(first);
-    cr_assert_neq(qk_kernels_blas_core(second)[0], '\0');
+    cr_assert_str_neq(qk_kernels_blas_core(second), "none");
     const float one = 1;
     float c = 0;
     const struct qk_sgemm_args args = {
@@ -163,4 +162,59 @@ Test(dispatch, tables_do_not_share)
     qk_gemm_sgemm(&second->gemm, &args);
     cr_assert_float_eq(c, 1.0F, 0);
     qk_kernels_destroy(second);
+}
+
+/* Only where it serves. */
+Test(dispatch, openblas_is_loaded_for_those_who_multiply_with_it)
+{
+    for (size_t i = 0; qk_gemm_name(i); i++) {
+        struct qk_kernels *kernels = qk_test_kernels_gemm("auto", qk_gemm_name(i));
+        if (!kernels)
+            continue;
+        const bool blas = strcmp(qk_gemm_name(i), "blas") == 0;
+        cr_expect_eq(strcmp(qk_kernels_blas_core(kernels), "none") != 0, blas, "%s: %s",
+                     qk_gemm_name(i), qk_kernels_blas_core(kernels));
+        qk_kernels_destroy(kernels);
+    }
+}
+
+/* A measurement finds what the machine has, in a bounded time, and changes no more than it may. */
+Test(dispatch, measures_the_machine)
+{
+    struct qk_kernels *kernels;
+    struct qk_error error;
+    cr_assert_eq(qk_kernels_create("auto", "blas", true, &kernels, &error), QK_OK, "%s",
+                 error.text);
+    const struct qk_profile *profile = &kernels->profile;
+    cr_assert(profile->measured);
+    cr_assert(profile->product_ops_a_ns[QK_PRODUCT_SGEMM] > 0);
+    cr_assert(profile->cycles_a_ns > 0.1 && profile->cycles_a_ns < 10);
+    cr_assert_gt(profile->copy_bytes_a_ns, 0);
+    cr_assert_null(kernels->choice.conv.dense);
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    for (size_t i = 0; i < count; i++)
+        if (backends[i].cpu_flags & ~profile->cpu_flags)
+            cr_expect_eq(profile->product_ops_a_ns[backends[i].product], 0, "%s", backends[i].name);
+    cr_expect_gt(profile->product_ops_a_ns[backends[0].product], 0); /* or there was no time */
+    qk_kernels_destroy(kernels);
+}
+
+Test(dispatch, describes_what_was_chosen)
+{
+    struct qk_kernels *kernels = qk_test_kernels_gemm("scalar", "scalar");
+    char text[QK_KERNELS_TEXT_BYTES];
+    char tiny[40];
+    qk_kernels_describe(kernels, text, sizeof(text));
+    static const char *const parts[] = {
+        "This machine\n", "  features ",       "  caches ",     "assumed\n",
+        "not measured\n", "dequantize_scalar", "conv_scalar\n", "conv_depthwise_scalar\n",
+        "not loaded\n"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        cr_expect_not_null(strstr(text, parts[i]), "%s is not in:\n%s", parts[i], text);
+    cr_expect_lt(strlen(text), sizeof(text) - 1);
+    qk_kernels_describe(kernels, tiny, sizeof(tiny));
+    cr_expect_eq(strlen(tiny), sizeof(tiny) - 1);
+    cr_expect_eq(strncmp(tiny, text, sizeof(tiny) - 1), 0);
+    qk_kernels_destroy(kernels);
 }

@@ -225,3 +225,30 @@ Test(config, a_stray_word_is_no_flag)
     cr_assert_eq(PARSE(&config, "--extra"), QD_CONFIG_BAD);
     cr_assert_str_eq(complaint, "--extra: no such flag; --help lists them");
 }
+
+Test(config, kernels_reads_all_flags)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--kernels", "--gemm", "scalar"), QD_CONFIG_KERNELS);
+    cr_assert_str_eq(config.gemm, "scalar");
+    cr_assert_eq(PARSE(&config, "--kernels", "--gemm", "mkl"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--kernels=1"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--kernels", "--help"), QD_CONFIG_HELP);
+}
+
+Test(config, measure_is_on_or_off)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
+    cr_assert(config.measure);
+    cr_assert_eq(PARSE(&config, "--measure", "off"), QD_CONFIG_RUN);
+    cr_assert(!config.measure);
+    setenv("QUANTD_MEASURE", "off", 1);
+    cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
+    cr_assert(!config.measure);
+    cr_assert_eq(PARSE(&config, "--measure=on"), QD_CONFIG_RUN);
+    cr_assert(config.measure);
+    unsetenv("QUANTD_MEASURE");
+    cr_assert_eq(PARSE(&config, "--measure", "yes"), QD_CONFIG_BAD);
+    cr_assert(strstr(complaint, "on or off") != NULL, "%s", complaint);
+}

@@ -21,7 +21,8 @@ static struct qk_kernels *kernels;
 static void setup(void)
 {
     struct qk_error error;
-    cr_assert_eq(qk_kernels_create("auto", "auto", &kernels, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_kernels_create("auto", "auto", false, &kernels, &error), QK_OK, "%s",
+                 error.text);
 }
 
 static void teardown(void)

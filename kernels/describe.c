@@ -1,0 +1,120 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/conv/depthwise/depthwise.h"
+#include "kernels/dispatch.h"
+
+/* The text so far; what does not fit is left out. */
+struct text {
+    char *at;
+    size_t left;
+};
+
+static void print(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void print(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int printed = vsnprintf(text->at, text->left, format, arguments);
+    va_end(arguments);
+    if (printed < 0)
+        return;
+    const size_t count = (size_t)printed < text->left ? (size_t)printed : text->left - 1;
+    text->at += count;
+    text->left -= count;
+}
+
+static void print_features(struct text *text, uint32_t cpu_flags)
+{
+    static const struct {
+        uint32_t flag;
+        const char *name;
+    } names[] = {
+        {QK_CPU_SSE42, "sse4.2"},     {QK_CPU_AVX, "avx"},       {QK_CPU_AVX2, "avx2"},
+        {QK_CPU_AVXVNNI, "avx_vnni"}, {QK_CPU_AVX512, "avx512"}, {QK_CPU_VNNI, "avx512_vnni"},
+        {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},
+    };
+    const char *none = " none that kernels use";
+    print(text, "  %-18s", "features");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cpu_flags & names[i].flag) {
+            print(text, "%s%s", *none ? "" : " ", names[i].name);
+            none = "";
+        }
+    print(text, "%s\n", none);
+}
+
+static void print_products(struct text *text, const struct qk_profile *profile)
+{
+    static const char *const names[QK_PRODUCT_COUNT] = {
+        [QK_PRODUCT_SGEMM] = "sgemm", [QK_PRODUCT_SCALAR] = "scalar",
+        [QK_PRODUCT_AVX2] = "avx2",   [QK_PRODUCT_AVXVNNI] = "avxvnni",
+        [QK_PRODUCT_VNNI] = "vnni",   [QK_PRODUCT_AMX] = "amx",
+    };
+    if (!profile->measured) {
+        print(text, "  %-18s%s\n", "products", "not measured");
+        return;
+    }
+    print(text, "  %-18s", "products");
+    const char *between = "";
+    for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
+        if (profile->product_ops_a_ns[p] > 0) {
+            print(text, "%s%s %.0f", between, names[p], profile->product_ops_a_ns[p]);
+            between = ", ";
+        }
+    print(text, " Gop/s of one thread\n");
+}
+
+static void print_profile(struct text *text, const struct qk_profile *profile)
+{
+    const char *how = profile->measured ? "measured" : "assumed";
+    print(text, "This machine\n");
+    print(text, "  %-18s%s, family %u, model %u\n", "CPU",
+          profile->name[0] ? profile->name : "unknown", profile->family, profile->model);
+    print_features(text, profile->cpu_flags);
+    print(text, "  %-18s%zu KiB, %zu KiB, %zu KiB\n", "caches", profile->l1_bytes / 1024,
+          profile->l2_bytes / 1024, profile->l3_bytes / 1024);
+    print(text, "  %-18s%.1f cycles a ns, %s\n", "clock", profile->cycles_a_ns, how);
+    print(text, "  %-18s%.1f GB/s of one thread, %s\n", "copy", profile->copy_bytes_a_ns, how);
+    print_products(text, profile);
+}
+
+static void print_blas(struct text *text, const struct qk_kernels *kernels)
+{
+    if (kernels->gemm.library)
+        print(text, "  %-18score %s\n", "OpenBLAS", kernels->gemm.core);
+    else
+        print(text, "  %-18snot loaded\n", "OpenBLAS");
+}
+
+static const char *kernel_of(const struct qk_conv_backend *backend)
+{
+    return backend ? backend->kernel : "conv_sgemm";
+}
+
+static void print_convolution(struct text *text, const struct qk_kernels *kernels)
+{
+    const struct qk_conv_tuning *conv = &kernels->choice.conv;
+    print(text, "  %-18s%s\n", "convolutions", kernel_of(conv->dense));
+    print(text, "  %-18s%s\n", "small, narrow", kernel_of(conv->narrow));
+    print(text, "  %-18s%s\n", "depthwise",
+          conv->depthwise ? conv->depthwise->depthwise->kernel : "conv_sgemm");
+    print_blas(text, kernels);
+    print(text, "  %-18sof %.0f us\n", "units", (double)conv->unit_ns / 1000);
+    print(text, "  %-18sslabs %zu KiB, sums %zu KiB, gathered cells %zu KiB, sgemm %zu KiB\n",
+          "blocks", conv->cells_bytes / 1024, conv->sums_bytes / 1024, conv->dot_bytes / 1024,
+          conv->sgemm_floats * sizeof(float) / 1024);
+}
+
+void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t bytes)
+{
+    struct text to = {text, bytes};
+    print_profile(&to, &kernels->profile);
+    print(&to, "What was chosen\n");
+    print(&to, "  %-18s%s\n", "tier", kernels->choice.tier);
+    print(&to, "  %-18s%s, past the caches from %zu MiB on\n", "dequantizing",
+          kernels->dequantize.name, kernels->dequantize.tuning.stream_bytes >> 20);
+    print_convolution(&to, kernels);
+}
