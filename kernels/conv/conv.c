@@ -63,7 +63,7 @@ static void choose_way(struct qk_conv *conv, size_t weights)
 
 /* ---- Prepare ----------------------------------------------------------------------------- */
 
-/* So many items make a unit of packing that takes about this long. */
+/* A unit of packing takes about this long. */
 #define PACK_UNIT_NS 50000.0
 
 static void cut_packing(struct qk_conv *conv, double item_ns)
@@ -127,7 +127,7 @@ int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel)
     return (int32_t)qk_widen_sum(widen, w, conv->depth);
 }
 
-/* What the conv's way has in place of x, less x - x_zp. */
+/* How much more than x - x_zp the operand is that stands for x. */
 static int32_t x_left(const struct qk_conv *conv)
 {
     if (conv->method == QK_CONV_SGEMM)
@@ -137,8 +137,8 @@ static int32_t x_left(const struct qk_conv *conv)
     return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
 
-/* Folds into the bias what the weights are multiplied with besides x - x_zp: a way multiplies x as
- * it is stored, or flipped to unsigned, or centred, which is x - x_zp + left. */
+/* Folds into the bias what the products have too much: x is multiplied as it is stored, or flipped
+ * to unsigned, or centred, and each of these is x - x_zp + x_left. */
 void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_constants *from = &conv->constants;
@@ -166,7 +166,7 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
-/* N, M and the positions of each axis, as the caller counts axes. */
+/* Sets y's dims: N, M, and the positions of each axis that the caller has. */
 static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
                             struct qk_tensor *output)
 {

@@ -33,18 +33,19 @@ struct qk_conv_tuning;
 struct qk_conv_costs;
 struct qk_im2col_kernels;
 
-/* More than anybody convolves; some bound keeps the loops and the structs plain. */
+/* At most so many spatial axes. Nobody convolves as many; a bound keeps loops and structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
 
 enum qk_conv_padding {
     QK_CONV_PAD_EXPLICIT,
     QK_CONV_PAD_VALID,
-    QK_CONV_PAD_SAME_UPPER, /* the odd one behind */
-    QK_CONV_PAD_SAME_LOWER  /* the odd one before */
+    QK_CONV_PAD_SAME_UPPER, /* of an odd number of pads, the last one is behind */
+    QK_CONV_PAD_SAME_LOWER  /* or before */
 };
 
-/* What is known without x: attributes and the shape of the weights. Fewer axes than the most are
- * kept behind leading ones of kernel 1, stride 1 and no pads, so that one loop serves all. */
+/* What is known without x: the attributes, and the shape of the weights. There are always
+ * QK_CONV_SPATIAL_MAX axes; where the caller has fewer, those in front have kernel 1, stride 1 and
+ * no pads, so that one loop serves all. */
 struct qk_conv_desc {
     uint32_t spatial_rank;                  /* at least 1, as the caller sees it */
     size_t out_channels;                    /* M, a multiple of group */
@@ -83,7 +84,7 @@ struct qk_requantize {
     int32_t zero_point;
 };
 
-/* Packed for sgemm: floats. */
+/* What sgemm keeps: weights as floats. */
 struct qk_conv_sgemm {
     int32_t x_centre; /* taken from x, so that |x| <= 128 */
     int32_t x_fill;   /* x's zero point, centred: what padding holds */
@@ -91,7 +92,7 @@ struct qk_conv_sgemm {
     float *weights;   /* w - w_zp. Each group: its K blocks; each: [M/group][terms] */
 };
 
-/* Packed for integer products: kernels/gemm/igemm.h. */
+/* What igemm keeps: weights in panels (kernels/gemm/igemm.h). */
 struct qk_conv_igemm {
     size_t panel_count; /* of each group */
     size_t step_bytes;
@@ -101,7 +102,7 @@ struct qk_conv_igemm {
     int32_t *w_zero_point; /* [M], as the packed weights have it; NULL: all are 0 */
 };
 
-/* Packed for groups of one channel: kernels/conv/depthwise/depthwise.h. */
+/* What depthwise keeps (kernels/conv/depthwise/depthwise.h). */
 struct qk_conv_depthwise {
     uint8_t *weights;      /* [M][depth], signed, and QK_DEPTHWISE_BYTES more */
     int32_t *w_zero_point; /* [M], as these weights have it */
@@ -110,8 +111,8 @@ struct qk_conv_depthwise {
 
 enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
 
-/* Packing in units: each is some items, panels or output channels, and all that belongs to them:
- * weights, zero points, sums, bias and multipliers. */
+/* How packing is cut into units. An item is a panel or an output channel with all that belongs to
+ * it: weights, zero points, sums, bias and multipliers; a unit is some items. */
 struct qk_conv_packing {
     size_t items, unit_items;
     size_t unit_count;
@@ -130,8 +131,8 @@ struct qk_conv {
     size_t depth; /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend; /* NULL: sgemm */
-    const struct qk_conv_costs *costs;     /* of its products; igemm */
-    enum qk_conv_method method;            /* says which of these is filled */
+    const struct qk_conv_costs *costs;     /* the backend's, for igemm */
+    enum qk_conv_method method;            /* which of the next three is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;

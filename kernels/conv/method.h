@@ -7,6 +7,8 @@
 #include "kernels/conv/igemm/slabs.h"
 #include "kernels/element/load.h"
 
+/* The zero point of an output channel's weights, of which there is one for all channels, or one
+ * each. */
 static inline int32_t qk_w_zero_point(const struct qk_conv *conv, size_t channel)
 {
     const struct qk_conv_constants *constants = &conv->constants;
@@ -47,7 +49,8 @@ static inline const uint8_t *qk_conv_x(const void *const *inputs)
     return inputs[0] ? inputs[0] : nothing;
 }
 
-/* Fill plan->kernel, workspace, units, run and state; the output is there. False: no memory. */
+/* Each plans in its way: fills the plan's kernel, workspace, units, run and state; its outputs are
+ * there. False: no memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
                         const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,

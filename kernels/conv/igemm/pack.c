@@ -183,13 +183,14 @@ static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *or
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 
-/* What zero points of weights that are packed as signed bytes are less than those that came. */
+/* How much zero points get smaller as weights are packed as signed bytes. */
 static int32_t zero_point_centre(const struct qk_conv *conv)
 {
     return conv->constants.w_type == QK_UINT8 ? 128 : 0;
 }
 
-/* Words are packed less their zero point. */
+/* Whether sums of x's columns are needed: where weights have zero points, unless they are packed as
+ * words, less their zero points. */
 static bool needs_ones(const struct qk_conv *conv)
 {
     bool any = false;
@@ -239,7 +240,7 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->gemm->mr;
-    if (packed->ones && begin == 0) /* it is nobody's, so the first panel's */
+    if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
         pack_ones(conv, &order, packed->ones);
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % packed->panel_count * mr;
