@@ -59,11 +59,10 @@ KERNELS := \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/tensorflow_dequantize.c \
-    kernels/dequantize/grid.c kernels/dequantize/affine.c kernels/dequantize/spread.c \
-    kernels/dequantize/walk.c kernels/dequantize/dequantize.c \
+    kernels/grain/grid.c kernels/grain/span.c kernels/grain/spread.c kernels/grain/walk.c \
+    kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512vbmi.c \
-    kernels/grain/span.c \
     kernels/quantize/quantize.c kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \

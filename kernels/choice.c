@@ -228,10 +228,10 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
 /* What is larger than the last cache does not stay in it, and goes past it. A larger cache than the
  * most here is seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at
  * 29 GB/s with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
-static struct qk_dequantize_tuning dequantize_sizes(const struct qk_profile *profile)
+static struct qk_walk_tuning dequantize_sizes(const struct qk_profile *profile)
 {
     const size_t mib = 1024 * 1024;
-    return (struct qk_dequantize_tuning){
+    return (struct qk_walk_tuning){
         .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
         .unit_ns = 100000,
         .byte_ps = (uint64_t)(500 / profile->copy_bytes_a_ns), /* one is read, one is written */

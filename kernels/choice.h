@@ -23,7 +23,7 @@ struct qk_choice {
      * measured. */
     bool wants_blas;
     struct qk_conv_tuning conv;
-    struct qk_dequantize_tuning dequantize;
+    struct qk_walk_tuning dequantize;
 };
 
 /* QK_UNAVAILABLE: the wish names something that there is not, or that the machine lacks. */

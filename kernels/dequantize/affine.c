@@ -3,16 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/dequantize/walk.h"
 #include "kernels/dispatch.h"
-
-void *qk_alloc_words(size_t count, struct qk_memory memory)
-{
-    size_t bytes;
-    if (!qk_mul_size(count > 0 ? count : 1, sizeof(int32_t), &bytes))
-        return NULL;
-    return memory.alloc(memory.context, bytes);
-}
 
 enum qk_code qk_affine_code(enum qk_type x_type, enum qk_affine_form form)
 {
@@ -197,17 +188,57 @@ enum qk_status qk_affine_prepare(struct qk_affine *affine,
 
 /* ---- Plan -------------------------------------------------------------------------------- */
 
+/* What is the same in all calls of a plan. */
+struct context {
+    const struct qk_dequantize_kernels *kernels;
+    struct qk_dequantize_args args;
+};
+
+static void run(const void *opaque, const struct qk_span *span)
+{
+    const struct context *context = opaque;
+    const unsigned x_bits = qk_dequantize_bits(context->args.code);
+    const size_t y_bytes = qk_type_info(context->args.y_type)->bits / 8;
+    const size_t x_bit = span->x_first % 8 * x_bits;
+    struct qk_dequantize_args args = context->args;
+    args.x = (const char *)span->x + span->x_first / 8 * x_bits + x_bit / 8;
+    args.first = x_bit % 8 / x_bits;
+    args.y = (char *)span->y + span->y_first * y_bytes;
+    args.count = span->count;
+    args.block = span->block;
+    args.done = span->done;
+    args.period = span->period;
+    args.p = span->p;
+    args.scales = span->scales;
+    args.zeros = span->zeros;
+    args.offsets = span->offsets;
+    args.stream = span->stream;
+    qk_dequantize(context->kernels, &args);
+}
+
 enum qk_status qk_affine_plan(const struct qk_affine *affine, const struct qk_instance *instance,
                               const struct qk_tensor *x, const struct qk_grid *grid,
                               struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    struct qk_tensor *y = &plan->outputs[0];
-    *y = *x;
-    y->type = affine->y_type;
-    y->stored = x->count;
-    y->data = NULL;
-    if (!qk_type_bytes(affine->y_type, x->count, &plan->output_bytes[0]))
-        return qk_fail(error, QK_INVALID, "%s: too large, its output has more bytes than memory",
-                       instance->op->input_names[0]);
-    return qk_walk_plan(affine, &instance->kernels->dequantize, x, grid, memory, plan, error);
+    const struct qk_dequantize_kernels *kernels = &instance->kernels->dequantize;
+    struct context *context = memory.alloc(memory.context, sizeof(*context));
+    if (!context)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    *context = (struct context){kernels,
+                                {.code = qk_affine_code(affine->x_type, affine->form),
+                                 .y_type = affine->y_type,
+                                 .table = affine->table}};
+    const struct qk_walker walker = {
+        .name = kernels->name,
+        .run = run,
+        .context = context,
+        .finish = kernels->finish,
+        .repeat = kernels->repeat,
+        .element_ps = kernels->element_ps,
+        .tuning = &kernels->tuning,
+        .x_bits = qk_type_info(affine->x_type)->bits,
+        .y_bits = qk_type_info(affine->y_type)->bits,
+        .parameters = {(const void *)affine->scales, affine->zeros, (const void *)affine->offsets},
+        .whole = affine->whole};
+    return qk_walk_plan(&walker, instance, x, affine->y_type, grid, memory, plan, error);
 }

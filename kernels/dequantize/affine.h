@@ -8,7 +8,7 @@
 #define KERNELS_DEQUANTIZE_AFFINE_H
 
 #include "kernels/dequantize/dequantize.h"
-#include "kernels/dequantize/grid.h"
+#include "kernels/grain/walk.h"
 
 enum qk_affine_form {
     QK_AFFINE_WRAPPED, /* v = fl32(x - zero), the difference modulo 2^32 as an int32 (ONNX) */
@@ -53,9 +53,6 @@ static inline size_t qk_affine_units(size_t count)
 {
     return count <= QK_AFFINE_WHOLE ? 0 : (count - 1) / QK_AFFINE_UNIT + 1;
 }
-
-/* Room for `count` floats or int32s, or for one, so that NULL always means no memory. */
-void *qk_alloc_words(size_t count, struct qk_memory memory);
 
 /* How kernels read x_type. */
 enum qk_code qk_affine_code(enum qk_type x_type, enum qk_affine_form form);

@@ -26,7 +26,7 @@ void qk_code_table_init(struct qk_code_table *table, enum qk_type type)
 
 /* ---- What a tier's kernels leave over ---------------------------------------------------- */
 
-static unsigned bits_of(enum qk_code code)
+unsigned qk_dequantize_bits(enum qk_code code)
 {
     static const uint8_t bits[QK_CODE_COUNT] = {
         [QK_CODE_U8] = 8,           [QK_CODE_S8] = 8,         [QK_CODE_U16] = 16,
@@ -90,7 +90,7 @@ static void run_parts(const struct qk_dequantize_kernels *kernels,
         qk_dequantize_scalar(args);
         return;
     }
-    part.x = (const char *)args->x + part.first * bits_of(args->code) / 8;
+    part.x = (const char *)args->x + part.first * qk_dequantize_bits(args->code) / 8;
     part.first = 0;
     kernels->run[args->code](&part);
     if (begin > 0) {
@@ -106,7 +106,7 @@ static void run_parts(const struct qk_dequantize_kernels *kernels,
 void qk_dequantize(const struct qk_dequantize_kernels *kernels,
                    const struct qk_dequantize_args *args)
 {
-    const unsigned bits = bits_of(args->code);
+    const unsigned bits = qk_dequantize_bits(args->code);
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
     const size_t behind = count_behind(args, per_byte, begin);

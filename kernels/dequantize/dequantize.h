@@ -9,6 +9,7 @@
 #ifndef KERNELS_DEQUANTIZE_DEQUANTIZE_H
 #define KERNELS_DEQUANTIZE_DEQUANTIZE_H
 
+#include "kernels/grain/walk.h"
 #include "kernels/qk.h"
 
 /* How x is read, and what a zero point is. The differences of integers of up to 16 bits are exact
@@ -74,37 +75,26 @@ struct qk_dequantize_args {
  * qk_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
-/* Tiers take blocks of so many elements or more, and of 1 without a period. */
-#define QK_BLOCK_MIN ((size_t)16)
-
+/* Whether a tier takes such blocks. */
 static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
 {
     return args->block >= QK_BLOCK_MIN || (args->block == 1 && args->period == 0);
 }
 
-#define QK_REPEAT_SLACK ((size_t)16)
-
-/* What the machine says of moving memory (kernels/choice.h). */
-struct qk_dequantize_tuning {
-    size_t stream_bytes; /* outputs from here on go past the caches */
-    uint64_t unit_ns;
-    uint64_t byte_ps; /* to move a byte to or from memory */
-};
-
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */
     qk_dequantize_fn run[QK_CODE_COUNT];
     void (*finish)(void); /* after the last streaming call, before others may read y */
-    /* Writes `count` words, and up to QK_REPEAT_SLACK - 1 behind them: from[0] as often as a block
-     * has elements, less `done` of them, then from[stride], and so on. */
-    void (*repeat)(uint32_t *to, size_t count, const uint32_t *from, size_t stride, size_t block,
-                   size_t done);
+    qk_repeat_fn repeat;
     /* qk_float_decode of each element, but that NaNs may become quiet. `from`: FP16, BF16 or
      * FP8E8M0, no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
     uint32_t element_ps; /* a rough guess for one element, in a cache */
-    struct qk_dequantize_tuning tuning;
+    struct qk_walk_tuning tuning;
 };
+
+/* Bits of an element of x. */
+unsigned qk_dequantize_bits(enum qk_code code);
 
 /* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. */
 void qk_dequantize(const struct qk_dequantize_kernels *kernels,

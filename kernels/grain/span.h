@@ -21,7 +21,7 @@ struct qk_span {
     size_t done;   /* elements of the first block that come before this span's */
     size_t period; /* behind the parameters of so many blocks come the first again; 0: never */
     size_t p;      /* of the first block; 0 where there is no period */
-    /* One word of 32 bits for each block, whatever a kernel says that they are; 4-byte aligned. */
+    /* A word of 32 bits for each block, whatever a kernel says that it is; 4-byte aligned. */
     const void *scales;
     const void *zeros;   /* NULL: none */
     const void *offsets; /* NULL: none */

@@ -1,7 +1,7 @@
 /* The granularity plan against plain index computation. */
 #include <criterion/criterion.h>
 
-#include "kernels/dequantize/grid.h"
+#include "kernels/grain/grid.h"
 #include "tests/support/qk_test.h"
 
 /* Where element i of y finds x, its scale and its zero point. */

@@ -2,8 +2,8 @@
  *
  * y is row-major. A step along an axis of y moves on by a stride in x, and every `block` steps by
  * one in the scales and one in the zero points; a stride of 0 repeats. All count in elements. */
-#ifndef KERNELS_DEQUANTIZE_GRID_H
-#define KERNELS_DEQUANTIZE_GRID_H
+#ifndef KERNELS_GRAIN_GRID_H
+#define KERNELS_GRAIN_GRID_H
 
 #include "kernels/qk.h"
 

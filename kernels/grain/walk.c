@@ -1,8 +1,6 @@
-#include "kernels/dequantize/walk.h"
+#include "kernels/grain/walk.h"
 
 #include <string.h>
-
-#include "kernels/dequantize/spread.h"
 
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
@@ -14,21 +12,20 @@
  * single elements, where a byte of x or a cache line of y is not theirs alone. */
 #define ROW_MIN 512
 
+/* Parameters of blocks of less elements cost less where they have been spread. */
+#define SHORT_BLOCK 64
+
 /* Parameters that repeat after so many elements at most are spread once. */
 #define PERIOD_MAX 2048
 
 struct state;
-typedef void walk_fn(const struct state *state, const void *x, struct qk_dequantize_args args,
-                     size_t begin, size_t end);
+typedef void walk_fn(const struct state *state, struct qk_span span, size_t begin, size_t end);
 
 struct state {
-    const struct qk_affine *affine;
-    const struct qk_dequantize_kernels *kernels;
+    struct qk_walker walker;
     walk_fn *walk;
-    struct qk_dequantize_args args; /* what all calls have in common */
+    struct qk_span span; /* what all calls have in common */
     size_t count;
-    unsigned x_bits;
-    unsigned y_bytes;
     size_t unit; /* elements */
     bool joined; /* a call takes all blocks of a row */
     bool packed; /* element i of y is element i of x */
@@ -37,107 +34,101 @@ struct state {
     struct qk_grid grid;
 };
 
-/* ---- The walks: elements [begin, end), of which args.y has the first ----------------------- */
+/* ---- The walks: elements [begin, end), of which span.x and span.y have the first of all ----- */
 
 /* Elements `first` of x and on, and y moves on behind them. */
-static void call(const struct state *state, struct qk_dequantize_args *args, const void *x,
-                 size_t first, size_t count)
+static void call(const struct state *state, struct qk_span *span, size_t first, size_t count)
 {
-    args->x = (const char *)x + first * state->x_bits / 8;
-    args->first = first * state->x_bits % 8 / state->x_bits;
-    args->count = count;
-    qk_dequantize(state->kernels, args);
-    args->y = (char *)args->y + count * state->y_bytes;
+    span->x_first = first;
+    span->count = count;
+    state->walker.run(state->walker.context, span);
+    span->y_first += count;
 }
 
-static void set_parameters(struct qk_dequantize_args *args, const struct qk_affine *affine,
+static void set_parameters(struct qk_span *span, const struct qk_parameters *parameters,
                            size_t scale, size_t zero)
 {
-    args->scales = affine->scales + scale;
-    if (affine->zeros)
-        args->zeros = (const uint32_t *)affine->zeros + zero;
-    if (affine->offsets)
-        args->offsets = affine->offsets + scale;
+    span->scales = parameters->scales + scale;
+    if (parameters->zeros)
+        span->zeros = parameters->zeros + zero;
+    if (parameters->offsets)
+        span->offsets = parameters->offsets + scale;
 }
 
 /* All at once, where the parameters go on, or begin again, with nothing between. */
-static void walk_blocks(const struct state *state, const void *x, struct qk_dequantize_args args,
-                        size_t begin, size_t end)
+static void walk_blocks(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
-    const size_t p = args.period ? 0 : begin / args.block;
-    set_parameters(&args, state->affine, p, p);
-    args.done = begin % args.block;
-    args.p = args.period ? begin / args.block % args.period : 0;
-    call(state, &args, x, begin, end - begin);
+    const size_t p = span.period ? 0 : begin / span.block;
+    set_parameters(&span, &state->walker.parameters, p, p);
+    span.done = begin % span.block;
+    span.p = span.period ? begin / span.block % span.period : 0;
+    call(state, &span, begin, end - begin);
 }
 
 /* Row after row, where x is; or block after block, where parameters are not side by side. */
-static void walk_rows(const struct state *state, const void *x, struct qk_dequantize_args args,
-                      size_t begin, size_t end)
+static void walk_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
     qk_grid_seek(&cursor, &state->grid, begin);
     for (size_t i = begin; i < end; i += piece.count) {
         qk_grid_next(&cursor, end - i, &piece);
-        args.done = piece.block_done;
-        for (size_t k = 0, p = 0; k < piece.count; k += args.count, p++, args.done = 0) {
+        span.done = piece.block_done;
+        for (size_t k = 0, p = 0; k < piece.count; k += span.count, p++, span.done = 0) {
             const size_t left = piece.count - k;
-            const size_t block = args.block - args.done;
-            set_parameters(&args, state->affine, piece.scale + p * piece.scale_stride,
+            const size_t block = span.block - span.done;
+            set_parameters(&span, &state->walker.parameters, piece.scale + p * piece.scale_stride,
                            piece.zero_point + p * piece.zero_point_stride);
-            call(state, &args, x, piece.x + k, state->joined || left < block ? left : block);
+            call(state, &span, piece.x + k, state->joined || left < block ? left : block);
         }
     }
 }
 
-static void set_spread(const struct qk_spread *spread, size_t at, struct qk_dequantize_args *args)
+static void set_spread(const struct qk_spread *spread, size_t at, struct qk_span *span)
 {
-    args->scales = (const float *)spread->scales + at;
-    args->zeros = spread->zeros ? spread->zeros + at : NULL;
-    args->offsets = spread->offsets ? (const float *)spread->offsets + at : NULL;
+    span->scales = spread->scales + at;
+    span->zeros = spread->zeros ? spread->zeros + at : NULL;
+    span->offsets = spread->offsets ? spread->offsets + at : NULL;
 }
 
 /* Parameters that have been spread for all. */
-static void walk_period(const struct state *state, const void *x, struct qk_dequantize_args args,
-                        size_t begin, size_t end)
+static void walk_period(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     const size_t step = QK_SPREAD_COUNT % state->period;
     size_t phase = begin % state->period;
-    for (size_t i = begin; i < end; i += args.count) {
-        set_spread(&state->repeated, phase, &args);
-        call(state, &args, x, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
+    for (size_t i = begin; i < end; i += span.count) {
+        set_spread(&state->repeated, phase, &span);
+        call(state, &span, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
         phase += step;
         phase -= phase < state->period ? 0 : state->period;
     }
 }
 
 /* As many pieces together as there is room for. */
-static void walk_spread(const struct state *state, const void *x, struct qk_dequantize_args args,
-                        size_t begin, size_t end)
+static void walk_spread(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
+    const struct qk_walker *walker = &state->walker;
+    const void *x = span.x;
     enum { ROOM = QK_SPREAD_COUNT + QK_REPEAT_SLACK };
     uint32_t parameters[3][ROOM];
     char spread_x[QK_SPREAD_COUNT * sizeof(uint32_t)];
-    const struct qk_spread spread = {parameters[0], state->affine->zeros ? parameters[1] : NULL,
-                                     state->affine->offsets ? parameters[2] : NULL};
+    const struct qk_spread spread = {parameters[0], walker->parameters.zeros ? parameters[1] : NULL,
+                                     walker->parameters.offsets ? parameters[2] : NULL};
     struct qk_grid_cursor cursor;
     struct qk_grid_piece piece;
     qk_grid_seek(&cursor, &state->grid, begin);
-    set_spread(&spread, 0, &args);
-    for (size_t i = begin; i < end; i += args.count) {
+    set_spread(&spread, 0, &span);
+    span.x = state->packed ? x : spread_x;
+    for (size_t i = begin; i < end; i += span.count) {
         const size_t count = end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT;
         for (size_t done = 0; done < count; done += piece.count) {
             qk_grid_next(&cursor, count - done, &piece);
-            qk_spread_parameters(state->kernels, state->affine, &piece, &spread, done);
+            qk_spread_parameters(walker->repeat, &walker->parameters, &piece, &spread, done);
             if (!state->packed)
-                qk_spread_elements(x, state->x_bits / 8, &piece,
-                                   spread_x + done * state->x_bits / 8);
+                qk_spread_elements(x, walker->x_bits / 8, &piece,
+                                   spread_x + done * walker->x_bits / 8);
         }
-        if (state->packed)
-            call(state, &args, x, i, count);
-        else
-            call(state, &args, spread_x, 0, count);
+        call(state, &span, state->packed ? i : 0, count);
     }
 }
 
@@ -150,11 +141,13 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
     (void)workspace;
     if (first >= last)
         return;
-    struct qk_dequantize_args args = state->args;
-    args.y = (char *)outputs[0] + first * state->y_bytes;
-    state->walk(state, inputs[0], args, first, last);
-    if (args.stream)
-        state->kernels->finish();
+    struct qk_span span = state->span;
+    span.x = inputs[0];
+    span.y = outputs[0];
+    span.y_first = first;
+    state->walk(state, span, first, last);
+    if (span.stream)
+        state->walker.finish();
 }
 
 /* ---- The choice ---------------------------------------------------------------------------- */
@@ -176,7 +169,7 @@ static size_t period_of(const struct state *state)
 {
     const struct qk_grid *grid = &state->grid;
     size_t period = 1;
-    if (!state->packed || !state->affine->whole || grid->axes[0].scale_stride != 0 ||
+    if (!state->packed || !state->walker.whole || grid->axes[0].scale_stride != 0 ||
         grid->axes[0].zero_point_stride != 0)
         return 0;
     for (uint32_t i = 1; i < grid->rank && period <= PERIOD_MAX; i++)
@@ -205,12 +198,13 @@ static bool repeat(struct state *state, struct qk_memory memory)
     struct qk_grid_piece piece;
     if (!words)
         return false;
-    state->repeated = (struct qk_spread){words, state->affine->zeros ? words + room : NULL,
-                                         state->affine->offsets ? words + 2 * room : NULL};
+    const struct qk_parameters *parameters = &state->walker.parameters;
+    state->repeated = (struct qk_spread){words, parameters->zeros ? words + room : NULL,
+                                         parameters->offsets ? words + 2 * room : NULL};
     qk_grid_seek(&cursor, &state->grid, 0);
     for (size_t i = 0; i < state->period; i += piece.count) {
         qk_grid_next(&cursor, state->period - i, &piece);
-        qk_spread_parameters(state->kernels, state->affine, &piece, &state->repeated, i);
+        qk_spread_parameters(state->walker.repeat, parameters, &piece, &state->repeated, i);
     }
     repeat_words(state->repeated.scales, state->period, count);
     repeat_words(state->repeated.zeros, state->period, count);
@@ -221,8 +215,8 @@ static bool repeat(struct state *state, struct qk_memory memory)
 /* Whether one call may take all blocks of a row. */
 static bool joins(const struct state *state, const struct qk_grid_axis *inner)
 {
-    const bool steps =
-        inner->scale_stride == 1 && (inner->zero_point_stride == 1 || !state->affine->zeros);
+    const bool steps = inner->scale_stride == 1 &&
+                       (inner->zero_point_stride == 1 || !state->walker.parameters.zeros);
     return steps && (inner->block == 1 || inner->block >= QK_BLOCK_MIN);
 }
 
@@ -244,12 +238,12 @@ static void choose(struct state *state)
     const bool whole = inner->scale_stride == 0 && inner->zero_point_stride == 0;
     state->packed = is_packed(grid);
     state->joined = !whole && joins(state, inner);
-    state->args.block = whole ? SIZE_MAX : inner->block;
+    state->span.block = whole ? SIZE_MAX : inner->block;
     const size_t period = inner->block >= QK_BLOCK_MIN ? blocks_of(grid) : 0;
     const bool spread =
-        !whole && inner->block < QK_DEQUANTIZE_CHUNK && period_of(state) > 0; /* costs less */
+        !whole && inner->block < SHORT_BLOCK && period_of(state) > 0; /* costs less */
     if (state->packed && (whole || state->joined) && (grid->rank == 1 || period > 0) && !spread) {
-        state->args.period = period;
+        state->span.period = period;
         state->walk = walk_blocks;
         return;
     }
@@ -261,7 +255,7 @@ static void choose(struct state *state)
     state->period = period_of(state);
     if (state->period || !rows)
         state->walk = state->period ? walk_period : walk_spread;
-    state->args.block = 1;
+    state->span.block = 1;
 }
 
 /* How many neighbours share a scale and a zero point, or are at least found together. */
@@ -276,9 +270,9 @@ static size_t piece_elements(const struct qk_grid *grid)
 /* The largest power of two that takes no longer than a unit should. */
 static void set_units(struct state *state, struct qk_plan *plan)
 {
-    const uint64_t bits = state->x_bits + 8 * state->y_bytes;
-    const struct qk_dequantize_tuning *tuning = &state->kernels->tuning;
-    uint64_t element_ps = state->kernels->element_ps;
+    const uint64_t bits = state->walker.x_bits + state->walker.y_bits;
+    const struct qk_walk_tuning *tuning = state->walker.tuning;
+    uint64_t element_ps = state->walker.element_ps;
     if (element_ps < bits * tuning->byte_ps / 8)
         element_ps = bits * tuning->byte_ps / 8;
     if (state->walk == walk_spread)
@@ -292,33 +286,52 @@ static void set_units(struct state *state, struct qk_plan *plan)
     plan->unit_cost_ns = CALL_NS + element_ps * elements / 1000;
 }
 
-enum qk_status qk_walk_plan(const struct qk_affine *affine,
-                            const struct qk_dequantize_kernels *kernels, const struct qk_tensor *x,
+static enum qk_status set_output(const struct qk_instance *instance, const struct qk_tensor *x,
+                                 enum qk_type y_type, struct qk_plan *plan, struct qk_error *error)
+{
+    struct qk_tensor *y = &plan->outputs[0];
+    *y = *x;
+    y->type = y_type;
+    y->stored = x->count;
+    y->data = NULL;
+    if (!qk_type_bytes(y_type, x->count, &plan->output_bytes[0]))
+        return qk_fail(error, QK_INVALID, "%s: too large, its output has more bytes than memory",
+                       instance->op->input_names[0]);
+    return QK_OK;
+}
+
+void *qk_alloc_words(size_t count, struct qk_memory memory)
+{
+    size_t bytes;
+    if (!qk_mul_size(count > 0 ? count : 1, sizeof(uint32_t), &bytes))
+        return NULL;
+    return memory.alloc(memory.context, bytes);
+}
+
+enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_instance *instance,
+                            const struct qk_tensor *x, enum qk_type y_type,
                             const struct qk_grid *grid, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error)
 {
+    const enum qk_status status = set_output(instance, x, y_type, plan, error);
+    if (status != QK_OK)
+        return status;
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     *state =
-        (struct state){.affine = affine,
-                       .kernels = kernels,
-                       .args = {.code = qk_affine_code(affine->x_type, affine->form),
-                                .y_type = affine->y_type,
-                                .table = affine->table,
-                                .stream = plan->output_bytes[0] >= kernels->tuning.stream_bytes},
+        (struct state){.walker = *walker,
+                       .span = {.stream = plan->output_bytes[0] >= walker->tuning->stream_bytes},
                        .count = x->count,
-                       .x_bits = qk_type_info(affine->x_type)->bits,
-                       .y_bytes = qk_type_info(affine->y_type)->bits / 8,
                        .grid = *grid};
-    for (uint32_t i = 0; i < grid->rank && !affine->zeros; i++)
+    for (uint32_t i = 0; i < grid->rank && !walker->parameters.zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);
     choose(state);
     set_units(state, plan);
     if (state->period && !repeat(state, memory))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    plan->kernel = kernels->name;
+    plan->kernel = walker->name;
     plan->run = run;
     plan->state = state;
     return QK_OK;

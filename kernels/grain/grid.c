@@ -1,4 +1,4 @@
-#include "kernels/dequantize/grid.h"
+#include "kernels/grain/grid.h"
 
 void qk_grid_init(struct qk_grid *grid, const struct qk_tensor *x)
 {

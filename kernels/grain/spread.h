@@ -1,0 +1,40 @@
+/* Parameters of each element, for runs that are too short for a kernel's call of their own, and
+ * elements one behind the other, where strides lay them apart. */
+#ifndef KERNELS_GRAIN_SPREAD_H
+#define KERNELS_GRAIN_SPREAD_H
+
+#include "kernels/grain/grid.h"
+
+/* A lot at a time, small enough to stay in the first cache. */
+#define QK_SPREAD_COUNT 1024
+
+/* Words of 32 bits, whatever they are; NULL: none. */
+struct qk_parameters {
+    const uint32_t *scales;
+    const uint32_t *zeros;
+    const uint32_t *offsets; /* as many as scales, in the same places */
+};
+
+/* Writes `count` words, and up to QK_REPEAT_SLACK - 1 behind them: from[0] as often as a block has
+ * elements, less `done` of them, then from[stride], and so on. */
+typedef void (*qk_repeat_fn)(uint32_t *to, size_t count, const uint32_t *from, size_t stride,
+                             size_t block, size_t done);
+
+#define QK_REPEAT_SLACK ((size_t)16)
+
+/* As qk_parameters, to be written. */
+struct qk_spread {
+    uint32_t *scales;
+    uint32_t *zeros;
+    uint32_t *offsets;
+};
+
+/* Writes the parameters of each element of a piece from element `at` on, and up to QK_REPEAT_SLACK
+ * - 1 elements behind the last one. */
+void qk_spread_parameters(qk_repeat_fn repeat, const struct qk_parameters *parameters,
+                          const struct qk_grid_piece *piece, const struct qk_spread *to, size_t at);
+
+/* Copies a piece's elements of 1, 2 or 4 `bytes` to `to`. */
+void qk_spread_elements(const void *x, size_t bytes, const struct qk_grid_piece *piece, void *to);
+
+#endif

@@ -1,0 +1,41 @@
+/* The ways to go through a tensor: how its granularity becomes calls of a kernel, and long ones. */
+#ifndef KERNELS_GRAIN_WALK_H
+#define KERNELS_GRAIN_WALK_H
+
+#include "kernels/grain/grid.h"
+#include "kernels/grain/span.h"
+#include "kernels/grain/spread.h"
+
+/* What the machine says of moving memory (kernels/choice.h). */
+struct qk_walk_tuning {
+    size_t stream_bytes; /* outputs from here on go past the caches */
+    uint64_t unit_ns;
+    uint64_t byte_ps; /* to move a byte to or from memory */
+};
+
+/* What computes the elements of spans. */
+struct qk_walker {
+    const char *name;
+    void (*run)(const void *context, const struct qk_span *span);
+    const void *context;  /* outlives the plan */
+    void (*finish)(void); /* after the last streaming span of a run, before others may read y */
+    qk_repeat_fn repeat;
+    uint32_t element_ps;                 /* a rough guess for one element, in a cache */
+    const struct qk_walk_tuning *tuning; /* outlives the plan */
+    unsigned x_bits;                     /* of less than 8 bits: x has no strides */
+    unsigned y_bits;
+    struct qk_parameters parameters; /* outlive the plan */
+    bool whole;                      /* parameters are there already: a plan may read them */
+};
+
+/* Room for `count` words of 32 bits, or for one, so that NULL always means no memory. */
+void *qk_alloc_words(size_t count, struct qk_memory memory);
+
+/* Fills the plan's first output, of this type and the shape of x, which is the instance's first
+ * input, and its units, kernel, run and state. The walker and the grid are copied. */
+enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_instance *instance,
+                            const struct qk_tensor *x, enum qk_type y_type,
+                            const struct qk_grid *grid, struct qk_memory memory,
+                            struct qk_plan *plan, struct qk_error *error);
+
+#endif
