@@ -55,6 +55,7 @@ KERNELS := \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
+    kernels/operators/granularity.c \
     kernels/operators/onnx_dequantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \

@@ -5,70 +5,20 @@
  * are rounded to FP32 and then to the type of y, as both ONNX Runtime and onnx's reference do. */
 #include "kernels/dequantize/affine.h"
 #include "kernels/dispatch.h"
+#include "kernels/operators/granularity.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
-#include "kernels/operators/shape_text.h"
 
-enum { X, SCALE, ZERO_POINT };
-enum { AXIS, BLOCK_SIZE, OUTPUT_DTYPE };
+enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
+enum { AXIS = QK_GRANULARITY_AXIS, BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE, OUTPUT_DTYPE };
 
 struct instance {
     struct qk_instance base;
     struct qk_affine affine;
-    struct qk_tensor scale; /* its shape */
-    struct qk_attribute axis;
-    size_t block_size; /* 0: none */
+    struct qk_granularity granularity;
 };
 
 /* ---- Rules about what is constant -------------------------------------------------------- */
-
-static enum qk_status check_block_size(const struct qk_call *call, struct qk_error *error)
-{
-    const int64_t size = qk_int_or(&call->attributes[BLOCK_SIZE], 0);
-    if (size < 0)
-        return qk_fail(error, QK_INVALID, "block_size: expected at least 0, got %lld",
-                       (long long)size);
-    if (size > 0 && call->inputs[SCALE].rank == 0)
-        return qk_fail(error, QK_INVALID,
-                       "block_size: expected 0 where x_scale has shape [], got %lld",
-                       (long long)size);
-    return QK_OK;
-}
-
-static enum qk_status check_scale(const struct qk_call *call, struct qk_error *error)
-{
-    const struct qk_tensor *scale = &call->inputs[SCALE];
-    struct qk_shape_text shape;
-    if (qk_is_single(scale))
-        return QK_OK;
-    if (call->version->number < call->op->attributes[AXIS].since)
-        return qk_fail(error, QK_INVALID,
-                       "x_scale: %s %u expects one scale, of shape [] or [1], got shape %s",
-                       call->op->name, call->version->number, qk_shape_text(scale, &shape));
-    if (scale->rank != 1 && qk_int_or(&call->attributes[BLOCK_SIZE], 0) == 0)
-        return qk_fail(error, QK_INVALID,
-                       "x_scale: without a block_size, expected shape [] or [1], or one scale for "
-                       "each slice of x on the axis, got shape %s",
-                       qk_shape_text(scale, &shape));
-    return QK_OK;
-}
-
-static enum qk_status check_zero_point_shape(const struct qk_call *call, struct qk_error *error)
-{
-    const struct qk_tensor *scale = &call->inputs[SCALE];
-    const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];
-    struct qk_shape_text shape;
-    struct qk_shape_text scale_shape;
-    if (qk_is_single(scale) && !qk_is_single(zero_point))
-        return qk_fail(error, QK_INVALID,
-                       "x_zero_point: expected shape [] or [1] as for x_scale, got shape %s",
-                       qk_shape_text(zero_point, &shape));
-    if (!qk_is_single(scale) && !qk_same_shape(zero_point, scale))
-        return qk_fail(error, QK_INVALID,
-                       "x_zero_point: expected the shape of x_scale, %s, got shape %s",
-                       qk_shape_text(scale, &scale_shape), qk_shape_text(zero_point, &shape));
-    return QK_OK;
-}
 
 /* Checks the zero point. That of float8 and float4 types must be zero, and without a sign. */
 static enum qk_status check_zero_point(const struct qk_call *call, struct qk_error *error)
@@ -78,7 +28,7 @@ static enum qk_status check_zero_point(const struct qk_call *call, struct qk_err
         return QK_OK;
     enum qk_status status = qk_check_same_type(call, ZERO_POINT, X, error);
     if (status == QK_OK)
-        status = check_zero_point_shape(call, error);
+        status = qk_granularity_check_zero_point(call, error);
     if (status != QK_OK || qk_type_info(zero_point->type)->kind != QK_KIND_FLOAT)
         return status;
     for (size_t i = 0; i < zero_point->count; i++) {
@@ -117,9 +67,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_type y_type;
-    enum qk_status status = check_block_size(call, error);
-    if (status == QK_OK)
-        status = check_scale(call, error);
+    struct qk_granularity granularity;
+    enum qk_status status = qk_granularity_read(&granularity, call, error);
     if (status == QK_OK)
         status = check_zero_point(call, error);
     if (status == QK_OK)
@@ -135,9 +84,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         .affine = {.form = is_float ? QK_AFFINE_FLOAT : QK_AFFINE_WRAPPED,
                    .x_type = inputs[X].type,
                    .y_type = y_type},
-        .scale = inputs[SCALE],
-        .axis = call->attributes[AXIS],
-        .block_size = (size_t)qk_int_or(&call->attributes[BLOCK_SIZE], 0),
+        .granularity = granularity,
     };
     *instance = &made->base;
     return qk_affine_prepare(&made->affine, &kernels->dequantize, &inputs[SCALE],
@@ -149,80 +96,16 @@ static void pack(struct qk_instance *instance, size_t begin, size_t end)
     qk_affine_pack(&((struct instance *)instance)->affine, begin, end);
 }
 
-/* ---- Rules about the shape of x ---------------------------------------------------------- */
-
-/* Finds the axis of x, counted from the front, that the scales run along. */
-static enum qk_status resolve_axis(const struct instance *made, const struct qk_tensor *x,
-                                   uint32_t *axis, struct qk_error *error)
-{
-    const int64_t rank = x->rank;
-    const int64_t number = qk_int_or(&made->axis, 1);
-    struct qk_shape_text shape;
-    if (rank == 0)
-        return qk_fail(error, QK_INVALID,
-                       "x_scale: x of shape [] expects one scale, of shape [] or [1], got %s",
-                       qk_shape_text(&made->scale, &shape));
-    if (number < -rank || number >= rank)
-        return qk_fail(error, QK_INVALID,
-                       "axis: expected %lld to %lld for x of shape %s, got %lld%s",
-                       (long long)-rank, (long long)rank - 1, qk_shape_text(x, &shape),
-                       (long long)number, made->axis.present ? "" : " (the default)");
-    *axis = (uint32_t)(number < 0 ? number + rank : number);
-    return QK_OK;
-}
-
-static enum qk_status check_slices(const struct instance *made, const struct qk_tensor *x,
-                                   uint32_t axis, struct qk_error *error)
-{
-    struct qk_shape_text shape;
-    if (x->dims[axis] == made->scale.dims[0])
-        return QK_OK;
-    return qk_fail(error, QK_INVALID,
-                   "x_scale: expected shape [%zu], as long as axis %u of x of shape %s, got [%zu]",
-                   x->dims[axis], axis, qk_shape_text(x, &shape), made->scale.dims[0]);
-}
-
-static enum qk_status check_blocks(const struct instance *made, const struct qk_tensor *x,
-                                   uint32_t axis, struct qk_error *error)
-{
-    const size_t length = x->dims[axis];
-    struct qk_tensor expected = *x;
-    struct qk_shape_text shape;
-    struct qk_shape_text expected_shape;
-    expected.dims[axis] = length == 0 ? 0 : (length - 1) / made->block_size + 1;
-    if (qk_same_shape(&made->scale, &expected))
-        return QK_OK;
-    return qk_fail(error, QK_INVALID,
-                   "x_scale: expected shape %s for blocks of %zu on axis %u of x, got %s",
-                   qk_shape_text(&expected, &expected_shape), made->block_size, axis,
-                   qk_shape_text(&made->scale, &shape));
-}
-
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     const struct instance *made = (const struct instance *)instance;
-    const struct qk_tensor *x = &inputs[X];
-    enum qk_status status = QK_OK;
-    uint32_t axis = 0;
     struct qk_grid grid;
-    qk_grid_init(&grid, x);
-    if (made->block_size > 0) {
-        status = resolve_axis(made, x, &axis, error);
-        if (status == QK_OK)
-            status = check_blocks(made, x, axis, error);
-        if (status == QK_OK)
-            qk_grid_block(&grid, &made->scale, axis, made->block_size);
-    } else if (!qk_is_single(&made->scale)) {
-        status = resolve_axis(made, x, &axis, error);
-        if (status == QK_OK)
-            status = check_slices(made, x, axis, error);
-        if (status == QK_OK)
-            qk_grid_slice(&grid, axis);
-    }
+    const enum qk_status status =
+        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &grid, error);
     if (status != QK_OK)
         return status;
-    return qk_affine_plan(&made->affine, instance, x, &grid, memory, plan, error);
+    return qk_affine_plan(&made->affine, instance, &inputs[X], &grid, memory, plan, error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

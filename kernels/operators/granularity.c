@@ -1,0 +1,147 @@
+#include "kernels/operators/granularity.h"
+
+#include "kernels/operators/rules.h"
+#include "kernels/operators/shape_text.h"
+
+enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
+enum { AXIS = QK_GRANULARITY_AXIS, BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE };
+
+/* ---- Rules about what is constant -------------------------------------------------------- */
+
+static enum qk_status check_block_size(const struct qk_call *call, struct qk_error *error)
+{
+    const int64_t size = qk_int_or(&call->attributes[BLOCK_SIZE], 0);
+    if (size < 0)
+        return qk_fail(error, QK_INVALID, "block_size: expected at least 0, got %lld",
+                       (long long)size);
+    if (size > 0 && call->inputs[SCALE].rank == 0)
+        return qk_fail(error, QK_INVALID, "block_size: expected 0 where %s has shape [], got %lld",
+                       call->op->input_names[SCALE], (long long)size);
+    return QK_OK;
+}
+
+static enum qk_status check_scale(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *scale = &call->inputs[SCALE];
+    const char *name = call->op->input_names[SCALE];
+    struct qk_shape_text shape;
+    if (qk_is_single(scale))
+        return QK_OK;
+    if (call->version->number < call->op->attributes[AXIS].since)
+        return qk_fail(error, QK_INVALID,
+                       "%s: %s %u expects one scale, of shape [] or [1], got shape %s", name,
+                       call->op->name, call->version->number, qk_shape_text(scale, &shape));
+    if (scale->rank != 1 && qk_int_or(&call->attributes[BLOCK_SIZE], 0) == 0)
+        return qk_fail(error, QK_INVALID,
+                       "%s: without a block_size, expected shape [] or [1], or one scale for each "
+                       "slice of x on the axis, got shape %s",
+                       name, qk_shape_text(scale, &shape));
+    return QK_OK;
+}
+
+enum qk_status qk_granularity_read(struct qk_granularity *granularity, const struct qk_call *call,
+                                   struct qk_error *error)
+{
+    enum qk_status status = check_block_size(call, error);
+    if (status == QK_OK)
+        status = check_scale(call, error);
+    *granularity = (struct qk_granularity){
+        .scale = call->inputs[SCALE],
+        .axis = call->attributes[AXIS],
+        .block_size = (size_t)qk_int_or(&call->attributes[BLOCK_SIZE], 0),
+    };
+    return status;
+}
+
+enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *scale = &call->inputs[SCALE];
+    const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];
+    const char *const *names = call->op->input_names;
+    struct qk_shape_text shape;
+    struct qk_shape_text scale_shape;
+    if (qk_is_single(scale) && !qk_is_single(zero_point))
+        return qk_fail(error, QK_INVALID, "%s: expected shape [] or [1] as for %s, got shape %s",
+                       names[ZERO_POINT], names[SCALE], qk_shape_text(zero_point, &shape));
+    if (!qk_is_single(scale) && !qk_same_shape(zero_point, scale))
+        return qk_fail(error, QK_INVALID, "%s: expected the shape of %s, %s, got shape %s",
+                       names[ZERO_POINT], names[SCALE], qk_shape_text(scale, &scale_shape),
+                       qk_shape_text(zero_point, &shape));
+    return QK_OK;
+}
+
+/* ---- Rules about the shape of x ---------------------------------------------------------- */
+
+/* Finds the axis of x, counted from the front, that the scales run along. */
+static enum qk_status resolve_axis(const struct qk_granularity *granularity,
+                                   const struct qk_operator *op, const struct qk_tensor *x,
+                                   uint32_t *axis, struct qk_error *error)
+{
+    const int64_t rank = x->rank;
+    const int64_t number = qk_int_or(&granularity->axis, 1);
+    struct qk_shape_text shape;
+    if (rank == 0)
+        return qk_fail(error, QK_INVALID,
+                       "%s: x of shape [] expects one scale, of shape [] or [1], got %s",
+                       op->input_names[SCALE], qk_shape_text(&granularity->scale, &shape));
+    if (number < -rank || number >= rank)
+        return qk_fail(error, QK_INVALID,
+                       "axis: expected %lld to %lld for x of shape %s, got %lld%s",
+                       (long long)-rank, (long long)rank - 1, qk_shape_text(x, &shape),
+                       (long long)number, granularity->axis.present ? "" : " (the default)");
+    *axis = (uint32_t)(number < 0 ? number + rank : number);
+    return QK_OK;
+}
+
+static enum qk_status check_slices(const struct qk_granularity *granularity,
+                                   const struct qk_operator *op, const struct qk_tensor *x,
+                                   uint32_t axis, struct qk_error *error)
+{
+    struct qk_shape_text shape;
+    if (x->dims[axis] == granularity->scale.dims[0])
+        return QK_OK;
+    return qk_fail(error, QK_INVALID,
+                   "%s: expected shape [%zu], as long as axis %u of x of shape %s, got [%zu]",
+                   op->input_names[SCALE], x->dims[axis], axis, qk_shape_text(x, &shape),
+                   granularity->scale.dims[0]);
+}
+
+static enum qk_status check_blocks(const struct qk_granularity *granularity,
+                                   const struct qk_operator *op, const struct qk_tensor *x,
+                                   uint32_t axis, struct qk_error *error)
+{
+    const size_t length = x->dims[axis];
+    struct qk_tensor expected = *x;
+    struct qk_shape_text shape;
+    struct qk_shape_text expected_shape;
+    expected.dims[axis] = length == 0 ? 0 : (length - 1) / granularity->block_size + 1;
+    if (qk_same_shape(&granularity->scale, &expected))
+        return QK_OK;
+    return qk_fail(error, QK_INVALID,
+                   "%s: expected shape %s for blocks of %zu on axis %u of x, got %s",
+                   op->input_names[SCALE], qk_shape_text(&expected, &expected_shape),
+                   granularity->block_size, axis, qk_shape_text(&granularity->scale, &shape));
+}
+
+enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
+                                  const struct qk_operator *op, const struct qk_tensor *x,
+                                  struct qk_grid *grid, struct qk_error *error)
+{
+    uint32_t axis = 0;
+    qk_grid_init(grid, x);
+    if (granularity->block_size == 0 && qk_is_single(&granularity->scale))
+        return QK_OK;
+    enum qk_status status = resolve_axis(granularity, op, x, &axis, error);
+    if (status != QK_OK)
+        return status;
+    if (granularity->block_size > 0) {
+        status = check_blocks(granularity, op, x, axis, error);
+        if (status == QK_OK)
+            qk_grid_block(grid, &granularity->scale, axis, granularity->block_size);
+        return status;
+    }
+    status = check_slices(granularity, op, x, axis, error);
+    if (status == QK_OK)
+        qk_grid_slice(grid, axis);
+    return status;
+}
