@@ -56,7 +56,7 @@ KERNELS := \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
     kernels/operators/granularity.c \
-    kernels/operators/onnx_dequantize_linear.c \
+    kernels/operators/onnx_dequantize_linear.c kernels/operators/onnx_quantize_linear.c \
     kernels/operators/onnx_qlinear_conv.c \
     kernels/operators/directml_element_wise_dequantize_linear.c \
     kernels/operators/tensorflow_dequantize.c \
@@ -64,7 +64,8 @@ KERNELS := \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512vbmi.c \
-    kernels/quantize/quantize.c kernels/quantize/quantize_scalar.c \
+    kernels/quantize/quantizer.c kernels/quantize/quantize.c \
+    kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \
     kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_avx512vnni.c kernels/gemm/igemm_amx.c \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/operators/operator.h"
+#include "kernels/operators/shape_text.h"
 
 enum qk_status qk_fail(struct qk_error *error, enum qk_status status, const char *format, ...)
 {
@@ -55,22 +56,6 @@ bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, siz
     return true;
 }
 
-/* "UINT8, INT8" for the error texts. */
-static void print_types(uint32_t set, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
-        if (!(set & QK_BIT(type)))
-            continue;
-        int length =
-            snprintf(text + used, size - used, "%s%s", used ? ", " : "", qk_type_info(type)->name);
-        if (length < 0 || (size_t)length >= size - used)
-            return;
-        used += (size_t)length;
-    }
-}
-
 /* The attribute with the strides of an input, which may not be present. NULL: there is none. */
 static const struct qk_attribute_def *find_strides(const struct qk_operator *op, size_t input)
 {
@@ -117,7 +102,7 @@ static enum qk_status check_type(const struct qk_call *call, size_t input, struc
     if (def->types & QK_BIT(type))
         return QK_OK;
     char types[192];
-    print_types(def->types, types, sizeof(types));
+    qk_print_types(def->types, types, sizeof(types));
     return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
                    call->version->number, types, qk_type_info(type)->name);
 }

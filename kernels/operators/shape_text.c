@@ -20,3 +20,18 @@ const char *qk_shape_text(const struct qk_tensor *tensor, struct qk_shape_text *
     buffer->text[used + 1] = '\0';
     return buffer->text;
 }
+
+void qk_print_types(uint32_t set, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
+        if (!(set & QK_BIT(type)))
+            continue;
+        int length =
+            snprintf(text + used, size - used, "%s%s", used ? ", " : "", qk_type_info(type)->name);
+        if (length < 0 || (size_t)length >= size - used)
+            return;
+        used += (size_t)length;
+    }
+}

@@ -1,4 +1,4 @@
-/* Shapes in error texts. */
+/* Shapes and sets of types in error texts. */
 #ifndef KERNELS_OPERATORS_SHAPE_TEXT_H
 #define KERNELS_OPERATORS_SHAPE_TEXT_H
 
@@ -11,5 +11,8 @@ struct qk_shape_text {
 
 /* Prints the tensor's shape as "[2,3]" into `buffer` and returns its text. */
 const char *qk_shape_text(const struct qk_tensor *tensor, struct qk_shape_text *buffer);
+
+/* Prints a set of QK_BIT()s as "UINT8, INT8", as much of it as has room. */
+void qk_print_types(uint32_t set, char *text, size_t size);
 
 #endif

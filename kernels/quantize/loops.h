@@ -319,8 +319,11 @@ static void quantize(const struct qk_quantize_args *args)
     } else {
         loops(&job, &span);
     }
-    if (span.stream)
-        _mm_sfence();
+}
+
+static void finish(void)
+{
+    _mm_sfence();
 }
 
 #endif

@@ -110,8 +110,12 @@ void qk_quantize_scalar(const struct qk_quantize_args *args)
     }
 }
 
+static void finish(void)
+{
+}
+
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels)
 {
     *kernels = (struct qk_quantize_kernels){
-        .name = "quantize_scalar", .run = qk_quantize_scalar, .element_ps = 5000};
+        .name = "quantize_scalar", .run = qk_quantize_scalar, .finish = finish, .element_ps = 5000};
 }

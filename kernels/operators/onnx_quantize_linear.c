@@ -1,0 +1,230 @@
+/* onnx.QuantizeLinear: y = saturate(round(x / y_scale) + y_zero_point), with one scale for the
+ * whole tensor, one for each slice of x on an axis, or one for each block of elements along it.
+ *
+ * The rules are those of onnx/defs/quantization/defs.cc and of onnx's reference evaluator; in what
+ * precision is divided, and what becomes of what no type of y holds, kernels/quantize/quantize.h
+ * says. */
+#include "kernels/dispatch.h"
+#include "kernels/operators/granularity.h"
+#include "kernels/operators/operator.h"
+#include "kernels/operators/rules.h"
+#include "kernels/operators/shape_text.h"
+#include "kernels/quantize/quantizer.h"
+
+enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
+enum {
+    AXIS = QK_GRANULARITY_AXIS,
+    BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE,
+    SATURATE,
+    OUTPUT_DTYPE,
+    PRECISION
+};
+
+/* Where x and y_scale have one type; before, y_scale is FP32, whatever x is, and later they may
+ * differ. */
+#define SAME_TYPE_SINCE 19
+#define SAME_TYPE_UNTIL 23
+
+struct instance {
+    struct qk_instance base;
+    struct qk_quantizer quantizer;
+    struct qk_granularity granularity;
+};
+
+/* ---- Rules --------------------------------------------------------------------------------- */
+
+/* The type of y: y_zero_point's, which output_dtype must name if it names one, or that one, or
+ * UINT8. */
+static enum qk_status read_y_type(const struct qk_call *call, enum qk_type *type,
+                                  struct qk_error *error)
+{
+    const int64_t number = qk_int_or(&call->attributes[OUTPUT_DTYPE], 0);
+    const enum qk_type zero_type = call->inputs[ZERO_POINT].type;
+    *type = zero_type != QK_NONE ? zero_type : QK_UINT8;
+    if (number == 0 || number == qk_type_info(*type)->onnx)
+        return QK_OK;
+    if (zero_type != QK_NONE)
+        return qk_fail(error, QK_INVALID,
+                       "output_dtype: expected 0 or %d (%s), the datatype of y_zero_point, got "
+                       "%lld",
+                       qk_type_info(zero_type)->onnx, qk_type_info(zero_type)->name,
+                       (long long)number);
+    for (*type = QK_NONE + 1; *type < QK_TYPE_COUNT; (*type)++)
+        if (call->version->output_types[0] & QK_BIT(*type) && number == qk_type_info(*type)->onnx)
+            return QK_OK;
+    char types[192];
+    qk_print_types(call->version->output_types[0], types, sizeof(types));
+    return qk_fail(error, QK_INVALID, "output_dtype: %s %u has y as %s, got %lld", call->op->name,
+                   call->version->number, types, (long long)number);
+}
+
+static enum qk_status read_precision(const struct qk_call *call, enum qk_type *type,
+                                     struct qk_error *error)
+{
+    static const enum qk_type precisions[] = {QK_FP32, QK_FP16, QK_BF16};
+    const int64_t number = qk_int_or(&call->attributes[PRECISION], 0);
+    *type = QK_NONE;
+    for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
+        if (number == qk_type_info(precisions[i])->onnx)
+            *type = precisions[i];
+    if (number == 0 || *type != QK_NONE)
+        return QK_OK;
+    return qk_fail(error, QK_INVALID,
+                   "precision: expected 1 (FP32), 10 (FP16) or 16 (BF16), or 0 for that of x and "
+                   "y_scale, got %lld",
+                   (long long)number);
+}
+
+static enum qk_status check_saturate(const struct qk_call *call, struct qk_error *error)
+{
+    const int64_t number = qk_int_or(&call->attributes[SATURATE], 1);
+    if (number == 0 || number == 1)
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "saturate: expected 0 or 1, got %lld", (long long)number);
+}
+
+static enum qk_status check(const struct qk_call *call, struct qk_error *error)
+{
+    enum qk_status status = check_saturate(call, error);
+    const unsigned version = call->version->number;
+    if (status == QK_OK && version >= SAME_TYPE_SINCE && version < SAME_TYPE_UNTIL)
+        status = qk_check_same_type(call, SCALE, X, error);
+    if (status == QK_OK && call->inputs[ZERO_POINT].type != QK_NONE)
+        status = qk_granularity_check_zero_point(call, error);
+    return status;
+}
+
+/* ---- Prepare, pack and plan ---------------------------------------------------------------- */
+
+static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
+                              struct qk_memory memory, struct qk_instance **instance,
+                              struct qk_error *error)
+{
+    const struct qk_tensor *inputs = call->inputs;
+    struct qk_granularity granularity;
+    enum qk_type y_type;
+    enum qk_type precision;
+    enum qk_status status = qk_granularity_read(&granularity, call, error);
+    if (status == QK_OK)
+        status = check(call, error);
+    if (status == QK_OK)
+        status = read_y_type(call, &y_type, error);
+    if (status == QK_OK)
+        status = read_precision(call, &precision, error);
+    if (status != QK_OK)
+        return status;
+
+    struct instance *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
+    *made = (struct instance){.granularity = granularity};
+    qk_quantizer_init(&made->quantizer, inputs[X].type, inputs[SCALE].type, y_type, precision,
+                      qk_int_or(&call->attributes[SATURATE], 1));
+    *instance = &made->base;
+    return qk_quantizer_prepare(&made->quantizer, &kernels->dequantize, &inputs[SCALE],
+                                &inputs[ZERO_POINT], call->constants_stay, memory, &made->base,
+                                error);
+}
+
+static void pack(struct qk_instance *instance, size_t begin, size_t end)
+{
+    qk_quantizer_pack(&((struct instance *)instance)->quantizer, begin, end);
+}
+
+static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
+                           struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+{
+    const struct instance *made = (const struct instance *)instance;
+    struct qk_grid grid;
+    const enum qk_status status =
+        qk_granularity_fit(&made->granularity, instance->op, &inputs[X], &grid, error);
+    if (status != QK_OK)
+        return status;
+    return qk_quantizer_plan(&made->quantizer, instance, &inputs[X], &grid, memory, plan, error);
+}
+
+/* ---- The descriptor ------------------------------------------------------------------------ */
+
+#define X_10 (QK_BIT(QK_FP32) | QK_BIT(QK_INT32))
+#define X_19 (X_10 | QK_BIT(QK_FP16) | QK_BIT(QK_BF16))
+
+#define SCALE_10 QK_BIT(QK_FP32)
+#define SCALE_24 (X_19 | QK_BIT(QK_FP8E8M0))
+
+#define Y_10 (QK_BIT(QK_INT8) | QK_BIT(QK_UINT8))
+#define Y_19                                                                     \
+    (Y_10 | QK_BIT(QK_FP8E4M3FN) | QK_BIT(QK_FP8E4M3FNUZ) | QK_BIT(QK_FP8E5M2) | \
+     QK_BIT(QK_FP8E5M2FNUZ))
+#define Y_21 (Y_19 | QK_BIT(QK_INT16) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT4) | QK_BIT(QK_UINT4))
+#define Y_23 (Y_21 | QK_BIT(QK_FP4E2M1))
+#define Y_25 (Y_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
+
+#define VERSION(since, x_types, scale_types, y_types)                      \
+    {                                                                      \
+        .number = (since),                                                 \
+        .inputs = {[X] = {.types = (x_types)},                             \
+                   [SCALE] = {.types = (scale_types)},                     \
+                   [ZERO_POINT] = {.types = (y_types), .optional = true}}, \
+        .output_types = {                                                  \
+            (y_types)                                                      \
+        }                                                                  \
+    }
+
+static const struct qk_version versions[] = {
+    VERSION(10, X_10, SCALE_10, Y_10), VERSION(13, X_10, SCALE_10, Y_10),
+    VERSION(19, X_19, X_19, Y_19),     VERSION(21, X_19, X_19, Y_21),
+    VERSION(23, X_19, X_19, Y_23),     VERSION(24, X_19, SCALE_24, Y_23),
+    VERSION(25, X_19, SCALE_24, Y_25),
+};
+
+static const struct qk_attribute_def attributes[] = {
+    [AXIS] = {.name = "axis",
+              .kind = QK_ATTRIBUTE_INT,
+              .since = 13,
+              .about = "the axis of x that y_scale runs along; default 1, in [-rank(x), "
+                       "rank(x)-1]; not read where there is one scale"},
+    [BLOCK_SIZE] = {.name = "block_size",
+                    .kind = QK_ATTRIBUTE_INT,
+                    .since = 21,
+                    .about = "how many elements along the axis share a scale; default 0: all"},
+    [SATURATE] = {.name = "saturate",
+                  .kind = QK_ATTRIBUTE_INT,
+                  .since = 19,
+                  .about = "what a float8 makes of what is beyond it: 1 the largest number, 0 "
+                           "infinity or NaN; default 1"},
+    [OUTPUT_DTYPE] = {.name = "output_dtype",
+                      .kind = QK_ATTRIBUTE_TYPE,
+                      .since = 21,
+                      .about = "the datatype of y, as of y_zero_point if that is there; default "
+                               "0: that of y_zero_point, or UINT8"},
+    [PRECISION] = {.name = "precision",
+                   .kind = QK_ATTRIBUTE_TYPE,
+                   .since = 23,
+                   .about = "what x / y_scale is computed in, 1 (FP32), 10 (FP16) or 16 (BF16); "
+                            "default 0: what holds both, and FP32 for FP16"},
+};
+
+static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};
+
+const struct qk_operator qk_onnx_quantize_linear = {
+    .name = "onnx.QuantizeLinear",
+    .platform = "onnx_onnxv1",
+    .about = "y = saturate(round(x / y_scale) + y_zero_point), for the whole tensor, for slices or "
+             "for blocks",
+    .input_names = {[X] = "x", [SCALE] = "y_scale", [ZERO_POINT] = "y_zero_point"},
+    .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
+                     [SCALE] = "[], [1], [length of the axis], or with a block_size that of x, "
+                               "but on the axis ceil(length / block_size)",
+                     [ZERO_POINT] = "as y_scale"},
+    .input_count = 3,
+    .variable_inputs = 1U << X,
+    .output_names = {"y"},
+    .output_shapes = {"as x"},
+    .output_count = 1,
+    .attributes = attributes,
+    .attribute_count = sizeof(attributes) / sizeof(attributes[0]),
+    .versions = versions,
+    .version_count = sizeof(versions) / sizeof(versions[0]),
+    .version_last = 25,
+    .code = &code,
+};
