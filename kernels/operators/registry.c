@@ -3,10 +3,8 @@
 #include <string.h>
 
 static const struct qk_operator *const operators[] = {
-    &qk_onnx_dequantize_linear,
-    &qk_onnx_quantize_linear,
-    &qk_onnx_qlinear_conv,
-    &qk_directml_element_wise_dequantize_linear,
+    &qk_onnx_dequantize_linear, &qk_onnx_quantize_linear,
+    &qk_onnx_qlinear_conv,      &qk_directml_element_wise_dequantize_linear,
     &qk_tensorflow_dequantize,
 };
 

@@ -260,7 +260,8 @@ Test(tensorflow_dequantize, survives_every_failed_allocation)
 {
     struct qk_kernels *kernels = qk_test_kernels("auto");
     static const size_t dims[] = {1, 8};
-    static const size_t counts[] = {6, 5, 4}; /* instance, scales, offsets, zeros; the plan is two */
+    static const size_t counts[] = {6, 5,
+                                    4}; /* instance, scales, offsets, zeros; the plan is two */
     uint64_t random = 23;
     for (size_t mode = 0; mode < 3; mode++) {
         struct sample sample = {.type = QK_INT16, .mode = mode};
