@@ -1,0 +1,122 @@
+/* Convolutions that are cut for machines that are not there, byte for byte. The kernels are those
+ * of this CPU; caches, speeds and what is chosen of them are another's. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "kernels/dispatch.h"
+#include "tests/support/conv_run.h"
+
+#define KIB ((size_t)1024)
+
+static struct qk_test_gemms gemms;
+
+/* The choice for a machine of this CPU's kernels, but with so large caches, and sgemm so many times
+ * as fast as any integers. */
+static void choose_for(struct qk_kernels *kernels, const char *gemm, size_t l1_bytes,
+                       size_t l2_bytes, double sgemm_times)
+{
+    struct qk_profile profile = {
+        .cpu_flags = qk_cpu_flags(), .l1_bytes = l1_bytes, .l2_bytes = l2_bytes};
+    const struct qk_wish wish = {.tier = "auto", .gemm = gemm, .blas = true};
+    struct qk_error error;
+    qk_profile_fill(&profile);
+    for (enum qk_product p = 0; p < QK_PRODUCT_COUNT && sgemm_times > 0; p++)
+        profile.product_ops_a_ns[p] = p == QK_PRODUCT_SGEMM ? 20 * sgemm_times : 20;
+    cr_assert_eq(qk_choose(&profile, &wish, &kernels->choice, &error), QK_OK, "%s", error.text);
+}
+
+static void add(const char *made_for, const char *gemm, size_t l1_bytes, size_t l2_bytes,
+                double sgemm_times)
+{
+    struct qk_kernels *kernels = qk_test_kernels_gemm("auto", made_for);
+    if (!kernels)
+        return;
+    choose_for(kernels, gemm, l1_bytes, l2_bytes, sgemm_times);
+    gemms.names[gemms.count] = gemm;
+    gemms.kernels[gemms.count++] = kernels;
+}
+
+static void setup(void)
+{
+    gemms.count = 0;
+}
+
+static void teardown(void)
+{
+    qk_test_gemms_deinit(&gemms);
+}
+
+TestSuite(conv_machines, .init = setup, .fini = teardown);
+
+static void check_random(uint64_t seed, size_t wanted)
+{
+    for (size_t done = 0; done < wanted; seed++) {
+        struct conv_case test;
+        conv_case_random(&test, 1 + (uint32_t)(seed % 3), seed);
+        if (conv_case_make(&test) && test.w_bytes > 0 &&
+            test.y_bytes * (test.w_bytes / (size_t)test.naive.out_channels) <= 300000) {
+            char text[600], details[512];
+            snprintf(text, sizeof(text), "seed %llu: %s", (unsigned long long)seed,
+                     conv_case_text(&test, details));
+            conv_case_check_made(&gemms, &test, text);
+            done++;
+        }
+        conv_case_deinit(&test);
+    }
+}
+
+/* So deep that K has parts where caches are small. */
+static void check_deep(int64_t channels, int64_t columns)
+{
+    struct conv_case test = {
+        .naive = {.images = 1,
+                  .channels = channels,
+                  .out_channels = 37,
+                  .group = 1,
+                  .in = {1, 3, columns},
+                  .kernel = {1, 3, 3},
+                  .stride = {1, 1, 1},
+                  .dilation = {1, 1, 1},
+                  .pad_begin = {0, 1, 1},
+                  .pad_end = {0, 1, 1},
+                  .x_zero_point = 100,
+                  .y_zero_point = 7,
+                  .x_scale = 0.02F,
+                  .y_scale = 80},
+        .spatial_rank = 2,
+        .w_scale_all = 0.5F,
+        .w_zero_point_per_channel = true,
+        .seed = 5,
+    };
+    conv_case_check(&gemms, &test);
+}
+
+Test(conv_machines, small_caches)
+{
+    for (size_t i = 0; qk_gemm_name(i); i++)
+        add(qk_gemm_name(i), qk_gemm_name(i), 8 * KIB, 128 * KIB, 0);
+    check_random(7000000, 150);
+    check_deep(1501, 5);
+    check_deep(300, 70);
+}
+
+Test(conv_machines, large_caches)
+{
+    for (size_t i = 0; qk_gemm_name(i); i++)
+        add(qk_gemm_name(i), qk_gemm_name(i), 128 * KIB, 16 * 1024 * KIB, 0);
+    check_random(8000000, 100);
+    check_deep(1501, 5);
+}
+
+/* Floats multiply what is large, integers what is narrow or depthwise. */
+Test(conv_machines, floats_are_faster)
+{
+    static const double times[] = {1.3, 2, 10, 1000};
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        add("blas", "auto", 32 * KIB, 512 * KIB, times[i]);
+        cr_assert_null(gemms.kernels[i]->choice.conv.dense);
+        cr_assert_not_null(gemms.kernels[i]->choice.conv.narrow);
+    }
+    check_random(9000000, 200);
+    check_deep(700, 20);
+}
