@@ -4,258 +4,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "server/clock.h"
-#include "server/pool.h"
-
-enum { JOB_COUNT_MAX = 64, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
+#include "tests/unit/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */
 TestSuite(scheduler, .timeout = 60);
-
-struct desk;
-
-/* A job that only takes time, and notes what happened to it. */
-struct toy {
-    struct qd_job job;
-    struct desk *desk;
-
-    uint64_t start_ns;  /* of work in start */
-    size_t phase_count; /* 0: start does it all */
-    size_t units[PHASE_COUNT_MAX];
-    uint64_t unit_ns;
-    uint64_t claimed_ns; /* what it says a unit costs; 0: the truth */
-    size_t seat_count;
-    uint64_t deadline_ns;   /* 0: none */
-    size_t expire_at_phase; /* its deadline passes there; counted from 1 */
-    void (*on_unit)(struct toy *toy);
-    atomic_bool gate; /* for on_unit, and start if it is `gated` */
-    bool gated;
-    void (*on_done)(struct toy *toy);
-
-    struct qd_seat seats[SEAT_COUNT_MAX];
-    atomic_uint seat_taken[SEAT_COUNT_MAX];
-    atomic_uchar *ran[PHASE_COUNT_MAX]; /* how often each unit ran */
-    size_t phase;                       /* that it is in; from 1 */
-    atomic_uint running;
-    atomic_ulong threads[THREAD_COUNT_MAX]; /* that ran some unit */
-    bool is_running;                        /* as on_running said */
-    unsigned switches;
-    unsigned started_at; /* its place among all starts; from 1 */
-    unsigned done_at;
-    unsigned finished;
-    bool expired;
-    bool cancelled;
-};
-
-struct desk {
-    struct qd_loop *loop;
-    struct qd_scheduler *scheduler;
-    struct qd_handle *timer;
-    struct toy toys[JOB_COUNT_MAX];
-    unsigned left;
-    atomic_uint starts;
-    unsigned dones;
-};
-
-static void spin(uint64_t ns)
-{
-    uint64_t until = qd_clock_ns() + ns;
-    while (qd_clock_ns() < until) {
-    }
-}
-
-/* False: it did not come true in 10 s. */
-static bool wait_until(bool (*is_true)(struct toy *toy), struct toy *toy)
-{
-    for (int i = 0; i < 10000 && !is_true(toy); i++)
-        usleep(1000);
-    return is_true(toy);
-}
-
-static bool is_open(struct toy *toy)
-{
-    return atomic_load(&toy->gate);
-}
-
-static void note_thread(struct toy *toy)
-{
-    unsigned long self = (unsigned long)pthread_self();
-    for (size_t i = 0; i < THREAD_COUNT_MAX; i++) {
-        unsigned long none = 0;
-        if (atomic_compare_exchange_strong(&toy->threads[i], &none, self) || none == self)
-            return;
-    }
-    cr_assert_fail("more threads than there are");
-}
-
-static size_t thread_count(const struct toy *toy)
-{
-    size_t count = 0;
-    while (count < THREAD_COUNT_MAX && atomic_load(&toy->threads[count]) != 0)
-        count++;
-    return count;
-}
-
-static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
-{
-    struct toy *toy = (struct toy *)job;
-    atomic_uint *taken = workspace;
-    cr_assert_eq(atomic_fetch_add(taken, 1), 0, "two workers at one seat");
-    cr_assert(toy->is_running);
-    cr_assert_lt(begin, end);
-    cr_assert_leq(end, toy->units[toy->phase - 1]);
-    note_thread(toy);
-    atomic_fetch_add(&toy->running, 1);
-    for (size_t i = begin; i < end; i++) {
-        spin(toy->unit_ns);
-        if (toy->on_unit != NULL)
-            toy->on_unit(toy);
-        atomic_fetch_add(&toy->ran[toy->phase - 1][i], 1);
-    }
-    atomic_fetch_sub(&toy->running, 1);
-    atomic_fetch_sub(taken, 1);
-}
-
-static bool then(struct qd_job *job);
-
-static void set_phase(struct toy *toy)
-{
-    toy->job.phase = (struct qd_phase){
-        .run = run,
-        .then = then,
-        .unit_count = toy->units[toy->phase],
-        .unit_cost_ns = toy->claimed_ns != 0 ? toy->claimed_ns : toy->unit_ns,
-        .seats = toy->seats,
-        .seat_count = toy->seat_count,
-    };
-    if (++toy->phase == toy->expire_at_phase)
-        toy->job.deadline_ns = qd_clock_ns() + 5 * QD_NS_PER_MS;
-}
-
-/* Every unit of the phases before ran once. */
-static void assert_units(const struct toy *toy, size_t phase_count)
-{
-    for (size_t phase = 0; phase < phase_count; phase++)
-        for (size_t i = 0; i < toy->units[phase]; i++)
-            cr_assert_eq(atomic_load(&toy->ran[phase][i]), 1, "phase %zu, unit %zu", phase, i);
-}
-
-static bool then(struct qd_job *job)
-{
-    struct toy *toy = (struct toy *)job;
-    cr_assert_eq(atomic_load(&toy->running), 0);
-    assert_units(toy, toy->phase);
-    if (toy->phase < toy->phase_count) {
-        set_phase(toy);
-        return true;
-    }
-    toy->finished++;
-    return false;
-}
-
-static bool start(struct qd_job *job)
-{
-    struct toy *toy = (struct toy *)job;
-    toy->started_at = atomic_fetch_add(&toy->desk->starts, 1) + 1;
-    spin(toy->start_ns);
-    if (toy->gated)
-        cr_assert(wait_until(is_open, toy));
-    job->deadline_ns = toy->deadline_ns == 0 ? UINT64_MAX : toy->deadline_ns;
-    if (toy->phase_count > 0)
-        set_phase(toy);
-    return toy->phase_count > 0;
-}
-
-static void on_running(struct qd_job *job, bool running)
-{
-    struct toy *toy = (struct toy *)job;
-    cr_assert_neq(toy->is_running, running);
-    toy->is_running = running;
-    toy->switches++;
-}
-
-static void expire(struct qd_job *job)
-{
-    struct toy *toy = (struct toy *)job;
-    cr_assert_eq(atomic_load(&toy->running), 0);
-    toy->expired = true;
-}
-
-static void cancel(struct qd_job *job)
-{
-    ((struct toy *)job)->cancelled = true;
-}
-
-static void done(struct qd_job *job)
-{
-    struct toy *toy = (struct toy *)job;
-    cr_assert_eq(toy->done_at, 0, "done twice");
-    cr_assert_eq(atomic_load(&toy->running), 0);
-    toy->done_at = ++toy->desk->dones;
-    if (toy->on_done != NULL)
-        toy->on_done(toy);
-    else if (--toy->desk->left == 0)
-        qd_loop_stop(toy->desk->loop);
-}
-
-static const struct qd_job_code code = {start, on_running, expire, cancel, done};
-
-static struct desk *desk_create(unsigned threads, size_t queue_max)
-{
-    struct desk *desk = calloc(1, sizeof(*desk));
-    desk->loop = qd_loop_create();
-    desk->scheduler = qd_scheduler_create(desk->loop, threads, queue_max);
-    return desk;
-}
-
-static void desk_destroy(struct desk *desk)
-{
-    qd_scheduler_destroy(desk->scheduler);
-    qd_loop_destroy(desk->loop);
-    for (size_t i = 0; i < JOB_COUNT_MAX; i++)
-        for (size_t phase = 0; phase < PHASE_COUNT_MAX; phase++)
-            free(desk->toys[i].ran[phase]);
-    free(desk);
-}
-
-/* With what its toy says already; one phase of so many units, unless there are some. */
-static bool submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t unit_ns)
-{
-    toy->desk = desk;
-    toy->unit_ns = unit_ns;
-    if (toy->phase_count == 0 && units > 0) {
-        toy->phase_count = 1;
-        toy->units[0] = units;
-    }
-    if (toy->seat_count == 0)
-        toy->seat_count = 2;
-    memset(toy->seats, 0xff, sizeof(toy->seats)); /* who looks behind the last one shall notice */
-    for (size_t phase = 0; phase < toy->phase_count; phase++)
-        toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
-    for (size_t i = 0; i < SEAT_COUNT_MAX; i++)
-        toy->seats[i].workspace = &toy->seat_taken[i];
-    bool taken = qd_scheduler_submit(desk->scheduler, &toy->job, &code);
-    desk->left += taken;
-    return taken;
-}
-
-static bool submit(struct desk *desk, size_t index, size_t units, uint64_t unit_ns)
-{
-    return submit_toy(desk, &desk->toys[index], units, unit_ns);
-}
-
-static void assert_whole(const struct toy *toy)
-{
-    cr_assert_gt(toy->done_at, 0);
-    cr_assert_not(toy->cancelled);
-    cr_assert_not(toy->expired);
-    cr_assert_eq(toy->finished, toy->phase_count > 0);
-    assert_units(toy, toy->phase_count);
-}
 
 /* ---- What it is worth --------------------------------------------------------------------- */
 
@@ -278,12 +34,12 @@ Test(scheduler, shares_are_worth_a_hand_over)
 
 static bool has_four_threads(struct toy *toy)
 {
-    return thread_count(toy) == 4;
+    return toy_thread_count(toy) == 4;
 }
 
 static void wait_for_four_threads(struct toy *toy)
 {
-    cr_assert(wait_until(has_four_threads, toy), "nobody comes to help");
+    cr_assert(toy_wait_until(has_four_threads, toy), "nobody comes to help");
 }
 
 Test(scheduler, idle_workers_help)
@@ -292,9 +48,9 @@ Test(scheduler, idle_workers_help)
     struct toy *toy = &desk->toys[0];
     toy->seat_count = SEAT_COUNT_MAX;
     toy->on_unit = wait_for_four_threads;
-    cr_assert(submit(desk, 0, 50, 100000));
+    cr_assert(desk_submit(desk, 0, 50, 100000));
     qd_loop_run(desk->loop);
-    assert_whole(toy);
+    toy_assert_whole(toy);
     cr_assert_eq(toy->switches, 1);
     desk_destroy(desk);
 }
@@ -302,10 +58,10 @@ Test(scheduler, idle_workers_help)
 Test(scheduler, no_more_help_than_there_are_seats)
 {
     struct desk *desk = desk_create(4, 100);
-    cr_assert(submit(desk, 0, 300, 100000));
+    cr_assert(desk_submit(desk, 0, 300, 100000));
     qd_loop_run(desk->loop);
-    assert_whole(&desk->toys[0]);
-    cr_assert_leq(thread_count(&desk->toys[0]), 2);
+    toy_assert_whole(&desk->toys[0]);
+    cr_assert_leq(toy_thread_count(&desk->toys[0]), 2);
     desk_destroy(desk);
 }
 
@@ -324,15 +80,15 @@ Test(scheduler, busy_workers_do_not_help)
 {
     struct desk *desk = desk_create(2, 100);
     desk->toys[0].gated = true;
-    cr_assert(submit(desk, 0, 0, 0));
-    cr_assert(wait_until(has_started, &desk->toys[0]));
-    cr_assert(submit(desk, 1, 1, 100000));
+    cr_assert(desk_submit(desk, 0, 0, 0));
+    cr_assert(toy_wait_until(has_started, &desk->toys[0]));
+    cr_assert(desk_submit(desk, 1, 1, 100000));
     desk->toys[2].on_unit = open_first_gate;
-    cr_assert(submit(desk, 2, 1, 100000));
+    cr_assert(desk_submit(desk, 2, 1, 100000));
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 3; i++)
-        assert_whole(&desk->toys[i]);
-    cr_assert_eq(thread_count(&desk->toys[1]), 1);
+        toy_assert_whole(&desk->toys[i]);
+    cr_assert_eq(toy_thread_count(&desk->toys[1]), 1);
     cr_assert_eq(desk->toys[0].done_at, 3);
     desk_destroy(desk);
 }
@@ -348,14 +104,14 @@ static void wait_if_first(struct toy *toy)
     if (atomic_load(&toy->threads[0]) != (unsigned long)pthread_self())
         usleep(1000);
     else
-        cr_assert(wait_until(has_two_starts, toy));
+        cr_assert(toy_wait_until(has_two_starts, toy));
 }
 
 static void submit_second(void *context)
 {
     struct desk *desk = context;
-    if (thread_count(&desk->toys[0]) == 2 && desk->toys[1].desk == NULL)
-        cr_assert(submit(desk, 1, 0, 0));
+    if (toy_thread_count(&desk->toys[0]) == 2 && desk->toys[1].desk == NULL)
+        cr_assert(desk_submit(desk, 1, 0, 0));
 }
 
 static void expect_little_done(struct toy *toy)
@@ -373,12 +129,12 @@ Test(scheduler, helpers_give_way_at_once)
     desk->toys[0].on_unit = wait_if_first;
     desk->toys[0].claimed_ns = QD_NS_PER_MS;
     desk->toys[1].on_done = expect_little_done;
-    cr_assert(submit(desk, 0, 2000, 0));
+    cr_assert(desk_submit(desk, 0, 2000, 0));
     desk->timer = qd_loop_timer(desk->loop, submit_second, desk);
     qd_timer_start(desk->timer, 1, 1);
     qd_loop_run(desk->loop);
-    assert_whole(&desk->toys[0]);
-    assert_whole(&desk->toys[1]);
+    toy_assert_whole(&desk->toys[0]);
+    toy_assert_whole(&desk->toys[1]);
     qd_handle_destroy(desk->timer);
     desk_destroy(desk);
 }
@@ -391,7 +147,7 @@ static void submit_late(struct desk *desk);
 static void free_late(struct toy *toy)
 {
     struct desk *desk = toy->desk;
-    assert_whole(toy);
+    toy_assert_whole(toy);
     free(toy->ran[0]);
     free(toy);
     if (desk->dones < LATE_COUNT)
@@ -405,7 +161,7 @@ static void submit_late(struct desk *desk)
     struct toy *toy = calloc(1, sizeof(*toy));
     toy->claimed_ns = QD_NS_PER_MS;
     toy->on_done = free_late;
-    cr_assert(submit_toy(desk, toy, 1 + desk->dones % 5, 0));
+    cr_assert(desk_submit_toy(desk, toy, 1 + desk->dones % 5, 0));
 }
 
 Test(scheduler, helpers_may_be_late)
@@ -419,7 +175,7 @@ Test(scheduler, helpers_may_be_late)
 Test(scheduler, nobody_works_when_there_is_nothing_to_do)
 {
     struct desk *desk = desk_create(4, 100);
-    cr_assert(submit(desk, 0, 100, 100000));
+    cr_assert(desk_submit(desk, 0, 100, 100000));
     qd_loop_run(desk->loop);
     struct rusage before;
     struct rusage after;
@@ -438,10 +194,10 @@ Test(scheduler, small_jobs_start_in_order)
 {
     struct desk *desk = desk_create(1, 100);
     for (size_t i = 0; i < 50; i++)
-        cr_assert(submit(desk, i, 0, 0));
+        cr_assert(desk_submit(desk, i, 0, 0));
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 50; i++) {
-        assert_whole(&desk->toys[i]);
+        toy_assert_whole(&desk->toys[i]);
         cr_assert_eq(desk->toys[i].started_at, i + 1);
         cr_assert_eq(desk->toys[i].done_at, i + 1);
     }
@@ -459,11 +215,11 @@ Test(scheduler, phases_come_in_order_and_every_unit_runs_once)
         toy->claimed_ns = i % 2 * QD_NS_PER_MS;
         for (size_t phase = 0; phase < toy->phase_count; phase++)
             toy->units[phase] = units[(i + phase * 3) % 8];
-        cr_assert(submit(desk, i, 0, i % 3 * 1000));
+        cr_assert(desk_submit(desk, i, 0, i % 3 * 1000));
     }
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 60; i++)
-        assert_whole(&desk->toys[i]);
+        toy_assert_whole(&desk->toys[i]);
     desk_destroy(desk);
 }
 
@@ -471,11 +227,11 @@ Test(scheduler, the_queue_has_a_bound)
 {
     struct desk *desk = desk_create(1, 3);
     desk->toys[0].gated = true;
-    cr_assert(submit(desk, 0, 0, 0));
-    cr_assert(wait_until(has_started, &desk->toys[0]));
+    cr_assert(desk_submit(desk, 0, 0, 0));
+    cr_assert(toy_wait_until(has_started, &desk->toys[0]));
     for (size_t i = 1; i <= 3; i++)
-        cr_assert(submit(desk, i, 10, 1000));
-    cr_assert_not(submit(desk, 4, 0, 0));
+        cr_assert(desk_submit(desk, i, 10, 1000));
+    cr_assert_not(desk_submit(desk, 4, 0, 0));
     cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 3);
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
     open_first_gate(&desk->toys[0]);
@@ -488,13 +244,13 @@ Test(scheduler, the_queue_has_a_bound)
 Test(scheduler, a_large_job_gives_way)
 {
     struct desk *desk = desk_create(1, 100);
-    cr_assert(submit(desk, 0, 600, 100000)); /* 60 ms */
-    cr_assert(submit(desk, 1, 600, 100000));
+    cr_assert(desk_submit(desk, 0, 600, 100000)); /* 60 ms */
+    cr_assert(desk_submit(desk, 1, 600, 100000));
     for (size_t i = 2; i < 10; i++)
-        cr_assert(submit(desk, i, 0, 0));
+        cr_assert(desk_submit(desk, i, 0, 0));
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 10; i++)
-        assert_whole(&desk->toys[i]);
+        toy_assert_whole(&desk->toys[i]);
     for (size_t i = 2; i < 10; i++)
         cr_assert_lt(desk->toys[i].done_at, desk->toys[0].done_at);
     cr_assert_gt(desk->toys[0].switches, 10, "the two large ones take turns");
@@ -507,9 +263,9 @@ Test(scheduler, alone_a_large_job_is_not_interrupted)
     struct desk *desk = desk_create(1, 100);
     desk->toys[0].phase_count = 3;
     desk->toys[0].units[0] = desk->toys[0].units[1] = desk->toys[0].units[2] = 100;
-    cr_assert(submit(desk, 0, 0, 50000));
+    cr_assert(desk_submit(desk, 0, 0, 50000));
     qd_loop_run(desk->loop);
-    assert_whole(&desk->toys[0]);
+    toy_assert_whole(&desk->toys[0]);
     cr_assert_eq(desk->toys[0].switches, 1, "phases follow on each other");
     desk_destroy(desk);
 }
@@ -529,7 +285,7 @@ static void assert_ended_in(const struct toy *toy, size_t phase)
     cr_assert_gt(toy->done_at, 0);
     cr_assert_eq(toy->phase, phase);
     cr_assert_eq(toy->finished, 0);
-    assert_units(toy, phase - 1);
+    toy_assert_units(toy, phase - 1);
     cr_assert_eq(atomic_load(&toy->ran[phase - 1][99999]), 0);
 }
 
@@ -539,16 +295,16 @@ Test(scheduler, a_job_past_its_deadline_ends_in_each_phase)
     for (size_t i = 0; i < PHASE_COUNT_MAX; i++) {
         make_endless_in(&desk->toys[i], i + 1);
         desk->toys[i].expire_at_phase = i + 1;
-        cr_assert(submit(desk, i, 0, 100000));
+        cr_assert(desk_submit(desk, i, 0, 100000));
     }
-    cr_assert(submit(desk, 3, 10, 1000));
+    cr_assert(desk_submit(desk, 3, 10, 1000));
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < PHASE_COUNT_MAX; i++) {
         assert_ended_in(&desk->toys[i], i + 1);
         cr_assert(desk->toys[i].expired);
         cr_assert_not(desk->toys[i].cancelled);
     }
-    assert_whole(&desk->toys[3]);
+    toy_assert_whole(&desk->toys[3]);
     desk_destroy(desk);
 }
 
@@ -574,7 +330,7 @@ Test(scheduler, abandoned_jobs_end_in_each_phase)
     struct desk *desk = desk_create(3, 100);
     for (size_t i = 0; i < PHASE_COUNT_MAX; i++) {
         make_endless_in(&desk->toys[i], i + 1);
-        cr_assert(submit(desk, i, 0, 100000));
+        cr_assert(desk_submit(desk, i, 0, 100000));
     }
     run_and_abandon(desk, 200);
     for (size_t i = 0; i < PHASE_COUNT_MAX; i++) {
@@ -589,10 +345,10 @@ Test(scheduler, abandoned_jobs_end_wherever_they_are)
 {
     struct desk *desk = desk_create(2, 100);
     for (size_t i = 0; i < 4; i++)
-        cr_assert(submit(desk, i, 100000, 100000)); /* 10 s each */
+        cr_assert(desk_submit(desk, i, 100000, 100000)); /* 10 s each */
     for (size_t i = 4; i < 20; i++) {
         desk->toys[i].start_ns = 20 * QD_NS_PER_MS;
-        cr_assert(submit(desk, i, 0, 0));
+        cr_assert(desk_submit(desk, i, 0, 0));
     }
     run_and_abandon(desk, 30);
     unsigned cancelled = 0;
@@ -602,6 +358,6 @@ Test(scheduler, abandoned_jobs_end_wherever_they_are)
         cancelled += desk->toys[i].cancelled;
     }
     cr_assert_geq(cancelled, 4);
-    cr_assert_not(submit(desk, 20, 0, 0));
+    cr_assert_not(desk_submit(desk, 20, 0, 0));
     desk_destroy(desk);
 }
