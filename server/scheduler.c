@@ -29,8 +29,8 @@ struct qd_scheduler {
     struct list over;
     size_t unstarted; /* jobs in the queue that have not started */
     bool ending;
-    bool waking; /* somebody who was woken is not yet there */
-    int idle;    /* the worker that fell asleep last, or NOBODY */
+    uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
+    int idle;             /* the worker that fell asleep last, or NOBODY */
     size_t idle_count;
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
@@ -98,36 +98,35 @@ static size_t units_left(struct qd_job *job)
     return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
 }
 
-/* A phase for who is awake anyway: even one unit is worth it. None at the end, or who has just left
- * it for that would come back. */
-static struct qd_job *find_open(struct qd_scheduler *scheduler)
+/* A phase to join. For who is awake anyway even one unit is worth it; to wake somebody, the rest
+ * has to be. None at the end, or who has just left one for that would come back. */
+static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
     struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
-    while (job != NULL && (job->free_seats == NULL || units_left(job) == 0))
+    while (job != NULL) {
+        size_t left = job->free_seats != NULL ? units_left(job) : 0;
+        if (left > 0 && (awake || qd_scheduler_shares(left, job->phase.unit_cost_ns,
+                                                      1 + scheduler->idle_count) > 1))
+            break;
         job = job->next;
+    }
     return job;
 }
 
-/* Whether to wake somebody: for the queue, or to help. */
-static bool is_wanted(struct qd_scheduler *scheduler)
-{
-    if (scheduler->queue.head != NULL)
-        return true;
-    struct qd_job *job = find_open(scheduler);
-    return job != NULL && qd_scheduler_shares(units_left(job), job->phase.unit_cost_ns,
-                                              1 + scheduler->idle_count) > 1;
-}
-
-/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time: who comes
- * wakes the next. */
+/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time, as who comes
+ * wakes the next; but who does not come in time, because its CPU has something else to do, is not
+ * waited for. */
 static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
-    if (index == NOBODY || scheduler->waking || !is_wanted(scheduler))
+    if (index == NOBODY || (scheduler->queue.head == NULL && find_open(scheduler, false) == NULL))
         return NOBODY;
+    uint64_t now_ns = qd_clock_ns();
+    if (now_ns < scheduler->expected_ns)
+        return NOBODY;
+    scheduler->expected_ns = now_ns + 2 * QD_HANDOVER_NS;
     scheduler->idle = scheduler->next_idle[index];
     scheduler->idle_count--;
-    scheduler->waking = true;
     return index;
 }
 
@@ -298,7 +297,7 @@ static struct turn find_turn(struct qd_scheduler *scheduler)
 {
     struct turn turn = {.job = dequeue(scheduler)};
     if (turn.job == NULL) {
-        turn.job = find_open(scheduler);
+        turn.job = find_open(scheduler, true);
         if (turn.job != NULL)
             sit_down(&turn);
         return turn;
@@ -321,7 +320,7 @@ static void fall_asleep(struct qd_scheduler *scheduler, int index)
     pthread_mutex_unlock(&scheduler->lock);
     qd_pool_sleep(scheduler->pool, (unsigned)index);
     pthread_mutex_lock(&scheduler->lock);
-    scheduler->waking = false;
+    scheduler->expected_ns = 0;
 }
 
 static struct turn next_turn(struct qd_scheduler *scheduler, int index)
