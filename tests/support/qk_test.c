@@ -27,6 +27,7 @@ static void *alloc_block(void *context, size_t bytes)
     memory->blocks = realloc(memory->blocks, (memory->count + 1) * sizeof(*memory->blocks));
     cr_assert_not_null(memory->blocks);
     memory->blocks[memory->count] = aligned_block(bytes);
+    memory->bytes += bytes;
     return memory->blocks[memory->count++];
 }
 

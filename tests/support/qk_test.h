@@ -10,6 +10,7 @@
 struct qk_test_memory {
     void **blocks;
     size_t count;
+    size_t bytes;   /* of all blocks, as they were asked for */
     size_t fail_at; /* the allocation (from 0) that fails; SIZE_MAX: none */
 };
 
