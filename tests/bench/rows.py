@@ -90,7 +90,7 @@ class Row:
 
     @property
     def y_bytes(self):
-        return product(self.y_shape) * BITS[self.y] // 8
+        return (product(self.y_shape) * BITS[self.y] + 7) // 8
 
     def scales(self):
         """Seven values in turn, which are exact in all three types. A quantizer's take its x, which

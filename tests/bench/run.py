@@ -22,6 +22,7 @@ from peer import OnnxRuntime
 
 # With the seconds that each may take.
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
+         "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
