@@ -101,8 +101,9 @@ class OnnxRuntime:
         return ns
 
     def output(self, row, run):
-        """The bytes of y, of one more run."""
-        ctypes.memset(self.y.address, 0xaa, row.y_bytes)  # what was there before does not count
+        """The bytes of y, of one more run. What was there before does not count; the bits behind
+        2-bit elements are not written, and 0."""
+        ctypes.memset(self.y.address, 0, row.y_bytes)
         run()
         return ctypes.string_at(self.y.address, row.y_bytes)
 
