@@ -18,7 +18,8 @@
  *     FP16 or BF16       rounded to it before
  *   INT32 x or scale     FP64                                   the reference: NumPy's promotion
  *   both BF16            BF16                                   the reference
- *   both FP16            FP32; the reference: FP16              ONNX Runtime, qmath.h
+ *   both FP16            FP32; the reference: FP16, as it is    ONNX Runtime, qmath.h
+ *                        here where y is FP4E2M1
  *   all others           FP32                                   both
  *
  *   to integers          is                                     by

@@ -8,7 +8,7 @@
 /* ---- Which rules hold --------------------------------------------------------------------- */
 
 static enum qk_division division_of(enum qk_type x_type, enum qk_type scale_type,
-                                    enum qk_type precision)
+                                    enum qk_type y_type, enum qk_type precision)
 {
     if (precision != QK_NONE)
         return precision == QK_FP16   ? QK_DIVISION_FP16
@@ -18,6 +18,8 @@ static enum qk_division division_of(enum qk_type x_type, enum qk_type scale_type
         return QK_DIVISION_FP64_INTEGER;
     if (x_type == QK_INT32)
         return QK_DIVISION_FP64;
+    if (x_type == QK_FP16 && scale_type == QK_FP16 && y_type == QK_FP4E2M1)
+        return QK_DIVISION_FP16;
     return x_type == QK_BF16 && scale_type == QK_BF16 ? QK_DIVISION_BF16 : QK_DIVISION_FP32;
 }
 
@@ -30,7 +32,7 @@ void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum
     *quantizer = (struct qk_quantizer){
         .x_type = x_type,
         .y_type = y_type,
-        .division = division_of(x_type, scale_type, precision),
+        .division = division_of(x_type, scale_type, y_type, precision),
         .limits = as_onnxruntime && x_type == QK_FP32 && y->kind != QK_KIND_FLOAT && y->bits > 2,
     };
     if (y->kind == QK_KIND_FLOAT)

@@ -77,6 +77,8 @@ static enum qk_division division_of(const struct quantize_rule *rule)
     switch (quantize_precision(rule)) {
     case QK_FP32:
         return QK_DIVISION_FP32;
+    case QK_FP16:
+        return QK_DIVISION_FP16;
     case QK_BF16:
         return QK_DIVISION_BF16;
     default:

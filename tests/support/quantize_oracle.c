@@ -16,7 +16,9 @@ enum qk_type quantize_precision(const struct quantize_rule *rule)
         return rule->precision;
     if (rule->x_type == QK_INT32 || rule->scale_type == QK_INT32)
         return QK_NONE;
-    return rule->x_type == QK_BF16 && rule->scale_type == QK_BF16 ? QK_BF16 : QK_FP32;
+    if (rule->x_type != rule->scale_type || quantize_is_onnxruntime(rule))
+        return QK_FP32;
+    return rule->x_type;
 }
 
 bool quantize_is_onnxruntime(const struct quantize_rule *rule)
