@@ -8,10 +8,11 @@ import json
 import math
 import random
 
-from elements import BITS, bytes_of, count_of, encode, limits, pack, to_raw
+from elements import BITS, bytes_of, count_of, encode, is_nan, limits, pack, to_raw
 from quantd import ROOT, Tensor
 
 DEQUANTIZE = "onnx.DequantizeLinear"
+QUANTIZE = "onnx.QuantizeLinear"
 CONV = "onnx.QLinearConv"
 DIRECTML = "directml.ElementWiseDequantizeLinear"
 TENSORFLOW = "tensorflow.Dequantize"
@@ -108,24 +109,28 @@ def scale_type(rng, version):
     return rng.choice(["FP32", "FP32", "FP16", "BF16"] + ["FP8E8M0"] * (version >= 24))
 
 
-def dequantize(rng, version, kind, granularity):
+def granules(rng, version, granularity):
+    """(shape of x, shape of the scale, shape of the zero point, attributes)"""
     shape = some_shape(rng, 0 if granularity == "per-tensor" else 1, rng.choice((4, 4, 4, 8)))
     attributes = {}
     if granularity == "per-tensor":
         scale_shape = rng.choice(([], [1]))
-        zero_shape = rng.choice((scale_shape, [], [1]))
         if version >= 13 and rng.random() < 0.2:
             attributes["axis"] = rng.randint(-9, 9)  # ignored, whatever it is
-    else:
-        axis = rng.randrange(len(shape))
-        if axis != 1 or rng.random() < 0.7:
-            attributes["axis"] = rng.choice((axis, axis - len(shape)))
-        scale_shape = [shape[axis]]
-        if granularity == "blocked":
-            block = rng.randint(1, shape[axis] + 2)
-            attributes["block_size"] = block
-            scale_shape = shape[:axis] + [-(-shape[axis] // block)] + shape[axis + 1:]
-        zero_shape = scale_shape
+        return shape, scale_shape, rng.choice((scale_shape, [], [1])), attributes
+    axis = rng.randrange(len(shape))
+    if axis != 1 or rng.random() < 0.7:
+        attributes["axis"] = rng.choice((axis, axis - len(shape)))
+    scale_shape = [shape[axis]]
+    if granularity == "blocked":
+        block = rng.randint(1, shape[axis] + 2)
+        attributes["block_size"] = block
+        scale_shape = shape[:axis] + [-(-shape[axis] // block)] + shape[axis + 1:]
+    return shape, scale_shape, scale_shape, attributes
+
+
+def dequantize(rng, version, kind, granularity):
+    shape, scale_shape, zero_shape, attributes = granules(rng, version, granularity)
     of_scale = scale_type(rng, version)
     if version >= 23 and (of_scale == "FP8E8M0" or rng.random() < 0.5):
         name, number = rng.choice(list(OUTPUT_NUMBERS.items()))
@@ -137,6 +142,79 @@ def dequantize(rng, version, kind, granularity):
         if kind.startswith("FP") or (kind == "INT32" and rng.random() < 0.6):
             zero.raw = bytes(len(zero.raw))
         tensors.append(zero)
+    return tensors, attributes
+
+
+# ---- onnx.QuantizeLinear ---------------------------------------------------------------------
+
+Y_TYPES = {version: [kind for kind in kinds if kind != "INT32"]
+           for version, kinds in X_TYPES.items()}
+PRECISIONS = {"FP32": 1, "FP16": 10, "BF16": 16}
+
+
+def quantize_rows():
+    for version, kinds in Y_TYPES.items():
+        for kind in kinds:
+            for granularity in (["per-tensor"] + ["per-axis"] * (version >= 13)
+                                + ["blocked"] * (version >= 21)):
+                yield version, kind, granularity
+
+
+def quantize_types(rng, version):
+    """(x, y_scale)"""
+    if version < 19:
+        return rng.choice(("FP32", "FP32", "INT32")), "FP32"
+    x = rng.choice(("FP32", "FP32", "FP16", "BF16", "INT32"))
+    if version < 23 or rng.random() < 0.5:
+        return x, x
+    return x, rng.choice(["FP32", "FP16", "BF16", "INT32"] + ["FP8E8M0"] * (version >= 24))
+
+
+def without_payload(datatype, bits):
+    """JSON has one NaN, without a sign, which a float8 would keep and a float4 shows."""
+    return encode(datatype, math.nan) if is_nan(datatype, bits) else bits
+
+
+def quotient_bits(rng, datatype):
+    """Numbers that scales make small integers of, and ties; sometimes anything at all."""
+    odd = rng.random()
+    if odd < 0.1:
+        return without_payload(datatype, rng.getrandbits(BITS[datatype]))
+    if datatype == "INT32":
+        return encode(datatype, rng.randint(-400, 400))
+    if odd < 0.15:
+        return encode(datatype, rng.choice((0.0, -0.0, math.inf, -math.inf, math.nan)))
+    if odd < 0.4:
+        return encode(datatype, rng.randint(-600, 600) / 2)
+    return encode(datatype, rng.gauss(0, 60))
+
+
+def quotient_scale_bits(rng, datatype):
+    if datatype == "INT32":
+        return rng.getrandbits(32) if rng.random() < 0.1 else encode(datatype, rng.randint(1, 9))
+    if datatype != "FP8E8M0" and rng.random() < 0.4:
+        return encode(datatype, 2.0 ** rng.randint(-4, 3))
+    return without_payload(datatype, scale_bits(rng, datatype))
+
+
+def quantize(rng, version, kind, granularity):
+    shape, scale_shape, zero_shape, attributes = granules(rng, version, granularity)
+    of_x, of_scale = quantize_types(rng, version)
+    tensors = [Tensor("x", of_x, shape, pack(of_x, [quotient_bits(rng, of_x)
+                                                    for _ in range(count_of(shape))])),
+               Tensor("y_scale", of_scale, scale_shape,
+                      pack(of_scale, [quotient_scale_bits(rng, of_scale)
+                                      for _ in range(count_of(scale_shape))]))]
+    named = version >= 21 and (kind != "UINT8" or rng.random() < 0.5) and rng.random() < 0.4
+    if named:
+        attributes["output_dtype"] = kind
+    if (kind != "UINT8" and not named) or rng.random() < 0.5:
+        tensors.append(some(rng, "y_zero_point", kind, zero_shape))
+    if version >= 19 and rng.random() < 0.4:
+        attributes["saturate"] = rng.randint(0, 1)
+    if version >= 23 and rng.random() < 0.3:
+        name, number = rng.choice(list(PRECISIONS.items()))
+        attributes["precision"] = rng.choice((number, name))
     return tensors, attributes
 
 
@@ -346,6 +424,7 @@ def tensorflow(rng, _, kind, granularity):
 # ---- Random and golden -----------------------------------------------------------------------
 
 FAMILIES = {"dequantize": (DEQUANTIZE, list(dequantize_rows()), dequantize),
+            "quantize": (QUANTIZE, list(quantize_rows()), quantize),
             "conv": (CONV, list(conv_rows()), conv),
             "directml": (DIRECTML, list(directml_rows()), directml),
             "tensorflow": (TENSORFLOW, list(tensorflow_rows()), tensorflow)}

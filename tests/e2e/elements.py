@@ -154,12 +154,11 @@ def same_bits(datatype, got, want):
     """Byte for byte, except that any NaN is as good as another."""
     if got == want:
         return True
-    if datatype not in ("FP16", "BF16", "FP32") or len(got) != len(want):
+    if datatype not in FLOATS or len(got) != len(want):
         return False
     return all(a == b or (is_nan(datatype, a) and is_nan(datatype, b))
                for a, b in zip(unpack(datatype, got), unpack(datatype, want)))
 
 
 def is_nan(datatype, bits):
-    infinity = {"FP16": 0x7c00, "BF16": 0x7f80, "FP32": 0x7f800000}[datatype]
-    return bits & ~(1 << (BITS[datatype] - 1)) > infinity
+    return datatype in FLOATS and math.isnan(decode(datatype, bits))
