@@ -10,8 +10,8 @@ static const struct format {
     /* What ONNX Runtime 1.31 makes of some magnitudes that it does not saturate: of those next
      * above the largest of E4M3FN, which round to NaN, the largest; of those that round to E5M2's
      * infinity, NaN, since it joins the bits of the largest number and of infinity. */
-    float window, window_end;
-    uint8_t window_code;
+    float gap, gap_end;
+    uint8_t gap_code;
 } formats[QK_TYPE_COUNT] = {
     [QK_FP4E2M1] = {1, 1, 7, 7, {8, 8}, false, 0, 0, 0},
     [QK_FP8E4M3FN] = {3, 7, 0x7e, 0x7f, {0x7f, 0x7f}, false, 480, 496, 0x7e},
@@ -24,7 +24,7 @@ void qk_narrow_init(struct qk_narrow *narrow, enum qk_type type, bool saturates,
                     enum qk_narrow_manner manner)
 {
     const struct format *format = &formats[type];
-    const bool has_window = manner == QK_NARROW_AS_ONNXRUNTIME && !saturates;
+    const bool has_gap = manner == QK_NARROW_AS_ONNXRUNTIME && !saturates;
     *narrow = (struct qk_narrow){
         .shift = 23 - format->mantissa_bits,
         .rebias = (127 - format->bias) << 23,
@@ -35,8 +35,8 @@ void qk_narrow_init(struct qk_narrow *narrow, enum qk_type type, bool saturates,
         .nan = format->nan[manner],
         .sign = type == QK_FP4E2M1 ? 8 : 0x80,
         .signed_bits = format->is_fnuz ? 0x7f : 0,
-        .window = has_window ? qk_bits_of_float(format->window) : 0,
-        .window_end = has_window ? qk_bits_of_float(format->window_end) : 0,
-        .window_code = format->window_code,
+        .gap = has_gap ? qk_bits_of_float(format->gap) : 0,
+        .gap_end = has_gap ? qk_bits_of_float(format->gap_end) : 0,
+        .gap_code = format->gap_code,
     };
 }

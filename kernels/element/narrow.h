@@ -18,10 +18,10 @@ struct qk_narrow {
     uint32_t nan;     /* of a NaN without a sign */
     uint32_t sign;    /* what a negative number's code turns */
     uint32_t signed_bits; /* a code with none of these has no sign; 0: all codes have one */
-    /* Magnitudes [window, window_end) become window_code, before NaNs are looked for. */
-    uint32_t window;
-    uint32_t window_end;
-    uint32_t window_code;
+    /* Magnitudes [gap, gap_end) become gap_code, before NaNs are looked for. */
+    uint32_t gap;
+    uint32_t gap_end;
+    uint32_t gap_code;
 };
 
 /* Whose answers count where ONNX leaves some open, or an implementation has them otherwise. */
@@ -51,8 +51,8 @@ static inline uint32_t qk_narrow(const struct qk_narrow *narrow, float value)
     }
     if (code > narrow->largest)
         code = narrow->beyond;
-    if (magnitude >= narrow->window && magnitude < narrow->window_end)
-        code = narrow->window_code;
+    if (magnitude >= narrow->gap && magnitude < narrow->gap_end)
+        code = narrow->gap_code;
     if (magnitude > 0x7f800000)
         code = narrow->nan;
     const bool has_sign = narrow->signed_bits == 0 || (code & narrow->signed_bits) != 0;

@@ -44,8 +44,8 @@ static bool is_whole(const struct qk_grid_axis *axis)
     return axis->scale_stride == 0 && axis->zero_point_stride == 0;
 }
 
-/* Makes one of `outer` and `inner` if that, walked through, arrives where one step of `outer` does:
- * the parameters repeat within `inner`, or go on. */
+/* Merges `inner` into `outer`, if walking through `inner` arrives where one step of `outer` does,
+ * and the parameters either repeat within `inner` or go on. */
 static bool merge(struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
 {
     const size_t blocks = inner->size / inner->block;
@@ -93,7 +93,8 @@ static size_t block_at(const struct qk_grid_axis *axis, size_t index)
     return axis->block == 1 ? index : index / axis->block; /* a division costs more than all else */
 }
 
-/* Moves along an axis from one index to another; backwards, differences wrap. */
+/* Moves along an axis from one index to another. Backwards, the unsigned differences wrap as they
+ * should. */
 static void move_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis, size_t from,
                      size_t to)
 {
@@ -103,7 +104,7 @@ static void move_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis,
     row->zero_point += blocks * axis->zero_point_stride;
 }
 
-/* The row that the indices of all outer axes name. */
+/* Finds the row that the indices of all outer axes name. */
 static void find_row(struct qk_grid_cursor *cursor)
 {
     const struct qk_grid *grid = cursor->grid;

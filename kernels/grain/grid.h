@@ -1,7 +1,10 @@
-/* The granularity plan: which element of x, which scale and which zero point make element i of y.
+/* A grid says which element of x, which scale and which zero point make element i of y: the
+ * granularity of a quantized tensor, whatever its shape.
  *
  * y is row-major. A step along an axis of y moves on by a stride in x, and every `block` steps by
- * one in the scales and one in the zero points; a stride of 0 repeats. All count in elements. */
+ * one stride in the scales and one in the zero points; a stride of 0 repeats. All of these count in
+ * elements.
+ */
 #ifndef KERNELS_GRAIN_GRID_H
 #define KERNELS_GRAIN_GRID_H
 
@@ -20,29 +23,29 @@ struct qk_grid {
     struct qk_grid_axis axes[QK_RANK_MAX]; /* the last one is the innermost */
 };
 
-/* Row-major x, one scale and one zero point for all of it. */
+/* The grid of a row-major x with one scale and one zero point for all of it. The next functions
+ * change what it says of the parameters. */
 void qk_grid_init(struct qk_grid *grid, const struct qk_tensor *x);
 
 /* One scale and zero point for each slice on `axis`. */
 void qk_grid_slice(struct qk_grid *grid, uint32_t axis);
 
-/* Scales and zero points of a shape like x's, but that one of them serves `block` elements along
+/* Scales and zero points have a shape like x's, but one of them serves `block` elements along
  * `axis`. */
 void qk_grid_block(struct qk_grid *grid, const struct qk_tensor *scale, uint32_t axis,
                    size_t block);
 
-/* Scales and zero points of the shape of x; strides of all three, one for each axis, NULL:
- * row-major.
- */
+/* Scales and zero points have the shape of x. Each of the three has strides, one for each axis;
+ * NULL: it is row-major. */
 void qk_grid_element(struct qk_grid *grid, const int64_t *x_strides, const int64_t *scale_strides,
                      const int64_t *zero_point_strides);
 
-/* Leaves out axes of size 1 and makes one of neighbours that act as one, so that rows are long and
- * axes few; at least one is left. Slices of several elements become blocks. */
+/* Makes rows long and axes few: leaves out axes of size 1, and makes one axis of neighbours that
+ * act as one. At least one is left. Slices of several elements become blocks. */
 void qk_grid_simplify(struct qk_grid *grid);
 
-/* A piece of a row: its element k is x[x + k * x_stride], with
- * scales[scale + (block_done + k) / block * scale_stride] and so on. */
+/* A piece is a part of one row: its element k is x[x + k * x_stride], with scales[scale +
+ * (block_done + k) / block * scale_stride], and a zero point alike. */
 struct qk_grid_piece {
     size_t count;
     size_t block;
@@ -65,7 +68,8 @@ struct qk_grid_cursor {
 /* Sets the cursor on element i of y; the grid is simplified and not empty. */
 void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, size_t i);
 
-/* The next piece, of 1 to `count_max` elements, and the cursor behind it. There must be one. */
+/* Gives the next piece, of 1 to `count_max` elements, and moves the cursor behind it. There must be
+ * one. */
 void qk_grid_next(struct qk_grid_cursor *cursor, size_t count_max, struct qk_grid_piece *piece);
 
 #endif

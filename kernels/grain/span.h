@@ -1,5 +1,5 @@
-/* Elements in a row, and where the parameters of each lie: what an element-wise kernel is called
- * with, whichever way it goes, from integers to floats or back. */
+/* A span is what an element-wise kernel is called with, whether it makes floats of integers or
+ * integers of floats: elements one behind the other, and where the parameters of each are. */
 #ifndef KERNELS_GRAIN_SPAN_H
 #define KERNELS_GRAIN_SPAN_H
 
@@ -37,7 +37,7 @@ static inline bool qk_span_takes_blocks(const struct qk_span *span)
     return span->block >= QK_BLOCK_MIN || (span->block == 1 && span->period == 0);
 }
 
-/* Elements [begin, end) of a span. */
+/* The part of a span that has its elements [begin, end). */
 struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
 
 #endif

@@ -1,14 +1,15 @@
-/* Parameters of each element, for runs that are too short for a kernel's call of their own, and
- * elements one behind the other, where strides lay them apart. */
+/* Writes out (spreads) the parameters of each element, where those who share some are too few for a
+ * call of a kernel; and gathers elements that strides lay apart. */
 #ifndef KERNELS_GRAIN_SPREAD_H
 #define KERNELS_GRAIN_SPREAD_H
 
 #include "kernels/grain/grid.h"
 
-/* A lot at a time, small enough to stay in the first cache. */
+/* So many elements are spread at a time: they stay in the first cache. */
 #define QK_SPREAD_COUNT 1024
 
-/* Words of 32 bits, whatever they are; NULL: none. */
+/* The parameters of all blocks: words of 32 bits, of which only the kernel knows what they are.
+ * NULL: there are none. */
 struct qk_parameters {
     const uint32_t *scales;
     const uint32_t *zeros;
@@ -22,7 +23,7 @@ typedef void (*qk_repeat_fn)(uint32_t *to, size_t count, const uint32_t *from, s
 
 #define QK_REPEAT_SLACK ((size_t)16)
 
-/* As qk_parameters, to be written. */
+/* Where spread parameters are written. */
 struct qk_spread {
     uint32_t *scales;
     uint32_t *zeros;

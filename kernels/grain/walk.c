@@ -8,14 +8,14 @@
 #define SPREAD_PS 150 /* an element's parameters */
 #define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
 
-/* Rows and single blocks pay for a call of a kernel from here on. They may begin and end with
- * single elements, where a byte of x or a cache line of y is not theirs alone. */
+/* A row, or a block, is worth a call of the kernel if it has so many elements. A call may begin and
+ * end with single elements, where a byte of x or a cache line of y has others, too. */
 #define ROW_MIN 512
 
-/* Parameters of blocks of less elements cost less where they have been spread. */
+/* Parameters of blocks with fewer elements cost less when they are spread. */
 #define SHORT_BLOCK 64
 
-/* Parameters that repeat after so many elements at most are spread once. */
+/* Where parameters repeat after at most so many elements, they are spread once for all. */
 #define PERIOD_MAX 2048
 
 struct state;
@@ -36,7 +36,7 @@ struct state {
 
 /* ---- The walks: elements [begin, end), of which span.x and span.y have the first of all ----- */
 
-/* Elements `first` of x and on, and y moves on behind them. */
+/* Calls the kernel for `count` elements of x from `first` on, and moves on in y. */
 static void call(const struct state *state, struct qk_span *span, size_t first, size_t count)
 {
     span->x_first = first;
@@ -55,7 +55,7 @@ static void set_parameters(struct qk_span *span, const struct qk_parameters *par
         span->offsets = parameters->offsets + scale;
 }
 
-/* All at once, where the parameters go on, or begin again, with nothing between. */
+/* One call for all: the parameters go on, or begin again, with nothing between. */
 static void walk_blocks(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     const size_t p = span.period ? 0 : begin / span.block;
@@ -65,7 +65,8 @@ static void walk_blocks(const struct state *state, struct qk_span span, size_t b
     call(state, &span, begin, end - begin);
 }
 
-/* Row after row, where x is; or block after block, where parameters are not side by side. */
+/* A call for each row, where those are long; or for each block, where the parameters of a row are
+ * not side by side. */
 static void walk_rows(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     struct qk_grid_cursor cursor;
@@ -91,7 +92,7 @@ static void set_spread(const struct qk_spread *spread, size_t at, struct qk_span
     span->offsets = spread->offsets ? spread->offsets + at : NULL;
 }
 
-/* Parameters that have been spread for all. */
+/* Calls with parameters that the plan has spread, once for all. */
 static void walk_period(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     const size_t step = QK_SPREAD_COUNT % state->period;
@@ -104,7 +105,7 @@ static void walk_period(const struct state *state, struct qk_span span, size_t b
     }
 }
 
-/* As many pieces together as there is room for. */
+/* Calls with parameters that are spread just before, of as many pieces as there is room for. */
 static void walk_spread(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
     const struct qk_walker *walker = &state->walker;
@@ -177,7 +178,7 @@ static size_t period_of(const struct state *state)
     return period <= PERIOD_MAX && period < state->count ? period : 0;
 }
 
-/* Copies the first `count` words to behind them, until there are `room`. */
+/* Repeats the first `count` words until there are `room` of them. */
 static void repeat_words(uint32_t *words, size_t count, size_t room)
 {
     while (words && count < room) {
@@ -187,7 +188,8 @@ static void repeat_words(uint32_t *words, size_t count, size_t room)
     }
 }
 
-/* Spreads the parameters of one period, and repeats them as far as a call may reach. */
+/* Spreads the parameters of one period, and repeats them for as many elements as a call may have.
+ */
 static bool repeat(struct state *state, struct qk_memory memory)
 {
     const size_t reach = state->period + QK_SPREAD_COUNT;
@@ -220,8 +222,8 @@ static bool joins(const struct state *state, const struct qk_grid_axis *inner)
     return steps && (inner->block == 1 || inner->block >= QK_BLOCK_MIN);
 }
 
-/* After how many blocks of a packed x the parameters begin again; 0: never, or something else is
- * between. */
+/* After how many blocks of a packed x the parameters begin again; 0: never, or what begins again is
+ * not side by side. */
 static size_t blocks_of(const struct qk_grid *grid)
 {
     const struct qk_grid_axis *outer = &grid->axes[0];
@@ -258,16 +260,16 @@ static void choose(struct state *state)
     state->span.block = 1;
 }
 
-/* How many neighbours share a scale and a zero point, or are at least found together. */
+/* How many neighbours share parameters, or are found together. */
 static size_t piece_elements(const struct qk_grid *grid)
 {
     const struct qk_grid_axis *inner = &grid->axes[grid->rank - 1];
     const size_t count =
         inner->block > 1 && inner->block < inner->size ? inner->block : inner->size;
-    return count > 0 ? count : 1; /* nothing at all */
+    return count > 0 ? count : 1; /* an empty tensor has none */
 }
 
-/* The largest power of two that takes no longer than a unit should. */
+/* Cuts units: the largest power of two of elements that takes no longer than a unit should. */
 static void set_units(struct state *state, struct qk_plan *plan)
 {
     const uint64_t bits = state->walker.x_bits + state->walker.y_bits;

@@ -1,4 +1,5 @@
-/* The ways to go through a tensor: how its granularity becomes calls of a kernel, and long ones. */
+/* How an element-wise operator goes through a tensor: by few and long calls of its kernel, each
+ * with a span, whatever the granularity is. */
 #ifndef KERNELS_GRAIN_WALK_H
 #define KERNELS_GRAIN_WALK_H
 
@@ -13,7 +14,7 @@ struct qk_walk_tuning {
     uint64_t byte_ps; /* to move a byte to or from memory */
 };
 
-/* What computes the elements of spans. */
+/* What an operator gives to a walk: the kernel for its spans, and all that it needs. */
 struct qk_walker {
     const char *name;
     void (*run)(const void *context, const struct qk_span *span);
@@ -22,13 +23,14 @@ struct qk_walker {
     qk_repeat_fn repeat;
     uint32_t element_ps;                 /* a rough guess for one element, in a cache */
     const struct qk_walk_tuning *tuning; /* outlives the plan */
-    unsigned x_bits;                     /* of less than 8 bits: x has no strides */
+    unsigned x_bits;                     /* of an element; with less than 8, x has no strides */
     unsigned y_bits;
     struct qk_parameters parameters; /* outlive the plan */
     bool whole;                      /* parameters are there already: a plan may read them */
 };
 
-/* Room for `count` words of 32 bits, or for one, so that NULL always means no memory. */
+/* Memory for `count` words of 32 bits, at least for one, so that NULL always means that there is
+ * none. */
 void *qk_alloc_words(size_t count, struct qk_memory memory);
 
 /* Fills the plan's first output, of this type and the shape of x, which is the instance's first

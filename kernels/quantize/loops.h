@@ -1,13 +1,13 @@
-/* The loops of the vector tiers, over what each defines before it includes this: CHUNK, LANES,
- * `vector`, `words` and `struct doubles` with their arithmetic, and stores of a chunk's codes. Only
- * for quantize_avx2.c and quantize_avx512bw.c. */
+/* The loops of the quantize kernels, shared by the vector tiers. A tier's file includes this after
+ * it has defined what differs: CHUNK, LANES, `vector`, `words` and `struct doubles` with their
+ * arithmetic, and stores of a chunk's codes. Only for quantize_avx2.c and quantize_avx512bw.c. */
 #ifndef KERNELS_QUANTIZE_LOOPS_H
 #define KERNELS_QUANTIZE_LOOPS_H
 
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
-/* How far ahead of a stream x is fetched. */
+/* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
@@ -72,7 +72,7 @@ INLINE vector rounded(enum qk_division division, vector v)
                                           : v;
 }
 
-/* As qk_narrow. */
+/* qk_narrow for a vector. */
 INLINE words narrowed(const struct qk_narrow *narrow, vector value)
 {
     const words bits = words_of_vector(value);
@@ -85,12 +85,11 @@ INLINE words narrowed(const struct qk_narrow *narrow, vector value)
     words code = choose(is_greater(splat_word(narrow->normal), magnitude),
                         subtract_words(moved, magic), shift_right(sum, narrow->shift));
     code = choose(is_greater(code, splat_word(narrow->largest)), splat_word(narrow->beyond), code);
-    if (narrow->window_end > 0) {
-        const words from_window = subtract_words(magnitude, splat_word(narrow->window));
-        const words size = splat_word(narrow->window_end - narrow->window);
-        const words below =
-            choose(is_greater(size, from_window), splat_word(narrow->window_code), code);
-        code = choose(is_greater(splat_word(narrow->window), magnitude), code, below);
+    if (narrow->gap_end > 0) {
+        const words from_gap = subtract_words(magnitude, splat_word(narrow->gap));
+        const words size = splat_word(narrow->gap_end - narrow->gap);
+        const words below = choose(is_greater(size, from_gap), splat_word(narrow->gap_code), code);
+        code = choose(is_greater(splat_word(narrow->gap), magnitude), code, below);
     }
     code = choose(is_greater(magnitude, splat_word(0x7f800000)), splat_word(narrow->nan), code);
     words sign = and_words(shift_right_signed(bits, 31), splat_word(narrow->sign));
@@ -113,8 +112,8 @@ INLINE words codes_by_doubles(const struct job *job, const uint8_t *x, vector sc
     return narrowed(job->narrow, floats_of_doubles(add_doubles(quotient, doubles_of_floats(zero))));
 }
 
-/* The codes of one vector's elements. NaN is the lower limit: the second operand of `greater` is
- * what that returns for it. */
+/* The codes of one vector's elements. A NaN becomes the lower limit: `greater` returns its second
+ * operand for it. */
 INLINE words codes_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     if (job->division >= QK_DIVISION_FP64)
@@ -164,12 +163,12 @@ INLINE void prefetch(const struct job *job, const uint8_t *x)
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* Of a chunk's elements. */
+/* The parameters of a chunk's elements. */
 struct parameters {
     vector scale[4], zero[4];
 };
 
-/* Nothing, to integers and to floats. */
+/* The zero point that changes nothing, as integers and as floats have it. */
 INLINE vector no_zero(const struct job *job)
 {
     return job->narrow ? splat(-0.0F) : splat(0);
@@ -180,7 +179,7 @@ INLINE vector zero_at(const struct job *job, const struct qk_span *span, size_t 
     return span->zeros ? splat(((const float *)span->zeros)[p]) : no_zero(job);
 }
 
-/* Those of block p for all. */
+/* The parameters of block p, for all elements of a chunk. */
 INLINE struct parameters same(const struct job *job, const struct qk_span *span, size_t p)
 {
     const vector scale = splat(((const float *)span->scales)[p]);
@@ -188,7 +187,7 @@ INLINE struct parameters same(const struct job *job, const struct qk_span *span,
     return (struct parameters){{scale, scale, scale, scale}, {zero, zero, zero, zero}};
 }
 
-/* One for each element, from the i-th on. */
+/* The parameters of a chunk where each element has its own, from element i on. */
 INLINE struct parameters each(const struct job *job, const struct qk_span *span, size_t i)
 {
     struct parameters parameters;
@@ -208,8 +207,8 @@ struct place {
     size_t left; /* elements of its block, from it on */
 };
 
-/* Those of the next blocks, which are of LANES elements or more, so that each vector has parts of
- * one or two. Moves on behind the chunk. */
+/* The parameters of a chunk whose blocks have LANES elements or more, so that each vector has parts
+ * of one block or two. Moves on behind the chunk. */
 INLINE struct parameters mixed(const struct job *job, const struct qk_span *span, struct place *at)
 {
     struct parameters parameters;
@@ -243,7 +242,8 @@ INLINE void take(const struct job *job, const struct qk_span *span, size_t i,
     store(job, (char *)span->y + i * job->y_bits / 8, codes, span->stream);
 }
 
-/* The last chunk begins early, where there is less than one left. */
+/* The loop for blocks of one element. The last chunk is a whole one, too: it begins early, where
+ * less than one is left. */
 INLINE void loop_each(const struct job *job, const struct qk_span *span)
 {
     for (size_t i = 0; i < span->count; i += CHUNK) {
@@ -264,7 +264,7 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
     }
 }
 
-/* As many chunks as belong to one block alone. */
+/* Does as many chunks as belong to one block alone. */
 INLINE void take_whole(const struct job *job, const struct qk_span *span, struct place *at)
 {
     const size_t left = at->left < span->count - at->i ? at->left : span->count - at->i;
@@ -303,8 +303,8 @@ INLINE void loops(const struct job *job, const struct qk_span *span)
         loop_blocks(job, span);
 }
 
-/* The common case by a loop of its own, in which all that does not vary is a constant. The copies
- * are nothing that y may lie over, for all the compiler knows. */
+/* Gives the common case a loop of its own, in which all that does not vary is a constant. The
+ * arguments are copied, so that the compiler can see that storing y does not change them. */
 static void quantize(const struct qk_quantize_args *args)
 {
     const struct qk_span span = args->span;

@@ -1,6 +1,7 @@
 #include "kernels/quantize/quantize.h"
 
-/* Elements until y begins a byte, or a cache line where that is to be streamed. */
+/* How many elements come before y begins a byte, or a cache line where it is stored past the
+ * caches. */
 static size_t count_before(const struct qk_span *span, unsigned bits)
 {
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
@@ -9,7 +10,8 @@ static size_t count_before(const struct qk_span *span, unsigned bits)
     return span->stream ? to_byte + (-at & 63) * 8 / bits : to_byte;
 }
 
-/* Elements behind the last whole byte of y, or the last whole chunk and cache line. */
+/* How many elements come behind the last whole byte of y, or the last whole chunk and cache line.
+ */
 static size_t count_behind(const struct qk_span *span, unsigned bits, size_t before)
 {
     const size_t per_byte = bits < 8 ? 8 / bits : 1;

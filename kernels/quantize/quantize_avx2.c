@@ -7,7 +7,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements. */
+/* Elements that loops take at a time, and of a vector. */
 #define CHUNK ((size_t)32)
 #define LANES ((size_t)8)
 
@@ -49,7 +49,7 @@ INLINE vector lesser(vector a, vector b)
     return _mm256_min_ps(a, b);
 }
 
-/* The first `count` elements of `before`, the others of `after`. */
+/* The first `count` elements of `before` and the others of `after`. */
 INLINE vector mix(vector before, vector after, size_t count)
 {
     const __m256i places = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -146,7 +146,7 @@ INLINE vector round_fp16(vector v)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Ties to even; a NaN, whose bits might carry over, stays as it is. */
+/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. */
 INLINE vector round_bf16(vector v)
 {
     const words bits = _mm256_castps_si256(v);
@@ -192,7 +192,7 @@ INLINE vector floats_of_doubles(struct doubles d)
 
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
-/* Packing leaves four elements of each vector side by side; where each four belong. */
+/* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
 INLINE __m256i in_order(__m256i bytes)
 {
     return _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
@@ -231,7 +231,8 @@ INLINE void store_bytes(char *y, __m256i bytes, bool stream)
         _mm256_storeu_si256((__m256i *)y, bytes);
 }
 
-/* The lowest 4 bits of each byte: even ones, and 16 times their neighbours. */
+/* Stores the lowest 4 bits of each byte, two to a byte: even ones, and 16 times their neighbours.
+ */
 INLINE void store_nibbles(char *y, __m256i bytes, bool stream)
 {
     const __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
@@ -244,7 +245,7 @@ INLINE void store_nibbles(char *y, __m256i bytes, bool stream)
         _mm_storeu_si128((__m128i *)y, packed);
 }
 
-/* The lowest 2 bits of each byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four to a byte, in two such steps. */
 INLINE void store_pairs(char *y, __m256i bytes, bool stream)
 {
     const __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi8(3));

@@ -7,7 +7,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements. */
+/* Elements that loops take at a time, and of a vector. */
 #define CHUNK ((size_t)64)
 #define LANES ((size_t)16)
 
@@ -49,7 +49,7 @@ INLINE vector lesser(vector a, vector b)
     return _mm512_min_ps(a, b);
 }
 
-/* The first `count` elements of `before`, the others of `after`. */
+/* The first `count` elements of `before` and the others of `after`. */
 INLINE vector mix(vector before, vector after, size_t count)
 {
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
@@ -145,7 +145,7 @@ INLINE vector round_fp16(vector v)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* Ties to even; a NaN, whose bits might carry over, stays as it is. */
+/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. */
 INLINE vector round_bf16(vector v)
 {
     const words bits = _mm512_castps_si512(v);
@@ -194,7 +194,7 @@ INLINE vector floats_of_doubles(struct doubles d)
 
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
-/* Packing leaves four elements of each vector side by side; where each four belong. */
+/* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
 INLINE __m512i in_order(__m512i bytes)
 {
     const __m512i places = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
@@ -239,7 +239,8 @@ INLINE void store_bytes(char *y, __m512i bytes, bool stream)
         _mm512_storeu_si512(y, bytes);
 }
 
-/* The lowest 4 bits of each byte: even ones, and 16 times their neighbours. */
+/* Stores the lowest 4 bits of each byte, two to a byte: even ones, and 16 times their neighbours.
+ */
 INLINE void store_nibbles(char *y, __m512i bytes, bool stream)
 {
     const __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
@@ -251,7 +252,7 @@ INLINE void store_nibbles(char *y, __m512i bytes, bool stream)
         _mm256_storeu_si256((__m256i *)y, packed);
 }
 
-/* The lowest 2 bits of each byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four to a byte, in two such steps. */
 INLINE void store_pairs(char *y, __m512i bytes, bool stream)
 {
     const __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(3));

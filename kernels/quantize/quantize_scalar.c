@@ -47,8 +47,8 @@ static inline double wide_quotient(const struct qk_quantize_args *args, size_t i
 
 /* ---- What it becomes ----------------------------------------------------------------------- */
 
-/* Limits that change no result of any type: with a zero point of up to 17 bits, all beyond
- * saturate. */
+/* Limits a quotient, which changes no result of any type: with a zero point of up to 17 bits, all
+ * that is beyond these limits saturates. */
 static inline double limited(double value)
 {
     const double limit = 0x1p30;
@@ -81,7 +81,7 @@ static inline uint32_t code_at(const struct qk_quantize_args *args, size_t i, si
     return to_integer(args, (double)quotient(args, i, p), p);
 }
 
-/* A byte's elements before this one stay, and those behind it are yet to come. */
+/* Stores a code. The elements before it in its byte stay; those behind it are yet to come. */
 static inline void store(unsigned bits, void *y, size_t index, uint32_t code)
 {
     uint8_t *bytes = y;
