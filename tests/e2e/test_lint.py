@@ -68,6 +68,7 @@ class Lint(unittest.TestCase):
                 ("comment lists", "server/log.c", FILLED_LIST),
                 ("sizes", "server/log.c", "int x;\n" * 601),
                 ("layout", "notes.txt", "x\n"),
+                ("named files", "README.md", "see `kernels/moved.c`\n"),
                 ("final newline", "tests/a.py", "x = 1"),
                 ("final newline", "tests/a.py", "x = 1\n\n"),
                 ("sources listed", "kernels/forgotten.c", "int x;\n")):
@@ -78,6 +79,7 @@ class Lint(unittest.TestCase):
         for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/log.h"\n'),
                            ("tests/a.py", "x = 1\n"),
                            ("tests/a.c", WHOLE_LIST),
+                           ("tests/README.md", "see `tests/README.md` and `x.c`\n"),
                            ("tests/a.go", "\tx()\n"),
                            ("server/log.h", "#ifndef SERVER_LOG_H\n#define SERVER_LOG_H\n\n"
                                             '#include "server/text.h"\n\n#endif\n')):

@@ -202,8 +202,18 @@ def rule_sources_listed(files, contents):
                 yield path, 1, "no list in the Makefile has it, so it is never built"
 
 
+def rule_named_files(files, contents):
+    for path, text in contents.items():
+        if not path.endswith(".md"):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            for name in re.findall(r"`([\w./]+/[\w.]+\.[ch])`", line):
+                if not any(("/" + file).endswith("/" + name) for file in files):
+                    yield path, number, "there is no file %s" % name
+
+
 TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
-              "sources listed": rule_sources_listed}
+              "sources listed": rule_sources_listed, "named files": rule_named_files}
 
 
 def check_text(files, contents):
