@@ -106,6 +106,7 @@ void check_that(struct check *check, bool ok, const char *format, ...)
 
 void check_gemm(struct check *check);
 void check_dequantize(struct check *check);
+void check_quantize(struct check *check);
 void check_slabs(struct check *check);
 void check_depthwise(struct check *check);
 void check_sgemm(struct check *check);

@@ -58,6 +58,7 @@ int main(int count, char **words)
         printf("check-kernels --seed %llu\n", (unsigned long long)check.seed);
     check_gemm(&check);
     check_dequantize(&check);
+    check_quantize(&check);
     check_slabs(&check);
     check_depthwise(&check);
     check_sgemm(&check);
