@@ -210,6 +210,7 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
     const size_t half = profile->l2_bytes / 2;
     const bool vectors = profile->cpu_flags & QK_CPU_AVX2;
     conv->cycles_a_ns = profile->cycles_a_ns;
+    conv->pack_unit_ns = 50000;
     conv->unit_ns = 100000;
     conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
     conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
@@ -228,13 +229,14 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
 /* What is larger than the last cache does not stay in it, and goes past it. A larger cache than the
  * most here is seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at
  * 29 GB/s with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
-static struct qk_walk_tuning dequantize_sizes(const struct qk_profile *profile)
+static struct qk_walk_tuning walk_tuning_of(const struct qk_profile *profile)
 {
     const size_t mib = 1024 * 1024;
     return (struct qk_walk_tuning){
         .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
         .unit_ns = 100000,
-        .byte_ps = (uint64_t)(500 / profile->copy_bytes_a_ns), /* one is read, one is written */
+        .cycle_ns = 1 / profile->cycles_a_ns,
+        .byte_ns = 0.5 / profile->copy_bytes_a_ns, /* one is read, one is written */
     };
 }
 
@@ -268,6 +270,6 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish 
     conv->dense_costs = costs_of(profile, conv->dense);
     conv->narrow_costs = costs_of(profile, conv->narrow);
     set_conv_sizes(profile, conv);
-    choice->dequantize = dequantize_sizes(profile);
+    choice->walk = walk_tuning_of(profile);
     return QK_OK;
 }

@@ -23,7 +23,7 @@ struct qk_choice {
      * measured. */
     bool wants_blas;
     struct qk_conv_tuning conv;
-    struct qk_walk_tuning dequantize;
+    struct qk_walk_tuning walk;
 };
 
 /* QK_UNAVAILABLE: the wish names something that there is not, or that the machine lacks. */

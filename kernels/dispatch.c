@@ -65,7 +65,6 @@ enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measur
         return status;
     }
     fill_table(made);
-    made->dequantize.tuning = made->choice.dequantize;
     *kernels = made;
     return QK_OK;
 }

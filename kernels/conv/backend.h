@@ -40,11 +40,12 @@ struct qk_conv_tuning {
     const struct qk_conv_backend *dense, *narrow, *depthwise;
     struct qk_conv_costs dense_costs, narrow_costs;
     double cycles_a_ns;
-    double unit_ns;     /* that a unit should take */
-    size_t cells_bytes; /* of a unit's slabs: they stay in a core's own cache with the weights */
-    size_t sums_bytes;  /* of sums that wait there, where K has parts */
-    size_t slabs_most;  /* of a unit: a slab has a cache line, however few its cells are */
-    size_t dot_bytes;   /* of one position's gathered cells: they stay in the first cache */
+    double pack_unit_ns; /* that a unit of packing should take */
+    double unit_ns;      /* that a unit should take */
+    size_t cells_bytes;  /* of a unit's slabs: they stay in a core's own cache with the weights */
+    size_t sums_bytes;   /* of sums that wait there, where K has parts */
+    size_t slabs_most;   /* of a unit: a slab has a cache line, however few its cells are */
+    size_t dot_bytes;    /* of one position's gathered cells: they stay in the first cache */
     double weights_a_cycle; /* bytes, from the second cache or the third */
     /* The sgemm way: floats of each matrix that sgemm reads, which stay in a core's own cache;
      * terms of a unit; and terms, elements of im2col and sums requantized in a nanosecond. */

@@ -63,13 +63,11 @@ static void choose_way(struct qk_conv *conv, size_t weights)
 
 /* ---- Prepare ----------------------------------------------------------------------------- */
 
-/* A unit of packing takes about this long. */
-#define PACK_UNIT_NS 50000.0
-
-static void cut_packing(struct qk_conv *conv, double item_ns)
+static void cut_packing(struct qk_conv *conv, double item_cycles)
 {
     struct qk_conv_packing *packing = &conv->packing;
-    const double fit = PACK_UNIT_NS / item_ns;
+    const double item_ns = item_cycles / conv->tuning->cycles_a_ns;
+    const double fit = conv->tuning->pack_unit_ns / item_ns;
     const size_t most = qk_size_max(packing->items, 1);
     packing->unit_items = fit >= (double)most ? most : qk_size_max((size_t)fit, 1);
     packing->unit_count = qk_divide_up(packing->items, packing->unit_items);
@@ -78,16 +76,16 @@ static void cut_packing(struct qk_conv *conv, double item_ns)
 
 static bool prepare_weights(struct qk_conv *conv, struct qk_memory memory)
 {
-    double item_ns; /* that packing one takes */
+    double item_cycles; /* that packing one takes */
     bool prepared;
     if (conv->method == QK_CONV_SGEMM)
-        prepared = qk_conv_prepare_sgemm(conv, memory, &item_ns);
+        prepared = qk_conv_prepare_sgemm(conv, memory, &item_cycles);
     else if (conv->method == QK_CONV_DEPTHWISE)
-        prepared = qk_conv_prepare_depthwise(conv, memory, &item_ns);
+        prepared = qk_conv_prepare_depthwise(conv, memory, &item_cycles);
     else
-        prepared = qk_conv_prepare_igemm(conv, memory, &item_ns);
+        prepared = qk_conv_prepare_igemm(conv, memory, &item_cycles);
     if (prepared)
-        cut_packing(conv, item_ns);
+        cut_packing(conv, item_cycles);
     return prepared;
 }
 

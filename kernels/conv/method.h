@@ -23,11 +23,11 @@ void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 bool qk_conv_is_depthwise(const struct qk_conv *conv);
 
 /* Each takes memory for conv->sgemm, depthwise or igemm, and sets what of it is not packed, and
- * conv->packing.items: output channels or, for igemm, panels. *item_ns: a rough guess of the time
+ * conv->packing.items: output channels or, for igemm, panels. *item_cycles: a rough guess of those
  * to pack one. False: no memory. */
-bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns);
-bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_ns);
-bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns);
+bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
+bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
+bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles);
 
 /* Each packs items [begin, end). */
 void qk_conv_pack_sgemm(const struct qk_conv *conv, size_t begin, size_t end);

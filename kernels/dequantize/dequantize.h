@@ -89,8 +89,7 @@ struct qk_dequantize_kernels {
     /* qk_float_decode of each element, but that NaNs may become quiet. `from`: FP16, BF16 or
      * FP8E8M0, no alignment. */
     void (*widen)(float *to, enum qk_type type, const void *from, size_t count);
-    uint32_t element_ps; /* a rough guess for one element, in a cache */
-    struct qk_walk_tuning tuning;
+    double element_cycles; /* a rough guess for one element, in a cache */
 };
 
 /* Bits of an element of x. */

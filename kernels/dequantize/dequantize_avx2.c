@@ -378,7 +378,7 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *c
 
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels)
 {
-    init(kernels, "dequantize_avx2", 120);
+    init(kernels, "dequantize_avx2", 0.48);
 }
 
 #endif

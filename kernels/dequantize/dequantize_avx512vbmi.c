@@ -352,7 +352,7 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
 
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
 {
-    init(kernels, "dequantize_avx512", 60);
+    init(kernels, "dequantize_avx512", 0.24);
 }
 
 #endif

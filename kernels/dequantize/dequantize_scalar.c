@@ -201,5 +201,5 @@ void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels)
     kernels->finish = finish;
     kernels->repeat = repeat;
     kernels->widen = qk_widen_scalar;
-    kernels->element_ps = 1000;
+    kernels->element_cycles = 4;
 }

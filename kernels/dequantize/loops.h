@@ -525,7 +525,7 @@ static void widen(float *to, enum qk_type type, const void *from, size_t count)
         widen_all(to, QK_FP8E8M0, from, count);
 }
 
-INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32_t element_ps)
+INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, double element_cycles)
 {
     *kernels = (struct qk_dequantize_kernels){
         .name = name,
@@ -544,7 +544,7 @@ INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, uint32
         .finish = finish,
         .repeat = repeat,
         .widen = widen,
-        .element_ps = element_ps,
+        .element_cycles = element_cycles,
     };
 }
 

@@ -2,11 +2,15 @@
 
 #include <string.h>
 
+#include "kernels/dispatch.h"
+
 #define UNIT_ELEMENTS_MIN ((size_t)4096)
 #define UNIT_ELEMENTS_MAX ((size_t)1 << 18)
-#define CALL_NS 100
-#define SPREAD_PS 150 /* an element's parameters */
-#define PIECE_PS 6000 /* finding a piece of elements that share some, for each axis */
+/* Rough: of a call; of spreading an element's parameters; and of finding a piece of elements that
+ * share some, for each axis. */
+#define CALL_CYCLES 400.0
+#define SPREAD_CYCLES 0.6
+#define PIECE_CYCLES 24.0
 
 /* A row, or a block, is worth a call of the kernel if it has so many elements. A call may begin and
  * end with single elements, where a byte of x or a cache line of y has others, too. */
@@ -270,22 +274,24 @@ static size_t piece_elements(const struct qk_grid *grid)
 }
 
 /* Cuts units: the largest power of two of elements that takes no longer than a unit should. */
-static void set_units(struct state *state, struct qk_plan *plan)
+static void set_units(struct state *state, const struct qk_walk_tuning *tuning,
+                      struct qk_plan *plan)
 {
-    const uint64_t bits = state->walker.x_bits + state->walker.y_bits;
-    const struct qk_walk_tuning *tuning = state->walker.tuning;
-    uint64_t element_ps = state->walker.element_ps;
-    if (element_ps < bits * tuning->byte_ps / 8)
-        element_ps = bits * tuning->byte_ps / 8;
+    const double bytes = (double)(state->walker.x_bits + state->walker.y_bits) / 8;
+    const double rank = (double)state->grid.rank;
+    double element_ns = state->walker.element_cycles * tuning->cycle_ns;
+    if (element_ns < bytes * tuning->byte_ns)
+        element_ns = bytes * tuning->byte_ns;
     if (state->walk == walk_spread)
-        element_ps += SPREAD_PS + PIECE_PS * state->grid.rank / piece_elements(&state->grid);
+        element_ns += (SPREAD_CYCLES + PIECE_CYCLES * rank / (double)piece_elements(&state->grid)) *
+                      tuning->cycle_ns;
     state->unit = UNIT_ELEMENTS_MIN;
     while (state->unit < UNIT_ELEMENTS_MAX &&
-           state->unit * 2 * element_ps <= tuning->unit_ns * 1000)
+           (double)state->unit * 2 * element_ns <= tuning->unit_ns)
         state->unit *= 2;
     plan->unit_count = state->count / state->unit + (state->count % state->unit != 0);
     const size_t elements = state->count < state->unit ? state->count : state->unit;
-    plan->unit_cost_ns = CALL_NS + element_ps * elements / 1000;
+    plan->unit_cost_ns = (uint64_t)(CALL_CYCLES * tuning->cycle_ns + element_ns * (double)elements);
 }
 
 static enum qk_status set_output(const struct qk_instance *instance, const struct qk_tensor *x,
@@ -315,22 +321,22 @@ enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_inst
                             const struct qk_grid *grid, struct qk_memory memory,
                             struct qk_plan *plan, struct qk_error *error)
 {
+    const struct qk_walk_tuning *tuning = &instance->kernels->choice.walk;
     const enum qk_status status = set_output(instance, x, y_type, plan, error);
     if (status != QK_OK)
         return status;
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    *state =
-        (struct state){.walker = *walker,
-                       .span = {.stream = plan->output_bytes[0] >= walker->tuning->stream_bytes},
-                       .count = x->count,
-                       .grid = *grid};
+    *state = (struct state){.walker = *walker,
+                            .span = {.stream = plan->output_bytes[0] >= tuning->stream_bytes},
+                            .count = x->count,
+                            .grid = *grid};
     for (uint32_t i = 0; i < grid->rank && !walker->parameters.zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);
     choose(state);
-    set_units(state, plan);
+    set_units(state, tuning, plan);
     if (state->period && !repeat(state, memory))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
     plan->kernel = walker->name;

@@ -7,11 +7,12 @@
 #include "kernels/grain/span.h"
 #include "kernels/grain/spread.h"
 
-/* What the machine says of moving memory (kernels/choice.h). */
+/* What was chosen for a machine (kernels/choice.h). */
 struct qk_walk_tuning {
     size_t stream_bytes; /* outputs from here on go past the caches */
-    uint64_t unit_ns;
-    uint64_t byte_ps; /* to move a byte to or from memory */
+    double unit_ns;      /* that a unit should take */
+    double cycle_ns;
+    double byte_ns; /* to move a byte to or from memory */
 };
 
 /* What an operator gives to a walk: the kernel for its spans, and all that it needs. */
@@ -21,9 +22,8 @@ struct qk_walker {
     const void *context;  /* outlives the plan */
     void (*finish)(void); /* after the last streaming span of a run, before others may read y */
     qk_repeat_fn repeat;
-    uint32_t element_ps;                 /* a rough guess for one element, in a cache */
-    const struct qk_walk_tuning *tuning; /* outlives the plan */
-    unsigned x_bits;                     /* of an element; with less than 8, x has no strides */
+    double element_cycles; /* a rough guess for one element, in a cache */
+    unsigned x_bits;       /* of an element; with less than 8, x has no strides */
     unsigned y_bits;
     struct qk_parameters parameters; /* outlive the plan */
     bool whole;                      /* parameters are there already: a plan may read them */

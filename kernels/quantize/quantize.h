@@ -91,8 +91,8 @@ struct qk_quantize_kernels {
      * where that is streamed of whole cache lines and chunks; blocks are of QK_BLOCK_MIN elements
      * or more, or of 1 without a period. */
     qk_quantize_fn run;
-    void (*finish)(void); /* after the last streaming call, before others may read y */
-    uint32_t element_ps;  /* a rough guess for one element, in a cache */
+    void (*finish)(void);  /* after the last streaming call, before others may read y */
+    double element_cycles; /* a rough guess for one element, in a cache */
 };
 
 /* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. Where

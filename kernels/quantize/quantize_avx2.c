@@ -265,7 +265,7 @@ INLINE void store_pairs(char *y, __m256i bytes, bool stream)
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels)
 {
     *kernels = (struct qk_quantize_kernels){
-        .name = "quantize_avx2", .run = quantize, .finish = finish, .element_ps = 250};
+        .name = "quantize_avx2", .run = quantize, .finish = finish, .element_cycles = 1};
 }
 
 #endif

@@ -270,7 +270,7 @@ INLINE void store_pairs(char *y, __m512i bytes, bool stream)
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels)
 {
     *kernels = (struct qk_quantize_kernels){
-        .name = "quantize_avx512", .run = quantize, .finish = finish, .element_ps = 200};
+        .name = "quantize_avx512", .run = quantize, .finish = finish, .element_cycles = 0.8};
 }
 
 #endif

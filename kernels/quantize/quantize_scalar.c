@@ -116,6 +116,8 @@ static void finish(void)
 
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels)
 {
-    *kernels = (struct qk_quantize_kernels){
-        .name = "quantize_scalar", .run = qk_quantize_scalar, .finish = finish, .element_ps = 5000};
+    *kernels = (struct qk_quantize_kernels){.name = "quantize_scalar",
+                                            .run = qk_quantize_scalar,
+                                            .finish = finish,
+                                            .element_cycles = 20};
 }

@@ -12,9 +12,9 @@
 #define MULTIPLICITY_MOST 32
 #define MULTIPLE_CELLS_MOST 12
 
-/* Rough: what packing a weight takes, and all else that an output channel has. */
-#define WEIGHT_NS 0.1
-#define CHANNEL_NS 1.5
+/* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
+#define WEIGHT_CYCLES 0.4
+#define CHANNEL_CYCLES 6.0
 
 struct state {
     const struct qk_conv *conv;
@@ -55,7 +55,7 @@ bool qk_conv_is_depthwise(const struct qk_conv *conv)
     return true;
 }
 
-bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
+bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     const struct qk_conv_constants *from = &conv->constants;
     const size_t channels = conv->desc.out_channels;
@@ -66,7 +66,7 @@ bool qk_conv_prepare_depthwise(struct qk_conv *conv, struct qk_memory memory, do
     for (size_t i = 0; i < from->w_zero_point_count; i++)
         packed->any_zero_point = packed->any_zero_point || from->w_zero_point[i] != zero;
     conv->packing.items = channels;
-    *item_ns = CHANNEL_NS + WEIGHT_NS * (double)conv->depth;
+    *item_cycles = CHANNEL_CYCLES + WEIGHT_CYCLES * (double)conv->depth;
     return packed->weights && packed->w_zero_point;
 }
 

@@ -8,12 +8,12 @@
  * transposed in scratch memory. */
 enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
 
-/* Rough: what packing a weight takes, cell by cell, transposed in scratch memory or in place; and
- * all else that a panel takes. */
-#define CELL_WEIGHT_NS 0.8
-#define SCRATCH_WEIGHT_NS 0.3
-#define IN_PLACE_WEIGHT_NS 0.1
-#define PANEL_NS 100.0
+/* Rough: the cycles that packing a weight takes, cell by cell, transposed in scratch memory or in
+ * place; and all else that a panel takes. */
+#define CELL_WEIGHT_CYCLES 3.2
+#define SCRATCH_WEIGHT_CYCLES 1.2
+#define IN_PLACE_WEIGHT_CYCLES 0.4
+#define PANEL_CYCLES 400.0
 
 /* No backend's panels have more rows. */
 enum { PANEL_ROWS = 32 };
@@ -199,18 +199,18 @@ static bool needs_ones(const struct qk_conv *conv)
     return any && conv->backend->gemm->cell_k != 2;
 }
 
-static double guess_panel_ns(const struct qk_conv *conv, const struct qk_slab_order *order,
-                             size_t rows)
+static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_slab_order *order,
+                                 size_t rows)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const double weights = (double)qk_size_min(rows, gemm->mr) * (double)conv->depth;
     if (!may_transpose(conv, order))
-        return PANEL_NS + CELL_WEIGHT_NS * weights;
+        return PANEL_CYCLES + CELL_WEIGHT_CYCLES * weights;
     const bool in_place = gemm->row_stride == TRANSPOSED_BYTES;
-    return PANEL_NS + (in_place ? IN_PLACE_WEIGHT_NS : SCRATCH_WEIGHT_NS) * weights;
+    return PANEL_CYCLES + (in_place ? IN_PLACE_WEIGHT_CYCLES : SCRATCH_WEIGHT_CYCLES) * weights;
 }
 
-bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
+bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     const struct qk_igemm *gemm = conv->backend->gemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
@@ -225,7 +225,7 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
         return false;
     packed->weights = qk_conv_alloc(memory, bytes, 1);
     conv->packing.items = packed->panel_count * conv->desc.group;
-    *item_ns = guess_panel_ns(conv, &order, rows);
+    *item_cycles = guess_panel_cycles(conv, &order, rows);
     if (!needs_ones(conv))
         return packed->weights;
     packed->ones = qk_conv_alloc(memory, packed->panel_bytes + QK_IGEMM_SLACK, 1);

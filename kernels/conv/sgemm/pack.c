@@ -1,9 +1,9 @@
 #include "kernels/conv/method.h"
 #include "kernels/conv/widen.h"
 
-/* Rough: what packing a weight takes, and all else that an output channel has. */
-#define WEIGHT_NS 0.2
-#define CHANNEL_NS 2.0
+/* Rough: the cycles that packing a weight takes, and all else that an output channel has. */
+#define WEIGHT_CYCLES 0.8
+#define CHANNEL_CYCLES 8.0
 
 /* What is subtracted from x, so that |x| <= 128. */
 static int32_t centre_of(enum qk_type type)
@@ -31,7 +31,7 @@ static size_t choose_k_block(const struct qk_conv *conv)
     return depth == 0 ? 1 : (depth - 1) / k_blocks + 1;
 }
 
-bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double *item_ns)
+bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
     conv->sgemm = (struct qk_conv_sgemm){
         .x_centre = centre_of(conv->x_type),
@@ -40,7 +40,8 @@ bool qk_conv_prepare_sgemm(struct qk_conv *conv, struct qk_memory memory, double
         .weights = qk_conv_alloc(memory, conv->constants.w_count, sizeof(float)),
     };
     conv->packing.items = conv->desc.out_channels;
-    *item_ns = CHANNEL_NS + (conv->constants.w_count == 0 ? 0 : WEIGHT_NS * (double)conv->depth);
+    *item_cycles =
+        CHANNEL_CYCLES + (conv->constants.w_count == 0 ? 0 : WEIGHT_CYCLES * (double)conv->depth);
     return conv->sgemm.weights != NULL;
 }
 
