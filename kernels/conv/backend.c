@@ -15,6 +15,19 @@ enum {
     COUNT
 };
 
+#ifdef __x86_64__
+static const struct qk_conv_backend vnni_few = {
+    .name = "vnni",
+    .kernel = "conv_vnni",
+    .cpu_flags = QK_CPU_VBMI,
+    .gemm = &qk_igemm_u8s8_6x64__avx512vnni,
+    .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
+    .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
+    .product = QK_PRODUCT_VNNI,
+    .slab_cycles = 12,
+};
+#endif
+
 static const struct qk_conv_backend backends[COUNT] = {
     [SCALAR] =
         {
@@ -65,7 +78,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "vnni",
             .kernel = "conv_vnni",
             .cpu_flags = QK_CPU_VBMI,
-            .gemm = &qk_igemm_u8s8_6x64__avx512vnni,
+            .gemm = &qk_igemm_u8s8_32x14__avx512vnni,
+            .few = &vnni_few,
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_VNNI,

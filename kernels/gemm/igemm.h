@@ -16,13 +16,18 @@
  * of x, and each tap of the kernel is a step: the same slabs, read from another position on. So no
  * matrix of x is ever made.
  *
- * One product makes a tile of up to `mr` rows by QK_IGEMM_NR positions. Weights are packed for it
- * in panels of mr rows, as bytes or words of the size of x's; step by step, and there
+ * One product makes a tile of up to `mr` rows by `nr` positions. Weights are packed for it in
+ * panels of mr rows, as bytes or words of the size of x's; step by step, and there
  *
  *     weight (row, slab, 0) is at slab * cell_stride + row * row_stride
  *
  * so kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights
  * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
+ *
+ * Kernels are of two kinds. By rows, a vector holds 16 positions of one row, and meets one weight;
+ * the sums of a tile lie row by row, QK_IGEMM_NR apart. By position, a vector holds 16 rows of one
+ * position, and meets one cell; the sums lie position by position, mr apart, and a tile may have
+ * any number of positions.
  *
  * A few positions would leave most lanes of a vector unused. Where a backend has `dot`, their cells
  * may instead be gathered in the order of the weights, all cells of one position and then those of
@@ -42,8 +47,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QK_IGEMM_VECTOR 16 /* positions of the smallest tile */
-#define QK_IGEMM_NR 64     /* and of the largest */
+#define QK_IGEMM_VECTOR 16 /* positions that a kernel by rows takes at a time */
+#define QK_IGEMM_NR 64     /* positions of the largest tile */
 #define QK_IGEMM_CELL_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
 #define QK_IGEMM_DOTS 3 /* at most so many positions at a time in `dot`; 1 with whole_steps */
@@ -62,18 +67,20 @@ struct qk_igemm_args {
     const uint8_t *weights; /* of the panel, at the first step */
     size_t step_bytes;      /* of the weights */
     size_t rows;            /* 1 to mr */
-    size_t vectors;         /* 1 to QK_IGEMM_NR / QK_IGEMM_VECTOR */
+    size_t vectors;         /* by rows: 1 to nr / QK_IGEMM_VECTOR */
+    size_t positions;       /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
     /* What dot reads instead of slab_bytes, the steps' offsets, and vectors: */
     size_t step_slabs;     /* of the longest step: each step has so many gathered cells */
     size_t position_bytes; /* from one position's cells to the next one's */
-    size_t positions;      /* 1 to QK_IGEMM_DOTS */
     bool add;              /* add to what sums hold; false: overwrite it */
-    int32_t *sums;         /* [mr][QK_IGEMM_NR]; what lies beyond rows and vectors may change */
+    /* [mr][QK_IGEMM_NR], or by position [nr][mr]. What lies beyond the tile may change. */
+    int32_t *sums;
 };
 
 struct qk_igemm {
     size_t cell_k; /* 4: x is unsigned bytes, weights are signed ones; 2: both signed words */
-    size_t mr;
+    size_t mr, nr;
+    bool by_position;
     size_t row_stride;
     size_t cell_stride;
     bool whole_steps;
@@ -95,6 +102,12 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t ste
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : gemm->mr) * gemm->row_stride;
 }
 
+/* Sums that a tile has room for: whole vectors of positions, also where a kernel writes fewer. */
+static inline size_t qk_igemm_tile_sums(const struct qk_igemm *gemm)
+{
+    return gemm->mr * ((gemm->nr + QK_IGEMM_VECTOR - 1) / QK_IGEMM_VECTOR * QK_IGEMM_VECTOR);
+}
+
 /* What `multiply` and `dot` of any layout give, by plain C: the definition. */
 void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args);
 void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args);
@@ -103,6 +116,7 @@ extern const struct qk_igemm qk_igemm_u8s8_8x16__scalar; /* these, with a layout
 extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
+extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x32__amx;
 
 #endif

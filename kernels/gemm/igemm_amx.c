@@ -173,6 +173,7 @@ static void dot(const struct qk_igemm_args *args)
 const struct qk_igemm qk_igemm_u8s8_32x32__amx = {
     .cell_k = 4,
     .mr = MR,
+    .nr = QK_IGEMM_NR,
     .row_stride = TILE_ROW_BYTES,
     .cell_stride = QK_IGEMM_CELL_BYTES,
     .whole_steps = true,

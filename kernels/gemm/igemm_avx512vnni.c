@@ -159,6 +159,7 @@ static void dot(const struct qk_igemm_args *args)
 const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni = {
     .cell_k = 4,
     .mr = MR,
+    .nr = QK_IGEMM_NR,
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
     .multiply = multiply,

@@ -52,8 +52,32 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
         to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
 }
 
+/* One row and position of a tile by position. */
+static void multiply_one(const struct qk_igemm *layout, const struct qk_igemm_args *args,
+                         size_t row, size_t position)
+{
+    const uint8_t *weights = args->weights + row * layout->row_stride;
+    int32_t *to = args->sums + position * layout->mr + row;
+    uint32_t sum = args->add ? (uint32_t)*to : 0;
+    for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
+        const uint8_t *cell = args->cells + args->steps[s].offset + position * CELL_BYTES;
+        for (size_t i = 0; i < args->steps[s].slabs; i++, cell += args->slab_bytes) {
+            const uint8_t *weight = weights + i * layout->cell_stride;
+            sum +=
+                layout->cell_k == 4 ? multiply_bytes(cell, weight) : multiply_words(cell, weight);
+        }
+    }
+    *to = (int32_t)sum;
+}
+
 void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_igemm_args *args)
 {
+    if (layout->by_position) {
+        for (size_t row = 0; row < args->rows; row++)
+            for (size_t position = 0; position < args->positions; position++)
+                multiply_one(layout, args, row, position);
+        return;
+    }
     for (size_t row = 0; row < args->rows; row++)
         for (size_t vector = 0; vector < args->vectors; vector++)
             if (layout->cell_k == 4)
@@ -102,6 +126,7 @@ enum { MR = 8 };
 const struct qk_igemm qk_igemm_u8s8_8x16__scalar = {
     .cell_k = 4,
     .mr = MR,
+    .nr = QK_IGEMM_NR,
     .row_stride = CELL_BYTES,
     .cell_stride = (size_t)MR * CELL_BYTES,
     .multiply = multiply,

@@ -100,22 +100,37 @@ static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order
         conv->backend->slabs->transpose(&job);
 }
 
-/* Packs the same way for panels whose rows lie otherwise: each K block is transposed into scratch
- * memory, and its cells are copied to their places. */
+/* Transposes one K block of rows [first, first + count) into scratch memory, and copies its cells
+ * to where a panel has them. */
+static void pack_rows_through(const struct qk_conv *conv, const struct qk_slab_order *order,
+                              struct qk_transpose job, size_t first, size_t count, uint8_t *panel)
+{
+    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
+    job.from += first * job.from_row_stride;
+    job.sums += first;
+    job.rows = count;
+    job.to = scratch;
+    job.to_tap_stride = count * TRANSPOSED_BYTES;
+    conv->backend->slabs->transpose(&job);
+    panel += first * conv->backend->gemm->row_stride;
+    for (size_t tap = 0; tap < job.taps; tap++, panel += conv->igemm.step_bytes)
+        place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, count, order->step_slabs,
+                   panel);
+}
+
+/* Packs the same way for panels whose rows lie otherwise, a K block and a few rows at a time. */
 static void pack_through_scratch(const struct qk_conv *conv, const struct qk_slab_order *order,
                                  struct qk_transpose job, uint8_t *panel)
 {
     const size_t channels = order->step_slabs * order->cell_k;
-    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
-    job.to = scratch;
-    job.to_tap_stride = job.rows * TRANSPOSED_BYTES;
+    const size_t rows = job.rows;
     job.k_blocks = 1;
     for (size_t k_block = 0; k_block < order->k_blocks; k_block++) {
         job.channels = qk_size_min(conv->desc.group_channels - k_block * channels, channels);
-        conv->backend->slabs->transpose(&job);
-        for (size_t tap = 0; tap < job.taps; tap++, panel += conv->igemm.step_bytes)
-            place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, job.rows,
-                       order->step_slabs, panel);
+        for (size_t row = 0; row < rows; row += TRANSPOSED_ROWS)
+            pack_rows_through(conv, order, job, row, qk_size_min(rows - row, TRANSPOSED_ROWS),
+                              panel);
+        panel += job.taps * conv->igemm.step_bytes;
         job.from += job.channels * job.taps;
     }
 }
@@ -123,10 +138,8 @@ static void pack_through_scratch(const struct qk_conv *conv, const struct qk_sla
 /* Whether weights can be packed by transposing, which takes bytes, and cells that hold channels. */
 static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order *order)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
     return conv->backend->slabs->transpose && !order->columns_in_cells &&
-           conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS &&
-           (gemm->row_stride == TRANSPOSED_BYTES || gemm->mr <= TRANSPOSED_ROWS);
+           conv->depth / conv->desc.group_channels <= QK_TRANSPOSE_TAPS;
 }
 
 /* Packs one panel: weights of `rows` output channels from `channel` on, and sum(w - w_zp) of each.

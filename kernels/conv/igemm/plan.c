@@ -208,8 +208,11 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *c
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
     const size_t dots = qk_conv_igemm_dots(plan, places);
-    const double vectors = (double)qk_divide_up(places - dots, 16);
-    const double rows = (double)plan->rows;
+    const double vectors =
+        gemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);
+    const double rows =
+        (double)(gemm->by_position ? qk_divide_up(plan->rows, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR
+                                   : plan->rows);
     const double products = count_products(&plan->order, gemm);
     const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
     choice->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
@@ -273,8 +276,9 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choi
         cut_bands(plan, choice, least);
     set_slab_bytes(&choice->layout);
     if (choice->layout.k_part_bundles < choice->layout.bundles) {
-        const size_t strips = qk_conv_strips_most(slab_cells(&choice->layout));
-        const size_t tile = plan->conv->backend->gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
+        const struct qk_igemm *gemm = plan->conv->backend->gemm;
+        const size_t strips = qk_conv_strips_most(gemm, slab_cells(&choice->layout));
+        const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
         most = qk_size_max(tuning->sums_bytes / tile / strips, 1);
     }
     const size_t bands = choice->row_bands * choice->column_bands;
@@ -303,8 +307,8 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
 {
     const struct qk_slab_layout *layout = &plan->layout;
     const struct qk_igemm *gemm = plan->conv->backend->gemm;
-    const size_t tile = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
-    const size_t strips = qk_conv_strips_most(slab_cells(layout));
+    const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
+    const size_t strips = qk_conv_strips_most(gemm, slab_cells(layout));
     const bool whole = layout->k_part_bundles == layout->bundles;
     const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Products read whole vectors, beyond the last cell, and where they take whole steps, beyond
@@ -317,7 +321,8 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     work.cells = reserve(&at, slabs * layout->slab_bytes + slack);
     work.sums = reserve(&at, whole ? tile : plan->m_part_panels * strips * tile);
     work.column_tile = reserve(&at, column_sums ? tile : 0);
-    work.column_sums = reserve(&at, column_sums ? strips * QK_IGEMM_NR * sizeof(int32_t) : 0);
+    work.column_sums =
+        reserve(&at, column_sums ? (strips * gemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
     work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
     work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_requantize_stretch));
     const size_t dot_cells = plan->order.steps * plan->order.step_slabs;

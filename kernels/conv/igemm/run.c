@@ -81,7 +81,7 @@ static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit
 {
     const struct qk_conv_strip *strip = &work->strips[unit->strip_count - 1];
     for (size_t i = 0; i < unit->dots; i++) {
-        const size_t place = strip->first + (strip->vectors - 1) * QK_IGEMM_VECTOR + i;
+        const size_t place = strip->first + strip->places - unit->dots + i;
         uint8_t *to = work->dots + i * plan->workspace.dot_bytes;
         for (size_t s = begin; s < end; s++) {
             const uint8_t *from = work->cells + plan->steps[s].offset + place * QK_IGEMM_CELL_BYTES;
@@ -112,11 +112,12 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         .weights = panel + begin * conv->igemm.step_bytes,
         .step_bytes = conv->igemm.step_bytes,
         .rows = rows,
-        .vectors = strip->vectors - (dots > 0),
+        .vectors = qk_divide_up(strip->places, QK_IGEMM_VECTOR) - (dots > 0),
+        .positions = strip->places,
         .add = begin > 0,
         .sums = sums,
     };
-    if (args.vectors > 0)
+    if (dots < strip->places)
         conv->backend->gemm->multiply(&args);
     if (dots == 0)
         return;
@@ -143,12 +144,13 @@ static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit 
         .requantize = &conv->requantize,
         .y_signed = conv->y_type == QK_INT8,
         .sums = sums,
+        .row_count = conv->backend->gemm->by_position ? conv->backend->gemm->mr : 0,
+        .positions = strip->places,
         .rows = rows,
         .bias = conv->bias + channel,
         .multiplier = conv->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
-        .column_sums = work->column_sums + b * QK_IGEMM_NR,
-        .vectors = strip->vectors,
+        .column_sums = work->column_sums + b * conv->backend->gemm->nr,
         .stretches = strip->stretches,
         .stretch_count = strip->stretch_count,
         .y = work->y +
@@ -163,12 +165,15 @@ static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit 
 static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                             const struct work *work, size_t begin, size_t end)
 {
-    const size_t row_bytes = QK_IGEMM_NR * sizeof(int32_t);
+    const struct qk_igemm *gemm = plan->conv->backend->gemm;
+    const size_t stride = gemm->by_position ? gemm->mr : 1;
     for (size_t b = 0; b < unit->strip_count; b++) {
-        int32_t *sums = work->column_sums + b * QK_IGEMM_NR;
-        memcpy(work->column_tile, sums, row_bytes);
+        int32_t *sums = work->column_sums + b * gemm->nr;
+        for (size_t i = 0; i < gemm->nr; i++)
+            work->column_tile[i * stride] = sums[i];
         multiply(plan, unit, work, b, plan->conv->igemm.ones, 1, begin, end, work->column_tile);
-        memcpy(sums, work->column_tile, row_bytes);
+        for (size_t i = 0; i < gemm->nr; i++)
+            sums[i] = work->column_tile[i * stride];
     }
 }
 
@@ -178,6 +183,7 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
 {
     const struct qk_conv *conv = plan->conv;
     const size_t mr = conv->backend->gemm->mr;
+    const size_t tile = qk_igemm_tile_sums(conv->backend->gemm);
     const bool whole = begin == 0 && end == plan->order.steps;
     int32_t *sums = work->sums;
     for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
@@ -190,7 +196,7 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
             if (end == plan->order.steps)
                 requantize(plan, unit, work, b, row, rows, sums);
             if (!whole)
-                sums += mr * QK_IGEMM_NR;
+                sums += tile;
         }
     }
 }
@@ -207,7 +213,8 @@ static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const 
         .pitch = layout->pitch,
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
-    unit.strip_count = qk_conv_cut_strips(&lines, work->strips, work->stretches);
+    unit.strip_count =
+        qk_conv_cut_strips(plan->conv->backend->gemm, &lines, work->strips, work->stretches);
     unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->bundles; g += layout->k_part_bundles) {

@@ -28,17 +28,19 @@ struct qk_requantize_stretch {
 
 /* requantize: makes bytes of a tile of sums. A sum is sum + bias - w_zero_point * column_sum,
  * modulo 2^32; then it becomes a byte as kernels/conv/requantize.h says, and goes to y where the
- * stretches want it. */
+ * stretches want it. Sums and column sums behind the last position are readable, whatever they are:
+ * QK_IGEMM_NR in all, or with row_count, up to a multiple of 4. */
 struct qk_requantize_tile {
     const struct qk_requantize *requantize;
     bool y_signed;
-    const int32_t *sums; /* [rows][QK_IGEMM_NR] */
+    const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
+    size_t row_count;    /* 0: sums lie row by row */
+    size_t positions;    /* that are wanted, or lie before one: 1 to 64, or with row_count to 16 */
     size_t rows;
     const int32_t *bias; /* this and the next two: [rows] */
     const float *multiplier;
     const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
-    const int32_t *column_sums;  /* [QK_IGEMM_NR]; read where there is a w_zero_point */
-    size_t vectors;              /* 1 to 4, of 16 positions: all that are wanted are in them */
+    const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
     const struct qk_requantize_stretch *stretches;
     size_t stretch_count;
     uint8_t *y; /* of row 0 */

@@ -314,11 +314,13 @@ static void requantize_elements(const struct qk_requantize_tile *tile, size_t ro
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
     const size_t place = (size_t)__builtin_ctzll(stretch->keep);
-    const int32_t *from = tile->sums + row * QK_IGEMM_NR + place;
     const __m512i rows = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i zero = _mm512_setzero_si512();
-    __m512i sums = _mm512_mask_i32gather_epi32(
-        zero, there, _mm512_mullo_epi32(rows, _mm512_set1_epi32(QK_IGEMM_NR)), from, sizeof(*from));
+    __m512i sums = tile->row_count > 0
+                       ? _mm512_maskz_loadu_epi32(there, tile->sums + place * tile->row_count + row)
+                       : _mm512_mask_i32gather_epi32(
+                             zero, there, _mm512_mullo_epi32(rows, _mm512_set1_epi32(QK_IGEMM_NR)),
+                             tile->sums + row * QK_IGEMM_NR + place, sizeof(*tile->sums));
     sums = _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(there, tile->bias + row));
     if (tile->w_zero_point)
         sums = _mm512_sub_epi32(
@@ -337,13 +339,133 @@ static void requantize_elements(const struct qk_requantize_tile *tile, size_t ro
                                            _mm256_max_epi16(words, _mm256_setzero_si256()));
 }
 
+/* What 16 rows of a tile that lies position by position have in common. */
+struct lanes {
+    const int32_t *sums;
+    __m512i bias, w_zero_point, y_zero_point;
+    __m512 multiplier, high;
+    bool
+        saturate; /* no sum times a multiplier is beyond the integers, as qk_requantize_saturates */
+};
+
+static inline struct lanes load_lanes(const struct qk_requantize_tile *tile, size_t row)
+{
+    const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
+    struct lanes lanes = {
+        .sums = tile->sums + row,
+        .bias = _mm512_maskz_loadu_epi32(there, tile->bias + row),
+        .w_zero_point = _mm512_setzero_si512(),
+        .y_zero_point = _mm512_set1_epi16((int16_t)tile->requantize->zero_point),
+        .multiplier = _mm512_maskz_loadu_ps(there, tile->multiplier + row),
+        .high = _mm512_set1_ps(tile->requantize->high),
+    };
+    const __m512i size =
+        _mm512_and_si512(_mm512_castps_si512(lanes.multiplier), _mm512_set1_epi32(INT32_MAX));
+    lanes.saturate = _mm512_cmpge_epi32_mask(size, _mm512_castps_si512(_mm512_set1_ps(1))) == 0;
+    if (tile->w_zero_point)
+        lanes.w_zero_point = _mm512_maskz_loadu_epi32(there, tile->w_zero_point + row);
+    return lanes;
+}
+
+/* One position: integers whose saturation to bytes, after the zero point, is y. */
+__attribute__((always_inline)) static inline __m512i
+requantize_position(const struct qk_requantize_tile *tile, const struct lanes *lanes,
+                    size_t position, const bool plain)
+{
+    __m512i sums =
+        _mm512_add_epi32(lanes->bias, _mm512_loadu_si512(lanes->sums + position * tile->row_count));
+    if (plain)
+        return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), lanes->multiplier));
+    if (tile->w_zero_point)
+        sums = _mm512_sub_epi32(sums,
+                                _mm512_mullo_epi32(lanes->w_zero_point,
+                                                   _mm512_set1_epi32(tile->column_sums[position])));
+    return qk_requantize_scale(sums, lanes->multiplier, lanes->high);
+}
+
+/* Four positions from `first` on. Each 4 bytes are a row's. */
+__attribute__((always_inline)) static inline __m512i
+requantize_four(const struct qk_requantize_tile *tile, const struct lanes *lanes, size_t first,
+                const bool plain)
+{
+    const __m512i order = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
+    __m512i y[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+        y[i] = requantize_position(tile, lanes, first + i, plain);
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), lanes->y_zero_point);
+    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), lanes->y_zero_point);
+    return _mm512_shuffle_epi8(
+        tile->y_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high), order);
+}
+
+/* 16 rows of up to 16 positions, in whole fours: row r to bytes[r % 4][r / 4]. */
+__attribute__((always_inline)) static inline void
+requantize_lanes(const struct qk_requantize_tile *tile, const struct lanes *lanes,
+                 uint8_t bytes[4][4][16], const bool plain)
+{
+    __m512i fours[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+        fours[i] = 4 * i < tile->positions ? requantize_four(tile, lanes, 4 * i, plain)
+                                           : _mm512_setzero_si512();
+    const __m512i low_01 = _mm512_unpacklo_epi32(fours[0], fours[1]);
+    const __m512i high_01 = _mm512_unpackhi_epi32(fours[0], fours[1]);
+    const __m512i low_23 = _mm512_unpacklo_epi32(fours[2], fours[3]);
+    const __m512i high_23 = _mm512_unpackhi_epi32(fours[2], fours[3]);
+    _mm512_storeu_si512(bytes[0], _mm512_unpacklo_epi64(low_01, low_23));
+    _mm512_storeu_si512(bytes[1], _mm512_unpackhi_epi64(low_01, low_23));
+    _mm512_storeu_si512(bytes[2], _mm512_unpacklo_epi64(high_01, high_23));
+    _mm512_storeu_si512(bytes[3], _mm512_unpackhi_epi64(high_01, high_23));
+}
+
+/* The positions of a stretch. */
+static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
+                               const struct qk_requantize_stretch *stretch, uint8_t *y,
+                               size_t y_stride)
+{
+    const __mmask16 keep = (__mmask16)stretch->keep;
+    const __mmask16 dense = (__mmask16)low_bits((size_t)_mm_popcnt_u32(keep));
+    y += stretch->offset;
+    if (keep != dense || rows < 16) {
+        for (size_t r = 0; r < rows; r++, y += y_stride) {
+            const __m128i row = _mm_loadu_si128((const void *)bytes[r % 4][r / 4]);
+            qk_store_kept(y, _mm512_castsi128_si512(row), keep);
+        }
+        return;
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+#pragma GCC unroll 4
+        for (size_t k = 0; k < 4; k++, y += y_stride)
+            _mm_mask_storeu_epi8(y, dense, _mm_loadu_si128((const void *)bytes[k][i]));
+}
+
+/* A tile that lies position by position. */
+static void requantize_positions(const struct qk_requantize_tile *tile)
+{
+    for (size_t row = 0; row < tile->rows; row += 16) {
+        const struct lanes lanes = load_lanes(tile, row);
+        uint8_t bytes[4][4][16];
+        if (lanes.saturate && !tile->w_zero_point)
+            requantize_lanes(tile, &lanes, bytes, true);
+        else
+            requantize_lanes(tile, &lanes, bytes, false);
+        for (size_t i = 0; i < tile->stretch_count; i++)
+            store_lanes(bytes, qk_size_min(tile->rows - row, 16), &tile->stretches[i],
+                        tile->y + row * tile->y_stride, tile->y_stride);
+    }
+}
+
 static void requantize(const struct qk_requantize_tile *tile)
 {
     if (tile->y_stride == 1)
         for (size_t row = 0; row < tile->rows; row += 16)
             for (size_t i = 0; i < tile->stretch_count; i++)
                 requantize_elements(tile, row, &tile->stretches[i]);
-    else if (tile->vectors == 1)
+    else if (tile->row_count > 0)
+        requantize_positions(tile);
+    else if (tile->positions <= QK_IGEMM_VECTOR)
         requantize_rows(tile, 1);
     else
         requantize_rows(tile, 4);

@@ -2,11 +2,18 @@
 
 #include "kernels/conv/sizes.h"
 
-enum { VECTOR = 16, VECTORS_MOST = 4 };
+/* What a strip costs beside its places, in places: reading weights, and the end of a tile. It is
+ * more than 2, so that strips_most holds. */
+#define STRIP_PLACES 3
 
-size_t qk_conv_strips_most(size_t places)
+static size_t strips_of(const struct qk_igemm *gemm, size_t places)
 {
-    return places / (VECTOR * VECTORS_MOST) + 1;
+    return (places - 1) / gemm->nr + 1;
+}
+
+size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places)
+{
+    return places / (gemm->by_position ? STRIP_PLACES : gemm->nr) + 1;
 }
 
 /* Finds which of the places [begin, end), at most 64, are positions; returns how many stretches
@@ -38,22 +45,55 @@ static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, si
     return count;
 }
 
-size_t qk_conv_cut_strips(const struct qk_conv_lines *lines, struct qk_conv_strip *strips,
-                          struct qk_requantize_stretch *stretches)
+/* A list of strips that grows. */
+struct strips {
+    const struct qk_conv_lines *lines;
+    struct qk_conv_strip *strips;
+    struct qk_requantize_stretch *stretches;
+    size_t count;
+};
+
+static void append(struct strips *to, size_t begin, size_t end)
+{
+    const size_t found = find_stretches(to->lines, begin, end, to->stretches);
+    if (found == 0)
+        return; /* all of it lies between a row's last column and a wide pitch */
+    to->strips[to->count++] = (struct qk_conv_strip){begin, end - begin, to->stretches, found};
+    to->stretches += found;
+}
+
+/* Places [begin, end), in strips of whole `vector`s. */
+static void append_evenly(struct strips *to, const struct qk_igemm *gemm, size_t begin, size_t end,
+                          size_t vector)
+{
+    const size_t vectors = (end - begin - 1) / vector + 1;
+    const size_t count = strips_of(gemm, vectors * vector);
+    for (size_t i = 0; i < count; i++)
+        append(to, begin + vectors * i / count * vector,
+               qk_size_min(begin + vectors * (i + 1) / count * vector, end));
+}
+
+/* Strips that end with their rows have no padding; strips across rows may be fewer. */
+static bool end_with_rows(const struct qk_igemm *gemm, const struct qk_conv_lines *lines)
 {
     const size_t places = qk_conv_places(lines);
-    const size_t vectors = (places - 1) / VECTOR + 1;
-    const size_t count = (vectors - 1) / VECTORS_MOST + 1;
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const size_t begin = vectors * i / count;
-        const size_t end = vectors * (i + 1) / count;
-        const size_t found =
-            find_stretches(lines, begin * VECTOR, qk_size_min(end * VECTOR, places), stretches);
-        if (found == 0)
-            continue; /* all of it lies between a row's last column and a wide pitch */
-        strips[kept++] = (struct qk_conv_strip){begin * VECTOR, end - begin, stretches, found};
-        stretches += found;
+    const size_t row = lines->columns + STRIP_PLACES * strips_of(gemm, lines->columns);
+    return gemm->by_position &&
+           lines->images * lines->rows * row < places + STRIP_PLACES * strips_of(gemm, places);
+}
+
+size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
+                          struct qk_conv_strip *strips, struct qk_requantize_stretch *stretches)
+{
+    struct strips to = {lines, strips, stretches, 0};
+    if (!end_with_rows(gemm, lines)) {
+        append_evenly(&to, gemm, 0, qk_conv_places(lines), gemm->by_position ? 1 : QK_IGEMM_VECTOR);
+        return to.count;
     }
-    return kept;
+    for (size_t image = 0; image < lines->images; image++)
+        for (size_t row = 0; row < lines->rows; row++) {
+            const size_t begin = (image > 0 ? image * lines->image_pitch : 0) + row * lines->pitch;
+            append_evenly(&to, gemm, begin, begin + lines->columns, 1);
+        }
+    return to.count;
 }

@@ -1,9 +1,11 @@
-/* Cuts the positions of a unit into strips, the columns of a tile: up to 64 places one behind the
- * other along lines that are padded to a pitch (kernels/conv/igemm/slabs.h). Private to conv/. */
+/* Cuts the positions of a unit into strips, the columns of a tile: as many places one behind the
+ * other as it has, along lines that are padded to a pitch (kernels/conv/igemm/slabs.h). Private to
+ * conv/. */
 #ifndef KERNELS_CONV_IGEMM_STRIPS_H
 #define KERNELS_CONV_IGEMM_STRIPS_H
 
 #include "kernels/conv/igemm/slab_kernels.h"
+#include "kernels/gemm/igemm.h"
 
 /* The places of a unit. They go on from row to row, `pitch` apart, and from image to image,
  * `image_pitch` apart; in each row the first `columns` of them are positions, and so are in each
@@ -22,19 +24,20 @@ static inline size_t qk_conv_places(const struct qk_conv_lines *lines)
 }
 
 struct qk_conv_strip {
-    size_t first;                                  /* place along the lines; a multiple of 16 */
-    size_t vectors;                                /* of 16 places: 1 to 4 */
+    size_t first;                                  /* place along the lines */
+    size_t places;                                 /* 1 to the tile's nr */
     const struct qk_requantize_stretch *stretches; /* one for each image in it: one at least */
     size_t stretch_count;
 };
 
-/* Cuts all places into strips as even as they can be, leaves out those without a position, and
- * returns their number. `strips` has room for qk_conv_strips_most, `stretches` for as many and one
- * more for each image. */
-size_t qk_conv_cut_strips(const struct qk_conv_lines *lines, struct qk_conv_strip *strips,
-                          struct qk_requantize_stretch *stretches);
+/* Cuts all places into strips for tiles of `gemm`, as even as they can be, leaves out those without
+ * a position, and returns their number. Where the tiles are made of vectors, only the last strip
+ * may have places beyond whole ones. `strips` has room for qk_conv_strips_most, `stretches` for as
+ * many and one more for each image. */
+size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
+                          struct qk_conv_strip *strips, struct qk_requantize_stretch *stretches);
 
 /* How many strips so many places can make at most. */
-size_t qk_conv_strips_most(size_t places);
+size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places);
 
 #endif

@@ -145,7 +145,7 @@ static void begin_job(struct check *check, const struct qk_igemm *gemm, size_t r
 
 static void make_sums(struct check *check, struct job *job)
 {
-    const size_t count = job->gemm->mr * NR;
+    const size_t count = qk_igemm_tile_sums(job->gemm);
     job->sums = check_outputs(check, "sums", count * sizeof(int32_t), sizeof(int32_t));
     int32_t *expected = job->sums.expected;
     for (size_t i = 0; i < count; i++)
@@ -158,13 +158,22 @@ static void compare(struct check *check, struct job *job, size_t columns)
 {
     const int32_t *expected = job->sums.expected;
     int32_t *actual = job->sums.actual;
-    for (size_t i = 0; i < job->gemm->mr * NR; i++)
-        if (i / NR >= job->args.rows || i % NR >= columns)
+    const bool by_position = job->gemm->by_position;
+    const size_t line = by_position ? job->gemm->mr : NR;
+    for (size_t i = 0; i < qk_igemm_tile_sums(job->gemm); i++)
+        if ((by_position ? i % line : i / line) >= job->args.rows ||
+            (by_position ? i / line : i % line) >= columns)
             actual[i] = expected[i];
     check_same(check, &job->sums, sizeof(*actual));
 }
 
 /* ---- Multiply ---------------------------------------------------------------------------- */
+
+/* Positions of a tile. */
+static size_t columns_of(const struct job *job)
+{
+    return job->gemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
+}
 
 static void make_multiply(struct check *check, struct job *job)
 {
@@ -173,9 +182,10 @@ static void make_multiply(struct check *check, struct job *job)
     const size_t index = check_index(check);
     size_t reach;
     args->vectors = check_is_timed(check) ? NR / VECTOR : index / gemm->mr % (NR / VECTOR) + 1;
+    args->positions = check_is_timed(check) ? gemm->nr : index / gemm->mr % gemm->nr + 1;
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
-    const size_t cell_bytes = reach + args->vectors * VECTOR * CELL;
+    const size_t cell_bytes = reach + columns_of(job) * CELL;
     const size_t weight_bytes = args->step_count * args->step_bytes;
     uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
@@ -194,6 +204,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     const size_t step_count = CELLS_TO_WRAP / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
+    args->positions = check_below(check, gemm->nr) + 1;
     args->rows = gemm->mr;
     args->slab_bytes = 64;
     args->step_count = step_count;
@@ -228,9 +239,9 @@ static void check_multiply(struct check *check, const void *kernel)
         make_multiply(check, &job);
     make_sums(check, &job);
     const struct qk_igemm_args *args = &job.args;
-    check_describe(check, "%zu rows, %zu vectors, %zu steps of %zu slabs at most, add %d",
-                   args->rows, args->vectors, args->step_count, job.longest, args->add);
-    const size_t columns = args->vectors * VECTOR;
+    check_describe(check, "%zu rows, %zu columns, %zu steps of %zu slabs at most, add %d",
+                   args->rows, columns_of(&job), args->step_count, job.longest, args->add);
+    const size_t columns = columns_of(&job);
     const double products =
         (double)(args->rows * columns) * (double)(args->step_count * job.longest * gemm->cell_k);
     if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
@@ -324,6 +335,7 @@ void check_gemm(struct check *check)
     check_layout(check, "avx2", &qk_igemm_s16s16_6x16__avx2);
     check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
+    check_layout(check, "avx512vnni", &qk_igemm_u8s8_32x14__avx512vnni);
     check_layout(check, "amx", &qk_igemm_u8s8_32x32__amx);
 #endif
 }

@@ -225,20 +225,21 @@ static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool 
 static size_t choose_stretches(struct check *check, struct tile_job *job)
 {
     struct qk_requantize_tile *tile = &job->tile;
-    const size_t places = tile->vectors * VECTOR;
+    const size_t places = tile->positions;
     const bool timed = check_is_timed(check);
     const bool one = !timed && check_chance(check, 5);
     const size_t row_bytes = one ? 1 : NR + check_below(check, 50);
     const size_t image = tile->rows * row_bytes + check_below(check, 9);
     size_t begin = 0, end = 0;
     tile->stretches = job->stretches;
-    tile->stretch_count = timed ? 1 : check_between(check, 1, 3);
+    tile->stretch_count = timed ? 1 : check_between(check, 1, places < 3 ? places : 3);
     tile->y_stride = row_bytes;
     for (size_t i = 0; i < tile->stretch_count; i++) {
         const size_t left = tile->stretch_count - i;
         const size_t most = places - left + 1;
         const size_t last = left == 1 ? places : check_between(check, begin + 1, most);
-        const uint64_t keep = timed ? UINT64_MAX : choose_keep(check, begin, last, one);
+        const uint64_t keep =
+            timed ? UINT64_MAX >> (NR - places) : choose_keep(check, begin, last, one);
         job->stretches[i] = (struct qk_requantize_stretch){keep, i * image};
         end = i * image + (tile->rows - 1) * row_bytes + (size_t)__builtin_popcountll(keep);
         begin = last;
@@ -247,12 +248,14 @@ static size_t choose_stretches(struct check *check, struct tile_job *job)
 }
 
 /* Sums of some magnitude, and a multiplier that makes bytes of them, often with halves. */
-static void choose_row(struct check *check, int32_t *sums, int32_t *bias, float *multiplier)
+static void choose_row(struct check *check, int32_t *sums, size_t count, size_t step, int32_t *bias,
+                       float *multiplier)
 {
     const unsigned shift = (unsigned)check_below(check, 32);
     const bool extreme = check_chance(check, 4);
-    for (size_t i = 0; i < NR; i++)
-        sums[i] = extreme ? check_int32(check) : (int32_t)(uint32_t)check_random(check) >> shift;
+    for (size_t i = 0; i < count; i++)
+        sums[i * step] =
+            extreme ? check_int32(check) : (int32_t)(uint32_t)check_random(check) >> shift;
     *bias = extreme ? check_int32(check) : (int32_t)(uint32_t)check_random(check) >> shift;
     const float halves = 0.5F * (float)(1 + check_below(check, 4));
     const float scale = (float)(1U << shift) * 0x1p-24F;
@@ -268,27 +271,35 @@ static void choose_requantize(struct check *check, struct qk_requantize *requant
                             : qk_requantize_for(QK_UINT8, zero_point);
 }
 
-static void check_requantize(struct check *check, const void *kernel)
+/* Tiles lie row by row, or, where `row_count` is not 0, position by position. */
+static void check_tile(struct check *check, const void *kernel, size_t row_count)
 {
     const bool timed = check_is_timed(check);
     struct tile_job job = {.subject = kernel};
     struct qk_requantize_tile *tile = &job.tile;
-    tile->rows = timed ? 6 : check_index(check) / 4 % ROWS_MOST + 1;
-    tile->vectors = timed ? 4 : check_index(check) % 4 + 1;
+    const size_t index = check_index(check);
+    const size_t vectors = timed ? NR / VECTOR : index % (NR / VECTOR) + 1;
+    tile->row_count = row_count;
+    tile->rows = timed ? (row_count > 0 ? row_count : 6) : index / 4 % ROWS_MOST + 1;
+    tile->positions = row_count == 0 ? vectors * VECTOR : timed ? 14 : index % VECTOR + 1;
     tile->requantize = &job.requantize;
     choose_requantize(check, &job.requantize, &tile->y_signed);
     const size_t rows = tile->rows;
-    int32_t *sums = check_buffer(check, "sums", CHECK_INPUT, rows * NR * 4, 4);
+    const size_t fours = (tile->positions + 3) / 4 * 4;
+    const size_t count = row_count > 0 ? fours : NR;
+    int32_t *sums = check_buffer(check, "sums", CHECK_INPUT,
+                                 row_count > 0 ? fours * row_count * 4 : rows * NR * 4, 4);
     int32_t *bias = check_buffer(check, "bias", CHECK_INPUT, rows * 4, 4);
     float *multiplier = check_buffer(check, "multiplier", CHECK_INPUT, rows * 4, 4);
     for (size_t row = 0; row < rows; row++)
-        choose_row(check, sums + row * NR, &bias[row], &multiplier[row]);
+        choose_row(check, sums + row * (row_count > 0 ? 1 : NR), count,
+                   row_count > 0 ? row_count : 1, &bias[row], &multiplier[row]);
     if (!timed && check_chance(check, 2)) {
         int32_t *zero_points = check_buffer(check, "w_zero_point", CHECK_INPUT, rows * 4, 4);
-        int32_t *column_sums = check_buffer(check, "column_sums", CHECK_INPUT, (size_t)NR * 4, 4);
+        int32_t *column_sums = check_buffer(check, "column_sums", CHECK_INPUT, count * 4, 4);
         for (size_t row = 0; row < rows; row++)
             zero_points[row] = check_chance(check, 3) ? 0 : (int32_t)check_below(check, 511) - 255;
-        for (size_t i = 0; i < NR; i++)
+        for (size_t i = 0; i < count; i++)
             column_sums[i] = check_int32(check);
         tile->w_zero_point = zero_points;
         tile->column_sums = column_sums;
@@ -297,12 +308,23 @@ static void check_requantize(struct check *check, const void *kernel)
     tile->bias = bias;
     tile->multiplier = multiplier;
     job.y = check_outputs(check, "y", choose_stretches(check, &job), 1);
-    check_describe(check, "%zu rows, %zu vectors, %zu stretches, first %#llx, stride %zu, %s, %s",
-                   rows, tile->vectors, tile->stretch_count,
+    check_describe(check, "%zu rows, %zu positions, %zu stretches, first %#llx, stride %zu, %s, %s",
+                   rows, tile->positions, tile->stretch_count,
                    (unsigned long long)tile->stretches[0].keep, tile->y_stride,
                    tile->y_signed ? "INT8" : "UINT8", tile->w_zero_point ? "zero points" : "none");
-    if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * NR), "byte"))
+    if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * tile->positions),
+                    "byte"))
         check_same(check, &job.y, 1);
+}
+
+static void check_requantize(struct check *check, const void *kernel)
+{
+    check_tile(check, kernel, 0);
+}
+
+static void check_requantize_positions(struct check *check, const void *kernel)
+{
+    check_tile(check, kernel, ROWS_MOST);
 }
 
 /* ---- Transpose --------------------------------------------------------------------------- */
@@ -366,6 +388,17 @@ static void check_transpose(struct check *check, const void *kernel)
 
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
+/* What serves tiles by position, too. */
+static bool check_by_position(const struct qk_slab_kernels *kernels)
+{
+#ifdef __x86_64__
+    return kernels == &qk_slab_kernels_u8x4__avx512bw ||
+           kernels == &qk_slab_kernels_u8x4__avx512vbmi;
+#else
+    return false;
+#endif
+}
+
 static void check_kernels(struct check *check, const char *tier,
                           const struct qk_slab_kernels *kernels, size_t cell_k)
 {
@@ -378,6 +411,9 @@ static void check_kernels(struct check *check, const char *tier,
     if (kernels->requantize)
         check_run(check,
                   &(struct check_subject){"slabs/requantize", check_requantize, &subject, 8000});
+    if (check_by_position(kernels))
+        check_run(check, &(struct check_subject){"slabs/requantize by position",
+                                                 check_requantize_positions, &subject, 8000});
     if (kernels->transpose)
         check_run(check,
                   &(struct check_subject){"slabs/transpose", check_transpose, &subject, 4000});

@@ -1,0 +1,137 @@
+/* VPDPBUSD on vectors of 16 rows: u8 times s8, four products to a sum, modulo 2^32 (the form
+ * without saturation). A tile is two vectors of rows by 14 positions: 28 sums stay in registers
+ * over all of a sum, beside two vectors of weights and one cell of x in all lanes. So weights are
+ * read in whole cache lines, x by 4 bytes that cross none, and a tile may begin and end at any
+ * position. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+#include <string.h>
+
+enum { NR = 14, NV = 2, LANES = 16, MR = NV * LANES, CHAINS = 4 };
+
+static inline __m512i broadcast_cell(const uint8_t *cell)
+{
+    int32_t word;
+    memcpy(&word, cell, sizeof(word));
+    return _mm512_set1_epi32(word);
+}
+
+/* Adds the products of one slab. */
+__attribute__((always_inline)) static inline void
+multiply_slab(const uint8_t *cells, const uint8_t *weights, __m512i sums[NR][NV],
+              const size_t positions, const size_t vectors)
+{
+    __m512i w[NV];
+#pragma GCC unroll 2
+    for (size_t v = 0; v < vectors; v++)
+        w[v] = _mm512_loadu_si512(weights + v * 64);
+#pragma GCC unroll 14
+    for (size_t p = 0; p < positions; p++) {
+        const __m512i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++)
+            sums[p][v] = _mm512_dpbusd_epi32(sums[p][v], x, w[v]);
+    }
+}
+
+/* Inlined with constants, so that `sums` lies in registers. Where a tile has so few sums that each
+ * would wait for its last product, neighbouring slabs take turns with `chains` sets of them. */
+__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
+                                                                const size_t positions,
+                                                                const size_t vectors,
+                                                                const size_t chains)
+{
+    const struct qk_igemm_step *step = args->steps;
+    const uint8_t *step_weights = args->weights;
+    const size_t cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES;
+    __m512i sums[CHAINS][NR][NV];
+
+#pragma GCC unroll 4
+    for (size_t c = 0; c < chains; c++)
+#pragma GCC unroll 14
+        for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+            for (size_t v = 0; v < vectors; v++)
+                sums[c][p][v] = _mm512_setzero_si512();
+    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
+        const uint8_t *cells = args->cells + step->offset;
+        const uint8_t *weights = step_weights;
+        size_t left = step->slabs;
+        for (; left >= chains; left -= chains)
+#pragma GCC unroll 4
+            for (size_t c = 0; c < chains; c++) {
+                multiply_slab(cells, weights, sums[c], positions, vectors);
+                cells += args->slab_bytes;
+                weights += cell_stride;
+            }
+        for (; chains > 1 && left > 0; left--) {
+            multiply_slab(cells, weights, sums[0], positions, vectors);
+            cells += args->slab_bytes;
+            weights += cell_stride;
+        }
+    }
+#pragma GCC unroll 14
+    for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++) {
+            int32_t *to = args->sums + p * MR + v * LANES;
+#pragma GCC unroll 4
+            for (size_t c = 1; c < chains; c++)
+                sums[0][p][v] = _mm512_add_epi32(sums[0][p][v], sums[c][p][v]);
+            if (args->add)
+                sums[0][p][v] = _mm512_add_epi32(sums[0][p][v], _mm512_loadu_si512(to));
+            _mm512_storeu_si512(to, sums[0][p][v]);
+        }
+}
+
+/* A product takes four cycles or five, and two may begin in each. */
+__attribute__((always_inline)) static inline void
+multiply_positions(const struct qk_igemm_args *args, const size_t positions)
+{
+    if (args->rows > LANES)
+        multiply_tile(args, positions, 2, positions > 4 ? 1 : positions > 2 ? 2 : CHAINS);
+    else
+        multiply_tile(args, positions, 1, positions > 8 ? 1 : positions > 4 ? 2 : CHAINS);
+}
+
+static void multiply(const struct qk_igemm_args *args)
+{
+#define CASE(positions)                        \
+    case positions:                            \
+        multiply_positions(args, (positions)); \
+        break
+    switch (args->positions) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
+        CASE(13);
+    default:
+        multiply_positions(args, NR);
+        break;
+    }
+#undef CASE
+}
+
+const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
+    .cell_k = 4,
+    .mr = MR,
+    .nr = NR,
+    .by_position = true,
+    .row_stride = QK_IGEMM_CELL_BYTES,
+    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .multiply = multiply,
+};
+
+#endif
