@@ -101,10 +101,9 @@ static bool has_two_starts(struct toy *toy)
 /* Who began it is stuck until the other job has started, so only a helper can start that. */
 static void wait_if_first(struct toy *toy)
 {
-    if (atomic_load(&toy->threads[0]) != (unsigned long)pthread_self())
-        usleep(1000);
-    else
+    if (atomic_load(&toy->threads[0]) == (unsigned long)pthread_self())
         cr_assert(toy_wait_until(has_two_starts, toy));
+    usleep(1000);
 }
 
 static void submit_second(void *context)
