@@ -37,12 +37,26 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
     }
 }
 
-double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
+static double expected_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
 {
-    if (profile->product_ops_a_ns[product] > 0)
-        return profile->product_ops_a_ns[product];
     return profile->cycles_a_ns *
            (product == QK_PRODUCT_SGEMM ? sgemm_ops(profile) : integer_ops(profile, product));
+}
+
+double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
+{
+    const double measured = profile->product_ops_a_ns[product];
+    return measured > 0 ? measured : expected_ops_a_ns(profile, product);
+}
+
+/* How many times as fast as `b` a product is. What was measured is compared with nothing else: an
+ * emulator is slower than all that is expected. */
+static double times_as_fast(const struct qk_profile *profile, enum qk_product a, enum qk_product b)
+{
+    const double *measured = profile->product_ops_a_ns;
+    if (measured[a] > 0 && measured[b] > 0)
+        return measured[a] / measured[b];
+    return expected_ops_a_ns(profile, a) / expected_ops_a_ns(profile, b);
 }
 
 /* ---- What runs --------------------------------------------------------------------------- */
@@ -150,14 +164,10 @@ static const struct qk_conv_backend *fastest_backend(const struct qk_profile *pr
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
     const struct qk_conv_backend *best = &backends[0];
-    double best_ops = 0;
-    for (size_t i = 0; i < count; i++) {
-        const double ops = qk_expect_ops_a_ns(profile, backends[i].product);
-        if (!(backends[i].cpu_flags & ~cpu_flags) && ops >= best_ops) {
+    for (size_t i = 1; i < count; i++)
+        if (!(backends[i].cpu_flags & ~cpu_flags) &&
+            times_as_fast(profile, backends[i].product, best->product) >= 1)
             best = &backends[i];
-            best_ops = ops;
-        }
-    }
     return best;
 }
 
@@ -172,11 +182,9 @@ static void choose_products(const struct qk_profile *profile, bool may_load, boo
                             struct qk_choice *choice)
 {
     const struct qk_conv_backend *best = fastest_backend(profile, choice->cpu_flags);
-    const double floats = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM);
-    const double integers = qk_expect_ops_a_ns(profile, best->product);
-    choice->wants_blas = may_load && DOUBT * floats > integers;
-    const bool floats_win = choice->wants_blas && blas && floats > FLOATS_FASTER * integers;
-    choice->conv.dense = floats_win ? NULL : best;
+    const double times = times_as_fast(profile, QK_PRODUCT_SGEMM, best->product);
+    choice->wants_blas = may_load && times > 1 / DOUBT;
+    choice->conv.dense = choice->wants_blas && blas && times > FLOATS_FASTER ? NULL : best;
     choice->conv.narrow = choice->conv.depthwise = best;
 }
 

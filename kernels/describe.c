@@ -61,7 +61,8 @@ static void print_products(struct text *text, const struct qk_profile *profile)
     const char *between = "";
     for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
         if (profile->product_ops_a_ns[p] > 0) {
-            print(text, "%s%s %.0f", between, names[p], profile->product_ops_a_ns[p]);
+            print(text, profile->product_ops_a_ns[p] < 10 ? "%s%s %.1f" : "%s%s %.0f", between,
+                  names[p], profile->product_ops_a_ns[p]);
             between = ", ";
         }
     print(text, " Gop/s of one thread\n");
