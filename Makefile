@@ -150,8 +150,8 @@ $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 $(B)/check-kernels: $(call objects,$(CHECK_KERNELS)) $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm
 
-$(B)/measure: $(call objects,$(MEASURE)) $(B)/libqk.a
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm -lpthread
+$(B)/measure: $(call objects,$(MEASURE)) $(B)/libserver.a $(B)/libqk.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # Quiet, and on all cores unless the caller chose -j.
 SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))

@@ -61,6 +61,11 @@ class Libqk:
         self.say("peak", name)
         return int(self.answer()[0])
 
+    def handover(self, threads, work_ns, unit_ns):
+        """{alone, all, wake, counted}, in nanoseconds."""
+        self.say("handover", threads, work_ns, unit_ns)
+        return dict(zip(("alone", "all", "wake", "counted"), map(float, self.answer())))
+
     def round(self, *measures):
         """Measure -> nanoseconds."""
         self.say("round", *measures)

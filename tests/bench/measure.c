@@ -23,6 +23,9 @@
  *                                    fma, madd, avxvnni, vnni, amx    as tests/bench/peak.h has
  *                                             them
  *   peak NAME                      answers how many operations are in a run of it; 0: not here
+ *   handover THREADS WORK UNIT     answers "alone all wake counted", the nanoseconds of handover.h,
+ *                                  for a job of so many in units of so many, and what the server's
+ *                                  scheduler counts for a hand-over
  *   save FILE                      runs once, and writes the output's bytes
  *
  * The first argument is the tier, "auto" without one; the first line says "tier width core", the
@@ -37,7 +40,10 @@
 #include <time.h>
 
 #include "kernels/dispatch.h"
+#include "server/pool.h"
+#include "server/scheduler.h"
 #include "tests/bench/call.h"
+#include "tests/bench/handover.h"
 #include "tests/bench/move.h"
 #include "tests/bench/peak.h"
 #include "tests/bench/team.h"
@@ -329,6 +335,18 @@ static void on_peak(const char *name)
     printf("%zu\n", peak ? peak->operations : 0);
 }
 
+static void on_handover(char *const *words)
+{
+    const unsigned long threads = strtoul(words[0], NULL, 10);
+    const uint64_t work_ns = strtoull(words[1], NULL, 10), unit_ns = strtoull(words[2], NULL, 10);
+    if (threads < 1 || threads > QD_POOL_THREADS_MAX || unit_ns < 1 || work_ns < unit_ns)
+        bench_fail("handover: expected threads, and work of a unit at least");
+    const struct bench_handover found = bench_handover_measure((unsigned)threads, work_ns, unit_ns);
+    printf("%llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,
+           (unsigned long long)found.all_ns, (unsigned long long)found.wake_ns,
+           (unsigned long long)QD_HANDOVER_NS);
+}
+
 static void on_save(struct bench *bench, const char *path)
 {
     const size_t bytes = bench->call.plan.output_bytes[0];
@@ -361,6 +379,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_peak(words[1]);
     else if (strcmp(name, "round") == 0 && bench->team)
         on_round(bench, words + 1, count - 1);
+    else if (strcmp(name, "handover") == 0 && count == 4)
+        on_handover(words + 1);
     else if (strcmp(name, "save") == 0 && count == 2 && bench->team)
         on_save(bench, words[1]);
     else

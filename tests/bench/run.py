@@ -4,7 +4,7 @@
 Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
 bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
 other work on the machine makes this slower, but hardly changes the figures. Beside them: what plans
-say of their cost and what they do cost, and packing beside copying.
+say of their cost and what they do cost, packing beside copying, and what a hand-over costs.
 """
 import argparse
 import json
@@ -15,6 +15,7 @@ import time
 import black_box
 import convolve
 import figures
+import handover
 import linear
 import rows
 from libqk import FILES, ROOT, Libqk
@@ -23,7 +24,8 @@ from peer import OnnxRuntime
 # With the seconds that each may take.
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
-         "conv": convolve.Part(320)}
+         "conv": convolve.Part(320),
+         "handover": handover.Part()}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
 SECONDS_AGAIN = 0.5  # for a row that falls short

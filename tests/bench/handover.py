@@ -1,0 +1,103 @@
+"""The hand-over's part of `make bench`: when it is worth waking other workers. The server's own
+scheduler and pool run jobs that only take time, on one worker and on all."""
+import dataclasses
+
+import figures
+from figures import ns_text
+from stopwatch import best, spread, take_turns
+
+WORKS_NS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+UNITS = 20  # of a job
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    work_ns: int
+    threads: int
+
+    x_bytes = y_bytes = 0
+
+    def __str__(self):
+        return "hand-over, work of %s, %s" % (ns_text(self.work_ns),
+                                              figures.threads_text(self.threads))
+
+
+def gain(row):
+    return row["ns"]["alone"] / row["ns"]["all"]
+
+
+def one_line(row):
+    return "%s: one worker %s, all %s, %.2f ×; a second one joins after: %s" % (
+        row["name"], ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]), gain(row),
+        wake_text(row))
+
+
+def wake_text(row):
+    return ns_text(row["ns"]["wake"]) if row["ns"]["wake"] else "none does"
+
+
+class Part:
+    budget_seconds = 10
+    one_line = staticmethod(one_line)
+    x_bytes = staticmethod(bytes)
+
+    @staticmethod
+    def select(options, threads, _):
+        works = WORKS_NS[:1] if options.smoke else WORKS_NS
+        selected = [Row(work, threads) for work in works if threads > 1]
+        for words in options.only or []:
+            selected = [row for row in selected if words in str(row)]
+        return selected
+
+    @staticmethod
+    def falls_short(_):
+        return False  # what the scheduler makes of it is its own affair
+
+    @staticmethod
+    def measure(row, libqk, _, seconds):
+        turns = [lambda _: libqk.handover(row.threads, row.work_ns, row.work_ns // UNITS)]
+        series = take_turns(turns, 1, 4, seconds)
+        return {"name": str(row), "threads": row.threads, "work_ns": row.work_ns,
+                "ns": best(series), "spread": spread(series), "rounds": len(series["all"]),
+                "same": None}
+
+    @staticmethod
+    def report(results, machine_lines, _):
+        return Report(results, machine_lines)
+
+
+class Report:
+    def __init__(self, results, machine_lines):
+        self.results = results
+        self.machine = machine_lines + [
+            "the scheduler counts on %s for a hand-over" % ns_text(results[0]["ns"]["counted"])]
+
+    def print_rows(self):
+        for row in self.results:
+            print(one_line(row))
+
+    def print_summary(self):
+        print("\nThe hand-over; %s" % self.machine[-1])
+        for row in self.results:
+            print("  " + one_line(row))
+
+    @staticmethod
+    def readme_lines():
+        return []  # it has none there
+
+    def write(self, folder):
+        lines = ["# The hand-over", "", HEAD, ""] + ["- " + line for line in self.machine]
+        lines += ["", "| work | one worker | all %d | × | a second one joins after |" %
+                  self.results[0]["threads"], "|---:|---:|---:|---:|---:|"]
+        lines += ["| %s | %s | %s | %.2f | %s |" % (
+            ns_text(row["work_ns"]), ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]),
+            gain(row), wake_text(row)) for row in self.results]
+        figures.write_section(folder, lines)
+
+
+HEAD = """\
+Written by `make bench`; not by hand. Jobs of %d units that only take time, on the server's own
+scheduler and pool, each when all workers sleep: from the job's start to its end, by one worker and
+by as many as the scheduler lets help; and when the second one begins. Medians of about a hundred,
+the best of several such rounds. What the scheduler counts for waking a worker decides from which
+work on it does.""" % UNITS
