@@ -4,10 +4,10 @@ import dataclasses
 
 import figures
 from figures import ns_text
-from stopwatch import best, spread, take_turns
 
 WORKS_NS = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 UNITS = 20  # of a job
+SERIES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +55,12 @@ class Part:
 
     @staticmethod
     def measure(row, libqk, _, seconds):
-        turns = [lambda _: libqk.handover(row.threads, row.work_ns, row.work_ns // UNITS)]
-        series = take_turns(turns, 1, 4, seconds)
+        """The best of some series, seen as a whole."""
+        count = 1 if seconds < 1 else SERIES
+        series = [libqk.handover(row.threads, row.work_ns, row.work_ns // UNITS)
+                  for _ in range(count)]
         return {"name": str(row), "threads": row.threads, "work_ns": row.work_ns,
-                "ns": best(series), "spread": spread(series), "rounds": len(series["all"]),
-                "same": None}
+                "ns": min(series, key=lambda ns: ns["all"]), "same": None}
 
     @staticmethod
     def report(results, machine_lines, _):
@@ -98,6 +99,6 @@ class Report:
 HEAD = """\
 Written by `make bench`; not by hand. Jobs of %d units that only take time, on the server's own
 scheduler and pool, each when all workers sleep: from the job's start to its end, by one worker and
-by as many as the scheduler lets help; and when the second one begins. Medians of about a hundred,
-the best of several such rounds. What the scheduler counts for waking a worker decides from which
-work on it does.""" % UNITS
+by as many as the scheduler lets help; and when the second one begins. Medians of about a hundred
+jobs, of the best of %d series. What the scheduler counts for waking a worker decides from which work
+on it does.""" % (UNITS, SERIES)
