@@ -100,5 +100,5 @@ HEAD = """\
 Written by `make bench`; not by hand. Jobs of %d units that only take time, on the server's own
 scheduler and pool, each when all workers sleep: from the job's start to its end, by one worker and
 by as many as the scheduler lets help; and when the second one begins. Medians of about a hundred
-jobs, of the best of %d series. What the scheduler counts for waking a worker decides from which work
-on it does.""" % (UNITS, SERIES)
+jobs, of the best of %d series. What the scheduler counts for waking a worker decides from which
+work on it does.""" % (UNITS, SERIES)
