@@ -190,8 +190,8 @@ static const struct qk_attribute_def attributes[] = {
     [SATURATE] = {.name = "saturate",
                   .kind = QK_ATTRIBUTE_INT,
                   .since = 19,
-                  .about = "what a float8 makes of what is beyond it: 1 the largest number, 0 "
-                           "infinity or NaN; default 1"},
+                  .about = "what a float8 makes of what is beyond it: 0 infinity or NaN; default "
+                           "1: the largest number"},
     [OUTPUT_DTYPE] = {.name = "output_dtype",
                       .kind = QK_ATTRIBUTE_TYPE,
                       .since = 21,

@@ -8,7 +8,8 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "api_schema" / "examples"
 NO_HEADER = 0xFFFF
 # In the registry's order.
-VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
+VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25),
+            "onnx.QuantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
             "directml.ElementWiseDequantizeLinear": (10, 21, 30, 60, 62),
             "tensorflow.Dequantize": (1,)}
 

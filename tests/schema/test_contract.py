@@ -29,12 +29,14 @@ BEYOND_THE_SCHEMA = {
     "one input's shape or datatype, against another's": """
         bad_blocked_shape bad_conv_channels bad_conv_kernel_too_large bad_conv_rank
         bad_conv_zero_point_datatype bad_datatype_zero_point bad_directml_empty bad_directml_rank
-        bad_directml_sizes bad_fp8_zero_point bad_zero_point_datatype_int4""",
+        bad_directml_sizes bad_fp8_zero_point bad_quantize_blocked_shape
+        bad_quantize_scale_datatype bad_quantize_zero_point_shape bad_zero_point_datatype_int4""",
     "an attribute, against the inputs or another attribute": """
         bad_carrier_bytes bad_carrier_datatype_missing bad_carrier_datatype_too_old
         bad_carrier_declared bad_carrier_no_input bad_carrier_shape_missing bad_conv_kernel_shape
-        bad_conv_pads_length bad_fp8e8m0_output bad_parameter_range bad_strides_length
-        bad_strides_no_input bad_tensorflow_bfloat16_scaled bad_tensorflow_min_first_axis
+        bad_conv_pads_length bad_fp8e8m0_output bad_parameter_range
+        bad_quantize_output_dtype_too_old bad_quantize_output_dtype_zero_point
+        bad_strides_length bad_strides_no_input bad_tensorflow_bfloat16_scaled bad_tensorflow_min_first_axis
         bad_tensorflow_range_shape""",
 }
 

@@ -162,7 +162,9 @@ static double load(const char *data, const char *datatype, size_t index)
     enum qk_type type = qk_type_by_name(datatype);
     if (qk_type_info(type)->kind == QK_KIND_FLOAT)
         return (double)qk_float_decode(type, qk_element_load(type, data, index));
-    return type == QK_UINT8 ? (double)(unsigned char)data[index] : (double)(signed char)data[index];
+    const double value = qk_element_load(type, data, index);
+    const double past = ldexp(1, qk_type_info(type)->bits);
+    return value > (double)qk_type_info(type)->max ? value - past : value;
 }
 
 static void expect_data(const char *path, const cJSON *wanted, const cJSON *got, const char *blob)
