@@ -1,3 +1,5 @@
+#include "kernels/conv/sgemm/im2col_kernels.h"
+
 #ifdef __x86_64__
 
 #include <immintrin.h>
