@@ -4,6 +4,9 @@
  * reference and the kernel with it, and compares what they wrote, bit for bit. The same body makes
  * one large, ordinary case where kernels are timed.
  *
+ * Scalar kernels are compared with themselves, so that they are seen to keep to their buffers, and
+ * timed.
+ *
  * All that a kernel reads or writes lies in buffers between two pages that nobody may touch, which
  * have exactly the bytes that the contract grants: what is read behind these faults, and the fault
  * is a failure of that case. What lies between a buffer and the page farther away is watched, and

@@ -441,6 +441,7 @@ static void check_kernel(struct check *check, const char *tier, const struct qk_
 
 void check_depthwise(struct check *check)
 {
+    check_kernel(check, "scalar", &qk_depthwise_u8s8_1x1__scalar);
 #ifdef __x86_64__
     check_kernel(check, "avx2", &qk_depthwise_s16s16_1x32__avx2);
     check_kernel(check, "avxvnni", &qk_depthwise_u8s8_1x32__avxvnni);

@@ -369,6 +369,7 @@ static void check_kernels(struct check *check, const char *tier,
 
 void check_dequantize(struct check *check)
 {
+    check_kernels(check, "scalar", qk_dequantize_init_scalar);
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_dequantize_init_avx2);
     check_kernels(check, "avx512vbmi", qk_dequantize_init_avx512);

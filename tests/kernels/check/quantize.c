@@ -221,6 +221,7 @@ static void check_kernels(struct check *check, const char *tier,
 
 void check_quantize(struct check *check)
 {
+    check_kernels(check, "scalar", qk_quantize_init_scalar);
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_quantize_init_avx2);
     check_kernels(check, "avx512bw", qk_quantize_init_avx512);

@@ -421,6 +421,7 @@ static void check_kernels(struct check *check, const char *tier,
 
 void check_slabs(struct check *check)
 {
+    check_kernels(check, "scalar", &qk_slab_kernels_u8x4__scalar, 4);
 #ifdef __x86_64__
     check_kernels(check, "avx2", &qk_slab_kernels_s16x2__avx2, 2);
     check_kernels(check, "avx2", &qk_slab_kernels_u8x4__avx2, 4);
