@@ -204,7 +204,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     const size_t step_count = CELLS_TO_WRAP / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
-    args->positions = check_below(check, gemm->nr) + 1;
+    args->positions = gemm->nr; /* with fewer, a kernel may have several sums for each */
     args->rows = gemm->mr;
     args->slab_bytes = 64;
     args->step_count = step_count;
@@ -323,7 +323,8 @@ static void check_layout(struct check *check, const char *tier, const struct qk_
 {
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
-    check_run(check, &(struct check_subject){"gemm/multiply", check_multiply, gemm, 3000});
+    const char *multiply = gemm->by_position ? "gemm/multiply_positions" : "gemm/multiply";
+    check_run(check, &(struct check_subject){multiply, check_multiply, gemm, 3000});
     if (gemm->dot)
         check_run(check, &(struct check_subject){"gemm/dot", check_dot, gemm, 2000});
 }

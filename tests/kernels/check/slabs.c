@@ -395,6 +395,7 @@ static bool check_by_position(const struct qk_slab_kernels *kernels)
     return kernels == &qk_slab_kernels_u8x4__avx512bw ||
            kernels == &qk_slab_kernels_u8x4__avx512vbmi;
 #else
+    (void)kernels;
     return false;
 #endif
 }
@@ -412,7 +413,7 @@ static void check_kernels(struct check *check, const char *tier,
         check_run(check,
                   &(struct check_subject){"slabs/requantize", check_requantize, &subject, 8000});
     if (check_by_position(kernels))
-        check_run(check, &(struct check_subject){"slabs/requantize by position",
+        check_run(check, &(struct check_subject){"slabs/requantize_positions",
                                                  check_requantize_positions, &subject, 8000});
     if (kernels->transpose)
         check_run(check,
