@@ -92,7 +92,7 @@ static double measure_product(const struct qk_igemm *gemm)
     const size_t step_bytes = qk_igemm_step_bytes(gemm, QK_IGEMM_STEP_SLABS, gemm->mr);
     const size_t cells_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
     const size_t weights_bytes = (STEPS * step_bytes + QK_IGEMM_SLACK + 63) / 64 * 64;
-    const size_t sums_bytes = gemm->mr * QK_IGEMM_NR * sizeof(int32_t);
+    const size_t sums_bytes = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
     uint8_t *memory = aligned_alloc(64, cells_bytes + weights_bytes + sums_bytes);
     if (!memory)
         return 0;
@@ -108,7 +108,8 @@ static double measure_product(const struct qk_igemm *gemm)
                  .weights = memory + cells_bytes,
                  .step_bytes = step_bytes,
                  .rows = gemm->mr,
-                 .vectors = QK_IGEMM_NR / QK_IGEMM_VECTOR,
+                 .vectors = gemm->nr / QK_IGEMM_VECTOR,
+                 .positions = gemm->nr,
                  .sums = (int32_t *)(void *)(memory + cells_bytes + weights_bytes)},
     };
     if (gemm->begin)
@@ -117,7 +118,7 @@ static double measure_product(const struct qk_igemm *gemm)
     if (gemm->end)
         gemm->end();
     free(memory);
-    return 2.0 * (double)(gemm->mr * QK_IGEMM_NR * STEPS * QK_IGEMM_STEP_SLABS * gemm->cell_k) / ns;
+    return 2.0 * (double)(gemm->mr * gemm->nr * STEPS * QK_IGEMM_STEP_SLABS * gemm->cell_k) / ns;
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------- */
