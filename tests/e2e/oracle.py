@@ -43,6 +43,19 @@ def dequantize(x, shape, scale, zero_point, axis):
     return result
 
 
+def quantize(x, shape, scale, zero_point, axis, limits):
+    """QuantizeLinear 10 and 13 of FP32, the scales of which are not 0: Python's round() takes ties
+    to even."""
+    result = []
+    for index in itertools.product(*map(range, shape)):
+        channel = index[axis] if len(scale) > 1 else 0
+        zero = zero_point[channel if len(zero_point) > 1 else 0] if zero_point else 0
+        quotient = fl32(x[offset_of(index, shape)] / scale[channel])
+        quotient = max(min(quotient, 1e6), -1e6)
+        result.append(min(max(round(quotient) + zero, limits[0]), limits[1]))
+    return result
+
+
 def geometry(sizes, kernel, attributes):
     """(pads at the beginning, output sizes) for each spatial axis."""
     spatial = len(sizes)

@@ -2,6 +2,7 @@
 from quantd import Tensor, json_request
 
 DEQUANTIZE = "onnx.DequantizeLinear"
+QUANTIZE = "onnx.QuantizeLinear"
 CONV = "onnx.QLinearConv"
 
 # y = (x - 128) * 0.5

@@ -58,6 +58,9 @@ class Golden(ServerTest):
     def test_dequantize_linear(self):
         self.check("onnx.DequantizeLinear", 29)
 
+    def test_quantize_linear(self):
+        self.check("onnx.QuantizeLinear", 48)
+
     def test_qlinear_conv(self):
         self.check("onnx.QLinearConv", 22)
 

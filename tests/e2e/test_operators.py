@@ -5,7 +5,7 @@ import unittest
 
 from elements import to_raw
 from quantd import ServerTest, Tensor, binary_request, json_request
-from samples import DEQUANTIZE
+from samples import DEQUANTIZE, QUANTIZE
 
 DIRECTML = "directml.ElementWiseDequantizeLinear"
 TENSORFLOW = "tensorflow.Dequantize"
@@ -111,6 +111,65 @@ class DequantizeLinear(OperatorTest):
         answer = self.server.infer(DEQUANTIZE, body, "21", headers)
         self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", [1, 2, 3]))
 
+
+
+class QuantizeLinear(OperatorTest):
+    def quantize(self, version, x, scale, want, zero=None, **parameters):
+        tensors = [Tensor.of("x", *x), Tensor.of("y_scale", *scale)]
+        if zero is not None:
+            tensors.append(Tensor.of("y_zero_point", *zero))
+        self.check(QUANTIZE, version, tensors, parameters, want)
+
+    def test_integers(self):
+        # Ties to even, before 1 is added.
+        for version, datatype, low, high in (("10", "UINT8", 0, 255), ("10", "INT8", -128, 127),
+                                             ("21", "UINT16", 0, 65535),
+                                             ("21", "INT16", -32768, 32767), ("21", "UINT4", 0, 15),
+                                             ("21", "INT4", -8, 7), ("25", "UINT2", 0, 3),
+                                             ("25", "INT2", -2, 1)):
+            want = [max(low, min(high, number)) for number in (1, 3, -1, 1, 10 ** 6, -10 ** 6)]
+            self.quantize(version, ("FP32", [6], [0.25, 0.75, -1, -0.25, 10 ** 6, -10 ** 6]),
+                          ("FP32", [], [0.5]), (datatype, [6], want), (datatype, [], [1]))
+
+    def test_small_floats(self):
+        for version, datatype, most in (("19", "FP8E4M3FN", 448), ("19", "FP8E4M3FNUZ", 240),
+                                        ("19", "FP8E5M2", 57344), ("19", "FP8E5M2FNUZ", 57344),
+                                        ("23", "FP4E2M1", 6)):
+            self.quantize(version, ("FP32", [4], [2, -1e9, 3, 0]), ("FP32", [], [2]),
+                          (datatype, [4], [1, -most, 1.5, 0]), (datatype, [], [0]))
+
+    def test_not_saturating(self):
+        for datatype, beyond in (("FP8E4M3FN", "NaN"), ("FP8E5M2", "Infinity")):
+            self.quantize("19", ("FP16", [2], [1, 65504]), ("FP16", [], [0.5]),
+                          (datatype, [2], [2, beyond]), (datatype, [], [0]), saturate=0)
+
+    def test_output_dtype(self):
+        for given in (22, "INT4"):
+            self.quantize("21", ("FP32", [3], [-9, 1.5, 7]), ("FP32", [1], [1]),
+                          ("INT4", [3], [-8, 2, 7]), output_dtype=given)
+        self.quantize("21", ("FP32", [1], [3]), ("FP32", [], [1]), ("UINT8", [1], [3]))
+
+    def test_precision(self):
+        # FP16 has no 2049.
+        self.quantize("23", ("FP32", [2], [2049, 3]), ("FP32", [], [1]), ("INT16", [2], [2048, 3]),
+                      output_dtype="INT16", precision="FP16")
+        self.quantize("23", ("INT32", [2], [2049, 3]), ("FP16", [], [1]), ("INT16", [2], [2049, 3]),
+                      output_dtype="INT16")
+
+    def test_blocks(self):
+        # Blocks of three along an axis of five: the last one is short, rows begin within a byte.
+        self.quantize("21", ("FP32", [2, 5], [-5, -4, -3, -20, -10, 0, 100, 200, 3000, 4000]),
+                      ("FP32", [2, 2], [1, 10, 100, 1000]),
+                      ("INT4", [2, 5], list(range(-5, -2)) + [-2, -1, 0, 1, 2, 3, 4]),
+                      block_size=3, output_dtype="INT4")
+
+    def test_refusals(self):
+        tensors = [Tensor.of("x", "FP32", [2], [1, 2]), Tensor.of("y_scale", "FP32", [], [1])]
+        self.refused(QUANTIZE, "21", tensors, {"output_dtype": "FP32"}, "output_dtype", "got 1")
+        self.refused(QUANTIZE, "23", tensors, {"precision": "INT8"}, "precision", "got 3")
+        self.refused(QUANTIZE, "19", tensors, {"saturate": 7}, "saturate", "got 7")
+        tensors.append(Tensor.of("y_zero_point", "INT8", [1, 1], [0]))
+        self.refused(QUANTIZE, "13", tensors, {}, "y_zero_point", "[1,1]")
 
 class DirectML(OperatorTest):
     def test_packed(self):

@@ -1,4 +1,5 @@
-"""Random dequantizations and convolutions against the naive oracle, byte for byte over HTTP."""
+"""Random dequantizations, quantizations and convolutions against the naive oracle, byte for byte
+over HTTP."""
 import json
 import random
 import struct
@@ -7,7 +8,7 @@ import unittest
 import oracle
 from elements import count_of, to_raw
 from quantd import ServerTest, Tensor, binary_request, exchange, infer_path, json_request
-from samples import CONV, DEQUANTIZE
+from samples import CONV, DEQUANTIZE, QUANTIZE
 
 INTEGERS = {"UINT8": (0, 255), "INT8": (-128, 127), "INT32": (-2147483648, 2147483647)}
 
@@ -43,6 +44,28 @@ def dequantize_case(rng):
     y = oracle.dequantize(tensors["x"][2], shape, tensors["x_scale"][2],
                           tensors.get("x_zero_point", (None, None, []))[2], axis)
     return tensors, attributes, ("FP32", shape, to_raw("FP32", y))
+
+
+def quantize_case(rng):
+    datatype = rng.choice(("UINT8", "INT8"))
+    shape = [rng.randint(1, 5) for _ in range(rng.randint(0, 4))]
+    if rng.random() < 0.2:
+        shape = [rng.randint(100, 700)]
+    attributes, channels, axis = {}, 1, 0
+    if shape and rng.random() < 0.6:
+        axis = rng.randrange(len(shape))
+        channels = shape[axis]
+        attributes["axis"] = rng.choice((axis, axis - len(shape)))
+    scale_shape = [channels] if channels > 1 or rng.random() < 0.5 else []
+    x = [oracle.fl32(rng.choice((rng.randint(-600, 600) / 2, rng.gauss(0, 50), 1e30, -3e38, 0.0)))
+         for _ in range(count_of(shape))]
+    tensors = {"x": ("FP32", shape, x),
+               "y_scale": ("FP32", scale_shape, [some_scale(rng) for _ in range(channels)])}
+    if datatype != "UINT8" or rng.random() < 0.7:
+        tensors["y_zero_point"] = (datatype, scale_shape, some(rng, datatype, channels))
+    y = oracle.quantize(x, shape, tensors["y_scale"][2],
+                        tensors.get("y_zero_point", (None, None, []))[2], axis, INTEGERS[datatype])
+    return tensors, attributes, (datatype, shape, to_raw(datatype, y))
 
 
 def conv_case(rng):
@@ -117,6 +140,12 @@ class Random(ServerTest):
         client = self.server.client()
         for seed in range(150):
             self.check(client, DEQUANTIZE, dequantize_case(random.Random(seed)), seed)
+        client.close()
+
+    def test_quantize(self):
+        client = self.server.client()
+        for seed in range(150):
+            self.check(client, QUANTIZE, quantize_case(random.Random(seed)), seed)
         client.close()
 
     def test_conv(self):

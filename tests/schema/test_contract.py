@@ -36,8 +36,8 @@ BEYOND_THE_SCHEMA = {
         bad_carrier_declared bad_carrier_no_input bad_carrier_shape_missing bad_conv_kernel_shape
         bad_conv_pads_length bad_fp8e8m0_output bad_parameter_range
         bad_quantize_output_dtype_too_old bad_quantize_output_dtype_zero_point
-        bad_strides_length bad_strides_no_input bad_tensorflow_bfloat16_scaled bad_tensorflow_min_first_axis
-        bad_tensorflow_range_shape""",
+        bad_strides_length bad_strides_no_input bad_tensorflow_bfloat16_scaled
+        bad_tensorflow_min_first_axis bad_tensorflow_range_shape""",
 }
 
 

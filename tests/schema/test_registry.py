@@ -236,8 +236,8 @@ ATTRIBUTES = {
 }
 
 # Their tensors do not fit without the attribute.
-NEEDED = ("ok_dequantize_blocked", "ok_quantize_blocked_int4", "ok_directml_transposed", "ok_directml_strides",
-          "ok_tensorflow_axis")
+NEEDED = ("ok_dequantize_blocked", "ok_quantize_blocked_int4", "ok_directml_transposed",
+          "ok_directml_strides", "ok_tensorflow_axis")
 
 
 def example_value(model, name):
