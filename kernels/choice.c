@@ -219,7 +219,7 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
     const bool vectors = profile->cpu_flags & QK_CPU_AVX2;
     conv->cycles_a_ns = profile->cycles_a_ns;
     conv->pack_unit_ns = 50000;
-    conv->unit_ns = 100000;
+    conv->unit_ns = 40000;
     conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
     conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
     conv->slabs_most = clamp(profile->l2_bytes / 64, 4 * kib, 32 * kib);

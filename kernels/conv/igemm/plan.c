@@ -27,6 +27,8 @@
 #define UNIT_CELLS_LEAST 512
 /* Parts of the channels make the same slabs again, which may cost this share of the products. */
 #define SLABS_CHEAP 0.1
+/* What takes less than so many units' time is one unit: handing over a part would not pay. */
+#define WORTH_CUTTING 1.2
 
 enum mode {
     SHARED,  /* taps share slabs along rows and along columns */
@@ -112,6 +114,12 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct choice *choic
     return true;
 }
 
+/* Tiles by position end where a band does; others have whole vectors, which more places fill. */
+static size_t cells_least(const struct qk_conv_igemm_plan *plan)
+{
+    return plan->conv->backend->gemm->by_position ? UNIT_CELLS_LEAST / 5 : UNIT_CELLS_LEAST;
+}
+
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
  * `least` of them, unless they would be too small. */
 static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t least)
@@ -121,7 +129,7 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choi
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const bool lines = layout->columns == width;
     const size_t whole = lines ? height * layout->pitch : width;
-    const size_t useful = qk_size_max(whole / UNIT_CELLS_LEAST, 1);
+    const size_t useful = qk_size_max(whole / cells_least(plan), 1);
     const size_t wanted = qk_size_min(least, useful);
     if (lines && height > 1) {
         layout->rows = qk_size_min(layout->rows, qk_divide_up(height, qk_size_min(wanted, height)));
@@ -262,32 +270,46 @@ static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mod
     return choice;
 }
 
+/* How many units to make of one place on the outer axes: such that each takes the time that it
+ * should, and an even number, so that two threads have the same. */
+static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct choice *choice)
+{
+    const struct qk_conv_tuning *tuning = plan->conv->tuning;
+    const double units =
+        (choice->cycles + choice->slab_cycles) / (tuning->unit_ns * tuning->cycles_a_ns);
+    if (units < WORTH_CUTTING)
+        return 1;
+    return units < 1e6 ? qk_size_max((size_t)(units / 2 + 0.5), 1) * 2 : 1000000;
+}
+
+/* Into how many parts the channels are cut, where there are `bands` of `wanted` units. Whoever runs
+ * parts makes the slabs again: more of them than two threads need must be worth that. */
+static size_t count_m_parts(const struct choice *choice, size_t bands, size_t wanted)
+{
+    const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
+    const size_t most = cheap < 1e6 ? (size_t)cheap : 1000000;
+    const size_t parts = qk_size_min(qk_divide_up(wanted, bands), most);
+    return wanted > 1 && bands % 2 == 1 ? qk_divide_up(qk_size_max(parts, 2), 2) * 2
+                                        : qk_size_max(parts, 1);
+}
+
 /* Cuts units to the time that they should take: first into bands, then into parts of the channels.
  */
 static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choice)
 {
     const size_t panels = plan->conv->igemm.panel_count;
-    const struct qk_conv_tuning *tuning = plan->conv->tuning;
-    const double unit_cycles = tuning->unit_ns * tuning->cycles_a_ns;
-    const double wanted = (choice->cycles + choice->slab_cycles) / unit_cycles + 1;
-    const size_t least = wanted < 1e6 ? (size_t)wanted : 1000000;
+    const size_t wanted = wanted_units(plan, choice);
     size_t most = panels;
     if (choice->layout.images == 1)
-        cut_bands(plan, choice, least);
+        cut_bands(plan, choice, wanted);
     set_slab_bytes(&choice->layout);
     if (choice->layout.k_part_bundles < choice->layout.bundles) {
         const struct qk_igemm *gemm = plan->conv->backend->gemm;
         const size_t strips = qk_conv_strips_most(gemm, slab_cells(&choice->layout));
         const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
-        most = qk_size_max(tuning->sums_bytes / tile / strips, 1);
+        most = qk_size_max(plan->conv->tuning->sums_bytes / tile / strips, 1);
     }
-    const size_t bands = choice->row_bands * choice->column_bands;
-    /* A unit may take three times as long as it should before the channels are cut, unless making
-     * its slabs again is cheap. */
-    const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
-    const size_t m_parts =
-        qk_size_max(qk_divide_up(least, 3 * bands),
-                    qk_size_min(qk_divide_up(least, bands), cheap < 1e6 ? (size_t)cheap : 1000000));
+    const size_t m_parts = count_m_parts(choice, choice->row_bands * choice->column_bands, wanted);
     choice->m_parts = qk_size_max(qk_size_min(m_parts, panels), qk_divide_up(panels, most));
     choice->m_part_panels = qk_divide_up(panels, choice->m_parts);
     choice->m_parts = qk_divide_up(panels, choice->m_part_panels);
@@ -350,7 +372,9 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
     plan->m_parts = best.m_parts;
     plan->m_part_panels = best.m_part_panels;
     plan->workspace = lay_out(plan);
-    *cycles = (best.cycles / (double)best.m_parts + best.slab_cycles) /
+    const bool whole = best.layout.k_part_bundles == best.layout.bundles;
+    *cycles = (best.cycles / (double)best.m_parts +
+               best.slab_cycles / (double)(whole ? best.m_parts : 1)) /
               (double)(best.row_bands * best.column_bands);
 }
 

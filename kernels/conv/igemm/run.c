@@ -201,10 +201,14 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
     }
 }
 
-static void run_unit(const struct qk_conv_igemm_plan *plan, size_t index, const struct work *work)
+/* Runs units [begin, end), which differ in nothing but their output channels, as if they were one.
+ */
+static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, size_t end_unit,
+                      const struct work *work)
 {
     const struct qk_slab_layout *layout = &plan->layout;
-    struct unit unit = locate(plan, index);
+    struct unit unit = locate(plan, begin_unit);
+    unit.panel_end = locate(plan, end_unit - 1).panel_end;
     const struct qk_conv_lines lines = {
         .images = unit.images,
         .rows = unit.rows,
@@ -249,8 +253,13 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
     };
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);
-    for (size_t unit = begin; unit < end; unit++)
-        run_unit(state, unit, &work);
+    /* Where x is laid out once for all of K, it serves all output channels of a place. */
+    const bool whole = state->layout.k_part_bundles == state->layout.bundles;
+    const size_t parts = whole ? state->m_parts : 1;
+    for (size_t next; begin < end; begin = next) {
+        next = qk_size_min(begin - begin % parts + parts, end);
+        run_units(state, begin, next, &work);
+    }
     if (gemm->end)
         gemm->end();
 }
