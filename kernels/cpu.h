@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As fine as kernels need them: a kernel names all that it uses. */
+/* As fine as kernels need them: a kernel names all that it uses. Gathers, which are slow on many a
+ * CPU, have no flag: a kernel gathers only what it would else load element by element. */
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
     QK_CPU_AVX = 1 << 1,     /* and the system saves YMM */
