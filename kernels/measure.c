@@ -165,17 +165,20 @@ static void measure_sgemm(struct qk_profile *profile, const struct qk_gemm *gemm
 
 /* ---- All of them ------------------------------------------------------------------------- */
 
-/* The fastest first; sgemm's speed says nothing without that one's. */
+/* The fastest first, however short the time; sgemm's speed says nothing without that one's. */
 static void measure_products(struct qk_profile *profile, const struct qk_gemm *gemm, double end_ns)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    for (size_t i = count; i-- > 0 && now_ns() < end_ns;) {
+    bool any = false;
+    for (size_t i = count; i-- > 0 && (!any || now_ns() < end_ns);) {
         double *ops = &profile->product_ops_a_ns[backends[i].product];
-        if (!(backends[i].cpu_flags & ~profile->cpu_flags) && *ops == 0)
-            *ops = measure_product(backends[i].gemm);
-        if (gemm && *ops > 0 && profile->product_ops_a_ns[QK_PRODUCT_SGEMM] == 0)
+        if (backends[i].cpu_flags & ~profile->cpu_flags || *ops > 0)
+            continue;
+        *ops = measure_product(backends[i].gemm);
+        if (gemm && !any)
             measure_sgemm(profile, gemm);
+        any = true;
     }
 }
 

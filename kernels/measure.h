@@ -5,10 +5,10 @@
 #include "kernels/cpu.h"
 #include "kernels/gemm/gemm.h"
 
-/* Measures, in a few milliseconds, the clock, the products that this CPU has, sgemm if `gemm` is
- * not NULL, and how fast memory is copied, and puts them into the profile. What there is no memory
- * or no time for stays as it was: after QK_MEASURE_NS nothing new is begun. Other work on the core
- * makes the machine seem slower, so the best of several runs counts. */
+/* Measures, in a few milliseconds, the clock, how fast memory is copied, the products that this CPU
+ * has, and sgemm if `gemm` is not NULL, and puts them into the profile. What there is no memory for
+ * stays as it was; and so do, after QK_MEASURE_NS, all products but the fastest and sgemm. Other
+ * work on the core makes the machine seem slower, so the best of several runs counts. */
 void qk_profile_measure(struct qk_profile *profile, const struct qk_gemm *gemm);
 
 #define QK_MEASURE_NS 20000000
