@@ -7,7 +7,7 @@
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make check-kernels   each kernel of this CPU's tiers against the scalar ones; A=--time times
 #                        them, A='--only gemm/dot' and A='--seed 7' repeat some
-#   make check-kernels-emulated   the same on older CPUs, where qemu-user is installed
+#   make check-kernels-emulated   the same on older CPUs and on ARM, where qemu-user is installed
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
 #   make test-clients    small clients in seven languages; skips those without their toolchain

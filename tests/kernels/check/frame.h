@@ -4,7 +4,7 @@
 
 #include "tests/kernels/check/check.h"
 
-enum { CHECK_PAGE = 4096, CHECK_BUFFERS_MOST = 24, CHECK_TEXT = 512 };
+enum { CHECK_PAGE = 4096, CHECK_BUFFERS_MOST = 24, CHECK_EXCEPTIONS_MOST = 8, CHECK_TEXT = 512 };
 
 /* Pages between two that are closed; a slot serves case after case. */
 struct check_slot {
@@ -28,8 +28,8 @@ struct check_memory {
 
 struct check {
     uint64_t seed;
-    const char *only;   /* part of "function tier"; NULL: all */
-    const char *except; /* the same of those that are left out; NULL: none */
+    const char *only;                              /* part of "function tier"; NULL: all */
+    const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* the same of those that are left out */
     bool timed;
     bool list;
     size_t passed, failed; /* subjects */

@@ -3,7 +3,7 @@
  *   check-kernels                all of them; the last line is "N passed, N failed", in kernels
  *   check-kernels --time         takes their time instead
  *   check-kernels --only TEXT    those whose name and tier have this in them: "gemm/multiply avx2"
- *   check-kernels --except TEXT  leaves those out
+ *   check-kernels --except TEXT  leaves those out; may come several times
  *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
  *   check-kernels --list         names and tiers
  */
@@ -29,6 +29,7 @@ static bool read_number(const char *text, uint64_t *number)
 
 static bool read_options(struct check *check, int count, char **words)
 {
+    size_t except = 0;
     for (int i = 1; i < count; i++)
         if (strcmp(words[i], "--time") == 0)
             check->timed = true;
@@ -36,8 +37,9 @@ static bool read_options(struct check *check, int count, char **words)
             check->list = true;
         else if (strcmp(words[i], "--only") == 0 && i + 1 < count)
             check->only = words[++i];
-        else if (strcmp(words[i], "--except") == 0 && i + 1 < count)
-            check->except = words[++i];
+        else if (strcmp(words[i], "--except") == 0 && i + 1 < count &&
+                 except < CHECK_EXCEPTIONS_MOST)
+            check->except[except++] = words[++i];
         else if (strcmp(words[i], "--seed") != 0 || i + 1 == count ||
                  !read_number(words[++i], &check->seed))
             return false;
