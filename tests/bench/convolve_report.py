@@ -116,20 +116,21 @@ class Report:
         """(target's text, reached, of how many, detail)"""
         for threads in sorted({row["threads"] for row in self.best}):
             rows = [row for row in self.best if row["threads"] == threads]
-            where = threads_text(threads) + (", rows of 50 µs" if threads > 1 else "")
-            for text, values, least in (
-                    ("each group's mean ≥ %.2f × ONNX Runtime, weights packed" % PEER_MEAN,
-                     [mean for *_, group in self.group_rows() for mean in [group_mean(group)]
-                      if mean and group[0]["threads"] == threads], PEER_MEAN),
-                    ("each row ≥ %.2f × ONNX Runtime, weights packed" % PEER_LEAST,
-                     [packed_times(row) for row in rows if packed_times(row) and has_target(row)],
-                     PEER_LEAST),
-                    ("each row ≥ %.2f × ONNX Runtime, packing included" % FRESH_LEAST,
-                     [fresh_times(row) for row in rows if fresh_times(row)], FRESH_LEAST),
-                    ("packing ≥ %.2f of a copy's speed, weights of 64 KiB" % PACK_LEAST,
-                     [pack_share(row) for row in rows if pack_counts(row)], PACK_LEAST)):
+            means = [group_mean(group) for *_, count, group in self.group_rows()
+                     if count == threads]
+            long = ", from 50 µs on" if threads > 1 else ""
+            for text, least, values in (
+                    ("each group's mean ≥ %.2f × ONNX Runtime, weights packed" + long, PEER_MEAN,
+                     means),
+                    ("each row ≥ %.2f × ONNX Runtime, weights packed" + long, PEER_LEAST,
+                     [packed_times(row) for row in rows if has_target(row)]),
+                    ("each row ≥ %.2f × ONNX Runtime, packing included", FRESH_LEAST,
+                     map(fresh_times, rows)),
+                    ("packing ≥ %.2f of a copy's speed, weights of 64 KiB", PACK_LEAST,
+                     [pack_share(row) for row in rows if pack_counts(row)])):
+                values = list(filter(None, values))  # without those that were not measured
                 if values:
-                    yield ("%s, %s" % (text, where if "packed" in text else threads_text(threads)),
+                    yield ("%s, %s" % (text % least, threads_text(threads)),
                            sum(value >= least for value in values), len(values),
                            "least %.2f, median %.2f" % (min(values), statistics.median(values)))
 
