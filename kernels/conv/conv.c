@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "kernels/conv/method.h"
-#include "kernels/conv/requantize.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/widen.h"
 
@@ -117,9 +116,7 @@ enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
     *conv = (struct qk_conv){
         .desc = *desc,
         .constants = *constants,
-        .requantize = qk_requantize_for(constants->y_type, constants->y_zero_point),
         .x_type = constants->x_type,
-        .y_type = constants->y_type,
         .x_zero_point = constants->x_zero_point,
         .depth = depth,
         .tuning = tuning,
@@ -185,7 +182,6 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
                             struct qk_tensor *output)
 {
     const struct qk_conv_desc *desc = &conv->desc;
-    output->type = conv->y_type;
     output->data = NULL;
     output->rank = desc->spatial_rank + 2;
     output->dims[0] = geometry->images;
@@ -195,25 +191,26 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
             (size_t)geometry->axis[QK_CONV_SPATIAL_MAX - desc->spatial_rank + i].out;
 }
 
-enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
-                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
+enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
+                            const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
+                            const struct qk_tensor *x, struct qk_memory memory,
+                            struct qk_plan *plan, struct qk_error *error)
 {
     struct qk_conv_geometry geometry;
     struct qk_tensor *y = &plan->outputs[0];
     enum qk_status status = qk_conv_geometry_init(&geometry, &conv->desc, x, error);
     if (status != QK_OK)
         return status;
+    y->type = epilogue->y_type;
     set_output_dims(conv, &geometry, y);
-    if (!qk_tensor_set_count(y))
+    if (!qk_tensor_set_count(y) || !qk_type_bytes(y->type, y->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
-    plan->output_bytes[0] = y->count;
     bool planned;
     if (conv->method == QK_CONV_SGEMM)
-        planned = qk_conv_plan_sgemm(conv, gemm, im2col, &geometry, memory, plan);
+        planned = qk_conv_plan_sgemm(conv, epilogue, gemm, im2col, &geometry, memory, plan);
     else if (conv->method == QK_CONV_DEPTHWISE)
-        planned = qk_conv_plan_depthwise(conv, &geometry, memory, plan);
+        planned = qk_conv_plan_depthwise(conv, epilogue, &geometry, memory, plan);
     else
-        planned = qk_conv_plan_igemm(conv, &geometry, memory, plan);
+        planned = qk_conv_plan_igemm(conv, epilogue, &geometry, memory, plan);
     return planned ? QK_OK : qk_fail(error, QK_NO_MEMORY, "no memory for the plan");
 }

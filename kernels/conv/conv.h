@@ -25,6 +25,7 @@
 #ifndef KERNELS_CONV_CONV_H
 #define KERNELS_CONV_CONV_H
 
+#include "kernels/conv/epilogue.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/qk.h"
 
@@ -62,11 +63,9 @@ struct qk_conv_desc {
 /* The constant inputs. What it points at has no alignment, and is borrowed until the last unit of
  * packing is done. */
 struct qk_conv_constants {
-    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as y_type and w_type */
+    enum qk_type x_type; /* QK_UINT8 or QK_INT8, as w_type */
     int32_t x_zero_point;
     float x_scale;
-    enum qk_type y_type;
-    int32_t y_zero_point;
     float y_scale;
     enum qk_type w_type;
     const uint8_t *w; /* [M, C/group, k1..kn] */
@@ -76,12 +75,6 @@ struct qk_conv_constants {
     const uint8_t *w_zero_point;
     size_t w_zero_point_count;
     const uint8_t *bias; /* INT32, M elements; NULL: absent */
-};
-
-/* How sums become y, where that is the same for all channels. */
-struct qk_requantize {
-    float low, high; /* the range of y's type, less y's zero point */
-    int32_t zero_point;
 };
 
 /* What sgemm keeps: weights as floats. */
@@ -124,9 +117,7 @@ struct qk_conv {
     struct qk_conv_desc desc;
     struct qk_conv_constants constants; /* for packing alone */
     struct qk_conv_packing packing;
-    struct qk_requantize requantize;
     enum qk_type x_type;
-    enum qk_type y_type;
     int32_t x_zero_point;
     size_t depth; /* K: terms of one sum, group_channels * kernel volume */
     const struct qk_conv_tuning *tuning;
@@ -156,11 +147,12 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
 #define QK_CONV_WORKSPACE_MAX ((size_t)3 << 20)
 
 /* Fits the convolution to x, whose rank and type the operator has checked; it reads nothing that is
- * packed, and borrows the convolution and the kernels for as long as the plan is used. A unit is a
- * part of the positions and channels of one image and group, some 100 microseconds' work.
- * QK_INVALID: x and the attributes do not fit together. */
-enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
-                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
+ * packed, and borrows the convolution, the epilogue and the kernels for as long as the plan is
+ * used. A unit is a part of the positions and channels of one image and group, some 100
+ * microseconds' work. QK_INVALID: x and the attributes do not fit together. */
+enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
+                            const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
+                            const struct qk_tensor *x, struct qk_memory memory,
+                            struct qk_plan *plan, struct qk_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef KERNELS_CONV_REQUANTIZE_H
 #define KERNELS_CONV_REQUANTIZE_H
 
-#include "kernels/conv/conv.h"
+#include "kernels/conv/epilogue.h"
 #include "kernels/element/round.h"
 
 /* The range and zero point of y, whose `type` is QK_UINT8 or QK_INT8. */
@@ -15,6 +15,7 @@ static inline struct qk_requantize qk_requantize_for(enum qk_type type, int32_t 
         .low = (float)(info->min - zero_point),
         .high = (float)(info->max - zero_point),
         .zero_point = zero_point,
+        .is_signed = info->min < 0,
     };
 }
 

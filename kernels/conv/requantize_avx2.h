@@ -22,8 +22,8 @@ static inline __m256i qk_requantize_scale_8(__m256i sums, __m256 multiplier, __m
 
 /* Makes bytes of 32 sums, which include the bias. Packing works within each 16-byte half of a
  * vector; the permutation puts the bytes in order again. */
-static inline __m256i qk_requantize_32(const struct qk_requantize *to, bool is_signed,
-                                       const __m256i sums[4], float multiplier)
+static inline __m256i qk_requantize_32(const struct qk_requantize *to, const __m256i sums[4],
+                                       float multiplier)
 {
     const __m256 multipliers = _mm256_set1_ps(multiplier);
     const __m256 high = _mm256_set1_ps(to->high);
@@ -35,8 +35,8 @@ static inline __m256i qk_requantize_32(const struct qk_requantize *to, bool is_s
         const __m256i b = qk_requantize_scale_8(sums[2 * i + 1], multipliers, high);
         words[i] = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero_point);
     }
-    return _mm256_permutevar8x32_epi32(is_signed ? _mm256_packs_epi16(words[0], words[1])
-                                                 : _mm256_packus_epi16(words[0], words[1]),
+    return _mm256_permutevar8x32_epi32(to->is_signed ? _mm256_packs_epi16(words[0], words[1])
+                                                     : _mm256_packus_epi16(words[0], words[1]),
                                        order);
 }
 

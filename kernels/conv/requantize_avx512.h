@@ -17,13 +17,12 @@ struct qk_requantize_512 {
     bool is_signed;
 };
 
-static inline struct qk_requantize_512 qk_requantize_512_from(const struct qk_requantize *from,
-                                                              bool is_signed)
+static inline struct qk_requantize_512 qk_requantize_512_from(const struct qk_requantize *from)
 {
     return (struct qk_requantize_512){
         _mm512_set1_ps(from->high),
         _mm512_set1_epi16((int16_t)from->zero_point),
-        is_signed,
+        from->is_signed,
     };
 }
 

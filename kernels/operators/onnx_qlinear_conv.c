@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/conv/conv.h"
+#include "kernels/conv/requantize.h"
 #include "kernels/dispatch.h"
 #include "kernels/element/load.h"
 #include "kernels/operators/operator.h"
@@ -17,6 +18,7 @@ enum { AUTO_PAD, DILATIONS, GROUP, KERNEL_SHAPE, PADS, STRIDES };
 struct instance {
     struct qk_instance base;
     struct qk_conv conv;
+    struct qk_epilogue epilogue;
 };
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -216,8 +218,6 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         .x_type = inputs[X].type,
         .x_zero_point = load_zero_point(&inputs[X_ZERO_POINT]),
         .x_scale = qk_load_f32(inputs[X_SCALE].data, 0),
-        .y_type = inputs[Y_ZERO_POINT].type,
-        .y_zero_point = load_zero_point(&inputs[Y_ZERO_POINT]),
         .y_scale = qk_load_f32(inputs[Y_SCALE].data, 0),
         .w_type = inputs[W].type,
         .w = inputs[W].data,
@@ -234,6 +234,14 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     status = qk_conv_prepare(&desc, &constants, &kernels->choice.conv, memory, &made->conv, error);
     made->base = (struct qk_instance){.pack_unit_count = made->conv.packing.unit_count,
                                       .pack_unit_cost_ns = made->conv.packing.unit_cost_ns};
+    made->epilogue = (struct qk_epilogue){
+        .kind = QK_EPILOGUE_BYTES,
+        .y_type = inputs[Y_ZERO_POINT].type,
+        .y_bytes = 1,
+        .multiplier = made->conv.multiplier,
+        .requantize =
+            qk_requantize_for(inputs[Y_ZERO_POINT].type, load_zero_point(&inputs[Y_ZERO_POINT])),
+    };
     *instance = &made->base;
     return status;
 }
@@ -248,7 +256,8 @@ static void pack(struct qk_instance *instance, size_t begin, size_t end)
 static enum qk_status plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
-    const struct qk_conv *conv = &((const struct instance *)instance)->conv;
+    const struct instance *made = (const struct instance *)instance;
+    const struct qk_conv *conv = &made->conv;
     const struct qk_conv_desc *desc = &conv->desc;
     const struct qk_tensor *x = &inputs[X];
     struct qk_shape_text shape;
@@ -261,7 +270,8 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                        "x: expects C = %zu (of w) * %zu (group) channels, got shape %s",
                        desc->group_channels, desc->group, qk_shape_text(x, &shape));
     const struct qk_kernels *kernels = instance->kernels;
-    return qk_conv_plan(conv, &kernels->gemm, kernels->im2col, x, memory, plan, error);
+    return qk_conv_plan(conv, &made->epilogue, &kernels->gemm, kernels->im2col, x, memory, plan,
+                        error);
 }
 
 /* ---- The descriptor ---------------------------------------------------------------------- */

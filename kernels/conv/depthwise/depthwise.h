@@ -125,8 +125,7 @@ struct qk_depthwise_job {
     bool any_zero_point;
     const int32_t *bias;
     const float *multiplier;
-    const struct qk_requantize *requantize;
-    bool y_signed;
+    const struct qk_epilogue *epilogue;
     uint8_t *y;      /* the first position of the first output channel */
     size_t y_stride; /* to the next output channel's */
 };
@@ -156,7 +155,7 @@ struct qk_depthwise {
     const char *kernel; /* as the answer has it */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
     double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
-    void (*run)(const struct qk_depthwise_job *job);
+    void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up each output channel's `depth` signed weights; QK_DEPTHWISE_BYTES more can be read
      * behind the last. */
     void (*sum)(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums);

@@ -37,7 +37,7 @@ const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2 = {
     .kernel = "conv_depthwise_avx2",
     .load_bytes = LOAD,
     .cycles = 3,
-    .run = run_unit,
+    .run = {[QK_EPILOGUE_BYTES] = run_unit},
     .sum = sum_weights,
 };
 

@@ -179,7 +179,7 @@ static struct lanes find_lanes(const struct qk_depthwise_job *job)
         .last_bytes = positions % strip_bytes,
         .order =
             gaps ? qk_requantize_order(job->columns, pitch) : qk_requantize_order(BYTES, BYTES),
-        .to = qk_requantize_512_from(job->requantize, job->y_signed),
+        .to = qk_requantize_512_from(&job->epilogue->requantize),
     };
 }
 
@@ -318,7 +318,7 @@ const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi = {
     .kernel = "conv_depthwise_vnni",
     .load_bytes = BYTES,
     .cycles = 1,
-    .run = run_unit,
+    .run = {[QK_EPILOGUE_BYTES] = run_unit},
     .sum = sum_weights,
 };
 

@@ -16,7 +16,7 @@ const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni = {
     .kernel = "conv_depthwise_vnni_novbmi",
     .load_bytes = LOAD,
     .cycles = 2,
-    .run = run_bytes,
+    .run = {[QK_EPILOGUE_BYTES] = run_bytes},
     .sum = sum_weights,
 };
 

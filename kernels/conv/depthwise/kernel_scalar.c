@@ -47,8 +47,8 @@ static void run_chunk(const struct qk_depthwise_job *job, size_t m, size_t row, 
         add_tap(job, find_line(job, channel, row, tap / width), column, count, tap % width,
                 (int8_t)weights[tap] - job->w_zero_point[m], sums);
     for (size_t i = 0; i < count; i++)
-        y[i] = qk_requantize_one(*job->requantize, (int32_t)(sums[i] + (uint32_t)job->bias[m]),
-                                 job->multiplier[m]);
+        y[i] = qk_requantize_one(job->epilogue->requantize,
+                                 (int32_t)(sums[i] + (uint32_t)job->bias[m]), job->multiplier[m]);
 }
 
 static void run(const struct qk_depthwise_job *job)
@@ -78,6 +78,6 @@ const struct qk_depthwise qk_depthwise_u8s8_1x1__scalar = {
     .kernel = "conv_depthwise_scalar",
     .load_bytes = QK_DEPTHWISE_BYTES,
     .cycles = 100,
-    .run = run,
+    .run = {[QK_EPILOGUE_BYTES] = run},
     .sum = sum_weights,
 };

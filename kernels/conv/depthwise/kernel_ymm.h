@@ -228,7 +228,6 @@ struct output {
     size_t cells;
     size_t half; /* bytes of a slot before its other half */
     struct qk_requantize requantize;
-    bool y_signed;
     const uint8_t *slot, *weights;
     int32_t bias;
     float multiplier;
@@ -269,8 +268,8 @@ run_strip(const struct output *output, size_t first, const size_t vectors, uint8
     for (size_t v = vectors; v < VECTORS; v++)
         sums[v] = sums[0]; /* the compiler sees that it has requantized these */
     uint8_t lanes[BYTES];
-    _mm256_storeu_si256((void *)lanes, qk_requantize_32(&output->requantize, output->y_signed, sums,
-                                                        output->multiplier));
+    _mm256_storeu_si256((void *)lanes,
+                        qk_requantize_32(&output->requantize, sums, output->multiplier));
     memcpy(y, lanes, vectors * LANES);
 }
 
@@ -350,8 +349,7 @@ __attribute__((always_inline)) static inline void run_form(const struct qk_depth
         .offsets = job->offsets,
         .cells = job->cells,
         .half = slot_bytes / 2,
-        .requantize = *job->requantize,
-        .y_signed = job->y_signed,
+        .requantize = job->epilogue->requantize,
         .weights = job->work.weights,
     };
     uint8_t *y = job->y;

@@ -33,7 +33,7 @@ static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int3
 static void run_bytes(const struct qk_depthwise_job *job)
 {
     if (job->any_zero_point)
-        qk_depthwise_s16s16_1x32__avx2.run(job);
+        qk_depthwise_s16s16_1x32__avx2.run[QK_EPILOGUE_BYTES](job);
     else
         run_unit(job);
 }

@@ -179,10 +179,10 @@ static void run_unit(const struct state *state, const struct unit *unit, const u
     job.weights = conv->depthwise.weights + m * conv->depth;
     job.w_zero_point = conv->depthwise.w_zero_point + m;
     job.bias = conv->bias + m;
-    job.multiplier = conv->multiplier + m;
+    job.multiplier = job.epilogue->multiplier + m;
     job.y = y + (unit->image * conv->desc.out_channels + m) * geometry->positions + line * width +
             unit->column;
-    conv->backend->depthwise->run(&job);
+    conv->backend->depthwise->run[job.epilogue->kind](&job);
 }
 
 static void run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
@@ -271,8 +271,9 @@ static double cut_units(struct state *state)
     return channel * (double)state->unit_groups + made * 5;
 }
 
-bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                            struct qk_memory memory, struct qk_plan *plan)
+bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
+                            const struct qk_conv_geometry *geometry, struct qk_memory memory,
+                            struct qk_plan *plan)
 {
     struct state *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
@@ -308,8 +309,7 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_conv_geo
         .offsets = offsets,
         .weight_orders = weight_orders,
         .any_zero_point = conv->depthwise.any_zero_point,
-        .requantize = &conv->requantize,
-        .y_signed = conv->y_type == QK_INT8,
+        .epilogue = epilogue,
         .y_stride = geometry->positions,
     };
     fill_cells(state, offsets, weight_orders);

@@ -117,7 +117,7 @@ static struct view find_view(const struct qk_depthwise_job *job)
         .y_step = y_step,
         .fill = _mm512_set1_epi8((char)(job->fill ^ job->flip)),
         .order = qk_requantize_order(qk_size_min(y_step, LANES), LANES),
-        .to = qk_requantize_512_from(job->requantize, job->y_signed),
+        .to = qk_requantize_512_from(&job->epilogue->requantize),
     };
     if (!qk_conv_find_plane(job->geometry, job->outer, 0, &view.plane))
         view.height = 0;

@@ -132,7 +132,7 @@ __attribute__((always_inline)) static inline void run_positions(const struct qk_
                                                                 const size_t vectors,
                                                                 const bool centred)
 {
-    const struct qk_requantize_512 to = qk_requantize_512_from(job->requantize, job->y_signed);
+    const struct qk_requantize_512 to = qk_requantize_512_from(&job->epilogue->requantize);
     const __m512i order = qk_requantize_order(LANES, LANES), flips = find_flips(job);
     const size_t size = job->geometry->channel_size, depth = job->depth;
     const size_t multiplicity = job->multiplicity, y_stride = job->y_stride;

@@ -378,14 +378,16 @@ static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
               (double)(best.row_bands * best.column_bands);
 }
 
-bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_conv_geometry *geometry,
-                        struct qk_memory memory, struct qk_plan *plan)
+bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
+                        const struct qk_conv_geometry *geometry, struct qk_memory memory,
+                        struct qk_plan *plan)
 {
     struct qk_conv_igemm_plan *state = qk_conv_alloc(memory, 1, sizeof(*state));
     if (!state)
         return false;
     *state = (struct qk_conv_igemm_plan){
         .conv = conv,
+        .epilogue = epilogue,
         .geometry = *geometry,
         .order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs),
         .rows = conv->desc.out_channels / conv->desc.group,

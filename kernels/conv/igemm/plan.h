@@ -21,6 +21,7 @@ struct qk_conv_igemm_workspace {
 
 struct qk_conv_igemm_plan {
     const struct qk_conv *conv;
+    const struct qk_epilogue *epilogue;
     struct qk_conv_geometry geometry;
     struct qk_slab_order order;
     struct qk_slab_layout layout;

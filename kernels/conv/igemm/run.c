@@ -129,9 +129,9 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     conv->backend->gemm->dot(&args);
 }
 
-static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
-                       const struct work *work, size_t b, size_t row, size_t rows,
-                       const int32_t *sums)
+/* Makes y of a tile that has all its sums. */
+static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
+                   const struct work *work, size_t b, size_t row, size_t rows, const int32_t *sums)
 {
     const struct qk_conv *conv = plan->conv;
     const struct qk_conv_axis *axis = plan->geometry.axis;
@@ -140,22 +140,21 @@ static void requantize(const struct qk_conv_igemm_plan *plan, const struct unit 
     const size_t channel = unit->group * plan->rows + row;
     const size_t position =
         (unit->outer * (size_t)axis[QK_AXIS_ROW].out + unit->row) * width + unit->column;
-    conv->backend->slabs->requantize(&(struct qk_requantize_tile){
-        .requantize = &conv->requantize,
-        .y_signed = conv->y_type == QK_INT8,
+    const size_t first =
+        (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions + position;
+    conv->backend->slabs->epilogues[plan->epilogue->kind](&(struct qk_epilogue_tile){
+        .epilogue = plan->epilogue,
         .sums = sums,
         .row_count = conv->backend->gemm->by_position ? conv->backend->gemm->mr : 0,
         .positions = strip->places,
         .rows = rows,
         .bias = conv->bias + channel,
-        .multiplier = conv->multiplier + channel,
+        .multiplier = plan->epilogue->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
         .column_sums = work->column_sums + b * conv->backend->gemm->nr,
         .stretches = strip->stretches,
         .stretch_count = strip->stretch_count,
-        .y = work->y +
-             (unit->image * conv->desc.out_channels + channel) * plan->geometry.positions +
-             position,
+        .y = work->y + first * plan->epilogue->y_bytes,
         .y_stride = plan->geometry.positions,
     });
 }
@@ -194,7 +193,7 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
         for (size_t b = 0; b < unit->strip_count; b++) {
             multiply(plan, unit, work, b, panel, rows, begin, end, sums);
             if (end == plan->order.steps)
-                requantize(plan, unit, work, b, row, rows, sums);
+                finish(plan, unit, work, b, row, rows, sums);
             if (!whole)
                 sums += tile;
         }

@@ -1,5 +1,5 @@
 /* What a convolution by integer products needs besides the products: kernels that lay x out as
- * slabs (fill), that make y of a tile's sums (requantize), and that pack weights (transpose). There
+ * slabs (fill), that make y of a tile's sums (epilogues), and that pack weights (transpose). There
  * is a set for each kind of cell and each vector unit. Private to conv/. */
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
@@ -23,16 +23,15 @@ struct qk_slab_fill {
  * that are no positions: those of one image. */
 struct qk_requantize_stretch {
     uint64_t keep; /* bit p is set where place p of the tile is one of them; not 0 */
-    size_t offset; /* of the first of them, from qk_requantize_tile.y */
+    size_t offset; /* of the first of them, from qk_epilogue_tile.y */
 };
 
-/* requantize: makes bytes of a tile of sums. A sum is sum + bias - w_zero_point * column_sum,
- * modulo 2^32; then it becomes a byte as kernels/conv/requantize.h says, and goes to y where the
- * stretches want it. Sums and column sums behind the last position are readable, whatever they are:
- * QK_IGEMM_NR in all, or with row_count, up to a multiple of 4. */
-struct qk_requantize_tile {
-    const struct qk_requantize *requantize;
-    bool y_signed;
+/* epilogues: make y of a tile of sums. A sum is sum + bias - w_zero_point * column_sum, modulo
+ * 2^32; then it becomes what the epilogue says, and goes to y where the stretches want it. Sums and
+ * column sums behind the last position are readable, whatever they are: QK_IGEMM_NR in all, or with
+ * row_count, up to a multiple of 4. */
+struct qk_epilogue_tile {
+    const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */
     size_t row_count;    /* 0: sums lie row by row */
     size_t positions;    /* that are wanted, or lie before one: 1 to 64, or with row_count to 16 */
@@ -67,13 +66,13 @@ struct qk_transpose {
 
 struct qk_slab_kernels {
     void (*fill)(const struct qk_slab_fill *job);
-    void (*requantize)(const struct qk_requantize_tile *tile);
+    void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_tile *tile);
     void (*transpose)(const struct qk_transpose *job); /* NULL: the packer does it */
 };
 
 /* The definitions, in plain C. Cells have 4 terms or 2. */
 void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job);
-void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile);
+void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);
 
 /* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 unsigned bytes. */

@@ -220,7 +220,7 @@ static void fill_bytes(const struct qk_slab_fill *job)
 
 /* Loads 8 sums of a row from position `first` on, less what the zero point of the row's weights
  * adds to them. */
-static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t row, size_t first)
+static inline __m256i load_sums(const struct qk_epilogue_tile *tile, size_t row, size_t first)
 {
     const __m256i sums = _mm256_loadu_si256((const void *)(tile->sums + row * QK_IGEMM_NR + first));
     if (!tile->w_zero_point || tile->w_zero_point[row] == 0)
@@ -231,13 +231,14 @@ static inline __m256i load_sums(const struct qk_requantize_tile *tile, size_t ro
 }
 
 /* Requantizes 32 positions of a row from `first` on. */
-static inline __m256i requantize_32(const struct qk_requantize_tile *tile, size_t row, size_t first)
+static inline __m256i requantize_32(const struct qk_epilogue_tile *tile,
+                                    const struct qk_requantize *to, size_t row, size_t first)
 {
     const __m256i bias = _mm256_set1_epi32(tile->bias[row]);
     __m256i sums[4];
     for (size_t i = 0; i < 4; i++)
         sums[i] = _mm256_add_epi32(load_sums(tile, row, first + 8 * i), bias);
-    return qk_requantize_32(tile->requantize, tile->y_signed, sums, tile->multiplier[row]);
+    return qk_requantize_32(to, sums, tile->multiplier[row]);
 }
 
 /* Stores those bytes whose bit is set in `keep`, without gaps: each run of set bits is copied at
@@ -256,19 +257,26 @@ static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t 
     }
 }
 
-static void requantize(const struct qk_requantize_tile *tile)
+static void requantize(const struct qk_epilogue_tile *tile)
 {
+    const struct qk_requantize to = tile->epilogue->requantize; /* no store to y changes this */
     uint8_t bytes[QK_IGEMM_NR];
     for (size_t row = 0; row < tile->rows; row++) {
         for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
-            _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, row, i));
+            _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, &to, row, i));
         for (size_t i = 0; i < tile->stretch_count; i++)
             store_kept(bytes, tile->stretches[i].keep,
                        tile->y + row * tile->y_stride + tile->stretches[i].offset);
     }
 }
 
-const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {fill_words, requantize, NULL};
-const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {fill_bytes, requantize, NULL};
+const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {
+    .fill = fill_words,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {
+    .fill = fill_bytes,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};
 
 #endif

@@ -2,6 +2,9 @@
 
 #ifdef __x86_64__
 
-const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw = {fill, requantize, NULL};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw = {
+    .fill = fill,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};
 
 #endif

@@ -77,6 +77,10 @@ static void transpose(const struct qk_transpose *job)
     }
 }
 
-const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi = {fill, requantize, transpose};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi = {
+    .fill = fill,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .transpose = transpose,
+};
 
 #endif

@@ -51,7 +51,7 @@ static void fill_u8x4(const struct qk_slab_fill *job)
 
 /* ---- Requantize -------------------------------------------------------------------------- */
 
-void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile)
+void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile)
 {
     for (size_t row = 0; row < tile->rows; row++) {
         const int32_t *sums = tile->sums + row * (tile->row_count > 0 ? 1 : QK_IGEMM_NR);
@@ -64,7 +64,8 @@ void qk_requantize_tile_scalar(const struct qk_requantize_tile *tile)
                 uint32_t sum = (uint32_t)sums[place * step] + (uint32_t)tile->bias[row];
                 if (zero_point != 0)
                     sum -= zero_point * (uint32_t)tile->column_sums[place];
-                *y++ = qk_requantize_one(*tile->requantize, (int32_t)sum, tile->multiplier[row]);
+                *y++ = qk_requantize_one(tile->epilogue->requantize, (int32_t)sum,
+                                         tile->multiplier[row]);
             }
         }
     }
@@ -103,5 +104,8 @@ void qk_transpose_scalar(const struct qk_transpose *job)
     }
 }
 
-const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar = {fill_u8x4, qk_requantize_tile_scalar,
-                                                             qk_transpose_scalar};
+const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar = {
+    .fill = fill_u8x4,
+    .epilogues = {[QK_EPILOGUE_BYTES] = qk_requantize_tile_scalar},
+    .transpose = qk_transpose_scalar,
+};

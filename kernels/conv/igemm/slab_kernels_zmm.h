@@ -279,9 +279,9 @@ static void fill(const struct qk_slab_fill *job)
 
 /* Requantizes each row of a tile whose positions are in one vector, or in up to four. */
 __attribute__((always_inline)) static inline void
-requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
+requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 {
-    const struct qk_requantize_512 to = qk_requantize_512_from(tile->requantize, tile->y_signed);
+    const struct qk_requantize_512 to = qk_requantize_512_from(&tile->epilogue->requantize);
     const struct qk_requantize_stretch first = tile->stretches[0];
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
@@ -309,7 +309,7 @@ requantize_rows(const struct qk_requantize_tile *tile, const size_t vectors)
 
 /* Requantizes one stretch where planes have one position each: then output channels are neighbours
  * in y, so the lanes are 16 rows of the tile instead of positions. */
-static void requantize_elements(const struct qk_requantize_tile *tile, size_t row,
+static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
                                 const struct qk_requantize_stretch *stretch)
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
@@ -328,11 +328,12 @@ static void requantize_elements(const struct qk_requantize_tile *tile, size_t ro
                                      _mm512_set1_epi32(tile->column_sums[place])));
     const __m512i scaled =
         qk_requantize_scale(sums, _mm512_maskz_loadu_ps(there, tile->multiplier + row),
-                            _mm512_set1_ps(tile->requantize->high));
-    const __m256i words = _mm256_adds_epi16(
-        _mm512_cvtsepi32_epi16(scaled), _mm256_set1_epi16((int16_t)tile->requantize->zero_point));
+                            _mm512_set1_ps(tile->epilogue->requantize.high));
+    const __m256i words =
+        _mm256_adds_epi16(_mm512_cvtsepi32_epi16(scaled),
+                          _mm256_set1_epi16((int16_t)tile->epilogue->requantize.zero_point));
     uint8_t *y = tile->y + row + stretch->offset;
-    if (tile->y_signed)
+    if (tile->epilogue->requantize.is_signed)
         _mm256_mask_cvtsepi16_storeu_epi8(y, there, words);
     else
         _mm256_mask_cvtusepi16_storeu_epi8(y, there,
@@ -348,16 +349,16 @@ struct lanes {
         saturate; /* no sum times a multiplier is beyond the integers, as qk_requantize_saturates */
 };
 
-static inline struct lanes load_lanes(const struct qk_requantize_tile *tile, size_t row)
+static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_t row)
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
     struct lanes lanes = {
         .sums = tile->sums + row,
         .bias = _mm512_maskz_loadu_epi32(there, tile->bias + row),
         .w_zero_point = _mm512_setzero_si512(),
-        .y_zero_point = _mm512_set1_epi16((int16_t)tile->requantize->zero_point),
+        .y_zero_point = _mm512_set1_epi16((int16_t)tile->epilogue->requantize.zero_point),
         .multiplier = _mm512_maskz_loadu_ps(there, tile->multiplier + row),
-        .high = _mm512_set1_ps(tile->requantize->high),
+        .high = _mm512_set1_ps(tile->epilogue->requantize.high),
     };
     const __m512i size =
         _mm512_and_si512(_mm512_castps_si512(lanes.multiplier), _mm512_set1_epi32(INT32_MAX));
@@ -369,8 +370,8 @@ static inline struct lanes load_lanes(const struct qk_requantize_tile *tile, siz
 
 /* One position: integers whose saturation to bytes, after the zero point, is y. */
 __attribute__((always_inline)) static inline __m512i
-requantize_position(const struct qk_requantize_tile *tile, const struct lanes *lanes,
-                    size_t position, const bool plain)
+requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t position,
+                    const bool plain)
 {
     __m512i sums =
         _mm512_add_epi32(lanes->bias, _mm512_loadu_si512(lanes->sums + position * tile->row_count));
@@ -385,7 +386,7 @@ requantize_position(const struct qk_requantize_tile *tile, const struct lanes *l
 
 /* Four positions from `first` on. Each 4 bytes are a row's. */
 __attribute__((always_inline)) static inline __m512i
-requantize_four(const struct qk_requantize_tile *tile, const struct lanes *lanes, size_t first,
+requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
                 const bool plain)
 {
     const __m512i order = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
@@ -395,13 +396,15 @@ requantize_four(const struct qk_requantize_tile *tile, const struct lanes *lanes
         y[i] = requantize_position(tile, lanes, first + i, plain);
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(y[0], y[1]), lanes->y_zero_point);
     const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(y[2], y[3]), lanes->y_zero_point);
-    return _mm512_shuffle_epi8(
-        tile->y_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high), order);
+    return _mm512_shuffle_epi8(tile->epilogue->requantize.is_signed
+                                   ? _mm512_packs_epi16(low, high)
+                                   : _mm512_packus_epi16(low, high),
+                               order);
 }
 
 /* 16 rows of up to 16 positions, in whole fours: row r to bytes[r % 4][r / 4]. */
 __attribute__((always_inline)) static inline void
-requantize_lanes(const struct qk_requantize_tile *tile, const struct lanes *lanes,
+requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
                  uint8_t bytes[4][4][16], const bool plain)
 {
     __m512i fours[4];
@@ -442,7 +445,7 @@ static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
 }
 
 /* A tile that lies position by position. */
-static void requantize_positions(const struct qk_requantize_tile *tile)
+static void requantize_positions(const struct qk_epilogue_tile *tile)
 {
     for (size_t row = 0; row < tile->rows; row += 16) {
         const struct lanes lanes = load_lanes(tile, row);
@@ -457,7 +460,7 @@ static void requantize_positions(const struct qk_requantize_tile *tile)
     }
 }
 
-static void requantize(const struct qk_requantize_tile *tile)
+static void requantize(const struct qk_epilogue_tile *tile)
 {
     if (tile->y_stride == 1)
         for (size_t row = 0; row < tile->rows; row += 16)

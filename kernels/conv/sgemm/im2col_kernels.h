@@ -24,11 +24,10 @@ struct qk_im2col {
 /* im2col may write so many floats behind the end of a row. */
 #define QK_IM2COL_SLACK QK_WIDEN_CHUNK
 
-/* requantize: makes bytes of a tile of sums. A sum is the sum of `sums`, `carried` and `bias`,
- * modulo 2^32; it becomes a byte as kernels/conv/requantize.h says. */
-struct qk_requantize_floats {
-    const struct qk_requantize *requantize;
-    bool y_signed;
+/* epilogues: make y of a tile of sums. A sum is the sum of `sums`, `carried` and `bias`, modulo
+ * 2^32; it becomes what the epilogue says. */
+struct qk_epilogue_floats {
+    const struct qk_epilogue *epilogue;
     size_t rows, columns;
     const float *sums;      /* [rows][stride]: integers, |sum| <= 2^24 */
     const int32_t *carried; /* as sums, of earlier K blocks; NULL: there were none */
@@ -41,7 +40,7 @@ struct qk_requantize_floats {
 
 struct qk_im2col_kernels {
     void (*im2col)(const struct qk_im2col *job);
-    void (*requantize)(const struct qk_requantize_floats *job);
+    void (*epilogues[QK_EPILOGUE_KIND_COUNT])(const struct qk_epilogue_floats *job);
 };
 
 extern const struct qk_im2col_kernels qk_im2col_kernels__scalar;

@@ -8,8 +8,8 @@
 #include "kernels/conv/sgemm/im2col_loops.h"
 
 /* Requantizes up to 32 columns of a row. */
-static inline void requantize_columns(const struct qk_requantize_floats *job, size_t row,
-                                      size_t column)
+static inline void requantize_columns(const struct qk_epilogue_floats *job,
+                                      const struct qk_requantize *to, size_t row, size_t column)
 {
     const size_t count = job->columns - column;
     const size_t at = row * job->stride + column;
@@ -25,19 +25,19 @@ static inline void requantize_columns(const struct qk_requantize_floats *job, si
             sums[v] =
                 _mm256_add_epi32(sums[v], _mm256_maskload_epi32(job->carried + at + 8 * v, mask));
     }
-    const __m256i bytes =
-        qk_requantize_32(job->requantize, job->y_signed, sums, job->multiplier[row]);
+    const __m256i bytes = qk_requantize_32(to, sums, job->multiplier[row]);
     if (count >= 32)
         _mm256_storeu_si256((void *)y, bytes);
     else
         memcpy(y, &bytes, count);
 }
 
-static void requantize(const struct qk_requantize_floats *job)
+static void requantize(const struct qk_epilogue_floats *job)
 {
+    const struct qk_requantize to = job->epilogue->requantize; /* no store to y changes this */
     for (size_t row = 0; row < job->rows; row++)
         for (size_t column = 0; column < job->columns; column += 32)
-            requantize_columns(job, row, column);
+            requantize_columns(job, &to, row, column);
 }
 
 static void im2col(const struct qk_im2col *job)
@@ -45,6 +45,9 @@ static void im2col(const struct qk_im2col *job)
     im2col_all(job, im2col_write_line);
 }
 
-const struct qk_im2col_kernels qk_im2col_kernels__avx2 = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__avx2 = {
+    .im2col = im2col,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};
 
 #endif

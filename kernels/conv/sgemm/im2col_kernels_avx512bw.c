@@ -49,7 +49,7 @@ static void im2col(const struct qk_im2col *job)
 }
 
 /* Requantizes up to 64 columns of a row. */
-static inline void requantize_columns(const struct qk_requantize_floats *job,
+static inline void requantize_columns(const struct qk_epilogue_floats *job,
                                       const struct qk_requantize_512 *to, size_t row, size_t column)
 {
     const uint64_t keep = UINT64_MAX >> (64 - qk_size_min(job->columns - column, 64));
@@ -68,14 +68,17 @@ static inline void requantize_columns(const struct qk_requantize_floats *job,
                             qk_requantize_64(to, sums, job->multiplier[row]));
 }
 
-static void requantize(const struct qk_requantize_floats *job)
+static void requantize(const struct qk_epilogue_floats *job)
 {
-    const struct qk_requantize_512 to = qk_requantize_512_from(job->requantize, job->y_signed);
+    const struct qk_requantize_512 to = qk_requantize_512_from(&job->epilogue->requantize);
     for (size_t row = 0; row < job->rows; row++)
         for (size_t column = 0; column < job->columns; column += 64)
             requantize_columns(job, &to, row, column);
 }
 
-const struct qk_im2col_kernels qk_im2col_kernels__avx512bw = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__avx512bw = {
+    .im2col = im2col,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};
 
 #endif

@@ -7,9 +7,9 @@
 /* Requantizes `count` columns of a row. Inlined into both callers, of which one has a constant
  * count. */
 __attribute__((always_inline)) static inline void
-requantize_span(const struct qk_requantize_floats *job, size_t row, size_t begin, size_t count)
+requantize_span(const struct qk_epilogue_floats *job, size_t row, size_t begin, size_t count)
 {
-    const struct qk_requantize requantize = *job->requantize;
+    const struct qk_requantize requantize = job->epilogue->requantize;
     const float multiplier = job->multiplier[row];
     const uint32_t bias = (uint32_t)job->bias[row];
     const size_t at = row * job->stride + begin;
@@ -25,7 +25,7 @@ requantize_span(const struct qk_requantize_floats *job, size_t row, size_t begin
         y[i] = qk_requantize_one(requantize, (int32_t)sums[i], multiplier);
 }
 
-static void requantize(const struct qk_requantize_floats *job)
+static void requantize(const struct qk_epilogue_floats *job)
 {
     for (size_t row = 0; row < job->rows; row++) {
         size_t begin = 0;
@@ -40,4 +40,7 @@ static void im2col(const struct qk_im2col *job)
     im2col_all(job, im2col_write_line);
 }
 
-const struct qk_im2col_kernels qk_im2col_kernels__scalar = {im2col, requantize};
+const struct qk_im2col_kernels qk_im2col_kernels__scalar = {
+    .im2col = im2col,
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+};

@@ -18,6 +18,7 @@
 
 struct state {
     const struct qk_conv *conv;
+    const struct qk_epilogue *epilogue;
     const struct qk_gemm *gemm;
     const struct qk_im2col_kernels *im2col;
     struct qk_conv_geometry geometry;
@@ -130,20 +131,19 @@ static void run_tile(const struct state *state, const struct tile *tile, const s
         for (size_t row = 0; row < tile->row_count; row++)
             carry(work->sums + row * stride, tile->position_count, work->carried + row * stride);
     }
-    uint8_t *y = work->y +
-                 (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
-                 tile->position_begin;
-    state->im2col->requantize(&(struct qk_requantize_floats){
-        .requantize = &conv->requantize,
-        .y_signed = conv->y_type == QK_INT8,
+    const size_t first =
+        (tile->image * conv->desc.out_channels + channel) * state->geometry.positions +
+        tile->position_begin;
+    state->im2col->epilogues[state->epilogue->kind](&(struct qk_epilogue_floats){
+        .epilogue = state->epilogue,
         .rows = tile->row_count,
         .columns = tile->position_count,
         .sums = work->sums,
         .carried = work->carried,
         .stride = stride,
         .bias = conv->bias + channel,
-        .multiplier = conv->multiplier + channel,
-        .y = y,
+        .multiplier = state->epilogue->multiplier + channel,
+        .y = work->y + first * state->epilogue->y_bytes,
         .y_stride = state->geometry.positions,
     });
 }
@@ -216,8 +216,8 @@ static uint64_t guess_unit_ns(const struct state *state)
            1;
 }
 
-bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
-                        const struct qk_im2col_kernels *im2col,
+bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
+                        const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,
                         struct qk_plan *plan)
 {
@@ -226,6 +226,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_gemm *gemm,
         return false;
     *state = (struct state){
         .conv = conv,
+        .epilogue = epilogue,
         .gemm = gemm,
         .im2col = im2col,
         .geometry = *geometry,

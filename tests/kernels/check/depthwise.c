@@ -149,6 +149,7 @@ struct subject {
 
 struct convolution {
     struct qk_conv conv;
+    struct qk_epilogue epilogue;
     struct qk_conv_backend backend;
     struct qk_conv_tuning tuning;
     struct qk_depthwise kernel; /* the one that is checked, but for its run */
@@ -173,13 +174,13 @@ static void run_expected(void *context)
     struct qk_depthwise_job job = running.job;
     (void)context;
     job.y = (uint8_t *)running.y->expected + (job.y - (uint8_t *)running.y->actual);
-    qk_depthwise_u8s8_1x1__scalar.run(&job);
+    qk_depthwise_u8s8_1x1__scalar.run[QK_EPILOGUE_BYTES](&job);
 }
 
 static void run_actual(void *context)
 {
     (void)context;
-    running.kernel->run(&running.job);
+    running.kernel->run[QK_EPILOGUE_BYTES](&running.job);
 }
 
 static void on_job(const struct qk_depthwise_job *job)
@@ -304,18 +305,20 @@ static void draw_weights(struct check *check, struct convolution *to)
     conv->depthwise = (struct qk_conv_depthwise){weights, zero_points, any};
     conv->bias = bias;
     conv->multiplier = multiplier;
+    to->epilogue.multiplier = multiplier;
 }
 
-static void draw_types(struct check *check, struct qk_conv *conv)
+static void draw_types(struct check *check, struct qk_conv *conv, struct qk_epilogue *epilogue)
 {
     uint8_t bytes[2];
     check_fill_bytes(check, &bytes[0], 1);
     check_fill_bytes(check, &bytes[1], 1);
     conv->x_type = check_chance(check, 2) ? QK_INT8 : QK_UINT8;
-    conv->y_type = check_chance(check, 2) ? QK_INT8 : QK_UINT8;
     conv->x_zero_point = conv->x_type == QK_INT8 ? (int8_t)bytes[0] : bytes[0];
-    conv->requantize =
-        qk_requantize_for(conv->y_type, conv->y_type == QK_INT8 ? (int8_t)bytes[1] : bytes[1]);
+    *epilogue =
+        (struct qk_epilogue){.y_type = check_chance(check, 2) ? QK_INT8 : QK_UINT8, .y_bytes = 1};
+    epilogue->requantize = qk_requantize_for(
+        epilogue->y_type, epilogue->y_type == QK_INT8 ? (int8_t)bytes[1] : bytes[1]);
 }
 
 /* ---- A convolution ----------------------------------------------------------------------- */
@@ -345,7 +348,7 @@ static void draw_convolution(struct check *check, const struct subject *subject,
             conv->depth *= (size_t)conv->desc.kernel[i];
     } while (!qk_conv_is_depthwise(conv) ||
              qk_conv_geometry_init(&to->geometry, &conv->desc, x, &error) != QK_OK);
-    draw_types(check, conv);
+    draw_types(check, conv, &to->epilogue);
     x->type = conv->x_type;
 }
 
@@ -371,7 +374,7 @@ static void check_jobs(struct check *check, const void *kernel)
     struct convolution of = {.kernel = *subject->kernel};
     struct qk_tensor x;
     struct qk_plan plan = {0};
-    of.kernel.run = on_job;
+    of.kernel.run[QK_EPILOGUE_BYTES] = on_job;
     of.backend.depthwise = &of.kernel;
     of.conv.backend = &of.backend;
     of.conv.tuning = &of.tuning;
@@ -385,7 +388,8 @@ static void check_jobs(struct check *check, const void *kernel)
     plan.outputs[0].count = of.geometry.images * of.conv.desc.out_channels * of.geometry.positions;
     of.y = check_outputs(check, "y", plan.outputs[0].count, 1);
     describe(check, &of, &x);
-    if (!qk_conv_plan_depthwise(&of.conv, &of.geometry, (struct qk_memory){alloc, check}, &plan)) {
+    if (!qk_conv_plan_depthwise(&of.conv, &of.epilogue, &of.geometry,
+                                (struct qk_memory){alloc, check}, &plan)) {
         check_that(check, false, "there is no plan");
         return;
     }

@@ -149,15 +149,15 @@ static void check_im2col(struct check *check, const void *kernel)
 
 struct requantize_job {
     const struct qk_im2col_kernels *kernels;
-    struct qk_requantize to;
-    struct qk_requantize_floats tile;
+    struct qk_epilogue epilogue;
+    struct qk_epilogue_floats tile;
     struct check_pair y;
 };
 
 static void requantize_expected(void *context)
 {
     const struct requantize_job *job = context;
-    const struct qk_requantize_floats *tile = &job->tile;
+    const struct qk_epilogue_floats *tile = &job->tile;
     uint8_t *y = job->y.expected;
     for (size_t row = 0; row < tile->rows; row++)
         for (size_t column = 0; column < tile->columns; column++) {
@@ -166,7 +166,7 @@ static void requantize_expected(void *context)
             const uint32_t sum =
                 (uint32_t)(int32_t)tile->sums[at] + (uint32_t)carried + (uint32_t)tile->bias[row];
             y[row * tile->y_stride + column] =
-                qk_requantize_one(job->to, (int32_t)sum, tile->multiplier[row]);
+                qk_requantize_one(job->epilogue.requantize, (int32_t)sum, tile->multiplier[row]);
         }
 }
 
@@ -174,20 +174,20 @@ static void requantize_actual(void *context)
 {
     struct requantize_job *job = context;
     job->tile.y = job->y.actual;
-    job->kernels->requantize(&job->tile);
+    job->kernels->epilogues[QK_EPILOGUE_BYTES](&job->tile);
 }
 
 static void check_requantize(struct check *check, const void *kernel)
 {
     const bool timed = check_is_timed(check);
     struct requantize_job job = {.kernels = kernel};
-    struct qk_requantize_floats *tile = &job.tile;
+    struct qk_epilogue_floats *tile = &job.tile;
     uint8_t zero_point;
     check_fill_bytes(check, &zero_point, 1);
-    tile->y_signed = check_chance(check, 2);
-    job.to = tile->y_signed ? qk_requantize_for(QK_INT8, (int8_t)zero_point)
-                            : qk_requantize_for(QK_UINT8, zero_point);
-    tile->requantize = &job.to;
+    const bool y_signed = check_chance(check, 2);
+    job.epilogue.requantize = y_signed ? qk_requantize_for(QK_INT8, (int8_t)zero_point)
+                                       : qk_requantize_for(QK_UINT8, zero_point);
+    tile->epilogue = &job.epilogue;
     tile->rows = timed ? 8 : check_between(check, 1, 5);
     tile->columns = timed ? 256 : check_index(check) % 200 + 1;
     tile->stride = tile->columns + check_below(check, 20);
@@ -217,7 +217,7 @@ static void check_requantize(struct check *check, const void *kernel)
     tile->multiplier = multiplier;
     job.y = check_outputs(check, "y", (tile->rows - 1) * tile->y_stride + tile->columns, 1);
     check_describe(check, "%zu rows of %zu columns, to %s, zero point %d%s", tile->rows,
-                   tile->columns, tile->y_signed ? "INT8" : "UINT8", job.to.zero_point,
+                   tile->columns, y_signed ? "INT8" : "UINT8", job.epilogue.requantize.zero_point,
                    tile->carried ? ", carried" : "");
     if (check_calls(check, requantize_expected, requantize_actual, &job,
                     (double)(tile->rows * tile->columns), "byte"))

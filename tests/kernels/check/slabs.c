@@ -186,8 +186,8 @@ static void check_fill(struct check *check, const void *kernel)
 
 struct tile_job {
     const struct subject *subject;
-    struct qk_requantize requantize;
-    struct qk_requantize_tile tile;
+    struct qk_epilogue epilogue;
+    struct qk_epilogue_tile tile;
     struct qk_requantize_stretch stretches[3];
     struct check_pair y;
 };
@@ -203,7 +203,7 @@ static void tile_actual(void *context)
 {
     struct tile_job *job = context;
     job->tile.y = job->y.actual;
-    job->subject->kernels->requantize(&job->tile);
+    job->subject->kernels->epilogues[QK_EPILOGUE_BYTES](&job->tile);
 }
 
 /* Places [begin, end) of a tile: all, rows with gaps between them, or any. */
@@ -224,7 +224,7 @@ static uint64_t choose_keep(struct check *check, size_t begin, size_t end, bool 
 /* Cuts the places into stretches, each of an image, and gives the bytes of y that they need. */
 static size_t choose_stretches(struct check *check, struct tile_job *job)
 {
-    struct qk_requantize_tile *tile = &job->tile;
+    struct qk_epilogue_tile *tile = &job->tile;
     const size_t places = tile->positions;
     const bool timed = check_is_timed(check);
     const bool one = !timed && check_chance(check, 5);
@@ -262,13 +262,12 @@ static void choose_row(struct check *check, int32_t *sums, size_t count, size_t 
     *multiplier = check_float(check, check_chance(check, 2) ? halves : halves * scale);
 }
 
-static void choose_requantize(struct check *check, struct qk_requantize *requantize, bool *y_signed)
+static void choose_requantize(struct check *check, struct qk_requantize *requantize)
 {
     uint8_t zero_point;
     check_fill_bytes(check, &zero_point, 1);
-    *y_signed = check_chance(check, 2);
-    *requantize = *y_signed ? qk_requantize_for(QK_INT8, (int8_t)zero_point)
-                            : qk_requantize_for(QK_UINT8, zero_point);
+    *requantize = check_chance(check, 2) ? qk_requantize_for(QK_INT8, (int8_t)zero_point)
+                                         : qk_requantize_for(QK_UINT8, zero_point);
 }
 
 /* Tiles lie row by row, or, where `row_count` is not 0, position by position. */
@@ -276,14 +275,14 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
 {
     const bool timed = check_is_timed(check);
     struct tile_job job = {.subject = kernel};
-    struct qk_requantize_tile *tile = &job.tile;
+    struct qk_epilogue_tile *tile = &job.tile;
     const size_t index = check_index(check);
     const size_t vectors = timed ? NR / VECTOR : index % (NR / VECTOR) + 1;
     tile->row_count = row_count;
     tile->rows = timed ? (row_count > 0 ? row_count : 6) : index / 4 % ROWS_MOST + 1;
     tile->positions = row_count == 0 ? vectors * VECTOR : timed ? 14 : index % VECTOR + 1;
-    tile->requantize = &job.requantize;
-    choose_requantize(check, &job.requantize, &tile->y_signed);
+    tile->epilogue = &job.epilogue;
+    choose_requantize(check, &job.epilogue.requantize);
     const size_t rows = tile->rows;
     const size_t fours = (tile->positions + 3) / 4 * 4;
     const size_t count = row_count > 0 ? fours : NR;
@@ -311,7 +310,8 @@ static void check_tile(struct check *check, const void *kernel, size_t row_count
     check_describe(check, "%zu rows, %zu positions, %zu stretches, first %#llx, stride %zu, %s, %s",
                    rows, tile->positions, tile->stretch_count,
                    (unsigned long long)tile->stretches[0].keep, tile->y_stride,
-                   tile->y_signed ? "INT8" : "UINT8", tile->w_zero_point ? "zero points" : "none");
+                   job.epilogue.requantize.is_signed ? "INT8" : "UINT8",
+                   tile->w_zero_point ? "zero points" : "none");
     if (check_calls(check, tile_expected, tile_actual, &job, (double)(rows * tile->positions),
                     "byte"))
         check_same(check, &job.y, 1);
@@ -409,7 +409,7 @@ static void check_kernels(struct check *check, const char *tier,
         return;
     check_run(check, &(struct check_subject){words ? "slabs/fill_words" : "slabs/fill_bytes",
                                              check_fill, &subject, 12000});
-    if (kernels->requantize)
+    if (kernels->epilogues[QK_EPILOGUE_BYTES])
         check_run(check,
                   &(struct check_subject){"slabs/requantize", check_requantize, &subject, 8000});
     if (check_by_position(kernels))
