@@ -38,7 +38,7 @@ enum mode {
 };
 
 /* One way to lay out x and to cut units. */
-struct choice {
+struct candidate {
     struct qk_slab_layout layout;
     size_t image_bands, row_bands, column_bands;
     size_t m_parts, m_part_panels;
@@ -88,9 +88,10 @@ static void set_slab_bytes(struct qk_slab_layout *layout)
 
 /* Gives a unit the most rows, or else the most columns of one row, such that a slab has at most
  * `cells` cells. False: not even a strip's columns. */
-static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t cells)
+static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
+                     size_t cells)
 {
-    struct qk_slab_layout *layout = &choice->layout;
+    struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const size_t span = layout->column.span;
@@ -122,9 +123,10 @@ static size_t cells_least(const struct qk_conv_igemm_plan *plan)
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
  * `least` of them, unless they would be too small. */
-static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t least)
+static void cut_bands(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
+                      size_t least)
 {
-    struct qk_slab_layout *layout = &choice->layout;
+    struct qk_slab_layout *layout = &candidate->layout;
     const size_t height = (size_t)plan->geometry.axis[QK_AXIS_ROW].out;
     const size_t width = (size_t)plan->geometry.axis[QK_AXIS_COLUMN].out;
     const bool lines = layout->columns == width;
@@ -140,27 +142,28 @@ static void cut_bands(const struct qk_conv_igemm_plan *plan, struct choice *choi
             layout->pitch = layout->columns + layout->column.span;
         }
     }
-    choice->row_bands = qk_divide_up(height, layout->rows);
-    choice->column_bands = qk_divide_up(width, layout->columns);
-    layout->rows = qk_divide_up(height, choice->row_bands);
-    if (choice->column_bands > 1)
-        layout->columns = qk_divide_up(width, choice->column_bands);
+    candidate->row_bands = qk_divide_up(height, layout->rows);
+    candidate->column_bands = qk_divide_up(width, layout->columns);
+    layout->rows = qk_divide_up(height, candidate->row_bands);
+    if (candidate->column_bands > 1)
+        layout->columns = qk_divide_up(width, candidate->column_bands);
 }
 
 /* Chains images with small planes one behind the other, to units of about UNIT_CELLS_LEAST places:
  * then strips are full, and weights are read once for all of them. `most` bounds the cells of a
  * slab. */
-static void chain_images(const struct qk_conv_igemm_plan *plan, struct choice *choice, size_t most)
+static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate *candidate,
+                         size_t most)
 {
-    struct qk_slab_layout *layout = &choice->layout;
+    struct qk_slab_layout *layout = &candidate->layout;
     const size_t shared = count_overlap(&plan->geometry.axis[QK_AXIS_ROW], &layout->row);
     const size_t pitch = (layout->rows + layout->row.span - shared) * layout->pitch;
     const size_t images = plan->geometry.images;
     const size_t fit = qk_size_min(most, UNIT_CELLS_LEAST) / pitch;
-    const bool whole =
-        choice->row_bands * choice->column_bands == 1 && layout->k_part_bundles == layout->bundles;
-    choice->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
-    layout->images = qk_divide_up(images, choice->image_bands);
+    const bool whole = candidate->row_bands * candidate->column_bands == 1 &&
+                       layout->k_part_bundles == layout->bundles;
+    candidate->image_bands = whole && fit > 1 ? qk_divide_up(images, fit) : images;
+    layout->images = qk_divide_up(images, candidate->image_bands);
     layout->image_pitch = layout->images > 1 ? pitch : SIZE_MAX;
 }
 
@@ -207,12 +210,12 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
 
 /* Counts the cycles for all positions of the images that a unit has, of one group and one position
  * of the outer axes. */
-static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *choice)
+static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
-    const struct qk_slab_layout *layout = &choice->layout;
+    const struct qk_slab_layout *layout = &candidate->layout;
     const struct qk_igemm *gemm = plan->conv->backend->gemm;
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
-    const double bands = (double)choice->row_bands * (double)choice->column_bands;
+    const double bands = (double)candidate->row_bands * (double)candidate->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
     const size_t dots = qk_conv_igemm_dots(plan, places);
@@ -223,29 +226,29 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct choice *c
                                    : plan->rows);
     const double products = count_products(&plan->order, gemm);
     const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
-    choice->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
-                              (double)dots * rows * dot_cycles(&plan->order) +
-                              ceil((double)places / 64) * rows * 16 +
-                              (double)packed->panel_count * (double)packed->panel_bytes /
-                                  plan->conv->tuning->weights_a_cycle);
-    choice->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
+    candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
+                                 (double)dots * rows * dot_cycles(&plan->order) +
+                                 ceil((double)places / 64) * rows * 16 +
+                                 (double)packed->panel_count * (double)packed->panel_bytes /
+                                     plan->conv->tuning->weights_a_cycle);
+    candidate->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
 }
 
-static double image_cycles(const struct choice *choice)
+static double image_cycles(const struct candidate *candidate)
 {
-    return (choice->cycles + choice->slab_cycles) / (double)choice->layout.images;
+    return (candidate->cycles + candidate->slab_cycles) / (double)candidate->layout.images;
 }
 
 /* Lays out x with slabs shared as `mode` says. */
-static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mode)
+static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enum mode mode)
 {
     const struct qk_slab_order *order = &plan->order;
     const struct qk_conv_axis *row = &plan->geometry.axis[QK_AXIS_ROW];
     const struct qk_conv_axis *column = &plan->geometry.axis[QK_AXIS_COLUMN];
-    struct choice choice = {.layout.images = 1, .cycles = INFINITY};
-    struct qk_slab_layout *layout = &choice.layout;
+    struct candidate candidate = {.layout.images = 1, .cycles = INFINITY};
+    struct qk_slab_layout *layout = &candidate.layout;
     if (mode != SINGLE && (!qk_slab_may_share(row) || !qk_slab_may_share(column)))
-        return choice;
+        return candidate;
     layout->row = qk_slab_axis_for(row, order->row_taps, mode != SINGLE);
     layout->column = qk_slab_axis_for(column, order->column_taps, mode == SHARED);
     layout->overlap = count_overlap(column, &layout->column);
@@ -258,25 +261,25 @@ static struct choice choose(const struct qk_conv_igemm_plan *plan, enum mode mod
     const size_t all_slabs = layout->bundles * layout->bundle_slabs;
     const size_t unit_cells = plan->conv->tuning->cells_bytes / QK_IGEMM_CELL_BYTES;
     const size_t cells = qk_size_min(unit_cells / all_slabs, UNIT_CELLS);
-    if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &choice, cells)) {
+    if (all_slabs > plan->conv->tuning->slabs_most || !fit_unit(plan, &candidate, cells)) {
         if (layout->bundle_slabs > unit_cells / K_PART_CELLS ||
-            !fit_unit(plan, &choice, K_PART_CELLS))
-            return choice;
+            !fit_unit(plan, &candidate, K_PART_CELLS))
+            return candidate;
         layout->k_part_bundles = unit_cells / K_PART_CELLS / layout->bundle_slabs;
     }
-    cut_bands(plan, &choice, 1);
-    chain_images(plan, &choice, cells);
-    count_cycles(plan, &choice);
-    return choice;
+    cut_bands(plan, &candidate, 1);
+    chain_images(plan, &candidate, cells);
+    count_cycles(plan, &candidate);
+    return candidate;
 }
 
 /* How many units to make of one place on the outer axes: such that each takes the time that it
  * should, and an even number, so that two threads have the same. */
-static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct choice *choice)
+static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct candidate *candidate)
 {
     const struct qk_conv_tuning *tuning = plan->conv->tuning;
     const double units =
-        (choice->cycles + choice->slab_cycles) / (tuning->unit_ns * tuning->cycles_a_ns);
+        (candidate->cycles + candidate->slab_cycles) / (tuning->unit_ns * tuning->cycles_a_ns);
     if (units < WORTH_CUTTING)
         return 1;
     return units < 1e6 ? qk_size_max((size_t)(units / 2 + 0.5), 1) * 2 : 1000000;
@@ -284,9 +287,9 @@ static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct c
 
 /* Into how many parts the channels are cut, where there are `bands` of `wanted` units. Whoever runs
  * parts makes the slabs again: more of them than two threads need must be worth that. */
-static size_t count_m_parts(const struct choice *choice, size_t bands, size_t wanted)
+static size_t count_m_parts(const struct candidate *candidate, size_t bands, size_t wanted)
 {
-    const double cheap = choice->cycles / choice->slab_cycles * SLABS_CHEAP;
+    const double cheap = candidate->cycles / candidate->slab_cycles * SLABS_CHEAP;
     const size_t most = cheap < 1e6 ? (size_t)cheap : 1000000;
     const size_t parts = qk_size_min(qk_divide_up(wanted, bands), most);
     return wanted > 1 && bands % 2 == 1 ? qk_divide_up(qk_size_max(parts, 2), 2) * 2
@@ -295,24 +298,25 @@ static size_t count_m_parts(const struct choice *choice, size_t bands, size_t wa
 
 /* Cuts units to the time that they should take: first into bands, then into parts of the channels.
  */
-static void cut_units(const struct qk_conv_igemm_plan *plan, struct choice *choice)
+static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const size_t panels = plan->conv->igemm.panel_count;
-    const size_t wanted = wanted_units(plan, choice);
+    const size_t wanted = wanted_units(plan, candidate);
     size_t most = panels;
-    if (choice->layout.images == 1)
-        cut_bands(plan, choice, wanted);
-    set_slab_bytes(&choice->layout);
-    if (choice->layout.k_part_bundles < choice->layout.bundles) {
+    if (candidate->layout.images == 1)
+        cut_bands(plan, candidate, wanted);
+    set_slab_bytes(&candidate->layout);
+    if (candidate->layout.k_part_bundles < candidate->layout.bundles) {
         const struct qk_igemm *gemm = plan->conv->backend->gemm;
-        const size_t strips = qk_conv_strips_most(gemm, slab_cells(&choice->layout));
+        const size_t strips = qk_conv_strips_most(gemm, slab_cells(&candidate->layout));
         const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
         most = qk_size_max(plan->conv->tuning->sums_bytes / tile / strips, 1);
     }
-    const size_t m_parts = count_m_parts(choice, choice->row_bands * choice->column_bands, wanted);
-    choice->m_parts = qk_size_max(qk_size_min(m_parts, panels), qk_divide_up(panels, most));
-    choice->m_part_panels = qk_divide_up(panels, choice->m_parts);
-    choice->m_parts = qk_divide_up(panels, choice->m_part_panels);
+    const size_t m_parts =
+        count_m_parts(candidate, candidate->row_bands * candidate->column_bands, wanted);
+    candidate->m_parts = qk_size_max(qk_size_min(m_parts, panels), qk_divide_up(panels, most));
+    candidate->m_part_panels = qk_divide_up(panels, candidate->m_parts);
+    candidate->m_parts = qk_divide_up(panels, candidate->m_part_panels);
 }
 
 /* ---- Workspace --------------------------------------------------------------------------- */
@@ -358,11 +362,11 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
 
 static void fit(struct qk_conv_igemm_plan *plan, double *cycles)
 {
-    struct choice best = {.layout.images = 1, .cycles = INFINITY};
+    struct candidate best = {.layout.images = 1, .cycles = INFINITY};
     for (enum mode mode = 0; mode < MODE_COUNT; mode++) {
-        struct choice choice = choose(plan, mode);
-        if (image_cycles(&choice) < image_cycles(&best))
-            best = choice;
+        struct candidate candidate = candidate_for(plan, mode);
+        if (image_cycles(&candidate) < image_cycles(&best))
+            best = candidate;
     }
     cut_units(plan, &best);
     plan->layout = best.layout;
