@@ -26,7 +26,11 @@
  * neighbours have in common is made in each of them. */
 #define UNIT_CELLS_LEAST 512
 /* Parts of the channels make the same slabs again, which may cost this share of the products. */
-#define SLABS_CHEAP 0.1
+#define SLABS_CHEAP 0.06
+/* With more than this share, making slabs on two threads would leave too little to gain. */
+#define SLABS_MOST 0.25
+/* Beginning a slab takes as long as so many pairs of 16 cells. */
+#define SLAB_CHUNKS 6
 /* What takes less than so many units' time is one unit: handing over a part would not pay. */
 #define WORTH_CUTTING 1.2
 
@@ -118,7 +122,7 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
 /* Tiles by position end where a band does; others have whole vectors, which more places fill. */
 static size_t cells_least(const struct qk_conv_igemm_plan *plan)
 {
-    return plan->conv->backend->gemm->by_position ? UNIT_CELLS_LEAST / 5 : UNIT_CELLS_LEAST;
+    return plan->conv->backend->gemm->by_position ? UNIT_CELLS_LEAST / 6 : UNIT_CELLS_LEAST;
 }
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
@@ -194,7 +198,7 @@ static size_t dots_most(const struct qk_conv_igemm_plan *plan)
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
 }
 
-/* Cycles to make one slab of an image. A row costs something, however short it is. */
+/* Cycles to make one slab of an image. It costs something to begin, and so does each row. */
 static double fill_cycles(const struct qk_conv_igemm_plan *plan,
                           const struct qk_slab_layout *layout)
 {
@@ -205,7 +209,7 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
     const double rows = run ? 1 : (double)(layout->rows + layout->row.span);
     const size_t columns = run ? layout->rows * layout->pitch : layout->columns;
     const double chunks = (double)qk_divide_up(columns + layout->column.span, 16);
-    return rows * (1 + chunks / 2) * plan->conv->costs->slab_cycles;
+    return (SLAB_CHUNKS + rows * (1 + chunks / 2)) * plan->conv->costs->slab_cycles;
 }
 
 /* Counts the cycles for all positions of the images that a unit has, of one group and one position
@@ -292,8 +296,9 @@ static size_t count_m_parts(const struct candidate *candidate, size_t bands, siz
     const double cheap = candidate->cycles / candidate->slab_cycles * SLABS_CHEAP;
     const size_t most = cheap < 1e6 ? (size_t)cheap : 1000000;
     const size_t parts = qk_size_min(qk_divide_up(wanted, bands), most);
-    return wanted > 1 && bands % 2 == 1 ? qk_divide_up(qk_size_max(parts, 2), 2) * 2
-                                        : qk_size_max(parts, 1);
+    const bool may_pair = candidate->slab_cycles < SLABS_MOST * candidate->cycles;
+    return wanted > 1 && bands % 2 == 1 && may_pair ? qk_divide_up(qk_size_max(parts, 2), 2) * 2
+                                                    : qk_size_max(parts, 1);
 }
 
 /* Cuts units to the time that they should take: first into bands, then into parts of the channels.

@@ -75,29 +75,24 @@ static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 
 }
 
 /* Loads 64 elements of a row, `row` bytes behind the first row, as groups of 4 in the order that
- * makes cells of them. `stride` is 1 or 2, or 0 for any other. */
+ * makes cells of them. `stride` is 1, or 0 for those above 2. */
 static inline __m512i load_source(const struct chunk *chunk, size_t k, uintptr_t row,
                                   const size_t stride, const bool whole)
 {
-    if (stride == 0)
-        return _mm512_permutexvar_epi32(chunk->order, load_elements(chunk, k, row));
-    const __m512i low = load_bytes(chunk, k, chunk->inside[k][0], row, whole);
-    if (stride == 1)
-        return _mm512_permutexvar_epi32(chunk->order, low);
-    const __m512i high =
-        chunk->count > 32 ? load_bytes(chunk, k, chunk->inside[k][1], row + 64, whole) : low;
-    const __m512i byte = _mm512_set1_epi16(0xff);
-    return _mm512_permutexvar_epi32(
-        chunk->order,
-        _mm512_packus_epi16(_mm512_and_si512(low, byte), _mm512_and_si512(high, byte)));
+    const __m512i source = stride == 0 ? load_elements(chunk, k, row)
+                                       : load_bytes(chunk, k, chunk->inside[k][0], row, whole);
+    return _mm512_permutexvar_epi32(chunk->order, source);
 }
 
-/* The order of a source's dwords: lane l of the result has those of elements 4 l, 16 + 4 l,
- * 32 + 4 l and 48 + 4 l. Packing has put 8 elements of each half into a lane. */
-static inline __m512i dword_order(bool packed)
+/* Loads 32 elements of two sources, which are every second byte, as words of one each. */
+static inline __m512i load_pairs(const struct chunk *chunk, size_t k, size_t half, uintptr_t row,
+                                 const bool whole)
 {
-    return packed ? _mm512_set_epi32(15, 7, 13, 5, 14, 6, 12, 4, 11, 3, 9, 1, 10, 2, 8, 0)
-                  : _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const __m512i low = load_bytes(chunk, k, chunk->inside[k][half], row, whole);
+    const __m512i high = load_bytes(chunk, k + 1, chunk->inside[k + 1][half], row, whole);
+    enum { A_AND_B_OR_C = 0xea };
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xff), low, _mm512_slli_epi16(high, 8),
+                                     A_AND_B_OR_C);
 }
 
 static inline void store_cells(const struct chunk *chunk, size_t first, __m512i cells, uint8_t *to,
@@ -111,12 +106,33 @@ static inline void store_cells(const struct chunk *chunk, size_t first, __m512i 
                                  (__mmask16)(chunk->cells >> first), cells);
 }
 
+/* Fills 32 cells of one row of the chunk, whose elements are every second byte of x. */
+__attribute__((always_inline)) static inline void
+fill_half(const struct chunk *chunk, size_t half, uintptr_t row, uint8_t *to, const bool whole)
+{
+    const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    const __m512i second = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+    const __m512i ab = load_pairs(chunk, 0, half, row + 64 * half, whole);
+    const __m512i cd = load_pairs(chunk, 2, half, row + 64 * half, whole);
+    const __m512i low = _mm512_unpacklo_epi16(ab, cd);
+    const __m512i high = _mm512_unpackhi_epi16(ab, cd);
+    store_cells(chunk, 32 * half, _mm512_permutex2var_epi64(low, first, high), to, whole);
+    if (whole || chunk->count > 32 * half + 16)
+        store_cells(chunk, 32 * half + 16, _mm512_permutex2var_epi64(low, second, high), to, whole);
+}
+
 /* Fills one row of the chunk. `whole`: there are all 64 cells, and all their bytes are inside, so
  * no masks are needed. */
 __attribute__((always_inline)) static inline void fill_row(const struct chunk *chunk, uintptr_t row,
                                                            uint8_t *to, const size_t stride,
                                                            const bool whole)
 {
+    if (stride == 2) {
+        fill_half(chunk, 0, row, to, whole);
+        if (whole || chunk->count > 32)
+            fill_half(chunk, 1, row, to, whole);
+        return;
+    }
     const __m512i a = load_source(chunk, 0, row, stride, whole);
     const __m512i b = load_source(chunk, 1, row, stride, whole);
     const __m512i c = load_source(chunk, 2, row, stride, whole);
@@ -140,8 +156,9 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
                                                             size_t to_step, const size_t stride,
                                                             const bool whole)
 {
+    const struct chunk mine = *chunk; /* which cells cannot overlap: it stays in registers */
     for (uintptr_t row = 0; rows > 0; rows--, row += row_step, to += to_step)
-        fill_row(chunk, row, to, stride, whole);
+        fill_row(&mine, row, to, stride, whole);
 }
 
 /* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
@@ -252,7 +269,7 @@ static void fill(const struct qk_slab_fill *job)
     const size_t count = (window->rows - 1) * window->pitch + window->columns;
     struct chunk chunk = {
         .stride = (size_t)window->column_stride,
-        .order = dword_order(window->column_stride == 2),
+        .order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0),
         .apart = _mm512_mullo_epi32(
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
             _mm512_set1_epi32((int)window->column_stride)),
