@@ -194,6 +194,8 @@ class Report:
                  " × ONNX Runtime | least |", "|---|" + "---:|" * (len(SIZES) + 2)]
         for group in GROUPS:
             rows = [row for row in self.results if (group_of(row), row["threads"]) == (group, 1)]
+            if not rows:
+                continue
             by_size = [[share(row) for row in rows if row["size"] == size] for size in SIZES]
             times = list(filter(None, map(times_peer, rows)))
             lines.append("| %s |%s %s |" % (
