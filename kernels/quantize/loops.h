@@ -13,6 +13,42 @@
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
+/* ---- True quotients by products -------------------------------------------------------------- */
+
+/* A vector's division takes the time of ten multiplications. By one scale, many elements can be
+ * divided by fused multiplications with the scale's reciprocal r, to the same bits: q0 = x * r is
+ * off by less than two of its last places; q1 = q0 + (x - q0 * scale) * r by less than one, so that
+ * the remainder x - q1 * scale is exact; then q1 + (x - q1 * scale) * r is the quotient rounded
+ * once (Markstein's theorem, for a reciprocal that is itself rounded to nearest). That takes scales
+ * and quotients in a range where nothing overflows and no remainder is subnormal: x is brought
+ * within `most` scales, beyond which all integers saturate, or are INT32_MIN; and quotients so
+ * small that remainders are subnormal become 0 in any case, but only as integers. */
+struct divisor {
+    vector scale;
+    vector reciprocal;
+    vector low, high; /* of x; what NaN becomes is low */
+};
+
+#define DIVISOR_LEAST 0x1p-60F
+#define DIVISOR_MOST 0x1p60F
+
+INLINE struct divisor divisor_of(float scale, float most)
+{
+    return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-most * scale),
+                            splat(most * scale)};
+}
+
+INLINE vector divide_by(vector x, const struct divisor *divisor)
+{
+    const vector within = lesser(greater(x, divisor->low), divisor->high);
+    const vector q0 = multiply(within, divisor->reciprocal);
+    const vector q1 =
+        multiply_add(remainder_of(within, q0, divisor->scale), divisor->reciprocal, q0);
+    return multiply_add(remainder_of(within, q1, divisor->scale), divisor->reciprocal, q1);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------ */
+
 /* What all of a call's elements have in common. */
 struct job {
     enum qk_type x_type;
@@ -264,15 +300,43 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
     }
 }
 
+/* Chunks of one block, from element i to `end`, to integers, by products. */
+INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
+                             size_t end, float scale, vector zero)
+{
+    /* Limited quotients saturate; the others become INT32_MIN, as 2^32 does. */
+    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F);
+    const words zeros = words_of_vector(zero);
+    const size_t bytes = LANES * job->x_bytes;
+    for (; i < end; i += CHUNK) {
+        const uint8_t *x = (const uint8_t *)span->x + i * job->x_bytes;
+        if (span->stream)
+            prefetch(job, x);
+        const struct chunk codes = {
+            add_words(round_to_words(divide_by(read_x(job, x), &divisor)), zeros),
+            add_words(round_to_words(divide_by(read_x(job, x + bytes), &divisor)), zeros),
+            add_words(round_to_words(divide_by(read_x(job, x + 2 * bytes), &divisor)), zeros),
+            add_words(round_to_words(divide_by(read_x(job, x + 3 * bytes), &divisor)), zeros)};
+        store(job, (char *)span->y + i * job->y_bits / 8, codes, span->stream);
+    }
+}
+
 /* Does as many chunks as belong to one block alone. */
 INLINE void take_whole(const struct job *job, const struct qk_span *span, struct place *at)
 {
     const size_t left = at->left < span->count - at->i ? at->left : span->count - at->i;
     const size_t end = at->i + left / CHUNK * CHUNK;
-    const struct parameters parameters = same(job, span, at->p);
+    const float scale = ((const float *)span->scales)[at->p];
     at->left -= end - at->i;
-    for (; at->i < end; at->i += CHUNK)
-        take(job, span, at->i, &parameters);
+    if (job->division == QK_DIVISION_FP32 && !job->narrow && scale >= DIVISOR_LEAST &&
+        scale <= DIVISOR_MOST) {
+        take_by_products(job, span, at->i, end, scale, zero_at(job, span, at->p));
+        at->i = end;
+    } else {
+        const struct parameters parameters = same(job, span, at->p);
+        for (; at->i < end; at->i += CHUNK)
+            take(job, span, at->i, &parameters);
+    }
     if (at->left == 0) {
         at->p = at->p + 1 == span->period ? 0 : at->p + 1;
         at->left = span->block;

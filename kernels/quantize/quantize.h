@@ -2,8 +2,8 @@
  *
  *   y[i] = saturate(round(x[i] / scales[q]) + zeros[q])
  *
- * A true division, rounded once, never a multiplication by the reciprocal. All tiers give the same
- * bits.
+ * A true division, rounded once: where a kernel multiplies by the reciprocal, it goes on until it
+ * has the same bits (loops.h). All tiers give the same bits.
  *
  * What is left open by that line, and by onnx/defs/quantization/defs.cc, is as ONNX Runtime 1.31
  * (CPU, x86) has it where it has the operator for these types, and elsewhere as onnx's reference

@@ -34,6 +34,23 @@ INLINE vector add(vector a, vector b)
     return _mm512_add_ps(a, b);
 }
 
+INLINE vector multiply(vector a, vector b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+/* a * b + c, rounded once. */
+INLINE vector multiply_add(vector a, vector b, vector c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* x - quotient * divisor, rounded once. */
+INLINE vector remainder_of(vector x, vector quotient, vector divisor)
+{
+    return _mm512_fnmadd_ps(quotient, divisor, x);
+}
+
 INLINE vector divide(vector a, vector b)
 {
     return _mm512_div_ps(a, b);

@@ -290,6 +290,54 @@ Test(quantize, avx512_kernels)
     check_tier("avx512");
 }
 
+/* ---- Quotients next to ties ---------------------------------------------------------------- */
+
+/* By one scale, where kernels may divide in ways of their own: x as near as a float can be to where
+ * a quotient's rounding turns. Some scales are at the ends of what they may do so with. */
+static void check_ties(const char *tier)
+{
+    struct qk_kernels *kernels = qk_test_kernels(tier);
+    uint64_t random = 15;
+    if (!kernels)
+        return;
+    for (size_t n = 0; n < 30000; n++) {
+        enum { COUNT = 128 };
+        float x[COUNT];
+        int16_t y[COUNT];
+        const float mantissa = 1 + (float)qk_test_random_below(&random, 1 << 23) * 0x1p-23F;
+        const int exponent = n % 4 ? 0 : (int)qk_test_random_below(&random, 140) - 70;
+        const float scale = ldexpf(n % 7 ? mantissa : 2 - 0x1p-23F, exponent);
+        for (size_t i = 0; i < COUNT; i++) {
+            const int reach = n % 3 ? 256 : 32768;
+            const float tie = (float)qk_test_random_below(&random, 2 * (size_t)reach) + 0.5F;
+            x[i] = (tie - (float)reach) * scale;
+            for (size_t k = qk_test_random_below(&random, 4); k > 0; k--)
+                x[i] = nextafterf(x[i], i % 2 ? INFINITY : -INFINITY);
+        }
+        qk_quantize(
+            &kernels->quantize,
+            &(struct qk_quantize_args){
+                .x_type = QK_FP32,
+                .y_type = QK_INT16,
+                .limits = n % 2,
+                .span = {.x = x, .y = y, .count = COUNT, .block = SIZE_MAX, .scales = &scale}});
+        for (size_t i = 0; i < COUNT; i++) {
+            const float quotient = nearbyintf(x[i] / scale);
+            cr_assert_eq(y[i], (int)fminf(fmaxf(quotient, INT16_MIN), INT16_MAX),
+                         "%s: %a / %a = %a is %d", tier, (double)x[i], (double)scale,
+                         (double)(x[i] / scale), y[i]);
+        }
+    }
+    qk_kernels_destroy(kernels);
+}
+
+Test(quantize, ties_are_those_of_a_true_division)
+{
+    check_ties("scalar");
+    check_ties("avx2");
+    check_ties("avx512");
+}
+
 /* ---- What is streamed ---------------------------------------------------------------------- */
 
 static struct qk_span streamed; /* of the last call of a tier's kernel */
