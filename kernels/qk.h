@@ -24,10 +24,11 @@
  * - An instance outlives its plans. A plan holds no data of a run, and may be kept and copied.
  * - Inputs and outputs of a run are borrowed until qk_run returns.
  *
- * Threads. Every function may be called on any thread. An instance whose packing is done, and every
- * plan, are never written to again, so any number of threads may share them. Units of packing may
- * be done by several threads at once, and so may units of a run; a plan may be made meanwhile, but
- * what runs needs the whole packing, and needs to see it (a lock or a queue between the threads).
+ * Threads. Every function but qk_kernels_create may be called on any thread. An instance whose
+ * packing is done, and every plan, are never written to again, so any number of threads may share
+ * them. Units of packing may be done by several threads at once, and so may units of a run; a plan
+ * may be made meanwhile, but what runs needs the whole packing, and needs to see it (a lock or a
+ * queue between the threads).
  *
  * Errors. qk_prepare, qk_create, qk_plan and qk_kernels_create may fail; they return a status, and
  * a text that names the field, the rule that it breaks, and what came. A call may come from
@@ -230,7 +231,7 @@ struct qk_attribute {
 };
 
 /* What a caller asks for. inputs[i] and attributes[i] go with op->input_names[i] and
- * op->attributes[i]. How long what it points at is borrowed stands at the top. */
+ * op->attributes[i]. The top of this file says how long what it points at is borrowed. */
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
