@@ -37,8 +37,9 @@ multiply_slab(const uint8_t *cells, const uint8_t *weights, __m512i sums[NR][NV]
     }
 }
 
-/* Inlined with constants, so that `sums` lies in registers. Where a tile has so few sums that each
- * would wait for its last product, neighbouring slabs take turns with `chains` sets of them. */
+/* The sums of a tile. Inlined with constants, so that the compiler keeps `sums` in registers. Where
+ * a tile has so few sums that each would wait for its last product, neighbouring slabs take turns
+ * with `chains` sets of them. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 const size_t positions,
                                                                 const size_t vectors,
@@ -87,7 +88,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
         }
 }
 
-/* A product takes four cycles or five, and two may begin in each. */
+/* Takes as many sets of sums as keep the CPU busy: a product takes four or five cycles, and two may
+ * begin in each. */
 __attribute__((always_inline)) static inline void
 multiply_positions(const struct qk_igemm_args *args, const size_t positions)
 {

@@ -34,7 +34,7 @@ add_vector(const uint8_t *cells, const uint8_t *weight, product_fn *product, uin
         sums[i] += product(cells + i * CELL_BYTES, weight);
 }
 
-/* One row by one vector of positions. */
+/* The sums of one row and one vector of positions. */
 __attribute__((always_inline)) static inline void multiply_row(const struct qk_igemm *layout,
                                                                const struct qk_igemm_args *args,
                                                                size_t row, size_t vector,
@@ -52,7 +52,7 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
         to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
 }
 
-/* One row and position of a tile by position. */
+/* The sum of one row and position, where a tile lies by position. */
 static void multiply_one(const struct qk_igemm *layout, const struct qk_igemm_args *args,
                          size_t row, size_t position)
 {

@@ -26,10 +26,10 @@ struct qk_requantize_stretch {
     size_t offset; /* of the first of them, from qk_epilogue_tile.y */
 };
 
-/* epilogues: make y of a tile of sums. A sum is sum + bias - w_zero_point * column_sum, modulo
- * 2^32; then it becomes what the epilogue says, and goes to y where the stretches want it. Sums and
- * column sums behind the last position are readable, whatever they are: QK_IGEMM_NR in all, or with
- * row_count, up to a multiple of 4. */
+/* epilogues: a function for each kind, which makes y of a tile of sums. A sum is sum + bias -
+ * w_zero_point * column_sum, modulo 2^32; it becomes what the epilogue says, and goes to y where
+ * the stretches want it. Sums and column sums behind the last position are readable, whatever they
+ * are: QK_IGEMM_NR in all or, with row_count, up to a multiple of 4. */
 struct qk_epilogue_tile {
     const struct qk_epilogue *epilogue;
     const int32_t *sums; /* [rows][QK_IGEMM_NR], or with row_count [positions][row_count] */

@@ -66,7 +66,8 @@ static inline __m512i load_elements(const struct chunk *chunk, size_t k, uintptr
     return _mm512_loadu_si512(bytes);
 }
 
-/* Masked loads do not touch what lies outside, where there may be no memory. */
+/* Loads 64 bytes of source k, or those of them that `mask` has: a masked load touches nothing
+ * outside the plane, where there may be no memory. */
 static inline __m512i load_bytes(const struct chunk *chunk, size_t k, __mmask64 mask, uintptr_t at,
                                  const bool whole)
 {
@@ -357,7 +358,8 @@ static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
                                            _mm256_max_epi16(words, _mm256_setzero_si256()));
 }
 
-/* What 16 rows of a tile that lies position by position have in common. */
+/* What 16 rows of a tile have in common, where its sums lie position by position: then lanes are
+ * rows. */
 struct lanes {
     const int32_t *sums;
     __m512i bias, w_zero_point, y_zero_point;
@@ -385,7 +387,8 @@ static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_
     return lanes;
 }
 
-/* One position: integers whose saturation to bytes, after the zero point, is y. */
+/* Scales and rounds the sums of one position to integers, which become y when the zero point is
+ * added and the result is saturated to a byte. */
 __attribute__((always_inline)) static inline __m512i
 requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t position,
                     const bool plain)
@@ -401,7 +404,7 @@ requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lan
     return qk_requantize_scale(sums, lanes->multiplier, lanes->high);
 }
 
-/* Four positions from `first` on. Each 4 bytes are a row's. */
+/* Makes bytes of four positions from `first` on: each group of 4 bytes belongs to one row. */
 __attribute__((always_inline)) static inline __m512i
 requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
                 const bool plain)
@@ -419,7 +422,8 @@ requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, 
                                order);
 }
 
-/* 16 rows of up to 16 positions, in whole fours: row r to bytes[r % 4][r / 4]. */
+/* Makes bytes of 16 rows by up to 16 positions, in whole fours: those of row r go to bytes[r % 4][r
+ * / 4]. */
 __attribute__((always_inline)) static inline void
 requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
                  uint8_t bytes[4][4][16], const bool plain)
@@ -439,7 +443,7 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     _mm512_storeu_si512(bytes[3], _mm512_unpackhi_epi64(high_01, high_23));
 }
 
-/* The positions of a stretch. */
+/* Stores the positions of a stretch. */
 static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
                                const struct qk_requantize_stretch *stretch, uint8_t *y,
                                size_t y_stride)
@@ -461,7 +465,7 @@ static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
             _mm_mask_storeu_epi8(y, dense, _mm_loadu_si128((const void *)bytes[k][i]));
 }
 
-/* A tile that lies position by position. */
+/* Requantizes a tile whose sums lie position by position. */
 static void requantize_positions(const struct qk_epilogue_tile *tile)
 {
     for (size_t row = 0; row < tile->rows; row += 16) {

@@ -45,7 +45,7 @@ static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, si
     return count;
 }
 
-/* A list of strips that grows. */
+/* A list of strips, to which strips are added. */
 struct strips {
     const struct qk_conv_lines *lines;
     struct qk_conv_strip *strips;
@@ -62,7 +62,7 @@ static void append(struct strips *to, size_t begin, size_t end)
     to->stretches += found;
 }
 
-/* Places [begin, end), in strips of whole `vector`s. */
+/* Cuts places [begin, end) into strips of whole vectors, `vector` places each. */
 static void append_evenly(struct strips *to, const struct qk_igemm *gemm, size_t begin, size_t end,
                           size_t vector)
 {
@@ -73,7 +73,8 @@ static void append_evenly(struct strips *to, const struct qk_igemm *gemm, size_t
                qk_size_min(begin + vectors * (i + 1) / count * vector, end));
 }
 
-/* Strips that end with their rows have no padding; strips across rows may be fewer. */
+/* Whether strips that end with their rows cost less: they compute no padding, but strips across
+ * rows may be fewer. */
 static bool end_with_rows(const struct qk_igemm *gemm, const struct qk_conv_lines *lines)
 {
     const size_t places = qk_conv_places(lines);
