@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
+#include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
 
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
@@ -54,15 +54,15 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
     return saved < depth / tuning->im2col_a_ns + rows / tuning->requantized_a_ns;
 }
 
-/* Sets the method, and the backend where there is one. Without weights there is nothing to
+/* Sets the way, and the backend where there is one. Without weights there is nothing to
  * multiply, which sgemm's way does without OpenBLAS. */
 static void choose_way(struct qk_conv *conv, size_t weights)
 {
     const struct qk_conv_tuning *tuning = conv->tuning;
-    conv->method = QK_CONV_SGEMM;
+    conv->way = QK_CONV_SGEMM;
     if (!tuning->narrow || weights == 0)
         return;
-    conv->method = QK_CONV_DEPTHWISE;
+    conv->way = QK_CONV_DEPTHWISE;
     conv->backend = tuning->depthwise;
     if (qk_conv_is_depthwise(conv))
         return;
@@ -73,7 +73,7 @@ static void choose_way(struct qk_conv *conv, size_t weights)
     conv->costs = narrow ? &tuning->narrow_costs : &tuning->dense_costs;
     if (conv->backend && conv->backend->few && leaves_rows_idle(conv, conv->backend))
         conv->backend = conv->backend->few;
-    conv->method = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
+    conv->way = conv->backend ? QK_CONV_IGEMM : QK_CONV_SGEMM;
 }
 
 /* ---- Prepare ----------------------------------------------------------------------------- */
@@ -93,9 +93,9 @@ static bool prepare_weights(struct qk_conv *conv, struct qk_memory memory)
 {
     double item_cycles; /* that packing one takes */
     bool prepared;
-    if (conv->method == QK_CONV_SGEMM)
+    if (conv->way == QK_CONV_SGEMM)
         prepared = qk_conv_prepare_sgemm(conv, memory, &item_cycles);
-    else if (conv->method == QK_CONV_DEPTHWISE)
+    else if (conv->way == QK_CONV_DEPTHWISE)
         prepared = qk_conv_prepare_depthwise(conv, memory, &item_cycles);
     else
         prepared = qk_conv_prepare_igemm(conv, memory, &item_cycles);
@@ -141,9 +141,9 @@ int32_t qk_conv_weight_sum(const struct qk_conv *conv, size_t channel)
 /* How much more than x - x_zp the operand is that stands for x. */
 static int32_t x_left(const struct qk_conv *conv)
 {
-    if (conv->method == QK_CONV_SGEMM)
+    if (conv->way == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->method == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
+    if (conv->way == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
         return 0; /* words hold x - x_zp */
     return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
@@ -167,9 +167,9 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const size_t first = begin * conv->packing.unit_items;
     const size_t last = qk_size_min(end * conv->packing.unit_items, conv->packing.items);
-    if (conv->method == QK_CONV_SGEMM)
+    if (conv->way == QK_CONV_SGEMM)
         qk_conv_pack_sgemm(conv, first, last);
-    else if (conv->method == QK_CONV_DEPTHWISE)
+    else if (conv->way == QK_CONV_DEPTHWISE)
         qk_conv_pack_depthwise(conv, first, last);
     else
         qk_conv_pack_igemm(conv, first, last);
@@ -206,9 +206,9 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
     if (!qk_tensor_set_count(y) || !qk_type_bytes(y->type, y->count, &plan->output_bytes[0]))
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
     bool planned;
-    if (conv->method == QK_CONV_SGEMM)
+    if (conv->way == QK_CONV_SGEMM)
         planned = qk_conv_plan_sgemm(conv, epilogue, gemm, im2col, &geometry, memory, plan);
-    else if (conv->method == QK_CONV_DEPTHWISE)
+    else if (conv->way == QK_CONV_DEPTHWISE)
         planned = qk_conv_plan_depthwise(conv, epilogue, &geometry, memory, plan);
     else
         planned = qk_conv_plan_igemm(conv, epilogue, &geometry, memory, plan);

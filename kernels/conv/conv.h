@@ -102,7 +102,7 @@ struct qk_conv_depthwise {
     bool any_zero_point;   /* one of them is not 0 */
 };
 
-enum qk_conv_method { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
+enum qk_conv_way { QK_CONV_SGEMM, QK_CONV_IGEMM, QK_CONV_DEPTHWISE };
 
 /* How packing is cut into units. An item is a panel or an output channel with all that belongs to
  * it: weights, zero points, sums, bias and multipliers; a unit is some items. */
@@ -123,7 +123,7 @@ struct qk_conv {
     const struct qk_conv_tuning *tuning;
     const struct qk_conv_backend *backend; /* NULL: sgemm */
     const struct qk_conv_costs *costs;     /* the backend's, for igemm */
-    enum qk_conv_method method;            /* which of the next three is filled */
+    enum qk_conv_way way;                  /* which of the next three is filled */
     struct qk_conv_sgemm sgemm;
     struct qk_conv_igemm igemm;
     struct qk_conv_depthwise depthwise;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
+#include "kernels/conv/way.h"
 
 /* An output channel's taps may take so many cells, so that a slot has room for some positions. */
 #define CELLS_MOST 256

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kernels/conv/method.h"
+#include "kernels/conv/way.h"
 
 #include "kernels/conv/sizes.h"
 

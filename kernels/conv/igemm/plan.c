@@ -14,8 +14,8 @@
 #include <math.h>
 
 #include "kernels/conv/igemm/plan.h"
-#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
+#include "kernels/conv/way.h"
 
 /* A unit has at least so many cells in each slab, if it has so many positions. Where the slabs of
  * those do not fit into the cache, or there are too many slabs, K is taken in parts. */
@@ -355,7 +355,7 @@ static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *p
     work.column_sums =
         reserve(&at, column_sums ? (strips * gemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
     work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
-    work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_requantize_stretch));
+    work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_stretch));
     const size_t dot_cells = plan->order.steps * plan->order.step_slabs;
     work.dot_bytes = plan->dots > 0 ? dot_cells * QK_IGEMM_CELL_BYTES + QK_IGEMM_SLACK : 0;
     work.dots = reserve(&at, plan->dots * work.dot_bytes);

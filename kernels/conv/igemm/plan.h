@@ -12,7 +12,7 @@ struct qk_conv_igemm_workspace {
     size_t sums;        /* a tile, or where K has parts, all tiles of the unit */
     size_t column_tile; /* this and column_sums are there where w has zero points */
     size_t column_sums;
-    size_t strips; /* struct qk_conv_strip and qk_requantize_stretch, of a full unit */
+    size_t strips; /* struct qk_conv_strip and qk_stretch, of a full unit */
     size_t stretches;
     size_t dots; /* gathered cells of single positions, dot_bytes apart */
     size_t dot_bytes;

@@ -1,7 +1,7 @@
 #include "kernels/conv/igemm/plan.h"
 
-#include "kernels/conv/method.h"
 #include "kernels/conv/sizes.h"
+#include "kernels/conv/way.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct work {
     int32_t *column_tile;
     int32_t *column_sums;
     struct qk_conv_strip *strips;
-    struct qk_requantize_stretch *stretches;
+    struct qk_stretch *stretches;
     uint8_t *dots;
 };
 
@@ -247,7 +247,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         .column_tile = (int32_t *)(void *)(bytes + at->column_tile),
         .column_sums = (int32_t *)(void *)(bytes + at->column_sums),
         .strips = (struct qk_conv_strip *)(void *)(bytes + at->strips),
-        .stretches = (struct qk_requantize_stretch *)(void *)(bytes + at->stretches),
+        .stretches = (struct qk_stretch *)(void *)(bytes + at->stretches),
         .dots = bytes + at->dots,
     };
     if (gemm->begin)

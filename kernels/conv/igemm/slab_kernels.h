@@ -21,7 +21,7 @@ struct qk_slab_fill {
 
 /* Positions of a tile that are neighbours in y, in order, though there may be places between them
  * that are no positions: those of one image. */
-struct qk_requantize_stretch {
+struct qk_stretch {
     uint64_t keep; /* bit p is set where place p of the tile is one of them; not 0 */
     size_t offset; /* of the first of them, from qk_epilogue_tile.y */
 };
@@ -40,7 +40,7 @@ struct qk_epilogue_tile {
     const float *multiplier;
     const int32_t *w_zero_point; /* NULL: 0 for all, as always where cells are words */
     const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
-    const struct qk_requantize_stretch *stretches;
+    const struct qk_stretch *stretches;
     size_t stretch_count;
     uint8_t *y; /* of row 0 */
     size_t y_stride;

@@ -300,7 +300,7 @@ __attribute__((always_inline)) static inline void
 requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 {
     const struct qk_requantize_512 to = qk_requantize_512_from(&tile->epilogue->requantize);
-    const struct qk_requantize_stretch first = tile->stretches[0];
+    const struct qk_stretch first = tile->stretches[0];
     uint8_t *y = tile->y;
     for (size_t row = 0; row < tile->rows; row++, y += tile->y_stride) {
         const int32_t *from = tile->sums + row * QK_IGEMM_NR;
@@ -328,7 +328,7 @@ requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
 /* Requantizes one stretch where planes have one position each: then output channels are neighbours
  * in y, so the lanes are 16 rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
-                                const struct qk_requantize_stretch *stretch)
+                                const struct qk_stretch *stretch)
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
     const size_t place = (size_t)__builtin_ctzll(stretch->keep);
@@ -445,8 +445,7 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
 
 /* Stores the positions of a stretch. */
 static inline void store_lanes(uint8_t bytes[4][4][16], size_t rows,
-                               const struct qk_requantize_stretch *stretch, uint8_t *y,
-                               size_t y_stride)
+                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
 {
     const __mmask16 keep = (__mmask16)stretch->keep;
     const __mmask16 dense = (__mmask16)low_bits((size_t)_mm_popcnt_u32(keep));

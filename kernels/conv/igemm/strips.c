@@ -19,7 +19,7 @@ size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places)
 /* Finds which of the places [begin, end), at most 64, are positions; returns how many stretches
  * they make, one for each image. */
 static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, size_t end,
-                             struct qk_requantize_stretch *stretches)
+                             struct qk_stretch *stretches)
 {
     size_t count = 0;
     size_t last = 0; /* the last stretch's image */
@@ -35,8 +35,8 @@ static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, si
         if (column < lines->columns) {
             const size_t kept = qk_size_min(next - at, lines->columns - column);
             if (count == 0 || image != last)
-                stretches[count++] = (struct qk_requantize_stretch){
-                    .offset = image * lines->image_stride + row * lines->columns + column};
+                stretches[count++] = (struct qk_stretch){.offset = image * lines->image_stride +
+                                                                   row * lines->columns + column};
             stretches[count - 1].keep |= UINT64_MAX >> (64 - kept) << (at - begin);
             last = image;
         }
@@ -49,7 +49,7 @@ static size_t find_stretches(const struct qk_conv_lines *lines, size_t begin, si
 struct strips {
     const struct qk_conv_lines *lines;
     struct qk_conv_strip *strips;
-    struct qk_requantize_stretch *stretches;
+    struct qk_stretch *stretches;
     size_t count;
 };
 
@@ -84,7 +84,7 @@ static bool end_with_rows(const struct qk_igemm *gemm, const struct qk_conv_line
 }
 
 size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
-                          struct qk_conv_strip *strips, struct qk_requantize_stretch *stretches)
+                          struct qk_conv_strip *strips, struct qk_stretch *stretches)
 {
     struct strips to = {lines, strips, stretches, 0};
     if (!end_with_rows(gemm, lines)) {

@@ -24,9 +24,9 @@ static inline size_t qk_conv_places(const struct qk_conv_lines *lines)
 }
 
 struct qk_conv_strip {
-    size_t first;                                  /* place along the lines */
-    size_t places;                                 /* 1 to the tile's nr */
-    const struct qk_requantize_stretch *stretches; /* one for each image in it: one at least */
+    size_t first;                       /* place along the lines */
+    size_t places;                      /* 1 to the tile's nr */
+    const struct qk_stretch *stretches; /* one for each image in it: one at least */
     size_t stretch_count;
 };
 
@@ -35,7 +35,7 @@ struct qk_conv_strip {
  * may have places beyond whole ones. `strips` has room for qk_conv_strips_most, `stretches` for as
  * many and one more for each image. */
 size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
-                          struct qk_conv_strip *strips, struct qk_requantize_stretch *stretches);
+                          struct qk_conv_strip *strips, struct qk_stretch *stretches);
 
 /* How many strips so many places can make at most. */
 size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places);

@@ -1,4 +1,4 @@
-#include "kernels/conv/method.h"
+#include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
 
 /* Rough: the cycles that packing a weight takes, and all else that an output channel has. */

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "kernels/conv/method.h"
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
+#include "kernels/conv/way.h"
 
 /* A unit is one tile: at most so many output channels by so many positions. */
 #define TILE_ROWS 256

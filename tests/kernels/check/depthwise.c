@@ -6,8 +6,8 @@
 
 #include "kernels/conv/backend.h"
 #include "kernels/conv/depthwise/depthwise.h"
-#include "kernels/conv/method.h"
 #include "kernels/conv/requantize.h"
+#include "kernels/conv/way.h"
 #include "tests/kernels/check/check.h"
 #include "tests/kernels/check/tiers.h"
 
@@ -380,7 +380,7 @@ static void check_jobs(struct check *check, const void *kernel)
     of.conv.tuning = &of.tuning;
     of.tuning.cycles_a_ns = 3;
     of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
-    of.conv.method = QK_CONV_DEPTHWISE;
+    of.conv.way = QK_CONV_DEPTHWISE;
     draw_convolution(check, subject, &of, &x);
     draw_weights(check, &of);
     uint8_t *data = check_buffer(check, "x", CHECK_INPUT, x.count, 1);

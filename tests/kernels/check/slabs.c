@@ -188,7 +188,7 @@ struct tile_job {
     const struct subject *subject;
     struct qk_epilogue epilogue;
     struct qk_epilogue_tile tile;
-    struct qk_requantize_stretch stretches[3];
+    struct qk_stretch stretches[3];
     struct check_pair y;
 };
 
@@ -240,7 +240,7 @@ static size_t choose_stretches(struct check *check, struct tile_job *job)
         const size_t last = left == 1 ? places : check_between(check, begin + 1, most);
         const uint64_t keep =
             timed ? UINT64_MAX >> (NR - places) : choose_keep(check, begin, last, one);
-        job->stretches[i] = (struct qk_requantize_stretch){keep, i * image};
+        job->stretches[i] = (struct qk_stretch){keep, i * image};
         end = i * image + (tile->rows - 1) * row_bytes + (size_t)__builtin_popcountll(keep);
         begin = last;
     }

@@ -1,7 +1,7 @@
 /* What each of the three ways of a convolution gives to conv.c: how it prepares and packs
  * constants, and how it plans; and what they all pack with. Private to conv/. */
-#ifndef KERNELS_CONV_METHOD_H
-#define KERNELS_CONV_METHOD_H
+#ifndef KERNELS_CONV_WAY_H
+#define KERNELS_CONV_WAY_H
 
 #include "kernels/conv/geometry.h"
 #include "kernels/conv/igemm/slabs.h"
