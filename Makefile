@@ -25,9 +25,9 @@
 #   make clean           remove build/
 #   make help            this list
 #
-# demo, test, fuzz, bench, lint, conformance, test-load and test-clients first install what is
-# missing, through apt; conformance, bench and test-clients also packages of their languages, into
-# build/.
+# `make` alone, image, install, uninstall, clean and help install no packages. All others first
+# install what is missing, through apt; conformance, bench, schema, test-schema and test-clients
+# also packages of their languages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -275,7 +275,7 @@ uninstall:
 	done
 
 help:
-	@sed -n '/^#   make/s/^# *//p' Makefile
+	@sed -n 's/^#   //p' Makefile
 
 # Every header compiles alone.
 headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h server/*.h))
