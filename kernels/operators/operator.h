@@ -1,8 +1,6 @@
 /* What an operator's file gives the registry beside its descriptor. Private to kernels/.
  *
- * To add an operator: write operators/<name>.c with one `const struct qk_operator`, and add it to
- * the list in operators/registry.c. Nothing else changes.
- */
+ * kernels/README.md says how to add an operator. */
 #ifndef KERNELS_OPERATORS_OPERATOR_H
 #define KERNELS_OPERATORS_OPERATOR_H
 
