@@ -148,8 +148,9 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
 
 /* Fits the convolution to x, whose rank and type the operator has checked; it reads nothing that is
  * packed, and borrows the convolution, the epilogue and the kernels for as long as the plan is
- * used. A unit is a part of the positions and channels of one image and group, some 100
- * microseconds' work. QK_INVALID: x and the attributes do not fit together. */
+ * used. A unit is a part of the positions and output channels of one group, in one image or some
+ * small ones, of about the tuning's unit_ns or, with sgemm, sgemm_unit_terms. QK_INVALID: x and the
+ * attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
                             const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
                             const struct qk_tensor *x, struct qk_memory memory,

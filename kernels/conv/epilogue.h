@@ -3,7 +3,9 @@
  *
  * A sum is an int32 and includes the bias. Each table of kernels that ends in y has a function for
  * each kind: qk_slab_kernels, qk_im2col_kernels and qk_depthwise. A new kind is a name here, its
- * constants in struct qk_epilogue, and a scalar function in each of the three. */
+ * constants in struct qk_epilogue, and three scalar functions, one for each of these. They take
+ * what any tier has made, so a tier that has no function of its own names the scalar one in its
+ * table: an entry must not be NULL. */
 #ifndef KERNELS_CONV_EPILOGUE_H
 #define KERNELS_CONV_EPILOGUE_H
 

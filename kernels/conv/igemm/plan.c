@@ -277,7 +277,7 @@ static struct candidate candidate_for(const struct qk_conv_igemm_plan *plan, enu
     return candidate;
 }
 
-/* How many units to make of one place on the outer axes: such that each takes the time that it
+/* How many units to make of one position of the outer axes: such that each takes the time that it
  * should, and an even number, so that two threads have the same. */
 static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct candidate *candidate)
 {

@@ -252,7 +252,8 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
     };
     if (gemm->begin)
         gemm->begin(state->order.step_slabs);
-    /* Where x is laid out once for all of K, it serves all output channels of a place. */
+    /* Slabs of all of K serve every part of the output channels: units that differ in nothing else
+     * follow each other, and those of one call share the slabs. */
     const bool whole = state->layout.k_part_bundles == state->layout.bundles;
     const size_t parts = whole ? state->m_parts : 1;
     for (size_t next; begin < end; begin = next) {

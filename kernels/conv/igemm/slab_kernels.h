@@ -43,7 +43,7 @@ struct qk_epilogue_tile {
     const struct qk_stretch *stretches;
     size_t stretch_count;
     uint8_t *y; /* of row 0 */
-    size_t y_stride;
+    size_t y_stride; /* from row to row, in elements of y, as a stretch's offset is */
 };
 
 /* transpose: turns weights from [k_blocks][channels][taps], as they come, into [k_blocks][taps][64
