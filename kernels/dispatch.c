@@ -25,8 +25,8 @@ static void fill_table(struct qk_kernels *kernels)
 #endif
 }
 
-/* Fills the profile and the choice, and loads OpenBLAS where it may serve. A profile that only
- * wonders whether it is faster does without it where it is not installed. */
+/* Fills the profile and the choice, and loads OpenBLAS where it may serve. Where it is not
+ * installed, that is an error only if somebody named it. */
 static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, bool measure,
                              struct qk_error *error)
 {

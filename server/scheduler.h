@@ -90,7 +90,7 @@ struct qd_scheduler;
 /* NULL: out of memory or descriptors. It makes the pool: qd_pool_create says when that may be. */
 struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
                                          size_t queue_max);
-/* No job is left. Before the loop goes; NULL is fine. */
+/* Call it when no job is left, and before the loop goes. NULL is fine. */
 void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* False: the queue is full. */
