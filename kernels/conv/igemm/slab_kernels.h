@@ -42,7 +42,7 @@ struct qk_epilogue_tile {
     const int32_t *column_sums;  /* [positions], read where there is a w_zero_point */
     const struct qk_stretch *stretches;
     size_t stretch_count;
-    uint8_t *y; /* of row 0 */
+    uint8_t *y;      /* of row 0 */
     size_t y_stride; /* from row to row, in elements of y, as a stretch's offset is */
 };
 
