@@ -4,15 +4,10 @@
 
 #include "kernels/conv/sizes.h"
 
-/* Bytes of a row of transposed weights: a step's 16 cells. And the most rows of a panel that are
- * transposed in scratch memory. */
-enum { TRANSPOSED_BYTES = 64, TRANSPOSED_ROWS = 8 };
-
-/* Rough: the cycles that packing a weight takes, cell by cell, transposed in scratch memory or in
- * place; and all else that a panel takes. */
+/* Rough: the cycles that packing a weight takes, cell by cell or transposed, and all else that a
+ * panel takes. */
 #define CELL_WEIGHT_CYCLES 3.2
-#define SCRATCH_WEIGHT_CYCLES 1.2
-#define IN_PLACE_WEIGHT_CYCLES 0.4
+#define TRANSPOSED_WEIGHT_CYCLES 0.45
 #define PANEL_CYCLES 400.0
 
 /* No backend's panels have more rows. */
@@ -68,23 +63,10 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             }
 }
 
-/* Copies rows of transposed weights, 64 bytes each, to where a panel has the cells of one step. The
- * bytes behind a step's last channel are 0. */
-static void place_step(const struct qk_igemm *gemm, const uint8_t *from, size_t rows, size_t slabs,
-                       uint8_t *step)
-{
-    for (size_t i = 0; i < slabs; i++)
-        for (size_t row = 0; row < rows; row++)
-            memcpy(step + i * gemm->cell_stride + row * gemm->row_stride,
-                   from + row * TRANSPOSED_BYTES + i * QK_IGEMM_CELL_BYTES, QK_IGEMM_CELL_BYTES);
-}
-
-/* Packs like pack_rows, but faster, for bytes whose cells hold channels, and for panels whose rows
- * lie as transposing leaves them: a step's 64 bytes of one row, then the next row's. So they are
- * transposed into the panel. The rows of w are read in one go, from their beginning to their end.
- */
-static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order *order,
-                          struct qk_transpose job, uint8_t *panel)
+/* Packs like pack_rows, but faster, for bytes whose cells hold channels: they are transposed into
+ * the panel, and the rows of w are read in one go, from their beginning to their end. */
+static void pack_transposed(const struct qk_conv *conv, const struct qk_slab_order *order,
+                            struct qk_transpose job, uint8_t *panel)
 {
     const size_t channels = conv->desc.group_channels;
     job.to = panel;
@@ -98,41 +80,6 @@ static void pack_in_place(const struct qk_conv *conv, const struct qk_slab_order
     job.k_blocks = 1;
     if (job.channels > 0)
         conv->backend->slabs->transpose(&job);
-}
-
-/* Transposes one K block of rows [first, first + count) into scratch memory, and copies its cells
- * to where a panel has them. */
-static void pack_rows_through(const struct qk_conv *conv, const struct qk_slab_order *order,
-                              struct qk_transpose job, size_t first, size_t count, uint8_t *panel)
-{
-    uint8_t scratch[QK_TRANSPOSE_TAPS * TRANSPOSED_ROWS * TRANSPOSED_BYTES];
-    job.from += first * job.from_row_stride;
-    job.sums += first;
-    job.rows = count;
-    job.to = scratch;
-    job.to_tap_stride = count * TRANSPOSED_BYTES;
-    conv->backend->slabs->transpose(&job);
-    panel += first * conv->backend->gemm->row_stride;
-    for (size_t tap = 0; tap < job.taps; tap++, panel += conv->igemm.step_bytes)
-        place_step(conv->backend->gemm, scratch + tap * job.to_tap_stride, count, order->step_slabs,
-                   panel);
-}
-
-/* Packs the same way for panels whose rows lie otherwise, a K block and a few rows at a time. */
-static void pack_through_scratch(const struct qk_conv *conv, const struct qk_slab_order *order,
-                                 struct qk_transpose job, uint8_t *panel)
-{
-    const size_t channels = order->step_slabs * order->cell_k;
-    const size_t rows = job.rows;
-    job.k_blocks = 1;
-    for (size_t k_block = 0; k_block < order->k_blocks; k_block++) {
-        job.channels = qk_size_min(conv->desc.group_channels - k_block * channels, channels);
-        for (size_t row = 0; row < rows; row += TRANSPOSED_ROWS)
-            pack_rows_through(conv, order, job, row, qk_size_min(rows - row, TRANSPOSED_ROWS),
-                              panel);
-        panel += job.taps * conv->igemm.step_bytes;
-        job.from += job.channels * job.taps;
-    }
 }
 
 /* Whether weights can be packed by transposing, which takes bytes, and cells that hold channels. */
@@ -158,14 +105,14 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
             .from_row_stride = conv->depth,
             .taps = conv->depth / conv->desc.group_channels,
             .flip = (uint8_t)centre,
-            .to_row_stride = TRANSPOSED_BYTES,
+            .to_row_stride = gemm->row_stride,
+            .to_cell_stride = gemm->cell_stride,
+            .cells =
+                gemm->cell_stride == QK_IGEMM_CELL_BYTES ? QK_IGEMM_STEP_SLABS : order->step_slabs,
             .sums = sums,
         };
         memset(sums, 0, rows * sizeof(*sums));
-        if (gemm->row_stride == TRANSPOSED_BYTES)
-            pack_in_place(conv, order, job, panel);
-        else
-            pack_through_scratch(conv, order, job, panel);
+        pack_transposed(conv, order, job, panel);
         for (size_t row = 0; row < rows; row++)
             sums[row] = (int32_t)((uint32_t)sums[row] -
                                   (uint32_t)conv->depth *
@@ -219,8 +166,7 @@ static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_sla
     const double weights = (double)qk_size_min(rows, gemm->mr) * (double)conv->depth;
     if (!may_transpose(conv, order))
         return PANEL_CYCLES + CELL_WEIGHT_CYCLES * weights;
-    const bool in_place = gemm->row_stride == TRANSPOSED_BYTES;
-    return PANEL_CYCLES + (in_place ? IN_PLACE_WEIGHT_CYCLES : SCRATCH_WEIGHT_CYCLES) * weights;
+    return PANEL_CYCLES + TRANSPOSED_WEIGHT_CYCLES * weights;
 }
 
 bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)

@@ -58,6 +58,9 @@ struct qk_transpose {
     uint8_t flip;    /* every byte is xored with it: 0x80 makes unsigned weights signed ones */
     uint8_t *to;
     size_t to_row_stride, to_tap_stride;
+    /* From one cell of a row to the next one's, and how many of each tap are written. Either the
+     * cells of a row lie together, all 16; or those of neighbouring rows do. */
+    size_t to_cell_stride, cells;
     int32_t *sums; /* [rows]: the sum of each row's weights is added */
 };
 

@@ -365,16 +365,23 @@ static void check_transpose(struct check *check, const void *kernel)
     transpose->flip = check_chance(check, 2) ? 0x80 : 0;
     const size_t row_bytes = transpose->k_blocks * transpose->channels * transpose->taps;
     transpose->from_row_stride = row_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
-    transpose->to_row_stride = QK_TRANSPOSE_CHANNELS;
-    transpose->to_tap_stride = (transpose->rows + check_below(check, 3)) * QK_TRANSPOSE_CHANNELS;
+    const bool together = check_chance(check, 2); /* the cells of a row */
+    const size_t rows = transpose->rows + check_below(check, 3);
+    const size_t least = (transpose->channels + 3) / 4;
+    transpose->cells = together || timed ? 16 : check_between(check, least, 16);
+    transpose->to_row_stride = together ? QK_TRANSPOSE_CHANNELS : CELL;
+    transpose->to_cell_stride = together ? CELL : (rows + 1) * CELL;
+    transpose->to_tap_stride =
+        together ? rows * QK_TRANSPOSE_CHANNELS : transpose->cells * transpose->to_cell_stride;
     const size_t from_bytes = (transpose->rows - 1) * transpose->from_row_stride + row_bytes;
     uint8_t *from = check_buffer(check, "from", CHECK_INPUT, from_bytes, 1);
     check_fill_bytes(check, from, from_bytes);
     transpose->from = from;
     const size_t steps = transpose->k_blocks * transpose->taps;
-    const size_t to_bytes =
-        (steps - 1) * transpose->to_tap_stride + transpose->rows * QK_TRANSPOSE_CHANNELS;
-    job.to = check_outputs(check, "to", to_bytes, 64);
+    const size_t to_bytes = (steps - 1) * transpose->to_tap_stride +
+                            (transpose->rows - 1) * transpose->to_row_stride +
+                            (transpose->cells - 1) * transpose->to_cell_stride + CELL;
+    job.to = check_outputs(check, "to", to_bytes, together ? 64 : CELL);
     job.sums = check_outputs(check, "sums", transpose->rows * sizeof(int32_t), sizeof(int32_t));
     check_describe(check, "%zu rows of %zu blocks of %zu channels of %zu taps, flip %#x",
                    transpose->rows, transpose->k_blocks, transpose->channels, transpose->taps,
