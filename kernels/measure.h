@@ -5,10 +5,11 @@
 #include "kernels/cpu.h"
 #include "kernels/gemm/gemm.h"
 
-/* Measures, in a few milliseconds, the clock, how fast memory is copied, the products that this CPU
- * has, and sgemm if `gemm` is not NULL, and puts them into the profile. What there is no memory for
- * stays as it was; and so do, after QK_MEASURE_NS, all products but the fastest and sgemm. Other
- * work on the core makes the machine seem slower, so the best of several runs counts. */
+/* Measures, in a few milliseconds, the clock, how fast memory is copied, the products that this
+ * CPU has, and sgemm if `gemm` is not NULL, and puts them into the profile. Once QK_MEASURE_NS
+ * are over, only the fastest product and sgemm still are measured; what is not, or has no
+ * memory to be measured in, stays as it was. Other work on the core makes the machine seem
+ * slower, so the best of several runs counts. */
 void qk_profile_measure(struct qk_profile *profile, const struct qk_gemm *gemm);
 
 #define QK_MEASURE_NS 20000000

@@ -1,4 +1,5 @@
-/* OpenBLAS, loaded when it is first asked for, after its environment is set.
+/* OpenBLAS, loaded at start where it may be chosen (kernels/dispatch.c), after its environment is
+ * set.
  *
  * Debian 12's OpenBLAS 0.3.21 does not know newer Intel CPUs and falls back to its Prescott kernels
  * there, silently, at a fifth of the speed. It reads OPENBLAS_CORETYPE only while it is being

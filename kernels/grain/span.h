@@ -1,5 +1,6 @@
-/* A span is what an element-wise kernel is called with, whether it makes floats of integers or
- * integers of floats: elements one behind the other, and where the parameters of each are. */
+/* A span is what a walk hands to an element-wise operator, whether that makes floats of integers or
+ * integers of floats: elements one behind the other, and where the parameters of each are. Quantize
+ * kernels take it as it is; dequantize kernels have arguments of the same names (dequantize.h). */
 #ifndef KERNELS_GRAIN_SPAN_H
 #define KERNELS_GRAIN_SPAN_H
 

@@ -8,9 +8,9 @@
  * timed.
  *
  * All that a kernel reads or writes lies in buffers between two pages that nobody may touch, which
- * have exactly the bytes that the contract grants: what is read behind these faults, and the fault
- * is a failure of that case. What lies between a buffer and the page farther away is watched, and
- * so is every input.
+ * have exactly the bytes that the contract grants: a kernel that reads beyond them takes a fault,
+ * which is a failure of that case. What lies between a buffer and the page farther away is watched,
+ * and so is every input.
  */
 #ifndef TESTS_KERNELS_CHECK_CHECK_H
 #define TESTS_KERNELS_CHECK_CHECK_H

@@ -46,7 +46,8 @@ struct check {
     struct check_memory memory;
 };
 
-/* A case has its buffers from begin to end, which looks at what was around them. */
+/* Before and after a case, whose buffers live in between; the end looks whether what lies around
+ * them is as it was. */
 void check_memory_begin(struct check *check);
 void check_memory_end(struct check *check);
 
