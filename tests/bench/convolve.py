@@ -1,6 +1,7 @@
 """The convolutions' part of `make bench`: which rows, and how one is measured."""
 import layers
 from convolve_report import Report, falls_short, one_line
+from figures import threads_text
 from peer import Unsupported
 from stopwatch import best, spread, take_turns
 from tensors import random_bytes
@@ -27,14 +28,17 @@ class Part:
 
     @staticmethod
     def report(results, machine_lines, libqk):
-        return Report(results, machine_lines + ["OpenBLAS: core %s" % libqk.core])
+        copies = ", ".join("%.1f GB/s on %s" % (speed, threads_text(count))
+                           for count, speed in sorted(libqk.copies.items()))
+        return Report(results, machine_lines + ["OpenBLAS: core %s" % libqk.core,
+                                                "memory is copied at " + copies])
 
     @staticmethod
     def measure(row, libqk, peer, seconds):
         """The row's result, as a dict that JSON can hold. "run" has its weights packed beforehand,
         "fresh" packs them; "peer" has them in its model, "peer_fresh" among its inputs."""
         made = libqk.prepare(row)
-        names = ["run"] + (["pack", "copy", "fresh"] if row.gemm == "auto" else [])
+        names = ["run"] + (["pack", "fresh"] if row.gemm == "auto" else [])
         operations = {}
         if row.threads > 1:
             names.append("alone")
@@ -58,7 +62,8 @@ class Part:
         same = all(peer.output(row, run) == y for run in runs.values()) if runs else None
         return {"name": str(row), "network": row.layer.network, "layer": str(row.layer),
                 "kind": row.layer.kind, "batch": row.batch, "threads": row.threads,
-                "gemm": row.gemm, "operations": row.operations, "ns": best(series),
+                "gemm": row.gemm, "operations": row.operations, "copy": libqk.copy(row.threads),
+                "ns": best(series),
                 "gops": {name: count / min(series[name]) for name, count in operations.items()},
                 "spread": spread(series), "rounds": len(series["run"]), "same": same, "why": why,
                 **made}

@@ -11,7 +11,7 @@ PEER_LEAST = 0.95  # of each row
 PEER_MEAN = 1.0  # of each group
 FRESH_LEAST = 1.0
 SPLIT_NS = 50e3  # rows that take less on one thread have no target on more
-PACK_LEAST = 0.5  # of the copy's speed
+PACK_LEAST = 0.5  # of the memory's copy speed
 PACK_BYTES = 64 * KIB  # of less, what a call costs counts more than its bytes
 # How a kernel's name ends -> the measure of what its instructions do.
 PEAKS = {"amx": "amx", "vnni": "vnni", "vnni_novbmi": "vnni", "avxvnni": "avxvnni", "avx2": "madd",
@@ -49,9 +49,14 @@ def scaling(row):
     return row["ns"]["alone"] / row["ns"]["run"]
 
 
+def pack_speed(row):
+    """Of the weights, in GB/s."""
+    return row["constant"] / row["ns"]["pack"]
+
+
 def pack_share(row):
-    """Of the speed of copying as many bytes."""
-    return row["ns"]["copy"] / row["ns"]["pack"]
+    """Of the speed at which as many threads copy from memory to memory."""
+    return pack_speed(row) / row["copy"]
 
 
 def pack_counts(row):
@@ -65,7 +70,7 @@ def targets(row):
             yield "× ONNX Runtime, weights packed", packed_times(row), PEER_LEAST
         yield "× ONNX Runtime, packing included", fresh_times(row), FRESH_LEAST
     if "pack" in row["ns"] and pack_counts(row):
-        yield "of the copy's speed, packing", pack_share(row), PACK_LEAST
+        yield "of the memory's copy speed, packing", pack_share(row), PACK_LEAST
 
 
 def missed(row):
@@ -84,7 +89,7 @@ def one_line(row):
     if "alone" in row["ns"]:
         text += ", %.2f × one thread" % scaling(row)
     if "pack" in row["ns"]:
-        text += ", packing %s" % ns_text(row["ns"]["pack"])
+        text += ", packing %s, %.1f GB/s" % (ns_text(row["ns"]["pack"]), pack_speed(row))
     if "peer_fresh" in row["ns"]:
         text += ", %.2f × ONNX Runtime, %.2f × with packing" % (packed_times(row),
                                                                 fresh_times(row))
@@ -126,7 +131,7 @@ class Report:
                      [packed_times(row) for row in rows if has_target(row)]),
                     ("each row ≥ %.2f × ONNX Runtime, packing included", FRESH_LEAST,
                      map(fresh_times, rows)),
-                    ("packing ≥ %.2f of a copy's speed, weights of 64 KiB", PACK_LEAST,
+                    ("packing ≥ %.2f of the memory's copy speed, weights of 64 KiB", PACK_LEAST,
                      [pack_share(row) for row in rows if pack_counts(row)])):
                 values = list(filter(None, values))  # without those that were not measured
                 if values:
@@ -267,11 +272,11 @@ class Report:
                 by_layer.setdefault(row["layer"], []).append(row)
         threads = sorted({row["threads"] for row in self.best})
         lines = ["", "## Packing", "", PACK_HEAD, "", "| layer | KiB | kept | units |" + "".join(
-            " %s | GB/s | of a copy |" % threads_text(count) for count in threads),
+            " %s | GB/s | of memory |" % threads_text(count) for count in threads),
             "|---|---:|---:|---:|" + "---:|---:|---:|" * len(threads)]
         for layer, rows in by_layer.items():
             cells = [" %s | %.1f | %s |" % (
-                ns_text(row["ns"]["pack"]), row["constant"] / row["ns"]["pack"],
+                ns_text(row["ns"]["pack"]), pack_speed(row),
                 bold_below("%.2f", pack_share(row), PACK_LEAST if pack_counts(row) else 0))
                 for row in rows]
             lines.append("| %s | %.1f | %.1f | %d |%s" % (
@@ -339,10 +344,10 @@ it needs, sgemm OpenBLAS's on the same matrices alone, those of one image. Media
 layers, and the least; all backends."""
 
 PACK_HEAD = """\
-Checking a call's constants and packing them, by units that threads share, beside copying as many
-bytes as the weights have, in as many slices; both again and again, so that weights which fit come
-from the caches. KiB: the weights' and what the instance keeps. Weights of less than 64 KiB have no
-target."""
+Checking a call's constants and packing them, by units that threads share, again and again, so that
+weights which fit come from the caches; as a share of the speed at which as many threads copy from
+memory to memory, past the caches. KiB: the weights' and what the instance keeps. Weights of less
+than 64 KiB have no target."""
 
 FORCED_HEAD = """\
 Chosen by --gemm, where the CPU has more. Peaks as above; – where the kernel is of another kind."""

@@ -16,6 +16,7 @@ class Libqk:
         self.process = subprocess.Popen([BUILD / "measure", cpu], cwd=ROOT, text=True, bufsize=1,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.tier, self.width, self.core, *self.gemms = self.answer()
+        self.copies = {}
 
     @staticmethod
     def give(x):
@@ -60,6 +61,14 @@ class Libqk:
         """How many operations the measure of that name makes; 0: this CPU has none."""
         self.say("peak", name)
         return int(self.answer()[0])
+
+    def copy(self, threads):
+        """Bytes in a nanosecond that so many threads copy from memory to memory: measured once."""
+        if threads not in self.copies:
+            self.say("copy", threads)
+            count, ns = map(float, self.answer())
+            self.copies[threads] = count / ns
+        return self.copies[threads]
 
     def handover(self, threads, work_ns, unit_ns):
         """{alone, all, wake, counted}, in nanoseconds."""

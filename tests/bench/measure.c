@@ -14,7 +14,6 @@
  *                                    run      qk_run, on all units
  *                                    alone    the same, on one thread
  *                                    pack     qk_prepare, and qk_pack on all units
- *                                    copy     copying the largest constant, in as many slices
  *                                    fresh    pack, qk_plan and run
  *                                    store    moving as many bytes as the first input and the
  *                                             output have
@@ -22,6 +21,8 @@
  *                                    sgemm    OpenBLAS's, alone
  *                                    fma, madd, avxvnni, vnni, amx    as tests/bench/peak.h has
  *                                             them
+ *   copy THREADS                   answers "bytes ns": how long so many threads take to copy so
+ *                                  many bytes from memory to memory, past the caches
  *   peak NAME                      answers how many operations are in a run of it; 0: not here
  *   handover THREADS WORK UNIT     answers "alone all wake counted", the nanoseconds of handover.h,
  *                                  for a job of so many in units of so many, and what the server's
@@ -53,7 +54,10 @@
 #define SLICES_PER_THREAD 4
 #define BATCH_NS 100000 /* short runs are timed together, so that the clock does not count */
 #define ROUND_NS 1000000
-#define WARM_NS_MAX 2000000 /* longer runs find the caches as they leave them */
+#define WARM_NS_MAX 2000000            /* longer runs find the caches as they leave them */
+#define COPY_BYTES ((size_t)256 << 20) /* with what it is copied to: more than a cache has */
+#define COPY_SLICE_BYTES ((size_t)1 << 20)
+#define COPY_RUNS 8
 #define WORDS_MAX 16
 #define GEMMS_MAX 16
 
@@ -73,7 +77,6 @@ struct bench {
         size_t count;
     } run, pack;
     struct bench_constant constant;
-    struct bench_buffer copy;
     size_t x_bytes;
     int doublings; /* of x_bytes to the output's */
     struct qk_sgemm_args sgemm;
@@ -118,22 +121,6 @@ static void pack(struct bench *bench)
 {
     bench_call_prepare(&bench->call, bench->kernels);
     bench_team_run(bench->team, pack_slice, bench, bench->pack.count);
-}
-
-static void copy_slice(void *context, size_t thread, size_t slice)
-{
-    struct bench *bench = context;
-    const size_t bytes = bench->constant.bytes;
-    const size_t count = bench->pack.count > 0 ? bench->pack.count : 1;
-    const size_t begin = bytes / count * slice;
-    const size_t end = slice + 1 < count ? bytes / count * (slice + 1) : bytes;
-    (void)thread;
-    memcpy(bench->copy.data + begin, (const uint8_t *)bench->constant.data + begin, end - begin);
-}
-
-static void copy(struct bench *bench)
-{
-    bench_team_run(bench->team, copy_slice, bench, bench->pack.count > 0 ? bench->pack.count : 1);
 }
 
 static void fresh(struct bench *bench)
@@ -188,10 +175,9 @@ struct measure {
     void (*peak)(void); /* if not NULL: instead of it */
 };
 
-static const struct measure measures[] = {{"run", run, NULL},       {"alone", alone, NULL},
-                                          {"pack", pack, NULL},     {"copy", copy, NULL},
-                                          {"fresh", fresh, NULL},   {"store", store, NULL},
-                                          {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
+static const struct measure measures[] = {
+    {"run", run, NULL},     {"alone", alone, NULL},   {"pack", pack, NULL},  {"fresh", fresh, NULL},
+    {"store", store, NULL}, {"stream", stream, NULL}, {"sgemm", sgemm, NULL}};
 
 static struct measure find_measure(const char *name)
 {
@@ -288,7 +274,6 @@ static void on_plan(struct bench *bench, size_t thread_count, const char *gemm)
     bench_buffer_reserve(&bench->workspace, thread_count * bench->workspace_stride + 1);
     bench_buffer_reserve(&bench->output, plan->output_bytes[0]);
     bench->constant = bench_call_constant(&bench->call);
-    bench_buffer_reserve(&bench->copy, bench->constant.bytes + 1);
 
     const struct qk_tensor *x = &bench->call.call.inputs[0];
     if (!qk_type_bytes(x->type, x->count, &bench->x_bytes))
@@ -327,6 +312,42 @@ static void on_round(struct bench *bench, char *const *names, size_t count)
     }
     bench_team_rest(bench->team);
     printf("\n");
+}
+
+struct copy {
+    bench_move_fn *move;
+    struct bench_buffer from, to;
+};
+
+static void copy_slice(void *context, size_t thread, size_t slice)
+{
+    const struct copy *copy = context;
+    const size_t begin = slice * COPY_SLICE_BYTES;
+    (void)thread;
+    copy->move(copy->from.data + begin, copy->to.data + begin, COPY_SLICE_BYTES, 0, true);
+}
+
+static void on_copy(const struct bench *bench, size_t thread_count)
+{
+    struct copy copy = {.move = bench->move};
+    double best = 1e18;
+    if (thread_count == 0)
+        bench_fail("copy: expected a thread at least");
+    bench_buffer_reserve(&copy.from, COPY_BYTES);
+    bench_buffer_reserve(&copy.to, COPY_BYTES);
+    struct bench_team *team = bench_team_create(thread_count);
+    bench_team_wake(team);
+    for (size_t i = 0; i < COPY_RUNS; i++) {
+        const double start = clock_ns();
+        bench_team_run(team, copy_slice, &copy, COPY_BYTES / COPY_SLICE_BYTES);
+        const double ns = clock_ns() - start;
+        best = ns < best ? ns : best;
+    }
+    bench_team_rest(team);
+    bench_team_destroy(team);
+    free(copy.from.data);
+    free(copy.to.data);
+    printf("%zu %.1f\n", COPY_BYTES, best);
 }
 
 static void on_peak(const char *name)
@@ -375,6 +396,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_plan(bench, strtoul(words[1], NULL, 10), words[2]);
     else if (strcmp(name, "sgemm") == 0 && count == 4)
         on_sgemm(bench, words + 1);
+    else if (strcmp(name, "copy") == 0 && count == 2)
+        on_copy(bench, strtoul(words[1], NULL, 10));
     else if (strcmp(name, "peak") == 0 && count == 2)
         on_peak(words[1]);
     else if (strcmp(name, "round") == 0 && bench->team)

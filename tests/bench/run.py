@@ -4,7 +4,7 @@
 Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
 bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
 other work on the machine makes this slower, but hardly changes the figures. Beside them: what plans
-say of their cost and what they do cost, packing beside copying, and what a hand-over costs.
+say of their cost and what they do cost, packing beside memory's copy, and what a hand-over costs.
 """
 import argparse
 import json
