@@ -7,9 +7,8 @@
 
 #include "server/status.h"
 
-#define QD_PATH_BYTES_MAX                                                  \
-    1024 /* the longest one that means something is a third of it, escaped \
-          */
+/* The longest one that means something is a third of it, escaped. */
+#define QD_PATH_BYTES_MAX 1024
 #define QD_PATH_SEGMENT_COUNT_MAX 8
 
 struct qd_path {

@@ -78,7 +78,7 @@ void qd_request_take_body(struct qd_request *request, const char *bytes, size_t 
                           uint64_t bytes_max);
 
 /* To REPLYING, with the answer made from request->error. All else in the arena goes: on the loop's
- * thread only, since the scheduler's slots lie there. */
+ * thread only, since the scheduler's seats lie there. */
 void qd_request_refuse(struct qd_request *request);
 
 /* To REPLYING, with answer.server_timing filled from spent_ns. */

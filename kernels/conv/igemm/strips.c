@@ -3,7 +3,7 @@
 #include "kernels/conv/sizes.h"
 
 /* What a strip costs beside its places, in places: reading weights, and the end of a tile. It is
- * more than 2, so that strips_most holds. */
+ * more than 2, so that qk_conv_strips_most holds. */
 #define STRIP_PLACES 3
 
 static size_t strips_of(const struct qk_igemm *gemm, size_t places)
