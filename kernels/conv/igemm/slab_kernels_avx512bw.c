@@ -1,10 +1,11 @@
-#include "kernels/conv/igemm/slab_kernels_zmm.h"
+#include "kernels/conv/igemm/transpose_zmm.h"
 
 #ifdef __x86_64__
 
 const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw = {
     .fill = fill,
     .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .transpose = transpose_by_lanes,
 };
 
 #endif
