@@ -55,9 +55,12 @@ static size_t y_bytes(const struct qk_dequantize_args *args)
     return args->y_type == QK_FP32 ? 4 : 2;
 }
 
-static size_t choose_block(struct check *check)
+/* The whole of a long call often has one, for which a kernel may have a way of its own. */
+static size_t choose_block(struct check *check, size_t count)
 {
     static const size_t common[] = {SIZE_MAX, 1, 16, 32, 64, 128, 256, 48, 80, 192};
+    if (count >= 8 * QK_DEQUANTIZE_CHUNK && check_chance(check, 2))
+        return SIZE_MAX;
     if (check_chance(check, 3))
         return check_between(check, QK_BLOCK_MIN, 400);
     return common[check_below(check, sizeof(common) / sizeof(common[0]))];
@@ -78,7 +81,7 @@ static size_t choose_count(struct check *check, const struct qk_dequantize_args 
 /* Parameters of blocks: whole numbers of them, and no more than there are. */
 static size_t choose_blocks(struct check *check, struct qk_dequantize_args *args)
 {
-    args->block = choose_block(check);
+    args->block = choose_block(check, args->count);
     if (args->block == SIZE_MAX)
         return 1;
     args->done = check_chance(check, 2) ? 0 : check_below(check, args->block);
@@ -95,10 +98,13 @@ static float *make_floats(struct check *check, const char *name, size_t count, e
 {
     float *values =
         check_buffer(check, name, CHECK_INPUT, count * sizeof(*values), sizeof(*values));
-    const bool ordinary = check_chance(check, 2);
+    static const float special[] = {0, -0.0F, INFINITY, -INFINITY, NAN, 0x1p-149F};
+    const bool ordinary = check_chance(check, 2), extreme = check_chance(check, 8);
     for (size_t i = 0; i < count; i++) {
         const float plain = 0.03125F * (float)(1 + check_below(check, 77));
-        values[i] = ordinary ? plain : check_float(check, plain);
+        values[i] = extreme    ? special[check_below(check, sizeof(special) / sizeof(special[0]))]
+                    : ordinary ? plain
+                               : check_float(check, plain);
         if (isnan(values[i]) && y_type != QK_FP32)
             values[i] = copysignf(NAN, values[i]);
     }
@@ -281,6 +287,8 @@ static void check_repeat(struct check *check, const void *kernel)
     struct repeat_job job = {.kernels = subject->kernels, .reference = &reference};
     job.count = timed ? 2048 : check_index(check) % 150 + 1;
     job.block = timed ? 32 : check_between(check, 1, 70);
+    if (!timed && check_chance(check, 8))
+        job.block = SIZE_MAX; /* one for all, as of a stride of 0 */
     job.done = check_below(check, job.block);
     job.stride = check_below(check, 4);
     const size_t blocks = (job.done + job.count - 1) / job.block;
