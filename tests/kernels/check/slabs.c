@@ -93,7 +93,8 @@ static struct qk_window timed_window(void)
                               .columns = 58};
 }
 
-/* Cells of channels see the same of several planes; those of columns several windows of one. */
+/* Cells of channels see the same of several planes; those of columns several windows of one. Some
+ * see windows of their own of several planes, which no caller wants, but the contract has. */
 static void choose_sources(struct check *check, struct fill_job *job)
 {
     const size_t cell_k = job->subject->cell_k;
@@ -103,7 +104,7 @@ static void choose_sources(struct check *check, struct fill_job *job)
     const bool together = check_chance(check, 2);
     const bool apart = check_chance(check, 3);
     const size_t plane_bytes = (size_t)(window.in_rows * window.in_columns);
-    const size_t planes = columns ? 1 : check_between(check, 1, cell_k);
+    const size_t planes = columns && !check_chance(check, 8) ? 1 : check_between(check, 1, cell_k);
     const uint8_t *plane = NULL;
     for (size_t k = 0; k < cell_k; k++) {
         const int64_t shift = (int64_t)k * (apart ? (int64_t)check_below(check, 7) - 3 : 1);
