@@ -121,7 +121,7 @@ static size_t best_tier(uint32_t cpu_flags)
 static enum qk_status choose_tier(uint32_t cpu_flags, const char *name, size_t *index,
                                   struct qk_error *error)
 {
-    char names[64];
+    char names[QK_NAMES_BYTES];
     *index = best_tier(cpu_flags);
     if (strcmp(name, "auto") == 0)
         return QK_OK;
@@ -141,7 +141,7 @@ static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    char names[64];
+    char names[QK_NAMES_BYTES];
     *backend = NULL;
     if (strcmp(name, "blas") == 0)
         return QK_OK;

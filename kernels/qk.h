@@ -327,14 +327,17 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 /* The tiers, from the slowest to the fastest: "scalar", "avx2", "avx512"; NULL behind the last. */
 const char *qk_tier_name(size_t index);
 
-/* "auto, scalar, avx2 or avx512", for people; 64 bytes are enough. */
+/* Room for the two lists below, with names to come. */
+#define QK_NAMES_BYTES 128
+
+/* "auto, scalar, avx2 or avx512", for people; cut off where `bytes` are too few. */
 void qk_tier_names(char *text, size_t bytes);
 
 /* What multiplies the integers of convolutions, from the slowest to the fastest: "blas" and this
  * machine's others; NULL behind the last. */
 const char *qk_gemm_name(size_t index);
 
-/* "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx": 64 bytes are enough. */
+/* The same of the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx". */
 void qk_gemm_names(char *text, size_t bytes);
 
 /* Learns what machine this is and picks what is fastest on it, or what is named. Call it once,

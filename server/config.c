@@ -384,7 +384,7 @@ void qd_config_print_help(FILE *file)
         }
         char left[64];
         snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
-        char names[64];
+        char names[QK_NAMES_BYTES];
         print_names(flag, names, sizeof(names));
         fprintf(file, "  %-28s %s%s", left, flag->about, names);
         fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);

@@ -49,6 +49,7 @@
 
 #define QK_IGEMM_VECTOR 16 /* positions that a kernel by rows takes at a time */
 #define QK_IGEMM_NR 64     /* positions of the largest tile */
+#define QK_IGEMM_MR_MAX 32 /* rows of the largest panel, and so of the largest tile */
 #define QK_IGEMM_CELL_BYTES 4
 #define QK_IGEMM_STEP_SLABS 16 /* at most: the rows of an AMX tile */
 #define QK_IGEMM_DOTS 3 /* at most so many positions at a time in `dot`; 1 with whole_steps */

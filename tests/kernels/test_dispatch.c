@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/conv/depthwise/depthwise.h"
+#include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/cpu.h"
 #include "kernels/dispatch.h"
 #include "tests/support/qk_test.h"
@@ -92,7 +94,7 @@ Test(dispatch, auto_takes_the_best)
 
 Test(dispatch, lists_the_tiers)
 {
-    char text[64];
+    char text[QK_NAMES_BYTES];
     qk_tier_names(text, sizeof(text));
     cr_assert_str_eq(text, "auto, scalar, avx2 or avx512");
     cr_assert_str_eq(qk_tier_name(0), "scalar");
@@ -116,6 +118,33 @@ Test(dispatch, gemm_is_what_the_tier_has_or_what_is_named)
     }
 }
 
+/* Runs call what the tables have, without asking whether it is there. */
+Test(dispatch, tables_are_full)
+{
+    static const struct qk_im2col_kernels *const im2col[] = {
+        &qk_im2col_kernels__scalar,
+#ifdef __x86_64__
+        &qk_im2col_kernels__avx2,
+        &qk_im2col_kernels__avx512bw,
+#endif
+    };
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    for (size_t kind = 0; kind < QK_EPILOGUE_KIND_COUNT; kind++) {
+        for (size_t i = 0; i < count; i++) {
+            cr_assert(backends[i].slabs->epilogues[kind], "%s, epilogue %zu", backends[i].name,
+                      kind);
+            cr_assert(backends[i].depthwise->run[kind], "%s, epilogue %zu", backends[i].name, kind);
+        }
+        for (size_t i = 0; i < sizeof(im2col) / sizeof(im2col[0]); i++)
+            cr_assert(im2col[i]->epilogues[kind], "im2col kernels %zu, epilogue %zu", i, kind);
+    }
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_leq(backends[i].gemm->mr, QK_IGEMM_MR_MAX, "%s", backends[i].name);
+        cr_assert(backends[i].gemm->multiply, "%s", backends[i].name);
+    }
+}
+
 Test(dispatch, naming_the_best_tier_changes_nothing)
 {
     struct qk_kernels *best = qk_test_kernels("auto");
@@ -129,8 +158,9 @@ Test(dispatch, refuses_unknown_gemms)
 {
     struct qk_kernels *kernels = NULL;
     struct qk_error error = {0};
-    char names[64];
+    char names[QK_NAMES_BYTES];
     qk_gemm_names(names, sizeof(names));
+    cr_assert(strstr(names, " or "), "cut off: %s", names);
     cr_assert_eq(qk_kernels_create("auto", "mkl", false, &kernels, &error), QK_UNAVAILABLE);
     cr_assert(strstr(error.text, names), "%s", error.text);
     cr_assert(strstr(error.text, "got \"mkl\""), "%s", error.text);

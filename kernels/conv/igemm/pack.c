@@ -10,9 +10,6 @@
 #define TRANSPOSED_WEIGHT_CYCLES 0.45
 #define PANEL_CYCLES 400.0
 
-/* No backend's panels have more rows. */
-enum { PANEL_ROWS = 32 };
-
 /* How weights are changed as they are stored: to signed bytes, or to words less their zero point.
  */
 struct recode {
@@ -121,7 +118,7 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
     }
     const bool words = gemm->cell_k == 2;
     const int32_t flipped = words == is_signed ? 128 : 0;
-    int32_t zero_points[PANEL_ROWS];
+    int32_t zero_points[QK_IGEMM_MR_MAX];
     for (size_t row = 0; row < rows; row++) {
         zero_points[row] = qk_w_zero_point(conv, channel + row) + flipped;
         /* Words hold x - x_zp, so the sum of weights has nothing to be multiplied with. */
