@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "kernels/measure.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,13 +22,15 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* What one call of `run` takes. The first one warms caches and vector units. */
+/* What one call of `run` takes; never 0, as a coarse clock may stand still during a call. The first
+ * one warms caches and vector units. */
 static double best_ns(void (*run)(void *context), void *context)
 {
     const double start = now_ns();
     run(context);
-    double best = now_ns() - start;
-    for (int i = 0; i < RUNS && best < ONCE_NS; i++) {
+    const double first = now_ns() - start;
+    double best = first > 0 ? first : DBL_MAX;
+    for (int i = 0; i < RUNS && first < ONCE_NS; i++) {
         const double begin = now_ns();
         double passed = 0;
         size_t count = 0;
