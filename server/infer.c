@@ -206,6 +206,10 @@ static void done(struct qd_job *job)
 
 bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *request)
 {
+    if (qd_scheduler_is_abandoned(scheduler)) {
+        qd_fail(&request->error, QD_UNAVAILABLE, "the server shuts down");
+        return false;
+    }
     if (!qd_scheduler_has_room(scheduler)) {
         qd_fail(&request->error, QD_UNAVAILABLE,
                 "the queue is full (--max-queue): %zu requests wait; try again later",

@@ -447,6 +447,11 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
     return room;
 }
 
+bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->abandoned);
+}
+
 void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);

@@ -101,8 +101,9 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code);
 
-/* Cancels every job that does not run, and others at their next chunk. */
+/* Cancels every job that does not run, and others at their next chunk. There is no room any more. */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);
+bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 
 /* How many of so many workers some units are worth, at least 1: as many as there are units, and no
  * more than have a hand-over's worth of work each. The only place where this is decided: for seats

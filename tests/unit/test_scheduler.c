@@ -310,7 +310,9 @@ Test(scheduler, a_job_past_its_deadline_ends_in_each_phase)
 static void on_timer(void *context)
 {
     struct desk *desk = context;
+    cr_assert(!qd_scheduler_is_abandoned(desk->scheduler));
     qd_scheduler_abandon(desk->scheduler);
+    cr_assert(qd_scheduler_is_abandoned(desk->scheduler));
     cr_assert_not(qd_scheduler_has_room(desk->scheduler));
 }
 
