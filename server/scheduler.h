@@ -101,7 +101,7 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code);
 
-/* Cancels every job that does not run, and others at their next chunk. There is no room any more. */
+/* Cancels every job that does not run, and others at their next chunk. It takes no more. */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 
