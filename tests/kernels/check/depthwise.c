@@ -432,7 +432,7 @@ static void check_sum(struct check *check, const void *kernel)
     const bool timed = check_is_timed(check);
     struct sum_job job = {.kernel = subject->kernel};
     job.channels = timed ? 256 : check_between(check, 1, 40);
-    job.depth = timed                      ? 9
+    job.depth = timed                     ? 9
                 : check_chance(check, 32) ? check_between(check, 141, 3000)
                                           : check_index(check) % 140 + 1;
     const size_t count = job.channels * job.depth;
