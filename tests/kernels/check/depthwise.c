@@ -203,6 +203,16 @@ static int64_t draw(struct check *check, struct range range)
     return (int64_t)check_between(check, range.least, range.most);
 }
 
+/* Dilates beyond what a vector, or a byte, can count, and pads so that y has one position for each
+ * of x, but for strides, and one of the taps sees x. */
+static void draw_far(struct check *check, int axis, struct qk_conv_desc *desc)
+{
+    desc->dilation[axis] = (int64_t)32 << check_below(check, 4);
+    const int64_t before = (int64_t)check_below(check, (size_t)desc->kernel[axis]);
+    desc->pad_begin[axis] = before * desc->dilation[axis];
+    desc->pad_end[axis] = (desc->kernel[axis] - 1 - before) * desc->dilation[axis];
+}
+
 static void draw_axis(struct check *check, const struct class *class, struct range in, int axis,
                       struct qk_conv_desc *desc, size_t *size)
 {
@@ -218,6 +228,8 @@ static void draw_axis(struct check *check, const struct class *class, struct ran
     const int64_t lacking = reach - (int64_t)*size - desc->pad_begin[axis] - desc->pad_end[axis];
     if (lacking > 0) /* there must be a window */
         desc->pad_end[axis] += lacking;
+    if (in.most < 10 && check_chance(check, 8)) /* of small planes */
+        draw_far(check, axis, desc);
 }
 
 static void copy_axis(struct qk_conv_desc *desc, int from, int to)
