@@ -67,9 +67,10 @@ KERNELS := \
     kernels/quantize/quantizer.c kernels/quantize/quantize.c \
     kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
-    kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c kernels/gemm/igemm_avx2.c \
-    kernels/gemm/igemm_avxvnni.c kernels/gemm/igemm_avx512vnni.c \
-    kernels/gemm/igemm_32x14_avx512vnni.c kernels/gemm/igemm_amx.c \
+    kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
+    kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_6x16_avxvnni.c \
+    kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \
+    kernels/gemm/igemm_32x32_amx.c \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \

@@ -1,5 +1,5 @@
 /* The loops of products on vectors of 8 positions, over an `add_products` that whoever includes
- * this has defined. Only for igemm_avx2.c and igemm_avxvnni.c. */
+ * this has defined. Only for igemm_6x16_avx2.c and igemm_6x16_avxvnni.c. */
 #ifndef KERNELS_GEMM_IGEMM_YMM_H
 #define KERNELS_GEMM_IGEMM_YMM_H
 

@@ -1,5 +1,5 @@
 /* VPMADDWD: words of x, and weights less their zero point, two products to a sum. None of these
- * saturates (kernels/gemm/igemm_avx2.c). */
+ * saturates (kernels/gemm/igemm_6x16_avx2.c). */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__

@@ -1,0 +1,26 @@
+/* VPMADDWD on vectors of 8 positions: words of x and weights, both less their zero points, two
+ * products to a sum. A product is at most 255 * 255, so a pair of them stays far from saturating;
+ * sums wrap modulo 2^32. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+
+static inline __m256i add_products(__m256i sum, __m256i x, __m256i w)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+}
+
+#include "kernels/gemm/igemm_ymm.h"
+
+const struct qk_igemm qk_igemm_s16s16_6x16__avx2 = {
+    .cell_k = 2,
+    .mr = MR,
+    .nr = QK_IGEMM_NR,
+    .row_stride = QK_IGEMM_CELL_BYTES,
+    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
+    .multiply = multiply,
+};
+
+#endif
