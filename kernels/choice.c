@@ -201,8 +201,8 @@ static struct qk_conv_costs costs_of(const struct qk_profile *profile,
     if (!backend)
         return (struct qk_conv_costs){0};
     const double terms_a_ns = qk_expect_ops_a_ns(profile, backend->product) / 2;
-    const double terms = (double)(QK_IGEMM_VECTOR * backend->gemm->cell_k *
-                                  (backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
+    const double terms = (double)(QK_IGEMM_VECTOR * backend->igemm->cell_k *
+                                  (backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
     return (struct qk_conv_costs){
         .product_cycles = terms / terms_a_ns * profile->cycles_a_ns,
         .slab_cycles = backend->slab_cycles,

@@ -84,8 +84,8 @@ static void print_profile(struct text *text, const struct qk_profile *profile)
 
 static void print_blas(struct text *text, const struct qk_kernels *kernels)
 {
-    if (kernels->gemm.library)
-        print(text, "  %-18score %s\n", "OpenBLAS", kernels->gemm.core);
+    if (kernels->openblas.library)
+        print(text, "  %-18score %s\n", "OpenBLAS", kernels->openblas.core);
     else
         print(text, "  %-18snot loaded\n", "OpenBLAS");
 }

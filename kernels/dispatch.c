@@ -38,17 +38,17 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, b
         /* OpenBLAS has tiers of its own: it gets the whole CPU. */
         const bool named = !choice->conv.narrow;
         struct qk_error missing;
-        status = qk_gemm_init(&kernels->gemm, profile->cpu_flags, named ? error : &missing);
+        status = qk_openblas_init(&kernels->openblas, profile->cpu_flags, named ? error : &missing);
         wish->blas = status == QK_OK;
         status = named ? status : QK_OK;
     }
     if (status != QK_OK)
         return status;
     if (measure)
-        qk_profile_measure(profile, wish->blas ? &kernels->gemm : NULL);
+        qk_profile_measure(profile, wish->blas ? &kernels->openblas : NULL);
     status = qk_choose(profile, wish, choice, error);
     if (choice->conv.dense)
-        qk_gemm_deinit(&kernels->gemm);
+        qk_openblas_deinit(&kernels->openblas);
     return status;
 }
 
@@ -72,7 +72,7 @@ enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measur
 void qk_kernels_destroy(struct qk_kernels *kernels)
 {
     if (kernels)
-        qk_gemm_deinit(&kernels->gemm);
+        qk_openblas_deinit(&kernels->openblas);
     free(kernels);
 }
 
@@ -83,7 +83,7 @@ const char *qk_kernels_tier(const struct qk_kernels *kernels)
 
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 {
-    return kernels->gemm.library ? kernels->gemm.core : "none";
+    return kernels->openblas.library ? kernels->openblas.core : "none";
 }
 
 const char *qk_kernels_gemm(const struct qk_kernels *kernels)

@@ -7,7 +7,7 @@
 #include "kernels/choice.h"
 #include "kernels/conv/backend.h"
 #include "kernels/dequantize/dequantize.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/openblas.h"
 #include "kernels/qk.h"
 #include "kernels/quantize/quantize.h"
 
@@ -16,8 +16,8 @@ struct qk_kernels {
     struct qk_choice choice;
     struct qk_dequantize_kernels dequantize;
     struct qk_quantize_kernels quantize;
-    struct qk_gemm gemm;
-    const struct qk_im2col_kernels *im2col; /* beside gemm */
+    struct qk_openblas openblas;
+    const struct qk_im2col_kernels *im2col; /* beside OpenBLAS */
 };
 
 #endif

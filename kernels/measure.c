@@ -79,24 +79,24 @@ static void measure_clock(struct qk_profile *profile)
 enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_CELL_BYTES };
 
 struct product {
-    const struct qk_igemm *gemm;
+    const struct qk_igemm *igemm;
     struct qk_igemm_args args;
 };
 
 static void run_product(void *context)
 {
     const struct product *product = context;
-    product->gemm->multiply(&product->args);
+    product->igemm->multiply(&product->args);
 }
 
 /* Operations in a nanosecond; 0: there is no memory. */
-static double measure_product(const struct qk_igemm *gemm)
+static double measure_product(const struct qk_igemm *igemm)
 {
     struct qk_igemm_step steps[STEPS];
-    const size_t step_bytes = qk_igemm_step_bytes(gemm, QK_IGEMM_STEP_SLABS, gemm->mr);
+    const size_t step_bytes = qk_igemm_step_bytes(igemm, QK_IGEMM_STEP_SLABS, igemm->mr);
     const size_t cells_bytes = (size_t)QK_IGEMM_STEP_SLABS * SLAB_BYTES;
     const size_t weights_bytes = (STEPS * step_bytes + QK_IGEMM_SLACK + 63) / 64 * 64;
-    const size_t sums_bytes = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
+    const size_t sums_bytes = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
     uint8_t *memory = aligned_alloc(64, cells_bytes + weights_bytes + sums_bytes);
     if (!memory)
         return 0;
@@ -104,25 +104,25 @@ static double measure_product(const struct qk_igemm *gemm)
     for (size_t i = 0; i < STEPS; i++)
         steps[i] = (struct qk_igemm_step){.offset = 0, .slabs = QK_IGEMM_STEP_SLABS};
     struct product product = {
-        .gemm = gemm,
+        .igemm = igemm,
         .args = {.cells = memory,
                  .slab_bytes = SLAB_BYTES,
                  .steps = steps,
                  .step_count = STEPS,
                  .weights = memory + cells_bytes,
                  .step_bytes = step_bytes,
-                 .rows = gemm->mr,
-                 .vectors = gemm->nr / QK_IGEMM_VECTOR,
-                 .positions = gemm->nr,
+                 .rows = igemm->mr,
+                 .vectors = igemm->nr / QK_IGEMM_VECTOR,
+                 .positions = igemm->nr,
                  .sums = (int32_t *)(void *)(memory + cells_bytes + weights_bytes)},
     };
-    if (gemm->begin)
-        gemm->begin(QK_IGEMM_STEP_SLABS);
+    if (igemm->begin)
+        igemm->begin(QK_IGEMM_STEP_SLABS);
     const double ns = best_ns(run_product, &product);
-    if (gemm->end)
-        gemm->end();
+    if (igemm->end)
+        igemm->end();
     free(memory);
-    return 2.0 * (double)(gemm->mr * gemm->nr * STEPS * QK_IGEMM_STEP_SLABS * gemm->cell_k) / ns;
+    return 2.0 * (double)(igemm->mr * igemm->nr * STEPS * QK_IGEMM_STEP_SLABS * igemm->cell_k) / ns;
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------- */
@@ -131,17 +131,17 @@ static double measure_product(const struct qk_igemm *gemm)
 enum { SGEMM_M = 128, SGEMM_N = 256, SGEMM_K = 256 };
 
 struct sgemm {
-    const struct qk_gemm *gemm;
+    const struct qk_openblas *openblas;
     struct qk_sgemm_args args;
 };
 
 static void run_sgemm(void *context)
 {
     const struct sgemm *sgemm = context;
-    qk_gemm_sgemm(sgemm->gemm, &sgemm->args);
+    qk_openblas_sgemm(sgemm->openblas, &sgemm->args);
 }
 
-static void measure_sgemm(struct qk_profile *profile, const struct qk_gemm *gemm)
+static void measure_sgemm(struct qk_profile *profile, const struct qk_openblas *openblas)
 {
     const size_t a = SGEMM_M * SGEMM_K;
     const size_t b = SGEMM_K * SGEMM_N;
@@ -150,7 +150,7 @@ static void measure_sgemm(struct qk_profile *profile, const struct qk_gemm *gemm
     if (!memory)
         return;
     struct sgemm sgemm = {
-        .gemm = gemm,
+        .openblas = openblas,
         .args = {.m = SGEMM_M,
                  .n = SGEMM_N,
                  .k = SGEMM_K,
@@ -169,7 +169,8 @@ static void measure_sgemm(struct qk_profile *profile, const struct qk_gemm *gemm
 /* ---- All of them ------------------------------------------------------------------------- */
 
 /* The fastest first, however short the time; sgemm's speed says nothing without that one's. */
-static void measure_products(struct qk_profile *profile, const struct qk_gemm *gemm, double end_ns)
+static void measure_products(struct qk_profile *profile, const struct qk_openblas *openblas,
+                             double end_ns)
 {
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
@@ -178,9 +179,9 @@ static void measure_products(struct qk_profile *profile, const struct qk_gemm *g
         double *ops = &profile->product_ops_a_ns[backends[i].product];
         if (backends[i].cpu_flags & ~profile->cpu_flags || *ops > 0)
             continue;
-        *ops = measure_product(backends[i].gemm);
-        if (gemm && !any)
-            measure_sgemm(profile, gemm);
+        *ops = measure_product(backends[i].igemm);
+        if (openblas && !any)
+            measure_sgemm(profile, openblas);
         any = true;
     }
 }
@@ -206,11 +207,11 @@ static void measure_copy(struct qk_profile *profile)
     free(memory);
 }
 
-void qk_profile_measure(struct qk_profile *profile, const struct qk_gemm *gemm)
+void qk_profile_measure(struct qk_profile *profile, const struct qk_openblas *openblas)
 {
     const double end_ns = now_ns() + QK_MEASURE_NS;
     measure_clock(profile);
     measure_copy(profile);
-    measure_products(profile, gemm, end_ns);
+    measure_products(profile, openblas, end_ns);
     profile->measured = true;
 }

@@ -12,7 +12,7 @@ struct qk_conv_backend {
     const char *name;   /* as --gemm has it */
     const char *kernel; /* as the answer has it */
     uint32_t cpu_flags; /* QK_CPU_* that it needs */
-    const struct qk_igemm *gemm;
+    const struct qk_igemm *igemm;
     /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *narrow;

@@ -143,7 +143,7 @@ static int32_t x_left(const struct qk_conv *conv)
 {
     if (conv->way == QK_CONV_SGEMM)
         return conv->sgemm.x_fill;
-    if (conv->way == QK_CONV_IGEMM && conv->backend->gemm->cell_k == 2)
+    if (conv->way == QK_CONV_IGEMM && conv->backend->igemm->cell_k == 2)
         return 0; /* words hold x - x_zp */
     return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
 }
@@ -192,9 +192,9 @@ static void set_output_dims(const struct qk_conv *conv, const struct qk_conv_geo
 }
 
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                            const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
-                            const struct qk_tensor *x, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error)
+                            const struct qk_openblas *openblas,
+                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
+                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error)
 {
     struct qk_conv_geometry geometry;
     struct qk_tensor *y = &plan->outputs[0];
@@ -207,7 +207,7 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
         return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
     bool planned;
     if (conv->way == QK_CONV_SGEMM)
-        planned = qk_conv_plan_sgemm(conv, epilogue, gemm, im2col, &geometry, memory, plan);
+        planned = qk_conv_plan_sgemm(conv, epilogue, openblas, im2col, &geometry, memory, plan);
     else if (conv->way == QK_CONV_DEPTHWISE)
         planned = qk_conv_plan_depthwise(conv, epilogue, &geometry, memory, plan);
     else

@@ -26,7 +26,7 @@
 #define KERNELS_CONV_CONV_H
 
 #include "kernels/conv/epilogue.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/openblas.h"
 #include "kernels/qk.h"
 
 struct qk_conv_backend;
@@ -152,8 +152,8 @@ void qk_conv_pack(const struct qk_conv *conv, size_t begin, size_t end);
  * small ones, of about the tuning's unit_ns or, with sgemm, sgemm_unit_terms. QK_INVALID: x and the
  * attributes do not fit together. */
 enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                            const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
-                            const struct qk_tensor *x, struct qk_memory memory,
-                            struct qk_plan *plan, struct qk_error *error);
+                            const struct qk_openblas *openblas,
+                            const struct qk_im2col_kernels *im2col, const struct qk_tensor *x,
+                            struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
 #endif

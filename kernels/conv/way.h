@@ -52,7 +52,7 @@ static inline const uint8_t *qk_conv_x(const void *const *inputs)
 /* Each plans in its way: fills the plan's kernel, workspace, units, run and state; its outputs are
  * there. False: no memory. */
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                        const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
+                        const struct qk_openblas *openblas, const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,
                         struct qk_plan *plan);
 bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue *epilogue,

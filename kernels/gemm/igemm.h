@@ -95,18 +95,18 @@ struct qk_igemm {
 
 /* Bytes of one step's weights in a panel whose longest step has step_slabs slabs, where a group has
  * `rows` rows in all. A kernel that reads whole tiles reads one of 16 rows, or two. */
-static inline size_t qk_igemm_step_bytes(const struct qk_igemm *gemm, size_t step_slabs,
+static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t step_slabs,
                                          size_t rows)
 {
-    if (!gemm->whole_steps)
-        return step_slabs * gemm->cell_stride;
-    return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : gemm->mr) * gemm->row_stride;
+    if (!igemm->whole_steps)
+        return step_slabs * igemm->cell_stride;
+    return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 
 /* Sums that a tile has room for: whole vectors of positions, also where a kernel writes fewer. */
-static inline size_t qk_igemm_tile_sums(const struct qk_igemm *gemm)
+static inline size_t qk_igemm_tile_sums(const struct qk_igemm *igemm)
 {
-    return gemm->mr * ((gemm->nr + QK_IGEMM_VECTOR - 1) / QK_IGEMM_VECTOR * QK_IGEMM_VECTOR);
+    return igemm->mr * ((igemm->nr + QK_IGEMM_VECTOR - 1) / QK_IGEMM_VECTOR * QK_IGEMM_VECTOR);
 }
 
 /* What `multiply` and `dot` of any layout give, by plain C: the definition. */

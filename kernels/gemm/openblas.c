@@ -1,4 +1,4 @@
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/openblas.h"
 
 #include <cblas.h>
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ static const struct core *find_core(const char *name)
     return NULL;
 }
 
-const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted)
+const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted)
 {
     const struct core *known = wanted ? find_core(wanted) : NULL;
     if (known && !(known->cpu_flags & ~cpu_flags))
@@ -72,53 +72,55 @@ static enum qk_status find_symbol(void *library, const char *name, void *functio
     return QK_OK;
 }
 
-static enum qk_status use_library(struct qk_gemm *gemm, struct qk_error *error)
+static enum qk_status use_library(struct qk_openblas *openblas, struct qk_error *error)
 {
     __typeof__(openblas_get_corename) *get_corename = NULL;
     __typeof__(openblas_set_num_threads) *set_num_threads = NULL;
-    enum qk_status status = find_symbol(gemm->library, "cblas_sgemm", &gemm->sgemm, error);
+    enum qk_status status = find_symbol(openblas->library, "cblas_sgemm", &openblas->sgemm, error);
     if (status == QK_OK)
-        status = find_symbol(gemm->library, "openblas_get_corename", &get_corename, error);
+        status = find_symbol(openblas->library, "openblas_get_corename", &get_corename, error);
     if (status == QK_OK)
-        status = find_symbol(gemm->library, "openblas_set_num_threads", &set_num_threads, error);
+        status =
+            find_symbol(openblas->library, "openblas_set_num_threads", &set_num_threads, error);
     if (status != QK_OK)
         return status;
     set_num_threads(1);
-    snprintf(gemm->core, sizeof(gemm->core), "%s", get_corename());
+    snprintf(openblas->core, sizeof(openblas->core), "%s", get_corename());
     return QK_OK;
 }
 
-enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error)
+enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags,
+                                struct qk_error *error)
 {
-    *gemm = (struct qk_gemm){0};
+    *openblas = (struct qk_openblas){0};
     const char *wanted = getenv("OPENBLAS_CORETYPE");
-    const char *core = qk_gemm_core(cpu_flags, wanted);
+    const char *core = qk_openblas_core(cpu_flags, wanted);
     if (wanted && !core)
         unsetenv("OPENBLAS_CORETYPE");
     if ((core != wanted && core && setenv("OPENBLAS_CORETYPE", core, 1)) ||
         setenv("OPENBLAS_NUM_THREADS", "1", 1))
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the environment of OpenBLAS");
 
-    gemm->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!gemm->library)
+    openblas->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!openblas->library)
         return qk_fail(error, QK_UNAVAILABLE, "OpenBLAS: %s: install libopenblas0", dlerror());
-    enum qk_status status = use_library(gemm, error);
+    enum qk_status status = use_library(openblas, error);
     if (status != QK_OK)
-        qk_gemm_deinit(gemm);
+        qk_openblas_deinit(openblas);
     return status;
 }
 
-void qk_gemm_deinit(struct qk_gemm *gemm)
+void qk_openblas_deinit(struct qk_openblas *openblas)
 {
-    if (gemm->library)
-        dlclose(gemm->library);
-    *gemm = (struct qk_gemm){0};
+    if (openblas->library)
+        dlclose(openblas->library);
+    *openblas = (struct qk_openblas){0};
 }
 
-void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args)
+void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args)
 {
     __typeof__(cblas_sgemm) *sgemm;
-    memcpy(&sgemm, &gemm->sgemm, sizeof(sgemm));
+    memcpy(&sgemm, &openblas->sgemm, sizeof(sgemm));
     sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, args->m, args->n, args->k, 1.0F, args->a,
           args->lda, args->b, args->ldb, 0.0F, args->c, args->ldc);
 }

@@ -270,7 +270,7 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
                        "x: expects C = %zu (of w) * %zu (group) channels, got shape %s",
                        desc->group_channels, desc->group, qk_shape_text(x, &shape));
     const struct qk_kernels *kernels = instance->kernels;
-    return qk_conv_plan(conv, &made->epilogue, &kernels->gemm, kernels->im2col, x, memory, plan,
+    return qk_conv_plan(conv, &made->epilogue, &kernels->openblas, kernels->im2col, x, memory, plan,
                         error);
 }
 

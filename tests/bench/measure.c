@@ -166,7 +166,7 @@ static void stream(struct bench *bench)
 
 static void sgemm(struct bench *bench)
 {
-    qk_gemm_sgemm(&bench->kernels->gemm, &bench->sgemm);
+    qk_openblas_sgemm(&bench->kernels->openblas, &bench->sgemm);
 }
 
 struct measure {

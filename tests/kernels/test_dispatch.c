@@ -140,8 +140,8 @@ Test(dispatch, tables_are_full)
             cr_assert(im2col[i]->epilogues[kind], "im2col kernels %zu, epilogue %zu", i, kind);
     }
     for (size_t i = 0; i < count; i++) {
-        cr_assert_leq(backends[i].gemm->mr, QK_IGEMM_MR_MAX, "%s", backends[i].name);
-        cr_assert(backends[i].gemm->multiply, "%s", backends[i].name);
+        cr_assert_leq(backends[i].igemm->mr, QK_IGEMM_MR_MAX, "%s", backends[i].name);
+        cr_assert(backends[i].igemm->multiply, "%s", backends[i].name);
     }
 }
 
@@ -189,7 +189,7 @@ Test(dispatch, tables_do_not_share)
     float c = 0;
     const struct qk_sgemm_args args = {
         .m = 1, .n = 1, .k = 1, .a = &one, .b = &one, .c = &c, .lda = 1, .ldb = 1, .ldc = 1};
-    qk_gemm_sgemm(&second->gemm, &args);
+    qk_openblas_sgemm(&second->openblas, &args);
     cr_assert_float_eq(c, 1.0F, 0);
     qk_kernels_destroy(second);
 }

@@ -19,11 +19,11 @@ struct recode {
 };
 
 /* Packs one cell of all rows of a panel, which are `row_bytes` apart in w. */
-static inline void pack_cell(const struct qk_igemm *gemm, struct recode recode, const uint8_t *from,
-                             size_t rows, size_t row_bytes, struct qk_slab_terms terms,
-                             uint8_t *cell)
+static inline void pack_cell(const struct qk_igemm *igemm, struct recode recode,
+                             const uint8_t *from, size_t rows, size_t row_bytes,
+                             struct qk_slab_terms terms, uint8_t *cell)
 {
-    for (size_t row = 0; row < rows; row++, from += row_bytes, cell += gemm->row_stride) {
+    for (size_t row = 0; row < rows; row++, from += row_bytes, cell += igemm->row_stride) {
         uint32_t value = 0;
         for (size_t k = 0; k < terms.count; k++) {
             const uint32_t byte = from[k * terms.stride] ^ recode.flip;
@@ -39,24 +39,24 @@ static inline void pack_cell(const struct qk_igemm *gemm, struct recode recode, 
 static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *order,
                       const uint8_t *w, size_t rows, struct recode recode, uint8_t *panel)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
+    const struct qk_igemm *igemm = conv->backend->igemm;
     const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
     for (size_t k_block = 0; k_block < order->k_blocks; k_block++)
         for (size_t tap = 0; tap < taps; tap++, panel += conv->igemm.step_bytes)
             for (size_t i = 0; i < qk_slab_count(order, k_block); i++) {
                 const struct qk_slab_terms terms =
                     qk_slab_terms(order, &conv->desc, k_block, tap, i);
-                uint8_t *cell = panel + i * gemm->cell_stride;
+                uint8_t *cell = panel + i * igemm->cell_stride;
                 if (recode.words &&
                     terms.count == 2) /* most cells of words: constants make this fast */
-                    pack_cell(gemm, (struct recode){true, recode.flip, recode.zero_points},
+                    pack_cell(igemm, (struct recode){true, recode.flip, recode.zero_points},
                               w + terms.first, rows, conv->depth,
                               (struct qk_slab_terms){0, terms.stride, 2}, cell);
                 else if (!recode.words && terms.stride == 1 && terms.count == 4)
-                    pack_cell(gemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
+                    pack_cell(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
                               rows, conv->depth, (struct qk_slab_terms){0, 1, 4}, cell);
                 else
-                    pack_cell(gemm, recode, w + terms.first, rows, conv->depth, terms, cell);
+                    pack_cell(igemm, recode, w + terms.first, rows, conv->depth, terms, cell);
             }
 }
 
@@ -91,7 +91,7 @@ static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order
 static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *order,
                        size_t channel, size_t rows, uint8_t *panel, int32_t *sums)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
+    const struct qk_igemm *igemm = conv->backend->igemm;
     const uint8_t *w = conv->constants.w + channel * conv->depth;
     const bool is_signed = conv->constants.w_type == QK_INT8;
     if (may_transpose(conv, order)) {
@@ -102,10 +102,10 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
             .from_row_stride = conv->depth,
             .taps = conv->depth / conv->desc.group_channels,
             .flip = (uint8_t)centre,
-            .to_row_stride = gemm->row_stride,
-            .to_cell_stride = gemm->cell_stride,
+            .to_row_stride = igemm->row_stride,
+            .to_cell_stride = igemm->cell_stride,
             .cells =
-                gemm->cell_stride == QK_IGEMM_CELL_BYTES ? QK_IGEMM_STEP_SLABS : order->step_slabs,
+                igemm->cell_stride == QK_IGEMM_CELL_BYTES ? QK_IGEMM_STEP_SLABS : order->step_slabs,
             .sums = sums,
         };
         memset(sums, 0, rows * sizeof(*sums));
@@ -116,7 +116,7 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
                                       (uint32_t)(qk_w_zero_point(conv, channel + row) - centre));
         return;
     }
-    const bool words = gemm->cell_k == 2;
+    const bool words = igemm->cell_k == 2;
     const int32_t flipped = words == is_signed ? 128 : 0;
     int32_t zero_points[QK_IGEMM_MR_MAX];
     for (size_t row = 0; row < rows; row++) {
@@ -136,7 +136,7 @@ static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *or
     memset(panel, 0, conv->igemm.panel_bytes);
     for (size_t s = 0; s < order->steps; s++, panel += conv->igemm.step_bytes)
         for (size_t i = 0; i < qk_slab_count(order, s / taps); i++)
-            memset(panel + i * conv->backend->gemm->cell_stride, 1,
+            memset(panel + i * conv->backend->igemm->cell_stride, 1,
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 
@@ -153,14 +153,14 @@ static bool needs_ones(const struct qk_conv *conv)
     bool any = false;
     for (size_t i = 0; i < conv->constants.w_zero_point_count; i++)
         any = any || qk_w_zero_point(conv, i) != zero_point_centre(conv);
-    return any && conv->backend->gemm->cell_k != 2;
+    return any && conv->backend->igemm->cell_k != 2;
 }
 
 static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_slab_order *order,
                                  size_t rows)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
-    const double weights = (double)qk_size_min(rows, gemm->mr) * (double)conv->depth;
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const double weights = (double)qk_size_min(rows, igemm->mr) * (double)conv->depth;
     if (!may_transpose(conv, order))
         return PANEL_CYCLES + CELL_WEIGHT_CYCLES * weights;
     return PANEL_CYCLES + TRANSPOSED_WEIGHT_CYCLES * weights;
@@ -168,12 +168,12 @@ static double guess_panel_cycles(const struct qk_conv *conv, const struct qk_sla
 
 bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double *item_cycles)
 {
-    const struct qk_igemm *gemm = conv->backend->gemm;
+    const struct qk_igemm *igemm = conv->backend->igemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     struct qk_conv_igemm *packed = &conv->igemm;
-    packed->panel_count = (rows - 1) / gemm->mr + 1;
-    packed->step_bytes = qk_igemm_step_bytes(gemm, order.step_slabs, rows);
+    packed->panel_count = (rows - 1) / igemm->mr + 1;
+    packed->step_bytes = qk_igemm_step_bytes(igemm, order.step_slabs, rows);
     size_t bytes;
     if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
@@ -195,7 +195,7 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const struct qk_conv_igemm *packed = &conv->igemm;
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, conv->backend, conv->costs);
     const size_t rows = conv->desc.out_channels / conv->desc.group;
-    const size_t mr = conv->backend->gemm->mr;
+    const size_t mr = conv->backend->igemm->mr;
     if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
         pack_ones(conv, &order, packed->ones);
     for (size_t i = begin; i < end; i++) {

@@ -122,7 +122,7 @@ static bool fit_unit(const struct qk_conv_igemm_plan *plan, struct candidate *ca
 /* Tiles by position end where a band does; others have whole vectors, which more places fill. */
 static size_t cells_least(const struct qk_conv_igemm_plan *plan)
 {
-    return plan->conv->backend->gemm->by_position ? UNIT_CELLS_LEAST / 6 : UNIT_CELLS_LEAST;
+    return plan->conv->backend->igemm->by_position ? UNIT_CELLS_LEAST / 6 : UNIT_CELLS_LEAST;
 }
 
 /* Cuts rows, or else columns, into bands of about the same size, none larger than before: at least
@@ -172,10 +172,10 @@ static void chain_images(const struct qk_conv_igemm_plan *plan, struct candidate
 }
 
 /* How many products one row takes for 16 positions. */
-static double count_products(const struct qk_slab_order *order, const struct qk_igemm *gemm)
+static double count_products(const struct qk_slab_order *order, const struct qk_igemm *igemm)
 {
     return (double)order->steps *
-           (gemm->whole_steps ? 1 : (double)order->slabs / (double)order->k_blocks);
+           (igemm->whole_steps ? 1 : (double)order->slabs / (double)order->k_blocks);
 }
 
 /* Cycles of one dot product: half as fast as from registers, and the adding up of lanes. */
@@ -189,11 +189,11 @@ static size_t dots_most(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_conv_backend *backend = plan->conv->backend;
     const size_t cells = plan->order.steps * plan->order.step_slabs;
-    if (!backend->gemm->dot || cells > plan->conv->tuning->dot_bytes / QK_IGEMM_CELL_BYTES)
+    if (!backend->igemm->dot || cells > plan->conv->tuning->dot_bytes / QK_IGEMM_CELL_BYTES)
         return 0;
-    if (backend->gemm->whole_steps)
+    if (backend->igemm->whole_steps)
         return 1;
-    const double most = count_products(&plan->order, backend->gemm) *
+    const double most = count_products(&plan->order, backend->igemm) *
                         plan->conv->costs->product_cycles / dot_cycles(&plan->order);
     return most < QK_IGEMM_DOTS ? (size_t)most : QK_IGEMM_DOTS;
 }
@@ -217,18 +217,18 @@ static double fill_cycles(const struct qk_conv_igemm_plan *plan,
 static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate *candidate)
 {
     const struct qk_slab_layout *layout = &candidate->layout;
-    const struct qk_igemm *gemm = plan->conv->backend->gemm;
+    const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
     const double bands = (double)candidate->row_bands * (double)candidate->column_bands;
     const size_t places = (layout->images - 1) * layout->image_pitch +
                           (layout->rows - 1) * layout->pitch + layout->columns;
     const size_t dots = qk_conv_igemm_dots(plan, places);
     const double vectors =
-        gemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);
+        igemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);
     const double rows =
-        (double)(gemm->by_position ? qk_divide_up(plan->rows, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR
-                                   : plan->rows);
-    const double products = count_products(&plan->order, gemm);
+        (double)(igemm->by_position ? qk_divide_up(plan->rows, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR
+                                    : plan->rows);
+    const double products = count_products(&plan->order, igemm);
     const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;
     candidate->cycles = bands * (vectors * rows * products * plan->conv->costs->product_cycles +
                                  (double)dots * rows * dot_cycles(&plan->order) +
@@ -312,9 +312,9 @@ static void cut_units(const struct qk_conv_igemm_plan *plan, struct candidate *c
         cut_bands(plan, candidate, wanted);
     set_slab_bytes(&candidate->layout);
     if (candidate->layout.k_part_bundles < candidate->layout.bundles) {
-        const struct qk_igemm *gemm = plan->conv->backend->gemm;
-        const size_t strips = qk_conv_strips_most(gemm, slab_cells(&candidate->layout));
-        const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
+        const struct qk_igemm *igemm = plan->conv->backend->igemm;
+        const size_t strips = qk_conv_strips_most(igemm, slab_cells(&candidate->layout));
+        const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
         most = qk_size_max(plan->conv->tuning->sums_bytes / tile / strips, 1);
     }
     const size_t m_parts =
@@ -337,23 +337,23 @@ static size_t reserve(size_t *at, size_t bytes)
 static struct qk_conv_igemm_workspace lay_out(const struct qk_conv_igemm_plan *plan)
 {
     const struct qk_slab_layout *layout = &plan->layout;
-    const struct qk_igemm *gemm = plan->conv->backend->gemm;
-    const size_t tile = qk_igemm_tile_sums(gemm) * sizeof(int32_t);
-    const size_t strips = qk_conv_strips_most(gemm, slab_cells(layout));
+    const struct qk_igemm *igemm = plan->conv->backend->igemm;
+    const size_t tile = qk_igemm_tile_sums(igemm) * sizeof(int32_t);
+    const size_t strips = qk_conv_strips_most(igemm, slab_cells(layout));
     const bool whole = layout->k_part_bundles == layout->bundles;
     const bool column_sums = plan->conv->igemm.ones != NULL;
     /* Products read whole vectors, beyond the last cell, and where they take whole steps, beyond
      * the last slab. */
     const size_t slack = QK_IGEMM_NR * QK_IGEMM_CELL_BYTES;
     const size_t slabs = layout->k_part_bundles * layout->bundle_slabs +
-                         (gemm->whole_steps ? plan->order.step_slabs : 0);
+                         (igemm->whole_steps ? plan->order.step_slabs : 0);
     struct qk_conv_igemm_workspace work;
     size_t at = 0;
     work.cells = reserve(&at, slabs * layout->slab_bytes + slack);
     work.sums = reserve(&at, whole ? tile : plan->m_part_panels * strips * tile);
     work.column_tile = reserve(&at, column_sums ? tile : 0);
     work.column_sums =
-        reserve(&at, column_sums ? (strips * gemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
+        reserve(&at, column_sums ? (strips * igemm->nr + QK_IGEMM_VECTOR) * sizeof(int32_t) : 0);
     work.strips = reserve(&at, strips * sizeof(struct qk_conv_strip));
     work.stretches = reserve(&at, (strips + layout->images) * sizeof(struct qk_stretch));
     const size_t dot_cells = plan->order.steps * plan->order.step_slabs;

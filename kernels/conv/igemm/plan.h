@@ -41,7 +41,7 @@ struct qk_conv_igemm_plan {
 static inline size_t qk_conv_igemm_dots(const struct qk_conv_igemm_plan *plan, size_t places)
 {
     const size_t beyond = places % QK_IGEMM_VECTOR;
-    const bool any = !plan->conv->backend->gemm->whole_steps || places == 1;
+    const bool any = !plan->conv->backend->igemm->whole_steps || places == 1;
     return any && beyond <= plan->dots ? beyond : 0;
 }
 

@@ -118,7 +118,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         .sums = sums,
     };
     if (dots < strip->places)
-        conv->backend->gemm->multiply(&args);
+        conv->backend->igemm->multiply(&args);
     if (dots == 0)
         return;
     args.cells = work->dots;
@@ -126,7 +126,7 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
     args.position_bytes = plan->workspace.dot_bytes;
     args.positions = dots;
     args.sums += args.vectors * QK_IGEMM_VECTOR;
-    conv->backend->gemm->dot(&args);
+    conv->backend->igemm->dot(&args);
 }
 
 /* Makes y of a tile that has all its sums. */
@@ -145,13 +145,13 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
     conv->backend->slabs->epilogues[plan->epilogue->kind](&(struct qk_epilogue_tile){
         .epilogue = plan->epilogue,
         .sums = sums,
-        .row_count = conv->backend->gemm->by_position ? conv->backend->gemm->mr : 0,
+        .row_count = conv->backend->igemm->by_position ? conv->backend->igemm->mr : 0,
         .positions = strip->places,
         .rows = rows,
         .bias = conv->bias + channel,
         .multiplier = plan->epilogue->multiplier + channel,
         .w_zero_point = conv->igemm.ones ? conv->igemm.w_zero_point + channel : NULL,
-        .column_sums = work->column_sums + b * conv->backend->gemm->nr,
+        .column_sums = work->column_sums + b * conv->backend->igemm->nr,
         .stretches = strip->stretches,
         .stretch_count = strip->stretch_count,
         .y = work->y + first * plan->epilogue->y_bytes,
@@ -164,14 +164,14 @@ static void finish(const struct qk_conv_igemm_plan *plan, const struct unit *uni
 static void add_column_sums(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                             const struct work *work, size_t begin, size_t end)
 {
-    const struct qk_igemm *gemm = plan->conv->backend->gemm;
-    const size_t stride = gemm->by_position ? gemm->mr : 1;
+    const struct qk_igemm *igemm = plan->conv->backend->igemm;
+    const size_t stride = igemm->by_position ? igemm->mr : 1;
     for (size_t b = 0; b < unit->strip_count; b++) {
-        int32_t *sums = work->column_sums + b * gemm->nr;
-        for (size_t i = 0; i < gemm->nr; i++)
+        int32_t *sums = work->column_sums + b * igemm->nr;
+        for (size_t i = 0; i < igemm->nr; i++)
             work->column_tile[i * stride] = sums[i];
         multiply(plan, unit, work, b, plan->conv->igemm.ones, 1, begin, end, work->column_tile);
-        for (size_t i = 0; i < gemm->nr; i++)
+        for (size_t i = 0; i < igemm->nr; i++)
             sums[i] = work->column_tile[i * stride];
     }
 }
@@ -181,8 +181,8 @@ static void run_steps(const struct qk_conv_igemm_plan *plan, const struct unit *
                       const struct work *work, size_t begin, size_t end)
 {
     const struct qk_conv *conv = plan->conv;
-    const size_t mr = conv->backend->gemm->mr;
-    const size_t tile = qk_igemm_tile_sums(conv->backend->gemm);
+    const size_t mr = conv->backend->igemm->mr;
+    const size_t tile = qk_igemm_tile_sums(conv->backend->igemm);
     const bool whole = begin == 0 && end == plan->order.steps;
     int32_t *sums = work->sums;
     for (size_t p = unit->panel_begin; p < unit->panel_end; p++) {
@@ -217,7 +217,7 @@ static void run_units(const struct qk_conv_igemm_plan *plan, size_t begin_unit, 
         .image_stride = plan->conv->desc.out_channels * plan->geometry.positions,
     };
     unit.strip_count =
-        qk_conv_cut_strips(plan->conv->backend->gemm, &lines, work->strips, work->stretches);
+        qk_conv_cut_strips(plan->conv->backend->igemm, &lines, work->strips, work->stretches);
     unit.dots = qk_conv_igemm_dots(plan, qk_conv_places(&lines));
     const struct qk_slab_job job = slab_job(plan, &unit, work);
     for (size_t g = 0; g < layout->bundles; g += layout->k_part_bundles) {
@@ -237,7 +237,7 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
 {
     const struct qk_conv_igemm_plan *state = plan->state;
     const struct qk_conv_igemm_workspace *at = &state->workspace;
-    const struct qk_igemm *gemm = state->conv->backend->gemm;
+    const struct qk_igemm *igemm = state->conv->backend->igemm;
     uint8_t *bytes = workspace;
     const struct work work = {
         .x = qk_conv_x(inputs),
@@ -250,8 +250,8 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         .stretches = (struct qk_stretch *)(void *)(bytes + at->stretches),
         .dots = bytes + at->dots,
     };
-    if (gemm->begin)
-        gemm->begin(state->order.step_slabs);
+    if (igemm->begin)
+        igemm->begin(state->order.step_slabs);
     /* Slabs of all of K serve every part of the output channels: units that differ in nothing else
      * follow each other, and those of one call share the slabs. */
     const bool whole = state->layout.k_part_bundles == state->layout.bundles;
@@ -260,6 +260,6 @@ void qk_conv_igemm_run(const struct qk_plan *plan, const void *const *inputs, vo
         next = qk_size_min(begin - begin % parts + parts, end);
         run_units(state, begin, next, &work);
     }
-    if (gemm->end)
-        gemm->end();
+    if (igemm->end)
+        igemm->end();
 }

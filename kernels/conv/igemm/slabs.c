@@ -32,7 +32,7 @@ static bool prefer_columns(const struct qk_conv_desc *desc, const struct qk_conv
                            const struct qk_conv_costs *costs, size_t column_slabs,
                            size_t channel_slabs)
 {
-    const size_t unit = backend->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
+    const size_t unit = backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1;
     /* Up to 4 rows cost the same: there most of the time goes into reading x. */
     const double rows = (double)qk_size_max(desc->out_channels / desc->group, 4);
     const double taps = (double)desc->kernel[QK_AXIS_ROW];
@@ -50,7 +50,7 @@ struct qk_slab_order qk_slab_order_for(const struct qk_conv_desc *desc,
                                        const struct qk_conv_backend *backend,
                                        const struct qk_conv_costs *costs)
 {
-    const size_t cell_k = backend->gemm->cell_k;
+    const size_t cell_k = backend->igemm->cell_k;
     const size_t width = (size_t)desc->kernel[QK_AXIS_COLUMN];
     const size_t channel_slabs = qk_divide_up(desc->group_channels, cell_k);
     const size_t column_cells = qk_divide_up(width, cell_k);

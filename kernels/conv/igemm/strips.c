@@ -6,14 +6,14 @@
  * more than 2, so that qk_conv_strips_most holds. */
 #define STRIP_PLACES 3
 
-static size_t strips_of(const struct qk_igemm *gemm, size_t places)
+static size_t strips_of(const struct qk_igemm *igemm, size_t places)
 {
-    return (places - 1) / gemm->nr + 1;
+    return (places - 1) / igemm->nr + 1;
 }
 
-size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places)
+size_t qk_conv_strips_most(const struct qk_igemm *igemm, size_t places)
 {
-    return places / (gemm->by_position ? STRIP_PLACES : gemm->nr) + 1;
+    return places / (igemm->by_position ? STRIP_PLACES : igemm->nr) + 1;
 }
 
 /* Finds which of the places [begin, end), at most 64, are positions; returns how many stretches
@@ -63,11 +63,11 @@ static void append(struct strips *to, size_t begin, size_t end)
 }
 
 /* Cuts places [begin, end) into strips of whole vectors, `vector` places each. */
-static void append_evenly(struct strips *to, const struct qk_igemm *gemm, size_t begin, size_t end,
+static void append_evenly(struct strips *to, const struct qk_igemm *igemm, size_t begin, size_t end,
                           size_t vector)
 {
     const size_t vectors = (end - begin - 1) / vector + 1;
-    const size_t count = strips_of(gemm, vectors * vector);
+    const size_t count = strips_of(igemm, vectors * vector);
     for (size_t i = 0; i < count; i++)
         append(to, begin + vectors * i / count * vector,
                qk_size_min(begin + vectors * (i + 1) / count * vector, end));
@@ -75,26 +75,27 @@ static void append_evenly(struct strips *to, const struct qk_igemm *gemm, size_t
 
 /* Whether strips that end with their rows cost less: they compute no padding, but strips across
  * rows may be fewer. */
-static bool end_with_rows(const struct qk_igemm *gemm, const struct qk_conv_lines *lines)
+static bool end_with_rows(const struct qk_igemm *igemm, const struct qk_conv_lines *lines)
 {
     const size_t places = qk_conv_places(lines);
-    const size_t row = lines->columns + STRIP_PLACES * strips_of(gemm, lines->columns);
-    return gemm->by_position &&
-           lines->images * lines->rows * row < places + STRIP_PLACES * strips_of(gemm, places);
+    const size_t row = lines->columns + STRIP_PLACES * strips_of(igemm, lines->columns);
+    return igemm->by_position &&
+           lines->images * lines->rows * row < places + STRIP_PLACES * strips_of(igemm, places);
 }
 
-size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
+size_t qk_conv_cut_strips(const struct qk_igemm *igemm, const struct qk_conv_lines *lines,
                           struct qk_conv_strip *strips, struct qk_stretch *stretches)
 {
     struct strips to = {lines, strips, stretches, 0};
-    if (!end_with_rows(gemm, lines)) {
-        append_evenly(&to, gemm, 0, qk_conv_places(lines), gemm->by_position ? 1 : QK_IGEMM_VECTOR);
+    if (!end_with_rows(igemm, lines)) {
+        append_evenly(&to, igemm, 0, qk_conv_places(lines),
+                      igemm->by_position ? 1 : QK_IGEMM_VECTOR);
         return to.count;
     }
     for (size_t image = 0; image < lines->images; image++)
         for (size_t row = 0; row < lines->rows; row++) {
             const size_t begin = (image > 0 ? image * lines->image_pitch : 0) + row * lines->pitch;
-            append_evenly(&to, gemm, begin, begin + lines->columns, 1);
+            append_evenly(&to, igemm, begin, begin + lines->columns, 1);
         }
     return to.count;
 }

@@ -30,15 +30,15 @@ struct qk_conv_strip {
     size_t stretch_count;
 };
 
-/* Cuts all places into strips for tiles of `gemm`, as even as they can be, leaves out those without
- * a position, and returns their number. Where the tiles are made of vectors, only the last strip
- * may have places beyond whole ones; kernels by position take strips of any length, so these may
- * end with each row instead, where that costs less. `strips` has room for qk_conv_strips_most,
+/* Cuts all places into strips for tiles of `igemm`, as even as they can be, leaves out those
+ * without a position, and returns their number. Where the tiles are made of vectors, only the last
+ * strip may have places beyond whole ones; kernels by position take strips of any length, so these
+ * may end with each row instead, where that costs less. `strips` has room for qk_conv_strips_most,
  * `stretches` for as many and one more for each image. */
-size_t qk_conv_cut_strips(const struct qk_igemm *gemm, const struct qk_conv_lines *lines,
+size_t qk_conv_cut_strips(const struct qk_igemm *igemm, const struct qk_conv_lines *lines,
                           struct qk_conv_strip *strips, struct qk_stretch *stretches);
 
 /* How many strips so many places can make at most. */
-size_t qk_conv_strips_most(const struct qk_igemm *gemm, size_t places);
+size_t qk_conv_strips_most(const struct qk_igemm *igemm, size_t places);
 
 #endif

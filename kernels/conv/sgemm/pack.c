@@ -26,7 +26,7 @@ static size_t choose_k_block(const struct qk_conv *conv)
         largest = above > largest ? above : largest;
         largest = below > largest ? below : largest;
     }
-    size_t most = QK_GEMM_EXACT_K * 128 / (size_t)largest;
+    size_t most = QK_SGEMM_EXACT_K * 128 / (size_t)largest;
     size_t k_blocks = depth == 0 ? 1 : (depth - 1) / most + 1;
     return depth == 0 ? 1 : (depth - 1) / k_blocks + 1;
 }

@@ -19,7 +19,7 @@
 struct state {
     const struct qk_conv *conv;
     const struct qk_epilogue *epilogue;
-    const struct qk_gemm *gemm;
+    const struct qk_openblas *openblas;
     const struct qk_im2col_kernels *im2col;
     struct qk_conv_geometry geometry;
     size_t rows;         /* output channels of a group */
@@ -83,18 +83,19 @@ static void multiply_k_block(const struct state *state, const struct tile *tile,
         .row_stride = stride,
     });
     const float *group = conv->sgemm.weights + tile->group * state->rows * conv->depth;
-    /* Every number here is at most QK_GEMM_EXACT_K or a tile's side: an int holds it. */
-    qk_gemm_sgemm(state->gemm, &(struct qk_sgemm_args){
-                                   .m = (int)tile->row_count,
-                                   .n = (int)tile->position_count,
-                                   .k = (int)k_count,
-                                   .a = group + state->rows * k_begin + tile->row_begin * k_count,
-                                   .b = work->matrix,
-                                   .c = work->sums,
-                                   .lda = (int)k_count,
-                                   .ldb = (int)stride,
-                                   .ldc = (int)stride,
-                               });
+    /* Every number here is at most QK_SGEMM_EXACT_K or a tile's side: an int holds it. */
+    qk_openblas_sgemm(state->openblas,
+                      &(struct qk_sgemm_args){
+                          .m = (int)tile->row_count,
+                          .n = (int)tile->position_count,
+                          .k = (int)k_count,
+                          .a = group + state->rows * k_begin + tile->row_begin * k_count,
+                          .b = work->matrix,
+                          .c = work->sums,
+                          .lda = (int)k_count,
+                          .ldb = (int)stride,
+                          .ldc = (int)stride,
+                      });
 }
 
 static inline void carry_one(float sum, int32_t *carried)
@@ -217,7 +218,7 @@ static uint64_t guess_unit_ns(const struct state *state)
 }
 
 bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *epilogue,
-                        const struct qk_gemm *gemm, const struct qk_im2col_kernels *im2col,
+                        const struct qk_openblas *openblas, const struct qk_im2col_kernels *im2col,
                         const struct qk_conv_geometry *geometry, struct qk_memory memory,
                         struct qk_plan *plan)
 {
@@ -227,7 +228,7 @@ bool qk_conv_plan_sgemm(const struct qk_conv *conv, const struct qk_epilogue *ep
     *state = (struct state){
         .conv = conv,
         .epilogue = epilogue,
-        .gemm = gemm,
+        .openblas = openblas,
         .im2col = im2col,
         .geometry = *geometry,
         .rows = conv->desc.out_channels / conv->desc.group,

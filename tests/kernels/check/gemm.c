@@ -12,7 +12,7 @@ enum { CELL = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, S
 enum { CELLS_TO_WRAP = 16900 };
 
 struct job {
-    const struct qk_igemm *gemm;
+    const struct qk_igemm *igemm;
     size_t longest; /* slabs of a step */
     struct qk_igemm_args args;
     struct check_pair sums;
@@ -20,21 +20,21 @@ struct job {
 
 static void begin_products(const struct job *job)
 {
-    if (job->gemm->begin)
-        job->gemm->begin(job->longest);
+    if (job->igemm->begin)
+        job->igemm->begin(job->longest);
 }
 
 static void end_products(const struct job *job)
 {
-    if (job->gemm->end)
-        job->gemm->end();
+    if (job->igemm->end)
+        job->igemm->end();
 }
 
 static void multiply_expected(void *context)
 {
     struct job *job = context;
     job->args.sums = job->sums.expected;
-    qk_igemm_multiply_scalar(job->gemm, &job->args);
+    qk_igemm_multiply_scalar(job->igemm, &job->args);
 }
 
 static void multiply_actual(void *context)
@@ -42,7 +42,7 @@ static void multiply_actual(void *context)
     struct job *job = context;
     job->args.sums = job->sums.actual;
     begin_products(job);
-    job->gemm->multiply(&job->args);
+    job->igemm->multiply(&job->args);
     end_products(job);
 }
 
@@ -50,7 +50,7 @@ static void dot_expected(void *context)
 {
     struct job *job = context;
     job->args.sums = job->sums.expected;
-    qk_igemm_dot_scalar(job->gemm, &job->args);
+    qk_igemm_dot_scalar(job->igemm, &job->args);
 }
 
 static void dot_actual(void *context)
@@ -58,17 +58,17 @@ static void dot_actual(void *context)
     struct job *job = context;
     job->args.sums = job->sums.actual;
     begin_products(job);
-    job->gemm->dot(&job->args);
+    job->igemm->dot(&job->args);
     end_products(job);
 }
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
 /* Cells of one operand. Words are what bytes less a zero point are, or sometimes any. */
-static void fill_cells(struct check *check, const struct qk_igemm *gemm, uint8_t *to, size_t bytes)
+static void fill_cells(struct check *check, const struct qk_igemm *igemm, uint8_t *to, size_t bytes)
 {
     check_fill_bytes(check, to, bytes);
-    if (gemm->cell_k == 4 || check_chance(check, 8))
+    if (igemm->cell_k == 4 || check_chance(check, 8))
         return;
     const int zero_point = (int)check_below(check, 256);
     for (size_t i = 0; i + 2 <= bytes; i += 2) {
@@ -78,11 +78,11 @@ static void fill_cells(struct check *check, const struct qk_igemm *gemm, uint8_t
 }
 
 /* All cells the same, so that sums grow as fast as they can. */
-static void fill_alike(const struct qk_igemm *gemm, uint8_t *to, size_t bytes, int value)
+static void fill_alike(const struct qk_igemm *igemm, uint8_t *to, size_t bytes, int value)
 {
     const int16_t word = (int16_t)value;
     for (size_t i = 0; i + 2 <= bytes; i += 2)
-        if (gemm->cell_k == 2)
+        if (igemm->cell_k == 2)
             memcpy(to + i, &word, sizeof(word));
         else
             memset(to + i, (uint8_t)value, 2);
@@ -91,19 +91,19 @@ static void fill_alike(const struct qk_igemm *gemm, uint8_t *to, size_t bytes, i
 /* Cells of a step that a kernel may read. */
 static size_t step_cells(const struct job *job)
 {
-    return job->gemm->whole_steps ? QK_IGEMM_STEP_SLABS : job->longest;
+    return job->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : job->longest;
 }
 
 /* Weights of slabs that a step lacks are 0, of all rows. */
 static void clear_missing(const struct job *job, uint8_t *weights,
                           const struct qk_igemm_step *steps)
 {
-    const struct qk_igemm *gemm = job->gemm;
+    const struct qk_igemm *igemm = job->igemm;
     const size_t rows = job->args.step_bytes / (step_cells(job) * CELL);
     for (size_t s = 0; s < job->args.step_count; s++, weights += job->args.step_bytes)
         for (size_t i = steps[s].slabs; i < step_cells(job); i++)
             for (size_t row = 0; row < rows; row++)
-                memset(weights + i * gemm->cell_stride + row * gemm->row_stride, 0, CELL);
+                memset(weights + i * igemm->cell_stride + row * igemm->row_stride, 0, CELL);
 }
 
 /* Steps of which some are shorter, and maybe none is the longest. */
@@ -117,7 +117,7 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
     *reach = 0;
     for (size_t s = 0; s < count; s++) {
         const size_t slabs = even ? job->longest : check_between(check, 1, job->longest);
-        const size_t read = job->gemm->whole_steps ? job->longest : slabs;
+        const size_t read = job->igemm->whole_steps ? job->longest : slabs;
         const size_t offset = check_is_timed(check) ? s % 9 : check_below(check, 80);
         steps[s] = (struct qk_igemm_step){(uint32_t)(offset * CELL), (uint32_t)slabs};
         const size_t end = offset * CELL + (read - 1) * slabs_apart;
@@ -128,24 +128,24 @@ static struct qk_igemm_step *make_steps(struct check *check, struct job *job, si
 }
 
 /* What multiply and dot have in common: the shape of a panel, and its sums. */
-static void begin_job(struct check *check, const struct qk_igemm *gemm, size_t rows,
+static void begin_job(struct check *check, const struct qk_igemm *igemm, size_t rows,
                       struct job *job)
 {
     const bool timed = check_is_timed(check);
-    *job = (struct job){.gemm = gemm};
+    *job = (struct job){.igemm = igemm};
     job->longest = timed || check_chance(check, 4) ? QK_IGEMM_STEP_SLABS
                                                    : check_between(check, 1, QK_IGEMM_STEP_SLABS);
-    job->args.rows = timed ? gemm->mr : rows;
+    job->args.rows = timed ? igemm->mr : rows;
     job->args.step_count = timed ? 72 : check_between(check, 1, STEPS_MOST);
     job->args.add = check_chance(check, 2);
     /* The panel may be the last of many, which have all rows. */
-    job->args.step_bytes =
-        qk_igemm_step_bytes(gemm, job->longest, check_chance(check, 2) ? gemm->mr : job->args.rows);
+    job->args.step_bytes = qk_igemm_step_bytes(igemm, job->longest,
+                                               check_chance(check, 2) ? igemm->mr : job->args.rows);
 }
 
 static void make_sums(struct check *check, struct job *job)
 {
-    const size_t count = qk_igemm_tile_sums(job->gemm);
+    const size_t count = qk_igemm_tile_sums(job->igemm);
     job->sums = check_outputs(check, "sums", count * sizeof(int32_t), sizeof(int32_t));
     int32_t *expected = job->sums.expected;
     for (size_t i = 0; i < count; i++)
@@ -158,9 +158,9 @@ static void compare(struct check *check, struct job *job, size_t columns)
 {
     const int32_t *expected = job->sums.expected;
     int32_t *actual = job->sums.actual;
-    const bool by_position = job->gemm->by_position;
-    const size_t line = by_position ? job->gemm->mr : NR;
-    for (size_t i = 0; i < qk_igemm_tile_sums(job->gemm); i++)
+    const bool by_position = job->igemm->by_position;
+    const size_t line = by_position ? job->igemm->mr : NR;
+    for (size_t i = 0; i < qk_igemm_tile_sums(job->igemm); i++)
         if ((by_position ? i % line : i / line) >= job->args.rows ||
             (by_position ? i / line : i % line) >= columns)
             actual[i] = expected[i];
@@ -172,25 +172,25 @@ static void compare(struct check *check, struct job *job, size_t columns)
 /* Positions of a tile. */
 static size_t columns_of(const struct job *job)
 {
-    return job->gemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
+    return job->igemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
 }
 
 static void make_multiply(struct check *check, struct job *job)
 {
-    const struct qk_igemm *gemm = job->gemm;
+    const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
     const size_t index = check_index(check);
     size_t reach;
-    args->vectors = check_is_timed(check) ? NR / VECTOR : index / gemm->mr % (NR / VECTOR) + 1;
-    args->positions = check_is_timed(check) ? gemm->nr : index / gemm->mr % gemm->nr + 1;
+    args->vectors = check_is_timed(check) ? NR / VECTOR : index / igemm->mr % (NR / VECTOR) + 1;
+    args->positions = check_is_timed(check) ? igemm->nr : index / igemm->mr % igemm->nr + 1;
     args->slab_bytes = check_is_timed(check) ? 832 : check_between(check, 1, 12) * 64;
     struct qk_igemm_step *steps = make_steps(check, job, args->slab_bytes, &reach);
     const size_t cell_bytes = reach + columns_of(job) * CELL;
     const size_t weight_bytes = args->step_count * args->step_bytes;
     uint8_t *cells = check_buffer(check, "cells", CHECK_INPUT, cell_bytes, CELL);
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
-    fill_cells(check, gemm, cells, cell_bytes);
-    fill_cells(check, gemm, weights, weight_bytes);
+    fill_cells(check, igemm, cells, cell_bytes);
+    fill_cells(check, igemm, weights, weight_bytes);
     clear_missing(job, weights, steps);
     args->cells = cells;
     args->weights = weights;
@@ -199,16 +199,16 @@ static void make_multiply(struct check *check, struct job *job)
 /* Sums that leave int32 while they are made, upwards or downwards. */
 static void make_long_multiply(struct check *check, struct job *job, bool up)
 {
-    const struct qk_igemm *gemm = job->gemm;
+    const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
     const size_t step_count = CELLS_TO_WRAP / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
-    args->positions = gemm->nr; /* with fewer, a kernel may have several sums for each */
-    args->rows = gemm->mr;
+    args->positions = igemm->nr; /* with fewer, a kernel may have several sums for each */
+    args->rows = igemm->mr;
     args->slab_bytes = 64;
     args->step_count = step_count;
-    args->step_bytes = qk_igemm_step_bytes(gemm, job->longest, gemm->mr);
+    args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, igemm->mr);
     const size_t cell_bytes = args->slab_bytes * job->longest;
     const size_t weight_bytes = step_count * args->step_bytes;
     struct qk_igemm_step *steps =
@@ -217,11 +217,11 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
     for (size_t s = 0; s < step_count; s++)
         steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
-    fill_alike(gemm, cells, cell_bytes, 255);
-    fill_alike(gemm, weights, weight_bytes,
-               gemm->cell_k == 2 ? (up ? 255 : -255)
-               : up              ? 127
-                                 : -128);
+    fill_alike(igemm, cells, cell_bytes, 255);
+    fill_alike(igemm, weights, weight_bytes,
+               igemm->cell_k == 2 ? (up ? 255 : -255)
+               : up               ? 127
+                                  : -128);
     args->steps = steps;
     args->cells = cells;
     args->weights = weights;
@@ -229,10 +229,10 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
 
 static void check_multiply(struct check *check, const void *kernel)
 {
-    const struct qk_igemm *gemm = kernel;
+    const struct qk_igemm *igemm = kernel;
     const size_t index = check_index(check);
     struct job job;
-    begin_job(check, gemm, index % gemm->mr + 1, &job);
+    begin_job(check, igemm, index % igemm->mr + 1, &job);
     if (index < 2 && !check_is_timed(check))
         make_long_multiply(check, &job, index == 0);
     else
@@ -243,7 +243,7 @@ static void check_multiply(struct check *check, const void *kernel)
                    args->rows, columns_of(&job), args->step_count, job.longest, args->add);
     const size_t columns = columns_of(&job);
     const double products =
-        (double)(args->rows * columns) * (double)(args->step_count * job.longest * gemm->cell_k);
+        (double)(args->rows * columns) * (double)(args->step_count * job.longest * igemm->cell_k);
     if (check_calls(check, multiply_expected, multiply_actual, &job, products, "product"))
         compare(check, &job, columns);
 }
@@ -261,9 +261,9 @@ static void make_dot_cells(struct check *check, struct job *job, bool alike)
     for (size_t p = 0; p < args->positions; p++) {
         uint8_t *position = cells + p * args->position_bytes;
         if (alike)
-            fill_alike(job->gemm, position, bytes, 255);
+            fill_alike(job->igemm, position, bytes, 255);
         else
-            fill_cells(check, job->gemm, position, bytes);
+            fill_cells(check, job->igemm, position, bytes);
         memset(position + bytes, 0, QK_IGEMM_SLACK);
     }
     args->cells = cells;
@@ -272,25 +272,25 @@ static void make_dot_cells(struct check *check, struct job *job, bool alike)
 /* As many cells as make each lane of a sum leave int32: a sum has up to 16. */
 static void make_dot(struct check *check, struct job *job, bool extreme, bool up)
 {
-    const struct qk_igemm *gemm = job->gemm;
+    const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
-    const size_t most = gemm->whole_steps ? 1 : QK_IGEMM_DOTS;
-    args->positions = check_is_timed(check) ? 1 : check_index(check) / gemm->mr % most + 1;
+    const size_t most = igemm->whole_steps ? 1 : QK_IGEMM_DOTS;
+    args->positions = check_is_timed(check) ? 1 : check_index(check) / igemm->mr % most + 1;
     if (extreme) {
         job->longest = QK_IGEMM_STEP_SLABS;
         args->positions = 1;
-        args->rows = gemm->whole_steps ? 16 : gemm->mr;
-        args->step_count = CELLS_TO_WRAP * (gemm->whole_steps ? 16U : 8U) / QK_IGEMM_STEP_SLABS;
-        args->step_bytes = qk_igemm_step_bytes(gemm, job->longest, args->rows);
+        args->rows = igemm->whole_steps ? 16 : igemm->mr;
+        args->step_count = CELLS_TO_WRAP * (igemm->whole_steps ? 16U : 8U) / QK_IGEMM_STEP_SLABS;
+        args->step_bytes = qk_igemm_step_bytes(igemm, job->longest, args->rows);
     }
     args->step_slabs = job->longest;
     const size_t bytes = args->step_count * args->step_bytes;
     const size_t readable = (bytes + QK_IGEMM_SLACK - 1) / QK_IGEMM_SLACK * QK_IGEMM_SLACK;
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, readable, 64);
     if (extreme) {
-        fill_alike(gemm, weights, bytes, up ? 127 : -128);
+        fill_alike(igemm, weights, bytes, up ? 127 : -128);
     } else {
-        fill_cells(check, gemm, weights, bytes);
+        fill_cells(check, igemm, weights, bytes);
         size_t reach;
         clear_missing(job, weights, make_steps(check, job, 64, &reach));
     }
@@ -301,32 +301,32 @@ static void make_dot(struct check *check, struct job *job, bool extreme, bool up
 
 static void check_dot(struct check *check, const void *kernel)
 {
-    const struct qk_igemm *gemm = kernel;
+    const struct qk_igemm *igemm = kernel;
     const size_t index = check_index(check);
     const bool extreme = index < 2 && !check_is_timed(check);
     struct job job;
-    begin_job(check, gemm, index % gemm->mr + 1, &job);
+    begin_job(check, igemm, index % igemm->mr + 1, &job);
     make_dot(check, &job, extreme, index == 0);
     make_sums(check, &job);
     const struct qk_igemm_args *args = &job.args;
     check_describe(check, "%zu rows, %zu positions, %zu steps of %zu cells, add %d", args->rows,
                    args->positions, args->step_count, args->step_slabs, args->add);
     const double products = (double)(args->rows * args->positions) *
-                            (double)(args->step_count * args->step_slabs * gemm->cell_k);
+                            (double)(args->step_count * args->step_slabs * igemm->cell_k);
     if (check_calls(check, dot_expected, dot_actual, &job, products, "product"))
         compare(check, &job, args->positions);
 }
 
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
-static void check_layout(struct check *check, const char *tier, const struct qk_igemm *gemm)
+static void check_layout(struct check *check, const char *tier, const struct qk_igemm *igemm)
 {
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
-    const char *multiply = gemm->by_position ? "gemm/multiply_positions" : "gemm/multiply";
-    check_run(check, &(struct check_subject){multiply, check_multiply, gemm, 3000});
-    if (gemm->dot)
-        check_run(check, &(struct check_subject){"gemm/dot", check_dot, gemm, 2000});
+    const char *multiply = igemm->by_position ? "gemm/multiply_positions" : "gemm/multiply";
+    check_run(check, &(struct check_subject){multiply, check_multiply, igemm, 3000});
+    if (igemm->dot)
+        check_run(check, &(struct check_subject){"gemm/dot", check_dot, igemm, 2000});
 }
 
 void check_gemm(struct check *check)

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "kernels/cpu.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/openblas.h"
 #include "tests/support/qk_test.h"
 
 #define SSE42 QK_CPU_SSE42
@@ -19,7 +19,7 @@
 
 static void expect_core(uint32_t cpu_flags, const char *wanted, const char *expected)
 {
-    const char *core = qk_gemm_core(cpu_flags, wanted);
+    const char *core = qk_openblas_core(cpu_flags, wanted);
     if (expected == NULL)
         cr_assert_null(core, "flags %#x, wanted %s: got %s", cpu_flags, wanted, core);
     else
@@ -27,7 +27,7 @@ static void expect_core(uint32_t cpu_flags, const char *wanted, const char *expe
                   cpu_flags, wanted ? wanted : "nothing", core ? core : "nothing", expected);
 }
 
-Test(gemm, core_by_cpu)
+Test(openblas, core_by_cpu)
 {
     expect_core(0, NULL, NULL);
     expect_core(AMD, NULL, NULL);
@@ -40,7 +40,7 @@ Test(gemm, core_by_cpu)
     expect_core(AVX512 | AMD, NULL, "SkylakeX");
 }
 
-Test(gemm, core_wanted_and_fitting_is_kept)
+Test(openblas, core_wanted_and_fitting_is_kept)
 {
     expect_core(AVX512, "Haswell", "Haswell");
     expect_core(AVX512, "hASWELL", "hASWELL");
@@ -51,7 +51,7 @@ Test(gemm, core_wanted_and_fitting_is_kept)
     expect_core(SSE42, "Prescott", "Prescott");
 }
 
-Test(gemm, core_that_the_cpu_lacks_is_replaced)
+Test(openblas, core_that_the_cpu_lacks_is_replaced)
 {
     expect_core(AVX2, "SkylakeX", "Haswell");
     expect_core(AVX2, "skylakex", "Haswell");
@@ -65,7 +65,7 @@ Test(gemm, core_that_the_cpu_lacks_is_replaced)
     expect_core(AVX2, "Bulldozer", "Haswell");
 }
 
-Test(gemm, core_of_an_unknown_name)
+Test(openblas, core_of_an_unknown_name)
 {
     expect_core(AVX512, "Nonsense", "SkylakeX");
     expect_core(AVX512, "", "SkylakeX");
@@ -75,65 +75,66 @@ Test(gemm, core_of_an_unknown_name)
 }
 
 /* Loads OpenBLAS with the user's wish and gives the core that it runs. */
-static void load(struct qk_gemm *gemm, const char *wanted)
+static void load(struct qk_openblas *openblas, const char *wanted)
 {
     struct qk_error error;
     if (wanted)
         setenv("OPENBLAS_CORETYPE", wanted, 1);
     else
         unsetenv("OPENBLAS_CORETYPE");
-    cr_assert_eq(qk_gemm_init(gemm, qk_cpu_flags(), &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_openblas_init(openblas, qk_cpu_flags(), &error), QK_OK, "%s", error.text);
 }
 
 /* Each of these has a process of its own: OpenBLAS chooses once. */
 static void expect_loaded(const char *wanted)
 {
-    struct qk_gemm gemm;
-    const char *expected = qk_gemm_core(qk_cpu_flags(), wanted);
-    load(&gemm, wanted);
-    cr_assert(!expected || strcasecmp(gemm.core, expected) == 0, "wanted %s, expected %s, got %s",
-              wanted ? wanted : "nothing", expected, gemm.core);
+    struct qk_openblas openblas;
+    const char *expected = qk_openblas_core(qk_cpu_flags(), wanted);
+    load(&openblas, wanted);
+    cr_assert(!expected || strcasecmp(openblas.core, expected) == 0,
+              "wanted %s, expected %s, got %s", wanted ? wanted : "nothing", expected,
+              openblas.core);
     cr_assert_str_eq(getenv("OPENBLAS_NUM_THREADS"), "1");
-    qk_gemm_deinit(&gemm);
+    qk_openblas_deinit(&openblas);
 }
 
-Test(gemm, openblas_runs_the_core_that_fits)
+Test(openblas, openblas_runs_the_core_that_fits)
 {
     expect_loaded(NULL);
 }
 
-Test(gemm, openblas_runs_the_core_that_the_user_wants)
+Test(openblas, openblas_runs_the_core_that_the_user_wants)
 {
     expect_loaded("nehalem");
 }
 
-Test(gemm, openblas_does_not_see_an_unfit_wish)
+Test(openblas, openblas_does_not_see_an_unfit_wish)
 {
     expect_loaded("SapphireRapids");
 }
 
-Test(gemm, openblas_does_not_see_an_unknown_wish)
+Test(openblas, openblas_does_not_see_an_unknown_wish)
 {
     expect_loaded("Nonsense");
 }
 
 /* ---- sgemm ------------------------------------------------------------------------------- */
 
-Test(gemm, small_product_in_larger_matrices)
+Test(openblas, small_product_in_larger_matrices)
 {
     /* 2x3 times 3x2; the 9s are beyond the leading dimensions' part. */
     static const float a[] = {1, 2, 3, 9, 4, 5, 6, 9};
     static const float b[] = {7, 8, 9, 9, 10, 9, 11, 12, 9};
     static const float expected[] = {58, 64, 5, 139, 154, 5};
     float c[] = {NAN, NAN, 5, NAN, NAN, 5};
-    struct qk_gemm gemm;
+    struct qk_openblas openblas;
     const struct qk_sgemm_args args = {
         .m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c, .lda = 4, .ldb = 3, .ldc = 3};
-    load(&gemm, NULL);
-    qk_gemm_sgemm(&gemm, &args);
+    load(&openblas, NULL);
+    qk_openblas_sgemm(&openblas, &args);
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++)
         cr_assert_float_eq(c[i], expected[i], 0, "element %zu: %g", i, (double)c[i]);
-    qk_gemm_deinit(&gemm);
+    qk_openblas_deinit(&openblas);
 }
 
 static void random_operand(uint64_t *random, float *values, size_t count, bool extreme)
@@ -142,7 +143,7 @@ static void random_operand(uint64_t *random, float *values, size_t count, bool e
         values[i] = extreme ? -128 : (float)((int)qk_test_random_below(random, 256) - 128);
 }
 
-static void check_exact(const struct qk_gemm *gemm, int m, int n, int k, bool extreme)
+static void check_exact(const struct qk_openblas *openblas, int m, int n, int k, bool extreme)
 {
     uint64_t random = 7;
     float *a = malloc((size_t)(m * k) * sizeof(*a));
@@ -153,7 +154,7 @@ static void check_exact(const struct qk_gemm *gemm, int m, int n, int k, bool ex
     random_operand(&random, b, (size_t)(k * n), extreme);
     const struct qk_sgemm_args args = {
         .m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .lda = k, .ldb = n, .ldc = n};
-    qk_gemm_sgemm(gemm, &args);
+    qk_openblas_sgemm(openblas, &args);
     for (int i = 0; i < m * n; i++) {
         int32_t sum = 0;
         for (int j = 0; j < k; j++)
@@ -166,13 +167,13 @@ static void check_exact(const struct qk_gemm *gemm, int m, int n, int k, bool ex
     free(c);
 }
 
-Test(gemm, integers_are_exact_up_to_the_bound)
+Test(openblas, integers_are_exact_up_to_the_bound)
 {
-    struct qk_gemm gemm;
-    load(&gemm, NULL);
-    check_exact(&gemm, 5, 7, QK_GEMM_EXACT_K, true);
-    check_exact(&gemm, 33, 65, QK_GEMM_EXACT_K, false);
-    check_exact(&gemm, 1, 1, 1, false);
-    check_exact(&gemm, 64, 31, 27, false);
-    qk_gemm_deinit(&gemm);
+    struct qk_openblas openblas;
+    load(&openblas, NULL);
+    check_exact(&openblas, 5, 7, QK_SGEMM_EXACT_K, true);
+    check_exact(&openblas, 33, 65, QK_SGEMM_EXACT_K, false);
+    check_exact(&openblas, 1, 1, 1, false);
+    check_exact(&openblas, 64, 31, 27, false);
+    qk_openblas_deinit(&openblas);
 }

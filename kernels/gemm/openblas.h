@@ -7,8 +7,8 @@
  * choosing a core by CPUID that the CPU has. One BLAS thread a call: parallelism comes from the
  * caller's pool.
  */
-#ifndef KERNELS_GEMM_GEMM_H
-#define KERNELS_GEMM_GEMM_H
+#ifndef KERNELS_GEMM_OPENBLAS_H
+#define KERNELS_GEMM_OPENBLAS_H
 
 #include "kernels/qk.h"
 
@@ -22,7 +22,7 @@ struct qk_sgemm_args {
     int lda, ldb, ldc;
 };
 
-struct qk_gemm {
+struct qk_openblas {
     void *library; /* dlopen handle; NULL: not loaded */
     void *sgemm;   /* cblas_sgemm */
     char core[32]; /* the core that OpenBLAS says it runs */
@@ -30,18 +30,20 @@ struct qk_gemm {
 
 /* Sums of products of operands in [-128, 127] stay within 2^24 for this many terms, where every
  * integer has a float: 1024 * 128 * 128 = 2^24. In any order, so sgemm may add as it likes. */
-#define QK_GEMM_EXACT_K 1024
+#define QK_SGEMM_EXACT_K 1024
 
 /* The core for a CPU, as OPENBLAS_CORETYPE names it; NULL: let OpenBLAS choose. `wanted` is the
  * user's own OPENBLAS_CORETYPE or NULL: kept if it is known to fit the CPU. A name that is not
  * known is replaced: OpenBLAS takes a default core for a name that it does not know, Prescott in
  * some versions, and in others one that needs AVX-512. */
-const char *qk_gemm_core(uint32_t cpu_flags, const char *wanted);
+const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted);
 
 /* Call before other threads start (setenv). QK_UNAVAILABLE: the library is missing or not whole. */
-enum qk_status qk_gemm_init(struct qk_gemm *gemm, uint32_t cpu_flags, struct qk_error *error);
-void qk_gemm_deinit(struct qk_gemm *gemm); /* also of one that is not loaded: all zeros */
+enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags,
+                                struct qk_error *error);
+void qk_openblas_deinit(
+    struct qk_openblas *openblas); /* also of one that is not loaded: all zeros */
 
-void qk_gemm_sgemm(const struct qk_gemm *gemm, const struct qk_sgemm_args *args);
+void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);
 
 #endif
