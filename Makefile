@@ -87,14 +87,14 @@ KERNELS := \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
-# base, data, work, edge, main: each may include only what stands before it.
+# base, data, models, work, edge, main: each may include only what stands before it.
 SERVER := \
     server/status.c server/arena.c server/text.c server/refusal.c server/log.c \
     server/address.c server/config.c server/metrics.c server/schema.c \
     server/json_number.c server/json_number_print.c server/json_string.c server/json_envelope.c \
     server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
-    server/oip_model.c server/oip_metadata.c server/oip_parameters.c server/oip_inputs.c \
-    server/oip_decode.c server/oip_encode.c \
+    server/signature.c server/oip_model.c server/oip_metadata.c server/oip_parameters.c \
+    server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c
@@ -279,7 +279,8 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 # Every header compiles alone.
-headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h server/*.h))
+headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h \
+    server/*.h server/*/*.h))
 
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)

@@ -1,0 +1,39 @@
+/* One version of one model: what serves a request.
+ *
+ * A built-in model is an operator's version, and has nothing but its signature: each request brings
+ * all inputs. A loaded one has a graph, whose constants it keeps, and the plans of the shapes that
+ * were asked for. It is made by a load, on any one thread at a time; once it is in service
+ * (table.h) nothing but its plans and its references changes.
+ *
+ * Who uses it holds a reference: the table, and each request until it is destroyed. References are
+ * taken and given back on the loop's thread only; the last one destroys it. */
+#ifndef SERVER_MODELS_MODEL_H
+#define SERVER_MODELS_MODEL_H
+
+#include "kernels/qk.h"
+#include "server/arena.h"
+#include "server/metrics.h"
+#include "server/models/plans.h"
+#include "server/signature.h"
+
+struct qk_graph;
+
+struct qd_model {
+    struct qd_signature signature; /* a loaded model's lies in its arena */
+    const struct qk_graph *graph;  /* packed, in the arena; NULL: built in */
+    struct qd_plans *plans;        /* NULL: built in */
+    struct qd_counters *counters;  /* of this name and version; taken by the table */
+    size_t resident_bytes;         /* of the arena, when it was installed */
+    struct qd_arena arena;         /* from the models' own memory, --max-model-bytes */
+    size_t reference_count;
+    struct qd_family *family; /* the table's own */
+};
+
+/* An empty one, with one reference, that of who makes it. A load fills in the signature and the
+ * graph. NULL: malloc failed. */
+struct qd_model *qd_model_create(struct qd_memory *memory);
+
+/* On the loop's thread; or, for a model that never was in service, on its own. NULL is fine. */
+void qd_model_release(struct qd_model *model);
+
+#endif

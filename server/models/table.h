@@ -1,0 +1,65 @@
+/* Who is in service under which name: the built-in models, always, and the loaded ones.
+ *
+ * A name has versions; a request without one gets the newest. Whoever finds a model has a reference
+ * to it, and so keeps it after others have taken its place. All calls are on the loop's thread. */
+#ifndef SERVER_MODELS_TABLE_H
+#define SERVER_MODELS_TABLE_H
+
+#include "server/models/model.h"
+#include "server/status.h"
+#include "server/text.h"
+
+/* What a loaded name is about, for the index. */
+enum qd_model_state {
+    QD_MODEL_LOADING,
+    QD_MODEL_READY,
+    QD_MODEL_UNLOADING, /* taken out of service, while requests still run */
+    QD_MODEL_UNAVAILABLE
+};
+
+struct qd_models;
+
+/* With all built-in models. `metrics` is borrowed. NULL: malloc failed. */
+struct qd_models *qd_models_create(struct qd_metrics *metrics);
+/* When no request holds a model any more. NULL is fine. */
+void qd_models_destroy(struct qd_models *models);
+
+/* Takes a reference: qd_model_release gives it back. `version` NULL: the newest. A built-in model's
+ * number means the newest version not above it, as in an ONNX opset import; a loaded one's is
+ * exact. QD_NOT_FOUND with what there is in the text. */
+enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
+                              struct qd_model **model, struct qd_error *error);
+
+/* Whether a loaded model may have this name: 1 to 128 bytes, none of which is a slash or a control
+ * character, not "." or "..", and not beginning as the operators' names do. Pure. */
+enum qd_status qd_models_check_name(const char *name, struct qd_error *error);
+
+/* Puts versions of a loaded name into service, in place of all that it had; these end with their
+ * last request. Their signatures have that name and different versions. Takes over the caller's
+ * references. False: malloc failed, and nothing has changed. */
+bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
+                       size_t count);
+
+/* Takes a loaded name out of service. Its requests that are under way end as they would. False:
+ * nothing was in service under it. */
+bool qd_models_remove(struct qd_models *models, const char *name);
+
+/* What the index says of a loaded name: a load begins (LOADING), or has failed (UNAVAILABLE, and
+ * why). What is in service stays there, and is READY meanwhile. False: malloc failed. */
+bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
+                    const char *reason);
+/* Forgets a name of which nothing is in service and nothing runs. */
+void qd_models_forget(struct qd_models *models, const char *name);
+
+/* The versions in service, ascending; the array is the table's, until the next install or remove.
+ * NULL: there are none. */
+struct qd_model *const *qd_models_versions(const struct qd_models *models, const char *name,
+                                           size_t *count);
+
+/* Of all loaded models that are in service or still run. */
+size_t qd_models_loaded_count(const struct qd_models *models);
+
+/* The repository's index: each version with state and reason. `only_ready`: no others. */
+void qd_models_print_index(const struct qd_models *models, bool only_ready, struct qd_text *text);
+
+#endif
