@@ -265,6 +265,7 @@ struct qk_instance {
     size_t resident_bytes;      /* all that its memory has given for it */
     size_t pack_unit_count;     /* 0: it is whole already, as most small ones are */
     uint64_t pack_unit_cost_ns; /* a rough guess for one unit on one core */
+    enum qk_type output_types[QK_OUTPUT_COUNT_MAX]; /* of every plan's outputs */
 
     /* Private to kernels/. */
     const struct qk_kernels *kernels;

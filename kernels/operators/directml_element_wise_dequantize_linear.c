@@ -75,6 +75,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     *made = (struct instance){
+        .base = {.output_types = {inputs[SCALE].type}},
         .affine = {.form = QK_AFFINE_EXACT,
                    .x_type = inputs[INPUT].type,
                    .y_type = inputs[SCALE].type},

@@ -81,6 +81,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     const bool is_float = qk_type_info(inputs[X].type)->kind == QK_KIND_FLOAT;
     *made = (struct instance){
+        .base = {.output_types = {y_type}},
         .affine = {.form = is_float ? QK_AFFINE_FLOAT : QK_AFFINE_WRAPPED,
                    .x_type = inputs[X].type,
                    .y_type = y_type},

@@ -233,7 +233,8 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
         return qk_fail(error, QK_NO_MEMORY, "no memory for the operator");
     status = qk_conv_prepare(&desc, &constants, &kernels->choice.conv, memory, &made->conv, error);
     made->base = (struct qk_instance){.pack_unit_count = made->conv.packing.unit_count,
-                                      .pack_unit_cost_ns = made->conv.packing.unit_cost_ns};
+                                      .pack_unit_cost_ns = made->conv.packing.unit_cost_ns,
+                                      .output_types = {inputs[Y_ZERO_POINT].type}};
     made->epilogue = (struct qk_epilogue){
         .kind = QK_EPILOGUE_BYTES,
         .y_type = inputs[Y_ZERO_POINT].type,

@@ -117,7 +117,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     struct instance *made = memory.alloc(memory.context, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
-    *made = (struct instance){.granularity = granularity};
+    *made = (struct instance){.base = {.output_types = {y_type}}, .granularity = granularity};
     qk_quantizer_init(&made->quantizer, inputs[X].type, inputs[SCALE].type, y_type, precision,
                       qk_int_or(&call->attributes[SATURATE], 1));
     *instance = &made->base;

@@ -14,9 +14,10 @@
  * call, qk.c has checked which inputs are there, their types and layouts, and that each attribute
  * exists in the version: they hold the operator's own rules only. */
 struct qk_operator_code {
-    /* Checks the call, takes memory for all that the instance keeps, and sets its units of packing;
-     * qk.c fills the instance's other members. Of variable inputs it reads the type alone, and also
-     * of those that the caller has fixed: qk.c hands them to plan and run as if they were variable.
+    /* Checks the call, takes memory for all that the instance keeps, and sets its units of packing
+     * and the types of its outputs; qk.c fills the instance's other members. Of variable inputs it
+     * reads the type alone, and also of those that the caller has fixed: qk.c hands them to plan
+     * and run as if they were variable.
      * A pointer to a constant's data may be kept for pack, and one to that or to a list for plan
      * and run where call->constants_stay. */
     enum qk_status (*prepare)(const struct qk_kernels *kernels, const struct qk_call *call,

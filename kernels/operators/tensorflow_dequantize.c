@@ -228,6 +228,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     *made = (struct instance){
+        .base = {.output_types = {y_type}},
         .affine = {.form = QK_AFFINE_FLOAT, .x_type = inputs[INPUT].type, .y_type = y_type},
         .axis = call->attributes[AXIS],
         .ranges = {.mode = mode,

@@ -177,6 +177,9 @@ static void plan(const struct qk_instance *instance, const struct qk_tensor *inp
 {
     struct qk_error error;
     cr_assert_eq(qk_plan(instance, inputs, memory, made, &error), QK_OK, "%s", error.text);
+    for (size_t i = 0; i < made->output_count; i++)
+        cr_assert_eq(made->outputs[i].type, instance->output_types[i], "%s: output %zu",
+                     instance->op->name, i);
 }
 
 Test(contract, has_a_sample_of_each_operator)
