@@ -14,6 +14,10 @@
  *    thread needs, and into how many units the work falls.
  * 4. qk_run computes some of the units: it takes the data of inputs, and writes that of outputs.
  *
+ * Graphs. Operators whose inputs are others' outputs are a graph, which goes through the same
+ * steps: qk_graph_prepare, qk_graph_pack, qk_graph_plan, qk_graph_run. What holds for an instance
+ * and its plans holds for a graph and its plans.
+ *
  * Lifetimes. Nothing is freed here: objects live in the memory that the caller gave for them.
  *
  * - The registry is static. The kernels outlive every instance made with them.
@@ -30,9 +34,9 @@
  * may be made meanwhile, but what runs needs the whole packing, and needs to see it (a lock or a
  * queue between the threads).
  *
- * Errors. qk_prepare, qk_create, qk_plan and qk_kernels_create may fail; they return a status, and
- * a text that names the field, the rule that it breaks, and what came. A call may come from
- * anybody: sizes are checked before memory is asked for. qk_pack and qk_run take no memory and
+ * Errors. qk_prepare, qk_create, qk_plan, qk_kernels_create and their like may fail; they return a
+ * status, and a text that names the field, the rule that it breaks, and what came. A call may come
+ * from anybody: sizes are checked before memory is asked for. qk_pack and qk_run take no memory and
  * cannot fail. What is not in a call, such as an index of a unit or a workspace, is the caller's to
  * get right.
  *
@@ -322,6 +326,125 @@ enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tenso
  * 64-byte aligned, and may not. */
 void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
             void *workspace, size_t begin, size_t end);
+
+/* ---- Graphs ------------------------------------------------------------------------------ */
+
+#define QK_GRAPH_NODE_COUNT_MAX 1024
+#define QK_GRAPH_PORT_COUNT_MAX 32 /* inputs of a graph, and as many outputs */
+/* Those that every node could make, and the graph's inputs. */
+#define QK_GRAPH_VALUE_COUNT_MAX \
+    (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
+
+/* Instead of a value: an optional input that is absent, or an output that nobody wants. */
+#define QK_VALUE_NONE UINT32_MAX
+
+/* One operator of a graph. Its variable inputs are values, and so are its outputs. */
+struct qk_node {
+    const char *name; /* for people; "" where it has none */
+    /* As for qk_prepare, but the types of variable inputs are found by the graph, and not read
+     * here. */
+    struct qk_call call;
+    uint32_t inputs[QK_INPUT_COUNT_MAX];   /* of each variable input, the value; others: not read */
+    uint32_t outputs[QK_OUTPUT_COUNT_MAX]; /* of each output, the value that it makes */
+};
+
+struct qk_graph_input {
+    uint32_t value;
+    enum qk_type type;
+};
+
+/* What a caller asks for. A value is a tensor that a run brings or makes. They are numbered from 0,
+ * and each is an input of the graph, or made by one node; nobody has to read it. */
+struct qk_graph_call {
+    const struct qk_node *nodes; /* in any order that has no cycle */
+    size_t node_count;
+    size_t value_count;
+    const char *const *value_names; /* for people, one for each value; NULL: they have none */
+    struct qk_graph_input inputs[QK_GRAPH_PORT_COUNT_MAX];
+    size_t input_count;
+    uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX]; /* values that nodes make, and others may read */
+    size_t output_count;
+};
+
+/* Nodes in an order in which each comes behind those that it reads, checked and packed. */
+struct qk_graph {
+    size_t node_count;
+    size_t input_count;
+    size_t output_count;
+    enum qk_type output_types[QK_GRAPH_PORT_COUNT_MAX];
+    size_t resident_bytes;      /* all that its memory has given for it */
+    size_t pack_unit_count;     /* of all nodes */
+    uint64_t pack_unit_cost_ns; /* the mean of a rough guess for one unit on one core */
+
+    /* Private to kernels/. */
+    struct qk_graph_node *nodes;
+    struct qk_graph_value *values;
+    size_t value_count;
+    const uint32_t *outputs;
+};
+
+/* Checks the graph and each of its calls, and takes the memory of all instances. Of the call, what
+ * qk_prepare would borrow is borrowed until the last unit of packing is done, as each node's
+ * constants_stay says; all else is read here alone. An error begins with the node that it is about:
+ * 'node 3 ("conv1", onnx.QLinearConv): x: ...'. */
+enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct qk_graph_call *call,
+                                struct qk_memory memory, struct qk_graph **graph,
+                                struct qk_error *error);
+
+/* A graph whose only node is this instance, and whose inputs and outputs are those of the operator,
+ * in the same order: of constant inputs nothing is read. Packing the graph packs the instance, so
+ * do one of the two. The graph's errors are the instance's. */
+enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory,
+                           struct qk_graph **graph, struct qk_error *error);
+
+/* As qk_pack. */
+void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
+
+/* Where a stage finds the data of an input, or puts that of an output. Private to kernels/. */
+struct qk_home {
+    enum { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH } kind;
+    size_t at; /* which input or output of the graph, or how many bytes into the scratch */
+};
+
+/* One node's part in a graph's plan. */
+struct qk_stage {
+    struct qk_plan plan; /* its unit_count and unit_cost_ns are what a scheduler needs */
+
+    /* Private to kernels/. */
+    struct qk_home inputs[QK_INPUT_COUNT_MAX];
+    struct qk_home outputs[QK_OUTPUT_COUNT_MAX];
+};
+
+/* How a graph computes inputs of certain shapes: stage by stage. */
+struct qk_graph_plan {
+    const struct qk_graph *graph;
+    const char *kernel; /* those of the stages, joined by '+': the first QK_GRAPH_KERNELS_MAX */
+    const struct qk_tensor *outputs; /* type, dims and count; data is NULL */
+    const size_t *output_bytes;
+    size_t output_count;
+    size_t scratch_bytes;   /* for each run: all that stages hand on to one another */
+    size_t workspace_bytes; /* for each thread of a run: the most that a stage needs */
+    const struct qk_stage *stages;
+    size_t stage_count;
+};
+#define QK_GRAPH_KERNELS_MAX 16
+
+/* As qk_plan: inputs[i] is the graph's input i, of which all is read but `data`; one that no node
+ * reads is not looked at. The plan points into `memory`.
+ *
+ * Values that stages hand on to one another share the scratch: the largest is placed first, each as
+ * low as it fits beside those that are placed and alive at the same time, from the stage that makes
+ * it to the last that reads it. */
+enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
+                             struct qk_memory memory, struct qk_graph_plan *plan,
+                             struct qk_error *error);
+
+/* Computes units [begin, end) of one stage. Stages run in their order, each when all units of the
+ * one before are done; the units of a stage may run on several threads at once. inputs, outputs and
+ * workspace are as for qk_run, but that the first two are the graph's; `scratch` holds
+ * plan->scratch_bytes, 64-byte aligned, belongs to this run, and is the same for all its stages. */
+void qk_graph_run(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
+                  void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end);
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 
