@@ -7,12 +7,16 @@
 #include "kernels/conv/conv.h"
 #include "kernels/conv/window.h"
 
-/* fill: makes the cells of one slab. Cell (i, j) lies at i * pitch + j and holds element (i, j) of
- * each of its sources: a source is a window of a plane, and there are as many as a cell has terms.
- * Elements outside the plane are padding. Nothing outside the plane is read. Cells between the end
- * of a row and the next one's beginning, where the pitch leaves some, may become anything. */
+/* fill: makes the cells of some slabs, which differ in nothing but their planes. Cell (i, j) lies
+ * at i * pitch + j and holds element (i, j) of each of its sources: a source is a window of a
+ * plane, and there are as many as a cell has terms. Elements outside the plane are padding. Nothing
+ * outside the planes is read. Cells between the end of a row and the next one's beginning, where
+ * the pitch leaves some, may become anything. */
 struct qk_slab_fill {
+    size_t slabs;                       /* at least 1 */
+    size_t slab_bytes;                  /* from one slab's cells to the next one's */
     const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
+    size_t plane_step;                  /* bytes from a source's plane to that of the next slab */
     const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
     enum qk_type x_type;
     int32_t x_zero_point; /* what padding holds; subtracted from x where cells are words */

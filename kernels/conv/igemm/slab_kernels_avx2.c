@@ -106,28 +106,28 @@ static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t a
 
 /* Loads the elements of a chunk one by one: for wide strides, and near the ends of the plane, where
  * a whole vector would read outside of it. */
-static __m128i load_elements(const struct chunk *chunk, int64_t line)
+static __m128i load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t line)
 {
     uint8_t bytes[CHUNK];
     _mm_storeu_si128((void *)bytes, chunk->fill);
     for (size_t i = chunk->begin; i < chunk->end; i++)
-        bytes[i] = chunk->plane[line + chunk->column + (int64_t)i * chunk->window->column_stride];
+        bytes[i] = plane[line + chunk->column + (int64_t)i * chunk->window->column_stride];
     return _mm_loadu_si128((const void *)bytes);
 }
 
 /* Loads the chunk's 16 elements of the row that begins at `line` in the plane; a whole vector at a
  * time where the plane has it. */
-static inline __m128i load_chunk(const struct chunk *chunk, int64_t line)
+static inline __m128i load_chunk(const struct chunk *chunk, const uint8_t *plane, int64_t line)
 {
     const struct qk_window *window = chunk->window;
     const int64_t first = line + chunk->column;
     const int64_t stride = window->column_stride;
     if (stride > 2 || first < 0 || first + stride * CHUNK > window->in_rows * window->in_columns)
-        return load_elements(chunk, line);
-    __m128i bytes = _mm_loadu_si128((const void *)(chunk->plane + first));
+        return load_elements(chunk, plane, line);
+    __m128i bytes = _mm_loadu_si128((const void *)(plane + first));
     if (stride == 2) {
         const __m128i byte = _mm_set1_epi16(0xff);
-        const __m128i high = _mm_loadu_si128((const void *)(chunk->plane + first + CHUNK));
+        const __m128i high = _mm_loadu_si128((const void *)(plane + first + CHUNK));
         bytes = _mm_packus_epi16(_mm_and_si128(bytes, byte), _mm_and_si128(high, byte));
     }
     return _mm_blendv_epi8(chunk->fill, bytes, chunk->inside);
@@ -168,22 +168,31 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
-        uint8_t *to = job->cells + (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
-        for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
-            const int64_t line = row * window->in_columns + (int64_t)i * step;
-            struct sources sources;
-            for (size_t k = 0; k < form->terms; k++)
-                sources.bytes[k] = load_chunk(&chunk[k], line);
-            store_cells(form, &sources, count, to);
+        for (size_t s = 0; s < job->slabs; s++) {
+            uint8_t *to = job->cells + s * job->slab_bytes +
+                          (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
+            for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
+                const int64_t line = row * window->in_columns + (int64_t)i * step;
+                struct sources sources;
+                for (size_t k = 0; k < form->terms; k++)
+                    sources.bytes[k] =
+                        load_chunk(&chunk[k], chunk[k].plane + s * job->plane_step, line);
+                store_cells(form, &sources, count, to);
+            }
         }
     }
 }
 
-static void fill_padding(uint8_t *to, size_t count, const struct form *form, __m128i fill)
+/* Fills `count` cells of every slab, from cell `first` on, with padding. */
+static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
+                         const struct form *form)
 {
+    const __m128i fill = _mm_set1_epi8((char)job->x_zero_point);
     const struct sources sources = {{fill, fill, fill, fill}};
-    for (size_t i = 0; i < count; i += CHUNK)
-        store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
+    uint8_t *to = job->cells + first * QK_IGEMM_CELL_BYTES;
+    for (size_t s = 0; s < job->slabs; s++, to += job->slab_bytes)
+        for (size_t i = 0; i < count; i += CHUNK)
+            store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
 }
 
 __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill *job,
@@ -192,17 +201,16 @@ __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill
     const uint8_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
     const struct form form = {terms, _mm_set1_epi8((char)flip),
                               _mm256_set1_epi16((int16_t)(job->x_zero_point + flip))};
-    const __m128i padding = _mm_set1_epi8((char)job->x_zero_point);
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const size_t count = (window->rows - 1) * window->pitch + window->columns;
     if (!job->planes[0] || inside.begin >= inside.end) {
-        fill_padding(job->cells, count, &form, padding);
+        fill_padding(job, 0, count, &form);
         return;
     }
     const size_t behind = (inside.end - 1) * window->pitch + window->columns;
-    fill_padding(job->cells, inside.begin * window->pitch, &form, padding);
-    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, &form, padding);
+    fill_padding(job, 0, inside.begin * window->pitch, &form);
+    fill_padding(job, behind, count - behind, &form);
     fill_inside(job, &form);
 }
 

@@ -8,8 +8,8 @@
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-/* What source k of cell (row, column) sees. */
-static uint8_t see(const struct qk_slab_fill *job, size_t k, size_t row, size_t column)
+/* What source k of cell (row, column) of a slab sees. */
+static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t row, size_t column)
 {
     const struct qk_window *window = job->windows[k];
     const int64_t i = window->row_first + (int64_t)row * window->row_stride;
@@ -17,7 +17,9 @@ static uint8_t see(const struct qk_slab_fill *job, size_t k, size_t row, size_t 
     const bool inside = job->planes[k] && row >= window->inside_rows.begin &&
                         row < window->inside_rows.end && column >= window->inside_columns.begin &&
                         column < window->inside_columns.end;
-    return inside ? job->planes[k][i * window->in_columns + j] : (uint8_t)job->x_zero_point;
+    if (!inside)
+        return (uint8_t)job->x_zero_point;
+    return job->planes[k][slab * job->plane_step + (size_t)(i * window->in_columns + j)];
 }
 
 /* One term of a cell: a byte that is made unsigned, or a word, x less its zero point. */
@@ -36,12 +38,14 @@ static void write_term(const struct qk_slab_fill *job, size_t cell_k, size_t k, 
 void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job)
 {
     const struct qk_window *window = job->windows[0];
-    for (size_t row = 0; row < window->rows; row++) {
-        uint8_t *cell = job->cells + row * window->pitch * QK_IGEMM_CELL_BYTES;
-        for (size_t column = 0; column < window->columns; column++, cell += QK_IGEMM_CELL_BYTES)
-            for (size_t k = 0; k < cell_k; k++)
-                write_term(job, cell_k, k, see(job, k, row, column), cell);
-    }
+    for (size_t slab = 0; slab < job->slabs; slab++)
+        for (size_t row = 0; row < window->rows; row++) {
+            uint8_t *cell =
+                job->cells + slab * job->slab_bytes + row * window->pitch * QK_IGEMM_CELL_BYTES;
+            for (size_t column = 0; column < window->columns; column++, cell += QK_IGEMM_CELL_BYTES)
+                for (size_t k = 0; k < cell_k; k++)
+                    write_term(job, cell_k, k, see(job, slab, k, row, column), cell);
+        }
 }
 
 static void fill_u8x4(const struct qk_slab_fill *job)

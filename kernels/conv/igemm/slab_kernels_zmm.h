@@ -150,16 +150,29 @@ __attribute__((always_inline)) static inline void fill_row(const struct chunk *c
     store_cells(chunk, 48, _mm512_unpackhi_epi16(ab_high, cd_high), to, whole);
 }
 
-/* Fills the chunk in some rows, which are `row_step` bytes apart in x, and whose cells are
- * `to_step` bytes apart. */
-__attribute__((always_inline)) static inline void fill_rows(const struct chunk *chunk, size_t rows,
-                                                            uintptr_t row_step, uint8_t *to,
-                                                            size_t to_step, const size_t stride,
+/* In which rows of which slabs a chunk is filled. */
+struct repeats {
+    size_t slabs, rows;
+    uintptr_t slab_step, row_step; /* from one to the next, in bytes of x */
+    size_t to_slab_step, to_row_step;
+};
+
+/* Fills the chunk in some rows of some slabs. */
+__attribute__((always_inline)) static inline void fill_rows(const struct chunk *chunk,
+                                                            const struct repeats *repeats,
+                                                            uint8_t *to, const size_t stride,
                                                             const bool whole)
 {
-    const struct chunk mine = *chunk; /* which cells cannot overlap: it stays in registers */
-    for (uintptr_t row = 0; rows > 0; rows--, row += row_step, to += to_step)
-        fill_row(&mine, row, to, stride, whole);
+    /* Copies, which cells cannot overlap: they stay in registers. */
+    const struct chunk mine = *chunk;
+    const struct repeats at = *repeats;
+    uintptr_t slab = 0;
+    for (size_t s = 0; s < at.slabs; s++, slab += at.slab_step, to += at.to_slab_step) {
+        uintptr_t row = slab;
+        uint8_t *row_to = to;
+        for (size_t i = 0; i < at.rows; i++, row += at.row_step, row_to += at.to_row_step)
+            fill_row(&mine, row, row_to, stride, whole);
+    }
 }
 
 /* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
@@ -188,18 +201,25 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* Fills the chunk in some rows where every cell is a word of x. */
-static void gather_rows(const struct chunk *chunk, size_t rows, uintptr_t row_step, uint8_t *to,
-                        size_t to_step)
+/* Fills the chunk in a row where every cell is a word of x. */
+static void gather_row(const struct chunk *chunk, uintptr_t row, uint8_t *to)
 {
-    for (uintptr_t row = chunk->line[0]; rows > 0; rows--, row += row_step, to += to_step)
-        for (size_t first = 0; first < chunk->count; first += 16) {
-            const __mmask16 there = (__mmask16)(chunk->cells >> first);
-            const __m512i cells = _mm512_mask_i32gather_epi32(
-                chunk->fill, there, chunk->apart, (const void *)(row + first * chunk->stride), 1);
-            _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES, there,
-                                     _mm512_xor_si512(cells, chunk->flip));
-        }
+    for (size_t first = 0; first < chunk->count; first += 16) {
+        const __mmask16 there = (__mmask16)(chunk->cells >> first);
+        const __m512i cells = _mm512_mask_i32gather_epi32(
+            chunk->fill, there, chunk->apart, (const void *)(row + first * chunk->stride), 1);
+        _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES, there,
+                                 _mm512_xor_si512(cells, chunk->flip));
+    }
+}
+
+/* Fills it in some rows of some slabs. */
+static void gather_rows(const struct chunk *chunk, const struct repeats *at, uint8_t *to)
+{
+    uintptr_t slab = chunk->line[0];
+    for (size_t s = 0; s < at->slabs; s++, slab += at->slab_step, to += at->to_slab_step)
+        for (size_t i = 0; i < at->rows; i++)
+            gather_row(chunk, slab + i * at->row_step, to + i * at->to_row_step);
 }
 
 /* How many chunks from column `at` on may be loaded without masks. */
@@ -222,15 +242,21 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
 {
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
-    const size_t rows = inside.end - inside.begin;
+    const struct repeats rows = {
+        .slabs = job->slabs,
+        .rows = inside.end - inside.begin,
+        .slab_step = job->plane_step,
+        .row_step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns,
+        .to_slab_step = job->slab_bytes,
+        .to_row_step = window->pitch * QK_IGEMM_CELL_BYTES,
+    };
     const uintptr_t row =
         (uintptr_t)(window->row_first + (int64_t)inside.begin * window->row_stride);
-    const uintptr_t row_step = (uintptr_t)window->row_stride * (uintptr_t)window->in_columns;
-    const size_t to_step = window->pitch * QK_IGEMM_CELL_BYTES;
-    uint8_t *to = job->cells + inside.begin * to_step;
+    uint8_t *first = job->cells + inside.begin * rows.to_row_step;
     const bool may_gather = stride == 0 && sees_words(job);
     size_t done;
     for (size_t at = 0; at < window->columns; at += done) {
+        uint8_t *to = first + at * QK_IGEMM_CELL_BYTES;
         for (size_t k = 0; k < 4; k++)
             chunk->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
                              (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
@@ -238,29 +264,35 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
         const size_t alike = may_gather ? count_alike(job, at, &words) : SIZE_MAX;
         done = chunk->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
         const size_t whole = count_whole(job, at, stride);
-        if (whole > 1 && rows == 1) {
-            fill_rows(chunk, whole, 64 * stride, to + at * QK_IGEMM_CELL_BYTES,
-                      64 * (size_t)QK_IGEMM_CELL_BYTES, stride, true);
+        if (whole > 1 && rows.rows == 1) {
+            struct repeats chunks = rows;
+            chunks.rows = whole;
+            chunks.row_step = 64 * stride;
+            chunks.to_row_step = 64 * QK_IGEMM_CELL_BYTES;
+            fill_rows(chunk, &chunks, to, stride, true);
             done = 64 * whole;
             continue;
         }
         chunk->cells = low_bits(chunk->count);
         if (words) {
-            gather_rows(chunk, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step);
+            gather_rows(chunk, &rows, to);
             continue;
         }
         for (size_t k = 0; k < 4; k++)
             set_inside(chunk, k, job->windows[k]->inside_columns, at);
-        fill_rows(chunk, rows, row_step, to + at * QK_IGEMM_CELL_BYTES, to_step, stride, false);
+        fill_rows(chunk, &rows, to, stride, false);
     }
 }
 
-/* Fills `count` cells with padding. */
-static void fill_padding(uint8_t *to, size_t count, __m512i padding)
+/* Fills `count` cells of every slab, from cell `first` on, with padding. */
+static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
+                         __m512i padding)
 {
-    for (size_t i = 0; i < count; i += 16)
-        _mm512_mask_storeu_epi32(to + i * QK_IGEMM_CELL_BYTES, (__mmask16)low_bits(count - i),
-                                 padding);
+    uint8_t *to = job->cells + first * QK_IGEMM_CELL_BYTES;
+    for (size_t s = 0; s < job->slabs; s++, to += job->slab_bytes)
+        for (size_t i = 0; i < count; i += 16)
+            _mm512_mask_storeu_epi32(to + i * QK_IGEMM_CELL_BYTES, (__mmask16)low_bits(count - i),
+                                     padding);
 }
 
 static void fill(const struct qk_slab_fill *job)
@@ -279,12 +311,12 @@ static void fill(const struct qk_slab_fill *job)
     };
     const __m512i padding = _mm512_xor_si512(chunk.fill, chunk.flip);
     if (!job->planes[0] || inside.begin >= inside.end) {
-        fill_padding(job->cells, count, padding);
+        fill_padding(job, 0, count, padding);
         return;
     }
     const size_t behind = (inside.end - 1) * window->pitch + window->columns;
-    fill_padding(job->cells, inside.begin * window->pitch, padding);
-    fill_padding(job->cells + behind * QK_IGEMM_CELL_BYTES, count - behind, padding);
+    fill_padding(job, 0, inside.begin * window->pitch, padding);
+    fill_padding(job, behind, count - behind, padding);
     if (window->column_stride == 1)
         fill_inside(job, &chunk, 1);
     else if (window->column_stride == 2)

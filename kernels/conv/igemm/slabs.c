@@ -151,34 +151,46 @@ static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row
     return window;
 }
 
-static struct qk_slab_fill fill_for(const struct qk_slab_job *job, uint8_t *cells)
+/* Makes slabs whose cells hold channels. `x` is the plane of the group's first channel; NULL: the
+ * tap sees nothing but padding. Channels behind the last meet weights of 0, so any plane will do
+ * for them; but the slabs before the last have none of those. */
+static void fill_channels(const struct qk_slab_job *job, const struct qk_window *window,
+                          const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
 {
-    return (struct qk_slab_fill){
-        .x_type = job->x_type, .x_zero_point = job->x_zero_point, .cells = cells};
+    const size_t cell_k = job->order->cell_k;
+    struct qk_slab_fill fill = {
+        .slabs = slabs,
+        .slab_bytes = job->layout->slab_bytes,
+        .plane_step = x ? cell_k * job->geometry->channel_size : 0,
+        .x_type = job->x_type,
+        .x_zero_point = job->x_zero_point,
+        .cells = cells,
+    };
+    for (size_t k = 0; k < cell_k; k++) {
+        const size_t channel = first * cell_k + k;
+        fill.planes[k] = !x                              ? NULL
+                         : channel < job->group_channels ? x + channel * job->geometry->channel_size
+                                                         : fill.planes[0];
+        fill.windows[k] = window;
+    }
+    job->backend->slabs->fill(&fill);
 }
 
-/* Makes the slabs of one K block whose cells hold channels. `x` is the plane of the group's first
- * channel; NULL: the tap sees nothing but padding. */
+/* Makes the slabs of one K block whose cells hold channels: those that have all of theirs in one
+ * go. */
 static void make_of_channels(const struct qk_slab_job *job, const struct qk_window *window,
                              const uint8_t *x, size_t first, size_t slabs, uint8_t *cells)
 {
-    const size_t cell_k = job->order->cell_k;
-    for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
-        struct qk_slab_fill fill = fill_for(job, cells);
-        for (size_t k = 0; k < cell_k; k++) {
-            const size_t channel = (first + i) * cell_k + k;
-            /* Channels behind the last meet weights of 0, so any plane will do for them. */
-            fill.planes[k] = !x ? NULL
-                             : channel < job->group_channels
-                                 ? x + channel * job->geometry->channel_size
-                                 : fill.planes[0];
-            fill.windows[k] = window;
-        }
-        job->backend->slabs->fill(&fill);
-    }
+    const size_t full = qk_size_min(job->group_channels / job->order->cell_k - first, slabs);
+    if (full > 0)
+        fill_channels(job, window, x, first, full, cells);
+    if (full < slabs)
+        fill_channels(job, window, x, first + full, slabs - full,
+                      cells + full * job->layout->slab_bytes);
 }
 
-/* Makes the slabs of one K block whose cells hold columns of taps. */
+/* Makes the slabs of one K block whose cells hold columns of taps: those of the same columns, which
+ * are `column_cells` apart, in one go. */
 static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const uint8_t *x,
                             size_t first, size_t slabs, uint8_t *cells)
 {
@@ -186,9 +198,17 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t width = (size_t)column->kernel;
     const bool goes_on = column->dilation == 1 && qk_slab_may_share(column);
-    for (size_t i = first; i < first + slabs; i++, cells += job->layout->slab_bytes) {
+    for (size_t n = 0; n < qk_size_min(order->column_cells, slabs); n++) {
+        const size_t i = first + n;
         const uint8_t *plane = x ? x + i / order->column_cells * job->geometry->channel_size : NULL;
-        struct qk_slab_fill fill = fill_for(job, cells);
+        struct qk_slab_fill fill = {
+            .slabs = qk_divide_up(slabs - n, order->column_cells),
+            .slab_bytes = order->column_cells * job->layout->slab_bytes,
+            .plane_step = x ? job->geometry->channel_size : 0,
+            .x_type = job->x_type,
+            .x_zero_point = job->x_zero_point,
+            .cells = cells + n * job->layout->slab_bytes,
+        };
         struct qk_window windows[4];
         for (size_t k = 0; k < order->cell_k; k++) {
             const size_t tap = i % order->column_cells * order->cell_k + k;

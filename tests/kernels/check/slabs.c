@@ -105,7 +105,12 @@ static void choose_sources(struct check *check, struct fill_job *job)
     const bool apart = check_chance(check, 3);
     const size_t plane_bytes = (size_t)(window.in_rows * window.in_columns);
     const size_t planes = columns && !check_chance(check, 8) ? 1 : check_between(check, 1, cell_k);
+    const size_t slab_bytes = together ? planes * plane_bytes : plane_bytes;
     const uint8_t *plane = NULL;
+    job->fill.slabs = check_is_timed(check)    ? 4
+                      : check_chance(check, 2) ? 1
+                                               : check_between(check, 2, 5);
+    job->fill.plane_step = slab_bytes + (check_chance(check, 2) ? 0 : check_below(check, 99));
     for (size_t k = 0; k < cell_k; k++) {
         const int64_t shift = (int64_t)k * (apart ? (int64_t)check_below(check, 7) - 3 : 1);
         job->windows[k] = window;
@@ -113,7 +118,7 @@ static void choose_sources(struct check *check, struct fill_job *job)
             job->windows[k].column_first += shift;
         qk_window_fit(&job->windows[k]);
         job->fill.windows[k] = columns ? &job->windows[k] : &job->windows[0];
-        const size_t bytes = together ? planes * plane_bytes : plane_bytes;
+        const size_t bytes = (job->fill.slabs - 1) * job->fill.plane_step + slab_bytes;
         if (k == 0 || (!together && k < planes)) {
             uint8_t *made = check_buffer(check, "plane", CHECK_INPUT, bytes, 1);
             check_fill_bytes(check, made, bytes);
@@ -149,11 +154,13 @@ static size_t choose_pitch(struct check *check, const struct fill_job *job)
 static void forget_gaps(const struct fill_job *job)
 {
     const struct qk_window *window = &job->windows[0];
-    for (size_t row = 0; row + 1 < window->rows && window->pitch > window->columns; row++) {
-        const size_t at = (row * window->pitch + window->columns) * CELL;
-        memcpy((char *)job->cells.actual + at, (char *)job->cells.expected + at,
-               (window->pitch - window->columns) * CELL);
-    }
+    for (size_t slab = 0; slab < job->fill.slabs; slab++)
+        for (size_t row = 0; row + 1 < window->rows && window->pitch > window->columns; row++) {
+            const size_t at =
+                slab * job->fill.slab_bytes + (row * window->pitch + window->columns) * CELL;
+            memcpy((char *)job->cells.actual + at, (char *)job->cells.expected + at,
+                   (window->pitch - window->columns) * CELL);
+        }
 }
 
 static void check_fill(struct check *check, const void *kernel)
@@ -169,15 +176,19 @@ static void check_fill(struct check *check, const void *kernel)
         job.windows[k].pitch = pitch;
     const struct qk_window *window = &job.windows[0];
     const size_t count = (window->rows - 1) * pitch + window->columns;
-    job.cells = check_outputs(check, "cells", count * CELL, CELL);
-    check_describe(check,
-                   "%zu rows of %zu from %lld, %lld by strides %lld, %lld in a plane of %lld by "
-                   "%lld, pitch %zu, zero point %d",
-                   window->rows, window->columns, (long long)window->row_first,
-                   (long long)window->column_first, (long long)window->row_stride,
-                   (long long)window->column_stride, (long long)window->in_rows,
-                   (long long)window->in_columns, pitch, job.fill.x_zero_point);
-    if (!check_calls(check, fill_expected, fill_actual, &job, (double)count, "cell"))
+    const size_t slabs = job.fill.slabs;
+    job.fill.slab_bytes = (count + (check_chance(check, 2) ? 0 : check_below(check, 40))) * CELL;
+    job.cells =
+        check_outputs(check, "cells", (slabs - 1) * job.fill.slab_bytes + count * CELL, CELL);
+    check_describe(
+        check,
+        "%zu slabs of %zu rows of %zu from %lld, %lld by strides %lld, %lld in a plane of %lld by "
+        "%lld, pitch %zu, zero point %d",
+        slabs, window->rows, window->columns, (long long)window->row_first,
+        (long long)window->column_first, (long long)window->row_stride,
+        (long long)window->column_stride, (long long)window->in_rows, (long long)window->in_columns,
+        pitch, job.fill.x_zero_point);
+    if (!check_calls(check, fill_expected, fill_actual, &job, (double)(slabs * count), "cell"))
         return;
     forget_gaps(&job);
     check_same(check, &job.cells, CELL);
