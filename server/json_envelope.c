@@ -112,7 +112,7 @@ static enum qd_status quote(struct cutter *cutter, const char *begin)
     return status;
 }
 
-/* ---- Tensor data, skipped ---------------------------------------------------------------- */
+/* ---- Data, skipped ----------------------------------------------------------------------- */
 
 static bool is_structural(char byte)
 {
@@ -129,16 +129,26 @@ static bool block_is_plain(const char *block)
     return found == 0;
 }
 
+/* Whether an odd number of backslashes, none before `begin`, stands before `quote`. */
+static bool is_escaped(const char *begin, const char *quote)
+{
+    const char *at = quote;
+    while (at > begin && at[-1] == '\\')
+        at--;
+    return (quote - at) % 2 != 0;
+}
+
 /* From an opening quote to behind the closing one. */
 static bool skip_string(struct cutter *cutter)
 {
-    for (cutter->at++; cutter->at < cutter->end; cutter->at++) {
-        if (*cutter->at == '\\') {
-            cutter->at++;
-        } else if (*cutter->at == '"') {
-            cutter->at++;
+    const char *begin = ++cutter->at;
+    while (cutter->at < cutter->end) {
+        const char *quote = memchr(cutter->at, '"', (size_t)(cutter->end - cutter->at));
+        if (quote == NULL)
+            break;
+        cutter->at = quote + 1;
+        if (!is_escaped(begin, quote))
             return true;
-        }
     }
     cutter->at = cutter->end;
     return false;
@@ -172,7 +182,7 @@ static bool skip_brackets(struct cutter *cutter)
     return false;
 }
 
-/* Moves behind a data value, whatever it is: json_tensor judges it. */
+/* Moves behind a data value, whatever it is: who reads it judges it. */
 static enum qd_status skip_data(struct cutter *cutter)
 {
     const char *begin = cutter->at;
@@ -187,7 +197,7 @@ static enum qd_status skip_data(struct cutter *cutter)
         if (cutter->at == begin)
             return expected(cutter, "a value");
     }
-    return closed ? cut(cutter, begin) : expected(cutter, "the end of the tensor's data");
+    return closed ? cut(cutter, begin) : expected(cutter, "the end of the data");
 }
 
 /* ---- The grammar ------------------------------------------------------------------------- */
@@ -238,7 +248,7 @@ static enum qd_status read_number(struct cutter *cutter)
 /* What the grammar allows next. */
 enum next { VALUE, FIRST_VALUE, KEY, FIRST_KEY, AFTER_VALUE };
 
-/* A key, its colon, and the value when that is tensor data. */
+/* A key, its colon, and the value when that is cut. */
 static enum qd_status read_key(struct cutter *cutter, enum next *next)
 {
     const char *key = cutter->at;
@@ -255,7 +265,9 @@ static enum qd_status read_key(struct cutter *cutter, enum next *next)
         cutter->in_parameters = qd_json_string_spells(key, "parameters");
     }
     bool in_item = cutter->depth == 3 && cutter->in_inputs && (cutter->objects & 2) == 0;
-    if (in_item && qd_json_string_spells(key, "data")) {
+    bool in_files = cutter->depth == 2 && cutter->in_parameters;
+    if ((in_item && qd_json_string_spells(key, "data")) ||
+        (in_files && qd_json_string_begins(key, "file:"))) {
         *next = AFTER_VALUE;
         skip_space(cutter);
         return skip_data(cutter);

@@ -1,6 +1,7 @@
 /* Strict JSON, checked and cut: every byte of a request's JSON is validated here (RFC 8259: one
  * value, UTF-8, strict numbers, no duplicate check), and the value of each inputs[i].data is cut
- * out, so that cJSON builds a small tree and never a node per tensor element (80 bytes each).
+ * out, so that cJSON builds a small tree and never a node per tensor element (80 bytes each). So
+ * are the members of the top-level parameters whose names begin with "file:", a load call's files.
  *
  * Also, an integer beyond 2^53 among the top-level parameters becomes its text in quotes, which the
  * decoder reads as an integer too: in cJSON's doubles it would be another one.
@@ -23,7 +24,7 @@ struct qd_json_slice {
 };
 
 struct qd_json_envelope {
-    char *text; /* the JSON with each inputs[i].data value replaced by its index in `data` */
+    char *text; /* the JSON with each value that was cut replaced by its index in `data` */
     size_t text_bytes;
     struct qd_json_slice *data;
     size_t data_count;

@@ -4,8 +4,7 @@
 
 #include "server/text.h"
 
-/* Four hexadecimal digits; -1: there are none. */
-static long read_hex4(const char *at, const char *end)
+long qd_json_hex4(const char *at, const char *end)
 {
     long value = 0;
     if (end - at < 4)
@@ -25,7 +24,7 @@ static long read_hex4(const char *at, const char *end)
 /* The four digits of a \u escape, and the second escape of a surrogate pair. */
 static const char *scan_unit(const char **at, const char *end)
 {
-    long unit = read_hex4(*at, end);
+    long unit = qd_json_hex4(*at, end);
     if (unit < 0)
         return "four hexadecimal digits";
     if (unit == 0)
@@ -35,7 +34,7 @@ static const char *scan_unit(const char **at, const char *end)
     *at += 4;
     if (unit >= 0xd800 && unit <= 0xdbff) {
         bool escaped = end - *at >= 2 && memcmp(*at, "\\u", 2) == 0;
-        long second = escaped ? read_hex4(*at + 2, end) : -1;
+        long second = escaped ? qd_json_hex4(*at + 2, end) : -1;
         if (second < 0xdc00 || second > 0xdfff)
             return "the second half of a surrogate pair";
         *at += 6;
@@ -67,15 +66,27 @@ const char *qd_json_string_scan(const char **at, const char *end)
     return "the string's closing quote";
 }
 
-bool qd_json_string_spells(const char *string, const char *name)
+/* Behind the letters of `name`, if the string begins with them, or NULL. */
+static const char *match(const char *string, const char *name)
 {
     const char *at = string + 1;
     for (; *name != '\0'; name++)
         if (*at == *name)
             at++;
-        else if (at[0] == '\\' && at[1] == 'u' && read_hex4(at + 2, at + 6) == *name)
+        else if (at[0] == '\\' && at[1] == 'u' && qd_json_hex4(at + 2, at + 6) == *name)
             at += 6;
         else
-            return false;
-    return *at == '"';
+            return NULL;
+    return at;
+}
+
+bool qd_json_string_spells(const char *string, const char *name)
+{
+    const char *at = match(string, name);
+    return at != NULL && *at == '"';
+}
+
+bool qd_json_string_begins(const char *string, const char *prefix)
+{
+    return match(string, prefix) != NULL;
 }

@@ -12,5 +12,10 @@ const char *qd_json_string_scan(const char **at, const char *end);
 /* Does the valid JSON string at `string` spell `name` (ASCII letters)? Escapes may hide letters:
  * "d\u0061ta" is "data". */
 bool qd_json_string_spells(const char *string, const char *name);
+/* The same of its first characters. */
+bool qd_json_string_begins(const char *string, const char *prefix);
+
+/* The value of the four hexadecimal digits at `at`, all before `end`; -1: there are none. */
+long qd_json_hex4(const char *at, const char *end);
 
 #endif

@@ -278,7 +278,7 @@ Test(json_envelope, data_must_end)
         char text[128];
         snprintf(json, sizeof(json), "{\"inputs\":[{\"data\":%s", unended[i]);
         snprintf(text, sizeof(text),
-                 "malformed JSON at byte %zu: expected the end of the tensor's data, got the end "
+                 "malformed JSON at byte %zu: expected the end of the data, got the end "
                  "of the JSON",
                  strlen(json));
         expect_error(json, text);
@@ -360,4 +360,41 @@ Test(json_envelope, refuses_softly_without_memory)
         scratch_deinit(&tight);
     }
     free(name);
+}
+
+/* ---- A load call's files ----------------------------------------------------------------- */
+
+Test(json_envelope, cuts_files_of_the_parameters)
+{
+    expect_cut("{\"parameters\":{\"config\":\"{}\",\"file:1/model.onnx\": \"AAAA\\/\" ,"
+               "\"\\u0066ile:x\":0,\"profile:\":1}}",
+               "{\"parameters\":{\"config\":\"{}\",\"file:1/model.onnx\": 0 ,"
+               "\"\\u0066ile:x\":1,\"profile:\":1}}");
+    cr_assert_eq(envelope.data_count, 2);
+    expect_slice(0, "\"AAAA\\/\"");
+    expect_slice(1, "0");
+}
+
+Test(json_envelope, cuts_no_files_elsewhere)
+{
+    static const char *const cases[] = {
+        "{\"file:a\":\"b\"}",
+        "{\"other\":{\"file:a\":\"b\"}}",
+        "{\"parameters\":{\"a\":{\"file:a\":\"b\"}}}",
+        "{\"parameters\":[{\"file:a\":\"b\"}]}",
+        "[{\"file:a\":\"b\"}]",
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        expect_cut(cases[i], cases[i]);
+        cr_assert_eq(envelope.data_count, 0);
+    }
+}
+
+Test(json_envelope, cut_strings_end_at_their_quote)
+{
+    expect_cut("{\"parameters\":{\"file:a\":\"\\\\\\\"\\\\\"}}", "{\"parameters\":{\"file:a\":0}}");
+    expect_slice(0, "\"\\\\\\\"\\\\\"");
+    expect_error("{\"parameters\":{\"file:a\":\"\\\"}}",
+                 "malformed JSON at byte 29: expected the end of the data, got the end of the "
+                 "JSON");
 }
