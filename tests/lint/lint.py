@@ -29,7 +29,7 @@ LAYERS = (
     ("data", {"json_element", "json_envelope", "json_number", "json_number_print", "json_string",
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_model", "oip_parameters", "signature"}),
-    ("models", {"models/model", "models/plans", "models/table"}),
+    ("models", {"models/base64", "models/model", "models/plans", "models/table"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
     ("edge", {"connection", "head", "healthcheck", "listener", "path", "route", "socket"}),
     ("main", {"main"}),

@@ -1,0 +1,138 @@
+#include "server/models/base64.h"
+
+#include <string.h>
+
+#include "server/json_string.h"
+
+/* Six bits for each ASCII character; N: it is not one of the alphabet. */
+enum { N = 0x80 };
+static const uint8_t values[128] = {
+    N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,
+    N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  62,
+    N,  N,  N,  63, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, N,  N,  N,  N,  N,  N,  N,  0,
+    1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+    23, 24, 25, N,  N,  N,  N,  N,  N,  26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,
+    39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, N,  N,  N,  N,  N,
+};
+
+void qd_base64_init(struct qd_base64 *decoder, const char *text, size_t count, char *out)
+{
+    *decoder = (struct qd_base64){.begin = text, .at = text, .end = text + count, .out = out};
+}
+
+static enum qd_status expected(const struct qd_base64 *decoder, const char *what,
+                               struct qd_error *error)
+{
+    return qd_fail(error, QD_INVALID, "base64, character %zu: expected %s",
+                   (size_t)(decoder->at - decoder->begin), what);
+}
+
+static unsigned value_of(char character)
+{
+    return (unsigned char)character < 128 ? values[(unsigned char)character] : (unsigned)N;
+}
+
+/* Whole groups without escapes, as nearly all are. */
+static void decode_groups(struct qd_base64 *decoder, const char *end)
+{
+    const char *at = decoder->at;
+    char *out = decoder->out;
+    for (; end - at >= 4; at += 4) {
+        unsigned a = value_of(at[0]), b = value_of(at[1]), c = value_of(at[2]), d = value_of(at[3]);
+        if (((a | b | c | d) & N) != 0)
+            break;
+        uint32_t bits = a << 18 | b << 12 | c << 6 | d;
+        *out++ = (char)(bits >> 16);
+        *out++ = (char)(bits >> 8);
+        *out++ = (char)bits;
+    }
+    decoder->at = at;
+    decoder->out = out;
+}
+
+/* The character at `at`, and how many bytes of the JSON it takes; 0: none that base64 could have.
+ */
+static size_t read_character(const struct qd_base64 *decoder, char *character)
+{
+    const char *at = decoder->at;
+    size_t left = (size_t)(decoder->end - at);
+    *character = *at;
+    if (*at != '\\')
+        return 1;
+    if (left >= 2 && at[1] == '/') {
+        *character = '/';
+        return 2;
+    }
+    if (left < 6 || at[1] != 'u')
+        return 0;
+    long code = qd_json_hex4(at + 2, decoder->end);
+    *character = (char)code;
+    return code > 0 && code < 128 ? 6 : 0;
+}
+
+/* The bytes of a group that padding ends; its last bits have to be 0. */
+static enum qd_status end_padded(struct qd_base64 *decoder, struct qd_error *error)
+{
+    uint32_t bits = decoder->bits << (decoder->count == 2 ? 12 : 6);
+    if ((bits & (decoder->count == 2 ? 0xffffu : 0xffu)) != 0)
+        return expected(decoder, "zeros as the last bits before '='", error);
+    *decoder->out++ = (char)(bits >> 16);
+    if (decoder->count == 3)
+        *decoder->out++ = (char)(bits >> 8);
+    decoder->bits = decoder->count = 0;
+    return QD_OK;
+}
+
+static enum qd_status decode_character(struct qd_base64 *decoder, struct qd_error *error)
+{
+    char character;
+    size_t bytes = read_character(decoder, &character);
+    unsigned value = bytes == 0 ? (unsigned)N : value_of(character);
+    if (bytes > 0 && character == '=' && decoder->count >= 2 && decoder->padded < 2) {
+        decoder->padded++;
+        if (decoder->count + decoder->padded == 4) {
+            enum qd_status status = end_padded(decoder, error);
+            if (status != QD_OK)
+                return status;
+            decoder->padded = 4; /* nothing may follow */
+        }
+        decoder->at += bytes;
+        return QD_OK;
+    }
+    if (decoder->padded > 0)
+        return expected(decoder, decoder->padded == 4 ? "the end" : "'='", error);
+    if (value == N)
+        return expected(decoder, "a letter, a digit, '+', '/' or, at the end, '='", error);
+    decoder->bits = decoder->bits << 6 | value;
+    decoder->at += bytes;
+    if (++decoder->count == 4) {
+        *decoder->out++ = (char)(decoder->bits >> 16);
+        *decoder->out++ = (char)(decoder->bits >> 8);
+        *decoder->out++ = (char)decoder->bits;
+        decoder->bits = decoder->count = 0;
+    }
+    return QD_OK;
+}
+
+enum qd_status qd_base64_step(struct qd_base64 *decoder, size_t characters, struct qd_error *error)
+{
+    size_t left = (size_t)(decoder->end - decoder->at);
+    const char *until = decoder->at + (characters < left ? characters : left);
+    while (decoder->at < until) {
+        if (decoder->count == 0 && decoder->padded == 0)
+            decode_groups(decoder, until);
+        if (decoder->at == until)
+            break;
+        enum qd_status status = decode_character(decoder, error);
+        if (status != QD_OK)
+            return status;
+    }
+    return QD_OK;
+}
+
+enum qd_status qd_base64_finish(const struct qd_base64 *decoder, struct qd_error *error)
+{
+    if (decoder->count != 0 || (decoder->padded != 0 && decoder->padded != 4))
+        return expected(decoder, "a multiple of four characters, with '=' to fill up", error);
+    return QD_OK;
+}
