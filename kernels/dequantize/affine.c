@@ -83,28 +83,29 @@ static void make_scales(const struct qk_affine *affine, size_t begin, size_t cou
     qk_affine_canonical(affine->y_type, to, count);
 }
 
-/* `begin` is a multiple of QK_AFFINE_UNIT, and so begins a byte. */
 static void make_zeros(const struct qk_affine *affine, size_t begin, size_t count)
 {
     static const float one = 1;
     const struct qk_affine_source *source = &affine->source;
     const float raise = qk_affine_zero(affine->x_type, 0);
-    const void *from =
-        (const char *)source->zero_data + begin / 8 * qk_type_info(affine->x_type)->bits;
-    float *to = (float *)source->zeros + begin;
+    const struct qk_dequantize_args args = {
+        .code = qk_affine_code(affine->x_type, affine->form),
+        .y_type = QK_FP32,
+        .table = affine->table,
+        .span = {.x = source->zero_data,
+                 .y = source->zeros,
+                 .x_first = begin,
+                 .y_first = begin,
+                 .count = count,
+                 .block = SIZE_MAX,
+                 .scales = &one,
+                 .offsets = &raise},
+    };
     if (keeps_zeros(affine->x_type))
-        memcpy(to, from, count * sizeof(*to));
+        memcpy((float *)source->zeros + begin, (const float *)source->zero_data + begin,
+               count * sizeof(float));
     else
-        qk_dequantize(source->kernels, &(struct qk_dequantize_args){
-                                           .code = qk_affine_code(affine->x_type, affine->form),
-                                           .y_type = QK_FP32,
-                                           .x = from,
-                                           .count = count,
-                                           .y = to,
-                                           .block = SIZE_MAX,
-                                           .scales = &one,
-                                           .offsets = &raise,
-                                           .table = affine->table});
+        qk_dequantize(source->kernels, &args);
 }
 
 static size_t count_in(size_t begin, size_t end, size_t all)
@@ -197,22 +198,14 @@ struct context {
 static void run(const void *opaque, const struct qk_span *span)
 {
     const struct context *context = opaque;
-    const unsigned x_bits = qk_dequantize_bits(context->args.code);
-    const size_t y_bytes = qk_type_info(context->args.y_type)->bits / 8;
-    const size_t x_bit = span->x_first % 8 * x_bits;
-    struct qk_dequantize_args args = context->args;
-    args.x = (const char *)span->x + span->x_first / 8 * x_bits + x_bit / 8;
-    args.first = x_bit % 8 / x_bits;
-    args.y = (char *)span->y + span->y_first * y_bytes;
-    args.count = span->count;
-    args.block = span->block;
-    args.done = span->done;
-    args.period = span->period;
-    args.p = span->p;
-    args.scales = span->scales;
-    args.zeros = span->zeros;
-    args.offsets = span->offsets;
-    args.stream = span->stream;
+    const struct qk_dequantize_args *same = &context->args;
+    const struct qk_dequantize_args args = {
+        .code = same->code,
+        .y_type = same->y_type,
+        .table = same->table,
+        .span =
+            qk_span_moved(span, qk_dequantize_bits(same->code), qk_type_info(same->y_type)->bits),
+    };
     qk_dequantize(context->kernels, &args);
 }
 

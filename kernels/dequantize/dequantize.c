@@ -37,83 +37,68 @@ unsigned qk_dequantize_bits(enum qk_code code)
     return bits[code];
 }
 
+static unsigned y_bits(const struct qk_dequantize_args *args)
+{
+    return args->y_type == QK_FP32 ? 32 : 16;
+}
+
 /* How many elements come before x begins a byte, and y a cache line where y is stored past the
  * caches. */
 static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t per_byte)
 {
-    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
-    const size_t to_byte = -args->first & (per_byte - 1);
-    const size_t to_line = (-(uintptr_t)args->y & 63) / y_bytes;
-    return args->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
+    const struct qk_span *span = &args->span;
+    const size_t y_bytes = y_bits(args) / 8;
+    const size_t to_byte = -span->x_first & (per_byte - 1);
+    const uintptr_t y = (uintptr_t)span->y + span->y_first * y_bytes;
+    const size_t to_line = (-y & 63) / y_bytes;
+    return span->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 
 /* How many elements come behind the last whole byte of x, or cache line of y. A line that is stored
  * past the caches in part, or twice, costs as much as hundreds of elements. */
 static size_t count_behind(const struct qk_dequantize_args *args, size_t per_byte, size_t begin)
 {
-    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
-    const bool streams = args->stream && ((uintptr_t)args->y + begin * y_bytes) % 64 == 0;
-    return streams ? (args->count - begin) & (64 / y_bytes - 1)
-                   : (args->first + args->count) & (per_byte - 1);
+    const struct qk_span *span = &args->span;
+    const size_t y_bytes = y_bits(args) / 8;
+    const uintptr_t y = (uintptr_t)span->y + (span->y_first + begin) * y_bytes;
+    return span->stream && y % 64 == 0 ? (span->count - begin) & (64 / y_bytes - 1)
+                                       : (span->x_first + span->count) & (per_byte - 1);
 }
 
-/* The arguments for elements [begin, end) of a call. */
-static struct qk_dequantize_args part_of(const struct qk_dequantize_args *args, size_t begin,
-                                         size_t end)
+static void run_scalar(const struct qk_dequantize_args *args, size_t begin, size_t end)
 {
-    const size_t y_bytes = args->y_type == QK_FP32 ? 4 : 2;
     struct qk_dequantize_args part = *args;
-    part.first += begin;
-    part.count = end - begin;
-    part.y = (char *)args->y + begin * y_bytes;
-    part.done = (args->done + begin) % args->block;
-    const size_t blocks = (args->done + begin) / args->block;
-    if (args->period) {
-        part.p = (args->p + blocks) % args->period;
-        return part;
-    }
-    part.scales += blocks;
-    if (args->zeros)
-        part.zeros = (const uint32_t *)args->zeros + blocks;
-    if (args->offsets)
-        part.offsets += blocks;
-    return part;
+    part.span = qk_span_part(&args->span, begin, end);
+    qk_dequantize_scalar(&part);
 }
 
-/* Does elements [begin, end) by the tier's kernel, if it takes such blocks, and what is before and
- * behind them by the scalar one. */
+/* Does elements [begin, end) by the tier's kernel, and what is before and behind them by the scalar
+ * one. */
 static void run_parts(const struct qk_dequantize_kernels *kernels,
                       const struct qk_dequantize_args *args, size_t begin, size_t end)
 {
-    struct qk_dequantize_args part = part_of(args, begin, end);
-    if (!qk_takes_blocks(&part)) {
-        qk_dequantize_scalar(args);
-        return;
-    }
-    part.x = (const char *)args->x + part.first * qk_dequantize_bits(args->code) / 8;
-    part.first = 0;
+    struct qk_dequantize_args part = *args;
+    part.span = qk_span_part(&args->span, begin, end);
+    part.span = qk_span_moved(&part.span, qk_dequantize_bits(args->code), y_bits(args));
     kernels->run[args->code](&part);
-    if (begin > 0) {
-        part = part_of(args, 0, begin);
-        qk_dequantize_scalar(&part);
-    }
-    if (end < args->count) {
-        part = part_of(args, end, args->count);
-        qk_dequantize_scalar(&part);
-    }
+    if (begin > 0)
+        run_scalar(args, 0, begin);
+    if (end < args->span.count)
+        run_scalar(args, end, args->span.count);
 }
 
 void qk_dequantize(const struct qk_dequantize_kernels *kernels,
                    const struct qk_dequantize_args *args)
 {
+    const struct qk_span *span = &args->span;
     const unsigned bits = qk_dequantize_bits(args->code);
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
     const size_t begin = count_to_alignment(args, per_byte);
     const size_t behind = count_behind(args, per_byte, begin);
-    if (args->count < begin + QK_DEQUANTIZE_CHUNK + behind)
+    if (span->count < begin + QK_DEQUANTIZE_CHUNK + behind || !qk_span_takes_blocks(span))
         qk_dequantize_scalar(args);
-    else if (args->first == 0 && begin == 0 && behind == 0 && qk_takes_blocks(args))
+    else if (span->x_first == 0 && span->y_first == 0 && begin == 0 && behind == 0)
         kernels->run[args->code](args);
     else
-        run_parts(kernels, args, begin, args->count - behind);
+        run_parts(kernels, args, begin, span->count - behind);
 }

@@ -1,7 +1,7 @@
-/* The kernel that every dequantizer lowers to: for i < count
+/* The kernel that every dequantizer lowers to: for element i of a span, with the parameters q that
+ * it names (kernels/grain/span.h),
  *
- *   y[i] = round(fl32(fl32(x[first + i] - zeros[q]) * scales[q]) + offsets[q])
- *   q = p + (done + i) / block, modulo the period if there is one
+ *   y[i] = round(fl32(fl32(x[i] - zeros[q]) * scales[q]) + offsets[q])
  *
  * One rounding to FP32 for each written operation, never fused, and one more to the type of y. A
  * tier has a kernel for each way to read x; all give the same bits, but for the sign and payload of
@@ -54,32 +54,15 @@ void qk_code_table_init(struct qk_code_table *table, enum qk_type type);
 struct qk_dequantize_args {
     enum qk_code code;
     enum qk_type y_type; /* FP32, FP16 or BF16 */
-    const void *x;       /* no alignment */
-    size_t first;        /* an index, since 2- and 4-bit elements need not begin a byte */
-    size_t count;
-    void *y;       /* aligned as its type is; overlaps nothing else */
-    size_t block;  /* elements that share a scale, zero and offset; SIZE_MAX: all */
-    size_t done;   /* elements of the first one that come before this call's */
-    size_t period; /* behind the parameters of so many blocks come the first again; 0: never */
-    size_t p;      /* of the first block; 0 where there is no period */
-    const float *scales;
-    const void *zeros;    /* NULL: all are 0 */
-    const float *offsets; /* NULL: none are added */
     const struct qk_code_table *table;
-    bool stream; /* past the caches, where y is 64-byte aligned; see finish */
+    struct qk_span span; /* scales and offsets are floats, and zeros what the code says */
 };
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come or raised. A tier's: `first` is 0, `count` at least
+ * up to 17 bits, as they come or raised. A tier's: both firsts are 0, `count` is at least
  * QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed, whole cache lines of y, and
- * qk_takes_blocks. */
+ * qk_span_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
-
-/* Whether a tier takes such blocks. */
-static inline bool qk_takes_blocks(const struct qk_dequantize_args *args)
-{
-    return args->block >= QK_BLOCK_MIN || (args->block == 1 && args->period == 0);
-}
 
 struct qk_dequantize_kernels {
     const char *name; /* of the tier that fills the table: "dequantize_avx2" */

@@ -13,95 +13,100 @@ typedef float difference_fn(const struct qk_dequantize_args *args, size_t i, siz
 
 static inline float zero(const struct qk_dequantize_args *args, size_t p)
 {
-    return qk_load_f32(args->zeros, p);
+    return qk_load_f32(args->span.zeros, p);
 }
 
 static inline float minus_zero(const struct qk_dequantize_args *args, float value, size_t p)
 {
-    return args->zeros ? value - zero(args, p) : value;
+    return args->span.zeros ? value - zero(args, p) : value;
 }
 
 static inline float minus_raised(const struct qk_dequantize_args *args, float value, float raise,
                                  size_t p)
 {
-    return value + raise - (args->zeros ? zero(args, p) : raise);
+    return value + raise - (args->span.zeros ? zero(args, p) : raise);
 }
 
 static inline int32_t integer_zero(const struct qk_dequantize_args *args, size_t p)
 {
-    return args->zeros ? qk_load_i32(args->zeros, p) : 0;
+    return args->span.zeros ? qk_load_i32(args->span.zeros, p) : 0;
 }
 
 static inline float u8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_raised(args, ((const uint8_t *)args->x)[args->first + i], QK_RAISE_U8, p);
+    return minus_raised(args, ((const uint8_t *)args->span.x)[args->span.x_first + i], QK_RAISE_U8,
+                        p);
 }
 
 static inline float s8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_raised(args, ((const int8_t *)args->x)[args->first + i], QK_RAISE_S8, p);
+    return minus_raised(args, ((const int8_t *)args->span.x)[args->span.x_first + i], QK_RAISE_S8,
+                        p);
 }
 
 static inline float u16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     uint16_t value;
-    memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
+    memcpy(&value, (const char *)args->span.x + (args->span.x_first + i) * sizeof(value),
+           sizeof(value));
     return minus_raised(args, value, QK_RAISE_U16, p);
 }
 
 static inline float s16(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
     int16_t value;
-    memcpy(&value, (const char *)args->x + (args->first + i) * sizeof(value), sizeof(value));
+    memcpy(&value, (const char *)args->span.x + (args->span.x_first + i) * sizeof(value),
+           sizeof(value));
     return minus_raised(args, value, QK_RAISE_S16, p);
 }
 
 static inline float bits2(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const size_t index = args->first + i;
-    const unsigned byte = ((const uint8_t *)args->x)[index / 4];
+    const size_t index = args->span.x_first + i;
+    const unsigned byte = ((const uint8_t *)args->span.x)[index / 4];
     return minus_zero(args, args->table->values[byte >> index % 4 * 2], p);
 }
 
 static inline float bits4(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const size_t index = args->first + i;
-    const unsigned byte = ((const uint8_t *)args->x)[index / 2];
+    const size_t index = args->span.x_first + i;
+    const unsigned byte = ((const uint8_t *)args->span.x)[index / 2];
     return minus_zero(args, args->table->values[byte >> index % 2 * 4], p);
 }
 
 static inline float float8(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_zero(args, args->table->values[((const uint8_t *)args->x)[args->first + i]], p);
+    return minus_zero(
+        args, args->table->values[((const uint8_t *)args->span.x)[args->span.x_first + i]], p);
 }
 
 static inline float s32(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    return minus_zero(args, (float)qk_load_i32(args->x, args->first + i), p);
+    return minus_zero(args, (float)qk_load_i32(args->span.x, args->span.x_first + i), p);
 }
 
 /* fl32(x) is 2^31 for x from 2147483584 on; as an int32 that overflows to -2^31. */
 static inline float s32_recast(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const float value = (float)qk_load_i32(args->x, args->first + i);
+    const float value = (float)qk_load_i32(args->span.x, args->span.x_first + i);
     return minus_zero(args, value == 0x1p31F ? -0x1p31F : value, p);
 }
 
 static inline float s32_wrapped(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const uint32_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
+    const uint32_t value = (uint32_t)qk_load_i32(args->span.x, args->span.x_first + i);
     return (float)(int32_t)(value - (uint32_t)integer_zero(args, p));
 }
 
 static inline float s32_exact(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const int64_t value = qk_load_i32(args->x, args->first + i);
+    const int64_t value = qk_load_i32(args->span.x, args->span.x_first + i);
     return (float)(value - integer_zero(args, p));
 }
 
 static inline float u32_exact(const struct qk_dequantize_args *args, size_t i, size_t p)
 {
-    const int64_t value = (uint32_t)qk_load_i32(args->x, args->first + i);
+    const int64_t value = (uint32_t)qk_load_i32(args->span.x, args->span.x_first + i);
     return (float)(value - (uint32_t)integer_zero(args, p));
 }
 
@@ -117,16 +122,18 @@ static inline void store(enum qk_type type, void *y, size_t i, float value)
 
 static inline void loop(const struct qk_dequantize_args *args, difference_fn *difference)
 {
-    size_t left = args->block - args->done;
-    for (size_t i = 0, p = args->p, end; i < args->count; left = args->block) {
-        end = left < args->count - i ? i + left : args->count;
+    const float *scales = args->span.scales;
+    const float *offsets = args->span.offsets;
+    size_t left = args->span.block - args->span.done;
+    for (size_t i = 0, p = args->span.p, end; i < args->span.count; left = args->span.block) {
+        end = left < args->span.count - i ? i + left : args->span.count;
         for (; i < end; i++) {
-            float value = difference(args, i, p) * args->scales[p];
-            if (args->offsets)
-                value = value + args->offsets[p];
-            store(args->y_type, args->y, i, value);
+            float value = difference(args, i, p) * scales[p];
+            if (offsets)
+                value = value + offsets[p];
+            store(args->y_type, args->span.y, args->span.y_first + i, value);
         }
-        p = p + 1 == args->period ? 0 : p + 1;
+        p = p + 1 == args->span.period ? 0 : p + 1;
     }
 }
 

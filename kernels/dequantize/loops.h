@@ -32,12 +32,19 @@ struct parameters {
     vector offset;
 };
 
+/* A span's parameters from number p on, where they are floats. */
+INLINE const float *floats_at(const void *words, size_t p)
+{
+    return (const float *)words + p;
+}
+
 INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
                                        float raised)
 {
-    return (struct parameters){splat(args->zeros ? ((const float *)args->zeros)[p] : raised),
-                               splat(args->scales[p]),
-                               splat(args->offsets ? args->offsets[p] : -0.0F)};
+    const struct qk_span *span = &args->span;
+    return (struct parameters){splat(span->zeros ? *floats_at(span->zeros, p) : raised),
+                               splat(*floats_at(span->scales, p)),
+                               splat(span->offsets ? *floats_at(span->offsets, p) : -0.0F)};
 }
 
 /* The parameters of a chunk, one for each element. */
@@ -135,7 +142,7 @@ struct place {
 INLINE size_t begin_early(const struct qk_dequantize_args *args, size_t i, size_t y_bytes,
                           struct how *how)
 {
-    const size_t back = i + CHUNK - args->count;
+    const size_t back = i + CHUNK - args->span.count;
     how->stored = back * y_bytes;
     return back;
 }
@@ -145,9 +152,9 @@ INLINE void go_back(const struct qk_dequantize_args *args, size_t back, struct p
 {
     at->i -= back;
     at->left += back;
-    while (at->left > args->block) {
-        at->left -= args->block;
-        at->p = (at->p > 0 ? at->p : args->period) - 1;
+    while (at->left > args->span.block) {
+        at->left -= args->span.block;
+        at->p = (at->p > 0 ? at->p : args->span.period) - 1;
     }
 }
 
@@ -156,17 +163,17 @@ INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struc
                               const struct block *block, const struct kernel kernel,
                               struct form form, struct how how, struct place *at)
 {
-    const size_t left = at->left < args->count - at->i ? at->left : args->count - at->i;
+    const size_t left = at->left < args->span.count - at->i ? at->left : args->span.count - at->i;
     const size_t chunks = left / CHUNK;
     const size_t y_bytes = form.y_bytes;
-    const bool has_offset = args->offsets;
-    const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
-    char *y = (char *)args->y + at->i * y_bytes;
+    const bool has_offset = args->span.offsets;
+    const uint8_t *x = (const uint8_t *)args->span.x + at->i * kernel.bits / 8;
+    char *y = (char *)args->span.y + at->i * y_bytes;
     const size_t p = at->p;
     at->i += chunks * CHUNK;
     at->left -= chunks * CHUNK;
     if (kernel.read == read_float8 && y_bytes == 2 && !has_offset &&
-        take_float8(args->table, codes, x, y, chunks, args->scales[p], form, how))
+        take_float8(args->table, codes, x, y, chunks, *floats_at(args->span.scales, p), form, how))
         return;
     for (size_t i = 0; i < chunks * CHUNK; i += CHUNK) {
         const uint8_t *from = x + i * kernel.bits / 8;
@@ -183,11 +190,11 @@ INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct
                              const struct kernel kernel, struct form form, struct how how,
                              const struct place *at)
 {
-    const uint8_t *x = (const uint8_t *)args->x + at->i * kernel.bits / 8;
-    const bool has_offset = args->offsets;
+    const uint8_t *x = (const uint8_t *)args->span.x + at->i * kernel.bits / 8;
+    const bool has_offset = args->span.offsets;
     if (how.stream)
         prefetch(x, kernel.bits);
-    store_chunk((char *)args->y + at->i * form.y_bytes,
+    store_chunk((char *)args->span.y + at->i * form.y_bytes,
                 mixed_results_of(x, codes, block, next, at->left, kernel, form, has_offset), form,
                 how);
 }
@@ -197,26 +204,26 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
                         const struct kernel kernel, enum qk_type y_type)
 {
     const struct form form = form_of(kernel.bits, y_type, kernel.bits < 8, true);
-    struct how how = {args->stream && (uintptr_t)args->y % 64 == 0, 0};
-    struct place at = {0, args->p, args->block - args->done};
+    struct how how = {args->span.stream && (uintptr_t)args->span.y % 64 == 0, 0};
+    struct place at = {0, args->span.p, args->span.block - args->span.done};
     struct block block = block_at(args, at.p, codes, kernel, form);
     for (;;) {
         take_whole_chunks(args, codes, &block, kernel, form, how, &at);
-        if (at.i == args->count)
+        if (at.i == args->span.count)
             return;
-        if (at.i + CHUNK > args->count) {
+        if (at.i + CHUNK > args->span.count) {
             go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
             block = block_at(args, at.p, codes, kernel, form);
             continue;
         }
-        at.p = at.p + 1 == args->period ? 0 : at.p + 1;
+        at.p = at.p + 1 == args->span.period ? 0 : at.p + 1;
         const struct block next = block_at(args, at.p, codes, kernel, form);
         if (at.left > 0) {
             take_mixed_chunk(args, codes, &block, &next, kernel, form, how, &at);
             at.i += CHUNK;
             at.left -= CHUNK;
         }
-        at.left += args->block;
+        at.left += args->span.block;
         block = next;
     }
 }
@@ -242,12 +249,12 @@ INLINE void take_part(const struct qk_dequantize_args *args, struct place *at, s
                       size_t v)
 {
     const size_t n = CHUNK / 4;
-    const size_t next = at->p + 1 == args->period ? 0 : at->p + 1;
+    const size_t next = at->p + 1 == args->span.period ? 0 : at->p + 1;
     parts->before[v] = at->p;
     parts->after[v] = at->left < n ? next : at->p; /* the last block may have no next one */
     parts->count[v] = at->left;
     at->p = at->left <= n ? next : at->p;
-    at->left += (at->left <= n ? args->block : 0) - n;
+    at->left += (at->left <= n ? args->span.block : 0) - n;
 }
 
 INLINE vector load_part(const float *from, const struct parts *parts, size_t v)
@@ -275,12 +282,12 @@ INLINE struct values compute_varied(struct values v, const struct qk_dequantize_
                                     const struct kernel kernel, size_t p, enum blocks blocks,
                                     const struct parts *parts)
 {
-    const struct varied varied = {args->zeros ? load((const float *)args->zeros + p, blocks, parts)
-                                              : all(splat(kernel.raised)),
-                                  load(args->scales + p, blocks, parts),
-                                  args->offsets ? load(args->offsets + p, blocks, parts)
-                                                : all(splat(-0.0F))};
-    return compute(v, &varied, kernel.minus, args->offsets);
+    const struct qk_span *span = &args->span;
+    const struct varied varied = {
+        span->zeros ? load(floats_at(span->zeros, p), blocks, parts) : all(splat(kernel.raised)),
+        load(floats_at(span->scales, p), blocks, parts),
+        span->offsets ? load(floats_at(span->offsets, p), blocks, parts) : all(splat(-0.0F))};
+    return compute(v, &varied, kernel.minus, span->offsets);
 }
 
 /* The results of a chunk by tables, one for each half of the chunk, which may belong to different
@@ -289,7 +296,7 @@ INLINE struct values look_up_varied(const uint8_t *x, const struct qk_dequantize
                                     const struct codes *codes, const struct kernel kernel,
                                     struct form form, size_t p, enum blocks blocks)
 {
-    const bool has_offset = args->offsets;
+    const bool has_offset = args->span.offsets;
     const size_t q = blocks == BLOCKS_OF_32 ? p + CHUNK / 2 / 32 : p;
     const struct block before = block_at(args, p, codes, kernel, form);
     const struct block after = block_at(args, q, codes, kernel, form);
@@ -306,11 +313,11 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
     const bool long_enough = blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_CHUNKS;
     const struct form form =
         form_of(kernel.bits, y_type, kernel.bits < 8 && long_enough, long_enough);
-    const uint8_t *x = args->x;
-    char *y = args->y;
-    struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
-    for (size_t i = 0, p = args->p, done = args->done; i < args->count; i += CHUNK) {
-        if (blocks != BLOCKS_OF_CHUNKS && i + CHUNK > args->count)
+    const uint8_t *x = args->span.x;
+    char *y = args->span.y;
+    struct how how = {args->span.stream && (uintptr_t)y % 64 == 0, 0};
+    for (size_t i = 0, p = args->span.p, done = args->span.done; i < args->span.count; i += CHUNK) {
+        if (blocks != BLOCKS_OF_CHUNKS && i + CHUNK > args->span.count)
             i -= begin_early(args, i, form.y_bytes, &how);
         if (how.stream)
             prefetch(x + i * kernel.bits / 8, kernel.bits);
@@ -322,8 +329,8 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
                                                      kernel, at, blocks, NULL);
         store_chunk(y + i * form.y_bytes, v, form, how);
         done += CHUNK;
-        if (blocks == BLOCKS_OF_CHUNKS && done == args->block) {
-            p = p + 1 == args->period ? 0 : p + 1;
+        if (blocks == BLOCKS_OF_CHUNKS && done == args->span.block) {
+            p = p + 1 == args->span.period ? 0 : p + 1;
             done = 0;
         }
     }
@@ -334,12 +341,12 @@ INLINE void loop_short(const struct qk_dequantize_args *args, const struct codes
                        const struct kernel kernel, enum qk_type y_type)
 {
     const struct form form = form_of(kernel.bits, y_type, false, false);
-    const uint8_t *x = args->x;
-    char *y = args->y;
-    struct how how = {args->stream && (uintptr_t)y % 64 == 0, 0};
-    struct place at = {0, args->p, args->block - args->done};
-    for (; at.i < args->count; at.i += CHUNK) {
-        if (at.i + CHUNK > args->count)
+    const uint8_t *x = args->span.x;
+    char *y = args->span.y;
+    struct how how = {args->span.stream && (uintptr_t)y % 64 == 0, 0};
+    struct place at = {0, args->span.p, args->span.block - args->span.done};
+    for (; at.i < args->span.count; at.i += CHUNK) {
+        if (at.i + CHUNK > args->span.count)
             go_back(args, begin_early(args, at.i, form.y_bytes, &how), &at);
         struct parts parts;
         char *to = y + at.i * form.y_bytes;
@@ -362,20 +369,20 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
                      enum qk_type y_type, const bool common)
 {
     const struct codes codes = load_codes(args->table, kernel.bits);
-    const bool whole = args->period == 0 && args->done == 0 &&
-                       (args->count & (args->block - 1)) == 0; /* of 16 or 32 */
-    const bool in_chunks = args->block <= (kernel.bits < 8 ? 1 : CHUNKS_MAX) * CHUNK &&
-                           args->block % CHUNK == 0 && args->done % CHUNK == 0 &&
-                           args->count % CHUNK == 0;
-    if (args->block == 1)
+    const bool whole = args->span.period == 0 && args->span.done == 0 &&
+                       (args->span.count & (args->span.block - 1)) == 0; /* of 16 or 32 */
+    const bool in_chunks = args->span.block <= (kernel.bits < 8 ? 1 : CHUNKS_MAX) * CHUNK &&
+                           args->span.block % CHUNK == 0 && args->span.done % CHUNK == 0 &&
+                           args->span.count % CHUNK == 0;
+    if (args->span.block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
-    else if (common && args->block == 16 && whole)
+    else if (common && args->span.block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
-    else if (!kernel.rare && args->block == 32 && whole)
+    else if (!kernel.rare && args->span.block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
     else if (common && in_chunks)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_CHUNKS);
-    else if (args->block < CHUNK)
+    else if (args->span.block < CHUNK)
         loop_short(args, &codes, kernel, y_type);
     else
         loop_blocks(args, &codes, kernel, y_type);
@@ -388,12 +395,12 @@ INLINE void loops_for(const struct qk_dequantize_args *args, const struct kernel
                       enum qk_type y_type)
 {
     struct qk_dequantize_args copy = *args;
-    if (kernel.rare || copy.stream || copy.offsets) {
+    if (kernel.rare || copy.span.stream || copy.span.offsets) {
         loops_to(&copy, kernel, y_type, false);
         return;
     }
-    copy.stream = false;
-    copy.offsets = NULL;
+    copy.span.stream = false;
+    copy.span.offsets = NULL;
     loops_to(&copy, kernel, y_type, true);
 }
 

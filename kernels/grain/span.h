@@ -1,6 +1,5 @@
 /* A span is what a walk hands to an element-wise operator, whether that makes floats of integers or
- * integers of floats: elements one behind the other, and where the parameters of each are. Quantize
- * kernels take it as it is; dequantize kernels have arguments of the same names (dequantize.h). */
+ * integers of floats: elements one behind the other, and where the parameters of each are. */
 #ifndef KERNELS_GRAIN_SPAN_H
 #define KERNELS_GRAIN_SPAN_H
 
@@ -40,5 +39,37 @@ static inline bool qk_span_takes_blocks(const struct qk_span *span)
 
 /* The part of a span that has its elements [begin, end). */
 struct qk_span qk_span_part(const struct qk_span *span, size_t begin, size_t end);
+
+/* How many bytes lie before those in which element `*first` begins; of `*first`, what is within a
+ * byte is left. */
+static inline size_t qk_span_take_bytes(size_t *first, unsigned bits)
+{
+    const size_t index = *first;
+    *first = bits < 8 ? index % 8 * bits % 8 / bits : 0;
+    return bits < 8 ? index / 8 * bits + index % 8 * bits / 8 : index * (bits / 8);
+}
+
+/* The same span, whose x and y are the bytes in which its elements begin. Each field is copied
+ * alone: who calls a kernel has just written some of them, and a copy of the whole would wait for
+ * that. */
+static inline struct qk_span qk_span_moved(const struct qk_span *span, unsigned x_bits,
+                                           unsigned y_bits)
+{
+    struct qk_span moved;
+    moved.x_first = span->x_first;
+    moved.y_first = span->y_first;
+    moved.x = (const char *)span->x + qk_span_take_bytes(&moved.x_first, x_bits);
+    moved.y = (char *)span->y + qk_span_take_bytes(&moved.y_first, y_bits);
+    moved.count = span->count;
+    moved.block = span->block;
+    moved.done = span->done;
+    moved.period = span->period;
+    moved.p = span->p;
+    moved.scales = span->scales;
+    moved.zeros = span->zeros;
+    moved.offsets = span->offsets;
+    moved.stream = span->stream;
+    return moved;
+}
 
 #endif

@@ -47,11 +47,7 @@ void qk_quantize(const struct qk_quantize_kernels *kernels, const struct qk_quan
         run_scalar(args, 0, begin);
     struct qk_quantize_args part = *args;
     part.span = qk_span_part(span, begin, end);
-    part.span.x =
-        (const char *)part.span.x + part.span.x_first * qk_type_info(args->x_type)->bits / 8;
-    part.span.y = (char *)part.span.y + part.span.y_first * bits / 8;
-    part.span.x_first = 0;
-    part.span.y_first = 0;
+    part.span = qk_span_moved(&part.span, qk_type_info(args->x_type)->bits, bits);
     kernels->run(&part);
     if (end < span->count)
         run_scalar(args, end, span->count);

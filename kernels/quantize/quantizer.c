@@ -58,21 +58,21 @@ static void round_all(float *values, size_t count, enum qk_division division)
         values[i] = qk_float_decode(QK_BF16, qk_bf16_round_inline(values[i]));
 }
 
-/* Elements of an integer type of up to 16 bits, or of a float4, as floats; all of INT32 as the
- * nearest ones. `begin` is a multiple of 8, so that it begins a byte. */
+/* Elements from `begin` on of an integer type of up to 16 bits, or of a float4, as floats; those of
+ * INT32 as the nearest ones. */
 static void read_floats(const struct qk_quantizer_source *source, enum qk_type type,
                         const void *data, size_t begin, size_t count, float *to)
 {
     static const float one = 1;
     const struct qk_dequantize_args args = {.code = qk_affine_code(type, QK_AFFINE_FLOAT),
                                             .y_type = QK_FP32,
-                                            .x = (const char *)data +
-                                                 begin / 8 * qk_type_info(type)->bits,
-                                            .count = count,
-                                            .y = to,
-                                            .block = SIZE_MAX,
-                                            .scales = &one,
-                                            .table = source->table};
+                                            .table = source->table,
+                                            .span = {.x = data,
+                                                     .y = to,
+                                                     .x_first = begin,
+                                                     .count = count,
+                                                     .block = SIZE_MAX,
+                                                     .scales = &one}};
     qk_dequantize(source->kernels, &args);
 }
 

@@ -125,18 +125,18 @@ static float *fill_scales(struct bed *bed, const struct room *room, size_t count
 
 /* Blocks that need not begin with x, nor with the first parameters. Returns how many of those
  * there must be. */
-static size_t make_blocks(struct bed *bed, size_t block, struct qk_dequantize_args *args)
+static size_t make_blocks(struct bed *bed, size_t block, struct qk_span *span)
 {
-    args->block = block == 0 ? SIZE_MAX : block;
-    args->done = block && qk_test_random_below(&bed->random, 2)
+    span->block = block == 0 ? SIZE_MAX : block;
+    span->done = block && qk_test_random_below(&bed->random, 2)
                      ? qk_test_random_below(&bed->random, block)
                      : 0;
-    const size_t touched = args->count ? (args->done + args->count - 1) / args->block + 1 : 0;
-    args->period = qk_test_random_below(&bed->random, 2)
+    const size_t touched = span->count ? (span->done + span->count - 1) / span->block + 1 : 0;
+    span->period = qk_test_random_below(&bed->random, 2)
                        ? 1 + qk_test_random_below(&bed->random, touched + 2)
                        : 0;
-    args->p = args->period ? qk_test_random_below(&bed->random, args->period) : 0;
-    return args->period ? args->period : touched;
+    span->p = span->period ? qk_test_random_below(&bed->random, span->period) : 0;
+    return span->period ? span->period : touched;
 }
 
 /* Random operands for `count` elements, of which the first is `first` of x. */
@@ -153,32 +153,30 @@ static void make_args(struct bed *bed, const struct reading *reading, enum qk_ty
         qk_code_table_init(&bed->table, reading->type);
     *args = (struct qk_dequantize_args){.code = reading->code,
                                         .y_type = y_type,
-                                        .x = x,
-                                        .first = first,
-                                        .count = count,
                                         .table = has_table ? &bed->table : NULL,
-                                        .stream = qk_test_random_below(&bed->random, 2)};
-    const size_t parameters = make_blocks(bed, block, args);
-    args->scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type);
+                                        .span = {.x = x, .x_first = first, .count = count}};
+    args->span.stream = qk_test_random_below(&bed->random, 2);
+    const size_t parameters = make_blocks(bed, block, &args->span);
+    args->span.scales = fill_scales(bed, &bed->scales, parameters, at_end, y_type);
     if (qk_test_random_below(&bed->random, 2) && reading->code != QK_CODE_FLOAT8) {
         void *zeros = place(&bed->zeros, parameters * 4, at_end);
         fill_zeros(bed, reading, zeros, parameters);
-        args->zeros = zeros;
+        args->span.zeros = zeros;
     }
     if (qk_test_random_below(&bed->random, 2))
-        args->offsets = fill_scales(bed, &bed->offsets, parameters, at_end, y_type);
+        args->span.offsets = fill_scales(bed, &bed->offsets, parameters, at_end, y_type);
 }
 
 /* Into a y of its own, where what is not y stays as it is. */
 static const void *run_into(const struct room *room, const struct qk_dequantize_kernels *kernels,
                             struct qk_dequantize_args args, size_t lead)
 {
-    const size_t y_bytes = args.count * (args.y_type == QK_FP32 ? 4 : 2);
+    const size_t y_bytes = args.span.count * (args.y_type == QK_FP32 ? 4 : 2);
     uint8_t *y = lead < 64 ? (uint8_t *)place(room, 0, false) + lead : place(room, y_bytes, true);
     memset(y - (lead < 64 ? lead : 64), 0x5a, lead < 64 ? lead : 64);
     if (lead < 64)
         memset(y + y_bytes, 0x5a, 64);
-    args.y = y;
+    args.span.y = y;
     qk_dequantize(kernels, &args);
     kernels->finish();
     for (size_t i = 1; i <= (lead < 64 ? lead : 64); i++)
@@ -197,14 +195,14 @@ static void check_args(struct bed *bed, const struct qk_dequantize_kernels *kern
     qk_dequantize_init_scalar(&scalar);
     const uint8_t *wanted = run_into(&bed->scalar_y, &scalar, *args, 0);
     const uint8_t *got = run_into(&bed->y, kernels, *args, lead);
-    for (size_t i = 0; i < args->count; i++)
+    for (size_t i = 0; i < args->span.count; i++)
         cr_assert(
             qk_test_same(args->y_type, got, wanted, i),
             "%s, code %d to %s, blocks of %zu (%zu), first %zu, y + %zu: element %zu of %zu is not "
             "scalar's, %#x but %#x",
-            kernels->name, args->code, qk_type_info(args->y_type)->name, args->block, args->done,
-            args->first, lead, i, args->count, qk_element_load(args->y_type, wanted, i),
-            qk_element_load(args->y_type, got, i));
+            kernels->name, args->code, qk_type_info(args->y_type)->name, args->span.block,
+            args->span.done, args->span.x_first, lead, i, args->span.count,
+            qk_element_load(args->y_type, wanted, i), qk_element_load(args->y_type, got, i));
 }
 
 /* ---- Check and bench ----------------------------------------------------------------------- */
@@ -240,14 +238,14 @@ static void bench(struct bed *bed, const struct qk_dequantize_kernels *kernels,
     struct qk_dequantize_args args;
     struct qk_dequantize_kernels scalar;
     make_args(bed, reading, y_type, block, 0, count, &args);
-    args.p = args.done = args.period = 0;
-    args.zeros = NULL;
+    args.span.p = args.span.done = args.span.period = 0;
+    args.span.zeros = NULL;
     for (size_t i = 0; i <= (block ? (count - 1) / block : 0); i++)
         ((float *)bed->scales.start)[i] = 0.1F; /* nothing subnormal, which takes longer */
-    args.scales = (const float *)bed->scales.start;
-    args.offsets = NULL;
-    args.stream = false;
-    args.y = bed->y.start;
+    args.span.scales = (const float *)bed->scales.start;
+    args.span.offsets = NULL;
+    args.span.stream = false;
+    args.span.y = bed->y.start;
     qk_dequantize_init_scalar(&scalar);
     const double scalar_ns = time_args(&scalar, &args);
     const double ns = time_args(kernels, &args);
@@ -283,7 +281,7 @@ static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *ker
     for (int round = 0; bits <= 16 && round < 64; round++) {
         make_args(bed, reading, y_type, (size_t)round % 2, 0, count, &args);
         for (size_t i = 0; i < count; i++)
-            qk_test_store(reading->type, (void *)(uintptr_t)args.x, i, (uint32_t)i);
+            qk_test_store(reading->type, (void *)(uintptr_t)args.span.x, i, (uint32_t)i);
         check_args(bed, kernels, &args);
     }
 }
@@ -377,12 +375,13 @@ Test(dequantize, streams_are_whole_lines)
         struct qk_dequantize_args args;
         make_args(&bed, &readings[n % COUNT_OF(readings)], y_type, 100, 0,
                   200 + qk_test_random_below(&bed.random, 300), &args);
-        args.stream = true;
-        args.y = (char *)place(&bed.y, 0, false) + lead;
+        args.span.stream = true;
+        args.span.y = (char *)place(&bed.y, 0, false) + lead;
         qk_dequantize(&kernels, &args);
-        if ((uintptr_t)streamed->y % 64 == 0) /* or bytes of x begin elsewhere, and nothing is */
-            cr_assert_eq(streamed->count * y_bytes % 64, 0, "y + %zu: %zu of %zu elements", lead,
-                         streamed->count, args.count);
+        if ((uintptr_t)streamed->span.y % 64 ==
+            0) /* or bytes of x begin elsewhere, and nothing is */
+            cr_assert_eq(streamed->span.count * y_bytes % 64, 0, "y + %zu: %zu of %zu elements",
+                         lead, streamed->span.count, args.span.count);
     }
 }
 
@@ -391,14 +390,15 @@ Test(dequantize, streams_are_whole_lines)
 static float expected(const struct reading *reading, const struct qk_dequantize_args *args,
                       size_t i, int64_t zero)
 {
-    const size_t q = args->p + (args->done + i) / args->block;
-    const size_t p = args->period ? q % args->period : q;
-    const uint8_t *x = args->x;
+    const size_t q = args->span.p + (args->span.done + i) / args->span.block;
+    const size_t p = args->span.period ? q % args->span.period : q;
+    const uint8_t *x = args->span.x;
+    const float *scales = args->span.scales;
     if (qk_type_info(reading->type)->kind == QK_KIND_FLOAT)
-        return dequantize_product(dequantize_value(reading->type, x, args->first + i),
-                                  args->scales[p]);
-    return dequantize_expected(dequantize_element(reading->type, x, args->first + i), zero,
-                               args->scales[p]);
+        return dequantize_product(dequantize_value(reading->type, x, args->span.x_first + i),
+                                  scales[p]);
+    return dequantize_expected(dequantize_element(reading->type, x, args->span.x_first + i), zero,
+                               scales[p]);
 }
 
 Test(dequantize, scalar_is_what_the_oracle_says)
@@ -421,12 +421,12 @@ Test(dequantize, scalar_is_what_the_oracle_says)
         int32_t zeros[310]; /* one for each element, and the others that make_blocks may ask for */
         for (size_t i = 0; i < COUNT_OF(zeros); i++)
             memcpy(&zeros[i], has_float_zeros(reading->code) ? (const void *)&as_float : &zero, 4);
-        args.zeros = zeros;
-        args.offsets = NULL;
-        args.y = place(&bed.y, 0, false);
+        args.span.zeros = zeros;
+        args.span.offsets = NULL;
+        args.span.y = place(&bed.y, 0, false);
         qk_dequantize_scalar(&args);
         for (size_t i = 0; i < count; i++)
-            cr_assert(dequantize_is(y_type, args.y, i, expected(reading, &args, i, zero)),
+            cr_assert(dequantize_is(y_type, args.span.y, i, expected(reading, &args, i, zero)),
                       "%s to %s: element %zu of %zu", qk_type_info(reading->type)->name,
                       qk_type_info(y_type)->name, i, count);
     }

@@ -70,7 +70,7 @@ static size_t choose_block(struct check *check, size_t count)
 static size_t choose_count(struct check *check, const struct qk_dequantize_args *args,
                            unsigned bits)
 {
-    const size_t unit = args->stream ? 64 / y_bytes(args) : bits < 8 ? 8 / bits : 1;
+    const size_t unit = args->span.stream ? 64 / y_bytes(args) : bits < 8 ? 8 / bits : 1;
     const size_t least = QK_DEQUANTIZE_CHUNK;
     const size_t count = check_chance(check, 6)   ? check_between(check, least, 2500)
                          : check_chance(check, 3) ? check_between(check, 1, 6) * least
@@ -79,18 +79,18 @@ static size_t choose_count(struct check *check, const struct qk_dequantize_args 
 }
 
 /* Parameters of blocks: whole numbers of them, and no more than there are. */
-static size_t choose_blocks(struct check *check, struct qk_dequantize_args *args)
+static size_t choose_blocks(struct check *check, struct qk_span *span)
 {
-    args->block = choose_block(check, args->count);
-    if (args->block == SIZE_MAX)
+    span->block = choose_block(check, span->count);
+    if (span->block == SIZE_MAX)
         return 1;
-    args->done = check_chance(check, 2) ? 0 : check_below(check, args->block);
-    const size_t blocks = (args->done + args->count - 1) / args->block + 1;
-    if (args->block == 1 || check_chance(check, 2))
+    span->done = check_chance(check, 2) ? 0 : check_below(check, span->block);
+    const size_t blocks = (span->done + span->count - 1) / span->block + 1;
+    if (span->block == 1 || check_chance(check, 2))
         return blocks;
-    args->period = check_between(check, 1, 5);
-    args->p = check_below(check, args->period);
-    return args->period;
+    span->period = check_between(check, 1, 5);
+    span->p = check_below(check, span->period);
+    return span->period;
 }
 
 /* For y of 16 bits a NaN is canonical. */
@@ -164,26 +164,27 @@ static void make_job(struct check *check, const struct subject *subject, struct 
     const struct code *code = &codes[subject->code];
     const bool timed = check_is_timed(check);
     struct qk_dequantize_args *args = &job->args;
+    struct qk_span *span = &args->span;
     *job = (struct job){.kernels = subject->kernels,
-                        .args = {.code = subject->code, .block = SIZE_MAX}};
+                        .args = {.code = subject->code, .span = {.block = SIZE_MAX}}};
     args->y_type = timed ? QK_FP32 : y_types[check_below(check, 3)];
-    args->stream = !timed && check_chance(check, 4);
-    args->count = timed ? 8192 : choose_count(check, args, code->bits);
-    const size_t blocks = timed ? 1 : choose_blocks(check, args);
+    span->stream = !timed && check_chance(check, 4);
+    span->count = timed ? 8192 : choose_count(check, args, code->bits);
+    const size_t blocks = timed ? 1 : choose_blocks(check, span);
     const enum qk_type type = make_table(check, code, args);
-    args->x = make_x(check, code, args->count);
-    args->scales = make_floats(check, "scales", blocks, args->y_type);
+    span->x = make_x(check, code, span->count);
+    span->scales = make_floats(check, "scales", blocks, args->y_type);
     if (!timed && check_chance(check, 3))
-        args->offsets = make_floats(check, "offsets", blocks, args->y_type);
+        span->offsets = make_floats(check, "offsets", blocks, args->y_type);
     const bool is_float = type != QK_NONE && qk_type_info(type)->kind == QK_KIND_FLOAT;
     if (!is_float && !check_chance(check, 3))
-        args->zeros = make_zeros(check, code, blocks);
+        span->zeros = make_zeros(check, code, blocks);
     job->y =
-        check_outputs(check, "y", args->count * y_bytes(args), args->stream ? 64 : y_bytes(args));
+        check_outputs(check, "y", span->count * y_bytes(args), span->stream ? 64 : y_bytes(args));
     check_describe(check, "%zu elements to %s, block %zd, done %zu, period %zu, first %zu%s%s%s",
-                   args->count, qk_type_info(args->y_type)->name, args->block, args->done,
-                   args->period, args->p, args->zeros ? ", zeros" : "",
-                   args->offsets ? ", offsets" : "", args->stream ? ", streamed" : "");
+                   span->count, qk_type_info(args->y_type)->name, span->block, span->done,
+                   span->period, span->p, span->zeros ? ", zeros" : "",
+                   span->offsets ? ", offsets" : "", span->stream ? ", streamed" : "");
 }
 
 /* ---- Results ----------------------------------------------------------------------------- */
@@ -191,14 +192,14 @@ static void make_job(struct check *check, const struct subject *subject, struct 
 static void run_expected(void *context)
 {
     struct job *job = context;
-    job->args.y = job->y.expected;
+    job->args.span.y = job->y.expected;
     qk_dequantize_scalar(&job->args);
 }
 
 static void run_actual(void *context)
 {
     struct job *job = context;
-    job->args.y = job->y.actual;
+    job->args.span.y = job->y.actual;
     job->kernels->run[job->args.code](&job->args);
     job->kernels->finish();
 }
@@ -212,25 +213,27 @@ static float y_value(enum qk_type type, const void *y, size_t i)
 static int count_nans(const struct qk_dequantize_args *args, size_t i)
 {
     const float one = 1;
-    size_t block = (args->done + i) / args->block;
-    if (args->period)
-        block = (args->p + block) % args->period;
+    size_t block = (args->span.done + i) / args->span.block;
+    if (args->span.period)
+        block = (args->span.p + block) % args->span.period;
     float difference;
     struct qk_dequantize_args alone = *args;
     alone.y_type = QK_FP32;
-    alone.first = i;
-    alone.count = 1;
-    alone.y = &difference;
-    alone.block = SIZE_MAX;
-    alone.done = alone.period = alone.p = 0;
-    alone.scales = &one;
-    alone.zeros = args->zeros ? (const uint32_t *)args->zeros + block : NULL;
-    alone.offsets = NULL;
+    alone.span = (struct qk_span){
+        .x = args->span.x,
+        .y = &difference,
+        .x_first = i,
+        .count = 1,
+        .block = SIZE_MAX,
+        .scales = &one,
+        .zeros = args->span.zeros ? (const uint32_t *)args->span.zeros + block : NULL,
+    };
     qk_dequantize_scalar(&alone);
-    const float scale = args->scales[block];
+    const float scale = ((const float *)args->span.scales)[block];
+    const float *offsets = args->span.offsets;
     const int made = isnan(difference * scale) && !isnan(difference) && !isnan(scale);
     return (isnan(difference) != 0) + (isnan(scale) != 0) + made +
-           (args->offsets && isnan(args->offsets[block]));
+           (offsets && isnan(offsets[block]));
 }
 
 /* The sign and payload of a NaN that is made of two may be those of either. */
@@ -239,7 +242,7 @@ static void forgive_nans(struct job *job)
     const struct qk_dequantize_args *args = &job->args;
     const size_t bytes = y_bytes(args);
     char *actual = job->y.actual, *expected = job->y.expected;
-    for (size_t i = 0; i < args->count; i++)
+    for (size_t i = 0; i < args->span.count; i++)
         if (memcmp(actual + i * bytes, expected + i * bytes, bytes) != 0 &&
             isnan(y_value(args->y_type, actual, i)) && isnan(y_value(args->y_type, expected, i)) &&
             count_nans(args, i) > 1)
@@ -250,7 +253,7 @@ static void check_code(struct check *check, const void *kernel)
 {
     struct job job;
     make_job(check, kernel, &job);
-    if (!check_calls(check, run_expected, run_actual, &job, (double)job.args.count, "element"))
+    if (!check_calls(check, run_expected, run_actual, &job, (double)job.args.span.count, "element"))
         return;
     forgive_nans(&job);
     check_same(check, &job.y, y_bytes(&job.args));
