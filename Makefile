@@ -95,7 +95,7 @@ SERVER := \
     server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/signature.c server/oip_model.c server/oip_metadata.c server/oip_parameters.c \
     server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
-    server/models/base64.c \
+    server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c

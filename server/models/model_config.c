@@ -1,0 +1,504 @@
+#include "server/models/model_config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/json_envelope.h"
+#include "server/json_number.h"
+#include "server/json_tree.h"
+#include "server/log.h"
+#include "server/refusal.h"
+
+enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
+
+struct reader {
+    const char *source;
+    const char *model;
+    struct qd_arena *arena;
+    struct qd_model_config *config;
+    struct qd_error *error;
+};
+
+/* One key of an object: `target` is what the object fills in. */
+struct key {
+    const char *name;
+    enum qd_status (*read)(const struct reader *reader, const char *path, const struct cJSON *value,
+                           void *target);
+};
+
+/* "parameters.config: input[0].dims: expected an array of integers, got 7" */
+static enum qd_status expected(const struct reader *reader, const char *path, const char *what,
+                               const struct cJSON *got)
+{
+    return qd_fail(reader->error, QD_INVALID, "%s: %s: expected %s, got %s", reader->source, path,
+                   what, qd_json_show(got).text);
+}
+
+/* ---- Objects ------------------------------------------------------------------------------ */
+
+/* "maxBatchSize" is max_batch_size. */
+static bool is_key(const char *given, const char *name)
+{
+    for (; *name != '\0'; name++, given++) {
+        if (*name == '_' && *given != '_') {
+            name++;
+            if (!islower((unsigned char)*name) || *given != toupper((unsigned char)*name))
+                return false;
+        } else if (*given != *name) {
+            return false;
+        }
+    }
+    return *given == '\0';
+}
+
+static const struct key *find_key(const struct key *keys, const char *given)
+{
+    for (; keys->name != NULL; keys++)
+        if (is_key(given, keys->name))
+            return keys;
+    return NULL;
+}
+
+/* Reads each member by its key. `keys` end with a NULL name. */
+static enum qd_status read_object(const struct reader *reader, const char *path,
+                                  const struct cJSON *object, const struct key *keys, void *target)
+{
+    uint32_t seen = 0;
+    if (!qd_json_is_object(object))
+        return expected(reader, *path == '\0' ? "the configuration" : path, "an object", object);
+    const struct cJSON *member = qd_json_first(object);
+    for (; member != NULL; member = qd_json_next(member)) {
+        const struct key *key = find_key(keys, qd_json_key(member));
+        const char *dot = *path == '\0' ? "" : ".";
+        if (key == NULL) {
+            return qd_fail(reader->error, QD_INVALID,
+                           "%s: %s%s%s is no key of Triton's model "
+                           "configuration, or one that is not known here",
+                           reader->source, path, dot, qd_show_string(qd_json_key(member)).text);
+        }
+        char name[PATH_BYTES];
+        snprintf(name, sizeof(name), "%s%s%s", path, dot, key->name);
+        if ((seen >> (key - keys) & 1) != 0) {
+            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected once, got twice",
+                           reader->source, name);
+        }
+        seen |= UINT32_C(1) << (key - keys);
+        if (qd_json_is_null(member))
+            continue;
+        enum qd_status status = key->read(reader, name, member, target);
+        if (status != QD_OK)
+            return status;
+    }
+    return QD_OK;
+}
+
+/* ---- Values ------------------------------------------------------------------------------- */
+
+/* A number, or a string that is one. */
+static bool read_integer(const struct cJSON *value, int64_t *number)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL)
+        return qd_json_whole(value, number);
+    bool negative = *text == '-';
+    uint64_t magnitude;
+    if (!qd_read_decimal(text + negative, &magnitude) || magnitude > INT64_MAX)
+        return false;
+    *number = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
+}
+
+static enum qd_status read_count(const struct reader *reader, const char *path,
+                                 const struct cJSON *value, void *target)
+{
+    int64_t number;
+    if (!read_integer(value, &number) || number < 0)
+        return expected(reader, path, "an integer >= 0", value);
+    *(uint64_t *)target = (uint64_t)number;
+    return QD_OK;
+}
+
+/* Where and how fast work is done, and what is written about it. */
+static enum qd_status ignore(const struct reader *reader, const char *path,
+                             const struct cJSON *value, void *target)
+{
+    (void)value;
+    (void)target;
+    qd_log(QD_LOG_DEBUG, "model configuration: has no effect here", "model=\"%s\" key=%s",
+           reader->model, path);
+    return QD_OK;
+}
+
+static bool is_empty(const struct cJSON *value)
+{
+    const char *text = qd_json_string(value);
+    if (text != NULL)
+        return *text == '\0';
+    return (qd_json_is_array(value) || qd_json_is_object(value)) && qd_json_first(value) == NULL;
+}
+
+/* What would change results, or name parts that this server does not have. */
+static enum qd_status refuse(const struct reader *reader, const char *path,
+                             const struct cJSON *value, void *target)
+{
+    (void)value;
+    (void)target;
+    return qd_fail(reader->error, QD_INVALID, "%s: %s: not supported", reader->source, path);
+}
+
+static enum qd_status refuse_filled(const struct reader *reader, const char *path,
+                                    const struct cJSON *value, void *target)
+{
+    return is_empty(value) ? QD_OK : refuse(reader, path, value, target);
+}
+
+static enum qd_status refuse_true(const struct reader *reader, const char *path,
+                                  const struct cJSON *value, void *target)
+{
+    bool flag;
+    if (!qd_json_bool(value, &flag))
+        return expected(reader, path, "true or false", value);
+    return flag ? refuse(reader, path, value, target) : QD_OK;
+}
+
+static enum qd_status read_one_of(const struct reader *reader, const char *path,
+                                  const struct cJSON *value, const char *const *names)
+{
+    const char *text = qd_json_string(value);
+    char known[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; names[i] != NULL; i++) {
+        if (text != NULL && strcmp(text, names[i]) == 0)
+            return QD_OK;
+        if (used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
+                                     i == 0 ? "" : " or ", names[i]);
+    }
+    return expected(reader, path, known, value);
+}
+
+/* ---- Name, platform, backend, instances --------------------------------------------------- */
+
+static enum qd_status read_name(const struct reader *reader, const char *path,
+                                const struct cJSON *value, void *target)
+{
+    (void)target;
+    const char *name = qd_json_string(value);
+    if (name == NULL || (*name != '\0' && strcmp(name, reader->model) != 0))
+        return expected(reader, path, qd_show_string(reader->model).text, value);
+    return QD_OK;
+}
+
+static enum qd_status read_backend(const struct reader *reader, const char *path,
+                                   const struct cJSON *value, void *target)
+{
+    static const char *const names[] = {"onnxruntime", "quantd", "", NULL};
+    (void)target;
+    return read_one_of(reader, path, value, names);
+}
+
+static enum qd_status read_platform(const struct reader *reader, const char *path,
+                                    const struct cJSON *value, void *target)
+{
+    static const char *const names[] = {
+        "onnxruntime_onnx", "onnx_onnxv1", "onnxruntime", "quantd", "", NULL};
+    (void)target;
+    return read_one_of(reader, path, value, names);
+}
+
+static enum qd_status read_file_name(const struct reader *reader, const char *path,
+                                     const struct cJSON *value, void *target)
+{
+    static const char *const names[] = {"model.onnx", "", NULL};
+    (void)target;
+    return read_one_of(reader, path, value, names);
+}
+
+static enum qd_status read_kind(const struct reader *reader, const char *path,
+                                const struct cJSON *value, void *target)
+{
+    static const char *const names[] = {"KIND_CPU", "KIND_AUTO", NULL};
+    (void)target;
+    return read_one_of(reader, path, value, names);
+}
+
+/* Calls `read_item` for each item of an array: `size` bytes of *items are its target. */
+static enum qd_status read_array(const struct reader *reader, const char *path,
+                                 const struct cJSON *array, const struct key *keys, size_t size,
+                                 size_t *count, char **items)
+{
+    if (!qd_json_is_array(array))
+        return expected(reader, path, "an array", array);
+    *count = 0;
+    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item))
+        ++*count;
+    *items = size == 0 ? NULL : qd_arena_calloc(reader->arena, *count, size);
+    if (size > 0 && *items == NULL)
+        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    size_t index = 0;
+    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item)) {
+        char name[PATH_BYTES];
+        snprintf(name, sizeof(name), "%s[%zu]", path, index);
+        void *target = size == 0 ? NULL : *items + index * size;
+        enum qd_status status = read_object(reader, name, item, keys, target);
+        if (status != QD_OK)
+            return status;
+        index++;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_instances(const struct reader *reader, const char *path,
+                                     const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {
+        {"name", ignore},         {"kind", read_kind},
+        {"count", ignore},        {"gpus", refuse_filled},
+        {"rate_limiter", ignore}, {"profile", refuse_filled},
+        {"passive", refuse_true}, {"secondary_devices", refuse_filled},
+        {"host_policy", ignore},  {NULL, NULL},
+    };
+    size_t count;
+    char *items;
+    (void)target;
+    return read_array(reader, path, value, keys, 0, &count, &items);
+}
+
+/* ---- Versions ----------------------------------------------------------------------------- */
+
+static enum qd_status read_latest_count(const struct reader *reader, const char *path,
+                                        const struct cJSON *value, void *target)
+{
+    struct qd_model_config *config = target;
+    enum qd_status status = read_count(reader, path, value, &config->latest_count);
+    if (status == QD_OK && config->latest_count == 0)
+        return expected(reader, path, "an integer >= 1", value);
+    return status;
+}
+
+static enum qd_status read_latest(const struct reader *reader, const char *path,
+                                  const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {{"num_versions", read_latest_count}, {NULL, NULL}};
+    ((struct qd_model_config *)target)->policy = QD_POLICY_LATEST;
+    return read_object(reader, path, value, keys, target);
+}
+
+static enum qd_status read_all(const struct reader *reader, const char *path,
+                               const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {{NULL, NULL}};
+    ((struct qd_model_config *)target)->policy = QD_POLICY_ALL;
+    return read_object(reader, path, value, keys, target);
+}
+
+static enum qd_status read_versions(const struct reader *reader, const char *path,
+                                    const struct cJSON *value, void *target)
+{
+    struct qd_model_config *config = target;
+    config->version_count = 0;
+    if (!qd_json_is_array(value) || qd_json_first(value) == NULL)
+        return expected(reader, path, "an array of version numbers", value);
+    for (const struct cJSON *item = qd_json_first(value); item != NULL; item = qd_json_next(item)) {
+        int64_t number;
+        if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX) {
+            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d versions",
+                           reader->source, path, QD_CONFIG_VERSION_COUNT_MAX);
+        }
+        if (!read_integer(item, &number) || number <= 0)
+            return expected(reader, path, "integers > 0", item);
+        config->versions[config->version_count++] = (uint64_t)number;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_specific(const struct reader *reader, const char *path,
+                                    const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {{"versions", read_versions}, {NULL, NULL}};
+    struct qd_model_config *config = target;
+    config->policy = QD_POLICY_SPECIFIC;
+    enum qd_status status = read_object(reader, path, value, keys, target);
+    if (status == QD_OK && config->version_count == 0)
+        return expected(reader, path, "versions in it", value);
+    return status;
+}
+
+static enum qd_status read_policy(const struct reader *reader, const char *path,
+                                  const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {
+        {"latest", read_latest}, {"all", read_all}, {"specific", read_specific}, {NULL, NULL}};
+    const struct cJSON *first = qd_json_is_object(value) ? qd_json_first(value) : NULL;
+    if (first != NULL && qd_json_next(first) != NULL)
+        return expected(reader, path, "one of latest, all and specific", value);
+    return read_object(reader, path, value, keys, target);
+}
+
+/* ---- Inputs and outputs ------------------------------------------------------------------- */
+
+static enum qd_status read_port_name(const struct reader *reader, const char *path,
+                                     const struct cJSON *value, void *target)
+{
+    const char *name = qd_json_string(value);
+    if (name == NULL)
+        return expected(reader, path, "a string", value);
+    char *copy = qd_arena_alloc(reader->arena, strlen(name) + 1);
+    if (copy == NULL)
+        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
+    ((struct qd_config_port *)target)->name = strcpy(copy, name);
+    return QD_OK;
+}
+
+static enum qd_status read_data_type(const struct reader *reader, const char *path,
+                                     const struct cJSON *value, void *target)
+{
+    const char *name = qd_json_string(value);
+    enum qk_type type = QK_NONE;
+    if (name != NULL && strncmp(name, "TYPE_", 5) == 0)
+        type = qk_type_by_name(name + 5);
+    if (type == QK_NONE)
+        return expected(reader, path, "a datatype such as TYPE_UINT8 that operators here take",
+                        value);
+    ((struct qd_config_port *)target)->type = type;
+    return QD_OK;
+}
+
+static enum qd_status read_dims(const struct reader *reader, const char *path,
+                                const struct cJSON *value, void *target)
+{
+    struct qd_config_port *port = target;
+    if (!qd_json_is_array(value))
+        return expected(reader, path, "an array of integers", value);
+    port->shaped = true;
+    port->rank = 0;
+    for (const struct cJSON *item = qd_json_first(value); item != NULL; item = qd_json_next(item)) {
+        int64_t dim;
+        if (port->rank == QK_RANK_MAX - 1) {
+            return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d dimensions",
+                           reader->source, path, QK_RANK_MAX - 1);
+        }
+        if (!read_integer(item, &dim) || dim < QD_DIM_FREE)
+            return expected(reader, path, "integers >= 0, or -1 where any will do", item);
+        port->dims[port->rank++] = dim;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_ports(const struct reader *reader, const char *path,
+                                 const struct cJSON *value, const struct qd_config_port **ports,
+                                 size_t *count)
+{
+    static const struct key keys[] = {
+        {"name", read_port_name},
+        {"data_type", read_data_type},
+        {"dims", read_dims},
+        {"format", ignore},
+        {"label_filename", ignore},
+        {"reshape", refuse},
+        {"optional", refuse_true},
+        {"is_shape_tensor", refuse_true},
+        {"allow_ragged_batch", refuse_true},
+        {"is_non_linear_format_io", refuse_true},
+        {NULL, NULL},
+    };
+    char *items;
+    enum qd_status status = read_array(reader, path, value, keys, sizeof(**ports), count, &items);
+    *ports = *count == 0 ? NULL : (const void *)items;
+    for (size_t i = 0; status == QD_OK && i < *count; i++) {
+        if ((*ports)[i].name == NULL) {
+            status = qd_fail(reader->error, QD_INVALID,
+                             "%s: %s[%zu].name: expected a string, got "
+                             "none",
+                             reader->source, path, i);
+        }
+    }
+    return status;
+}
+
+static enum qd_status read_inputs(const struct reader *reader, const char *path,
+                                  const struct cJSON *value, void *target)
+{
+    struct qd_model_config *config = target;
+    return read_ports(reader, path, value, &config->inputs, &config->input_count);
+}
+
+static enum qd_status read_outputs(const struct reader *reader, const char *path,
+                                   const struct cJSON *value, void *target)
+{
+    struct qd_model_config *config = target;
+    return read_ports(reader, path, value, &config->outputs, &config->output_count);
+}
+
+/* ---- The configuration -------------------------------------------------------------------- */
+
+static enum qd_status read_batch_max(const struct reader *reader, const char *path,
+                                     const struct cJSON *value, void *target)
+{
+    return read_count(reader, path, value, &((struct qd_model_config *)target)->batch_max);
+}
+
+static enum qd_status read_transaction(const struct reader *reader, const char *path,
+                                       const struct cJSON *value, void *target)
+{
+    static const struct key keys[] = {{"decoupled", refuse_true}, {NULL, NULL}};
+    return read_object(reader, path, value, keys, target);
+}
+
+/* The fields of Triton's ModelConfig. */
+static const struct key config_keys[] = {
+    {"name", read_name},
+    {"platform", read_platform},
+    {"backend", read_backend},
+    {"runtime", refuse_filled},
+    {"version_policy", read_policy},
+    {"max_batch_size", read_batch_max},
+    {"input", read_inputs},
+    {"output", read_outputs},
+    {"batch_input", refuse_filled},
+    {"batch_output", refuse_filled},
+    {"optimization", ignore},
+    {"dynamic_batching", ignore}, /* the answers are the same without */
+    {"sequence_batching", refuse},
+    {"ensemble_scheduling", refuse},
+    {"instance_group", read_instances},
+    {"default_model_filename", read_file_name},
+    {"cc_model_filenames", refuse_filled},
+    {"metric_tags", ignore},
+    {"parameters", ignore},
+    {"model_warmup", ignore},
+    {"model_operations", refuse_filled},
+    {"model_transaction_policy", read_transaction},
+    {"model_repository_agents", refuse_filled},
+    {"response_cache", ignore},
+    {"model_metrics", ignore},
+    {NULL, NULL},
+};
+_Static_assert(sizeof(config_keys) / sizeof(*config_keys) <= KEY_COUNT_MAX, "one bit for each");
+
+void qd_model_config_init(struct qd_model_config *config)
+{
+    *config = (struct qd_model_config){.policy = QD_POLICY_LATEST, .latest_count = 1};
+}
+
+enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *source,
+                                    const char *name, struct qd_arena *arena,
+                                    struct qd_model_config *config, struct qd_error *error)
+{
+    const struct reader reader = {source, name, arena, config, error};
+    struct qd_json_envelope envelope;
+    qd_model_config_init(config);
+    enum qd_status status = qd_json_envelope_cut(json, bytes, arena, &envelope, error);
+    if (status != QD_OK) {
+        struct qd_error inner = *error;
+        return qd_fail(error, status, "%s: %.400s", source, inner.text);
+    }
+    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
+    if (tree == NULL)
+        return qd_fail(error, QD_UNAVAILABLE, "%s: no memory for its JSON; try again later",
+                       source);
+    status = read_object(&reader, "", tree, config_keys, config);
+    qd_json_free(tree);
+    return status;
+}
