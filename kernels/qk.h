@@ -60,7 +60,7 @@ enum qk_status {
 /* `text` is formatted in place, so that reporting an error never needs memory. */
 struct qk_error {
     enum qk_status status;
-    char text[320];
+    char text[448];
 };
 
 /* Fills `error` and returns `status`, so that `return qk_fail(...)` reads as one step. */
@@ -380,7 +380,7 @@ struct qk_graph {
     struct qk_graph_node *nodes;
     struct qk_graph_value *values;
     size_t value_count;
-    const uint32_t *outputs;
+    uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX];
 };
 
 /* Checks the graph and each of its calls, and takes the memory of all instances. Of the call, what
@@ -401,8 +401,9 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
 void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
 
 /* Where a stage finds the data of an input, or puts that of an output. Private to kernels/. */
+enum qk_home_kind { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH };
 struct qk_home {
-    enum { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH } kind;
+    enum qk_home_kind kind;
     size_t at; /* which input or output of the graph, or how many bytes into the scratch */
 };
 

@@ -123,8 +123,7 @@ void qk_test_call_string(struct qk_call *call, const char *name, const char *str
 
 /* ---- Constants that do not stay ---------------------------------------------------------- */
 
-/* A copy of the call's constants, where the call says that they need not stay. */
-static void lend_constants(const struct qk_call *call, struct qk_call *lent)
+void qk_test_lend(const struct qk_call *call, struct qk_call *lent)
 {
     *lent = *call;
     for (size_t i = 0; i < call->op->input_count && !call->constants_stay; i++) {
@@ -151,8 +150,7 @@ static void lend_constants(const struct qk_call *call, struct qk_call *lent)
     }
 }
 
-/* Whoever still reads what was lent crashes. */
-static void take_back(const struct qk_call *call, struct qk_call *lent)
+void qk_test_take_back(const struct qk_call *call, struct qk_call *lent)
 {
     for (size_t i = 0; i < call->op->input_count; i++)
         if (lent->inputs[i].data && lent->inputs[i].data != call->inputs[i].data)
@@ -181,13 +179,13 @@ enum qk_status qk_test_create(const struct qk_kernels *kernels, const struct qk_
 {
     struct qk_instance *made;
     struct qk_call lent;
-    lend_constants(call, &lent);
+    qk_test_lend(call, &lent);
     enum qk_status status = qk_prepare(kernels, &lent, memory, &made, error);
     if (status == QK_OK) {
         pack(made, seed);
         *instance = made;
     }
-    take_back(call, &lent);
+    qk_test_take_back(call, &lent);
     return status;
 }
 

@@ -49,6 +49,11 @@ void qk_test_call_string(struct qk_call *call, const char *name, const char *str
 size_t qk_test_input_index(const struct qk_operator *op, const char *name);
 size_t qk_test_attribute_index(const struct qk_operator *op, const char *name);
 
+/* Makes a copy of the call and its constants, unless it says that they stay; and frees it, so that
+ * whoever still reads a constant crashes. */
+void qk_test_lend(const struct qk_call *call, struct qk_call *lent);
+void qk_test_take_back(const struct qk_call *call, struct qk_call *lent);
+
 /* ---- Runs -------------------------------------------------------------------------------- */
 
 /* What came out of one create, plan and run. */

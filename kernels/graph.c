@@ -1,0 +1,500 @@
+#include "kernels/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As much of a name is kept, and printed. */
+#define NAME_BYTES_MAX 64
+
+#define NOWHERE UINT32_MAX
+
+/* ---- Errors -------------------------------------------------------------------------------- */
+
+struct text {
+    char bytes[160];
+};
+
+static const char *print_node(const char *name, uint32_t index, const struct qk_operator *op,
+                              struct text *text)
+{
+    if (name[0])
+        snprintf(text->bytes, sizeof(text->bytes), "node %u (\"%.*s\", %s)", index, NAME_BYTES_MAX,
+                 name, op->name);
+    else
+        snprintf(text->bytes, sizeof(text->bytes), "node %u (%s)", index, op->name);
+    return text->bytes;
+}
+
+enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
+                                const struct qk_error *cause, struct qk_error *error)
+{
+    struct text text;
+    if (!node->name)
+        return qk_fail(error, cause->status, "%s", cause->text);
+    return qk_fail(error, cause->status, "%s: %s", print_node(node->name, node->index, op, &text),
+                   cause->text);
+}
+
+/* ---- A graph while it is made -------------------------------------------------------------- */
+
+struct draft {
+    const struct qk_graph_call *call;
+    struct qk_memory memory;
+    struct qk_error *error;
+    struct qk_graph *graph;
+    /* While nodes are not in order yet, a value's maker is an index in the call. This says where
+     * each of these stands in the graph. */
+    uint32_t positions[QK_GRAPH_NODE_COUNT_MAX];
+};
+
+static const char *print_call_node(const struct draft *draft, uint32_t index, struct text *text)
+{
+    const struct qk_node *node = &draft->call->nodes[index];
+    return print_node(node->name, index, node->call.op, text);
+}
+
+static const char *print_value(const struct draft *draft, uint32_t value, struct text *text)
+{
+    const struct qk_graph_call *call = draft->call;
+    const bool named = call->value_names && value < call->value_count;
+    const char *name = named ? call->value_names[value] : "";
+    if (name[0])
+        snprintf(text->bytes, sizeof(text->bytes), "value %u (\"%.*s\")", value, NAME_BYTES_MAX,
+                 name);
+    else
+        snprintf(text->bytes, sizeof(text->bytes), "value %u", value);
+    return text->bytes;
+}
+
+/* Where a value comes from. */
+static const char *print_source(const struct draft *draft, uint32_t index, struct text *text)
+{
+    struct text node;
+    if (index >= draft->call->value_count)
+        snprintf(text->bytes, sizeof(text->bytes), "there are %zu", draft->call->value_count);
+    else if (draft->graph->values[index].kind == QK_HOME_NONE)
+        snprintf(text->bytes, sizeof(text->bytes), "nothing makes it");
+    else if (draft->graph->values[index].kind == QK_HOME_INPUT)
+        snprintf(text->bytes, sizeof(text->bytes), "it is input %u",
+                 draft->graph->values[index].port);
+    else
+        snprintf(text->bytes, sizeof(text->bytes), "%s makes it",
+                 print_call_node(draft, draft->graph->values[index].maker, &node));
+    return text->bytes;
+}
+
+/* Refuses a value: "<field>: expected <what>, got value 5 ("sum"): nothing makes it". */
+static enum qk_status fail_value(const struct draft *draft, const char *field, const char *expected,
+                                 uint32_t value)
+{
+    struct text name;
+    struct text source;
+    return qk_fail(draft->error, QK_INVALID, "%s: expected %s, got %s: %s", field, expected,
+                   print_value(draft, value, &name), print_source(draft, value, &source));
+}
+
+static enum qk_status fail_port(const struct draft *draft, const char *port, size_t index,
+                                const char *expected, uint32_t value)
+{
+    char field[32];
+    snprintf(field, sizeof(field), "%s %zu", port, index);
+    return fail_value(draft, field, expected, value);
+}
+
+static enum qk_status fail_field(const struct draft *draft, uint32_t node, const char *name,
+                                 const char *expected, uint32_t value)
+{
+    char field[256];
+    struct text text;
+    snprintf(field, sizeof(field), "%s: %s", print_call_node(draft, node, &text), name);
+    return fail_value(draft, field, expected, value);
+}
+
+/* Memory that becomes the graph's; NULL: the error is set. */
+static void *take(struct draft *draft, size_t bytes)
+{
+    void *made = draft->memory.alloc(draft->memory.context, bytes);
+    if (!made)
+        qk_fail(draft->error, QK_NO_MEMORY, "out of memory for a graph of %zu nodes",
+                draft->call->node_count);
+    else if (draft->graph)
+        draft->graph->resident_bytes += bytes;
+    return made;
+}
+
+/* ---- Values -------------------------------------------------------------------------------- */
+
+static enum qk_status check_count(const char *what, size_t count, size_t least, size_t most,
+                                  struct qk_error *error)
+{
+    if (count >= least && count <= most)
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "%s: expected %zu to %zu in a graph, got %zu", what, least,
+                   most, count);
+}
+
+static enum qk_status check_counts(const struct qk_graph_call *call, struct qk_error *error)
+{
+    enum qk_status status =
+        check_count("nodes", call->node_count, 1, QK_GRAPH_NODE_COUNT_MAX, error);
+    if (status == QK_OK)
+        status = check_count("values", call->value_count, 1, QK_GRAPH_VALUE_COUNT_MAX, error);
+    if (status == QK_OK)
+        status = check_count("inputs", call->input_count, 0, QK_GRAPH_PORT_COUNT_MAX, error);
+    if (status == QK_OK)
+        status = check_count("outputs", call->output_count, 1, QK_GRAPH_PORT_COUNT_MAX, error);
+    return status;
+}
+
+/* Room for the call's values and, behind them, for outputs that nobody wants. */
+static enum qk_status take_values(struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    struct qk_graph *graph = draft->graph;
+    size_t count = call->value_count;
+    for (size_t i = 0; i < call->node_count; i++)
+        for (size_t k = 0; k < call->nodes[i].call.op->output_count; k++)
+            if (call->nodes[i].outputs[k] == QK_VALUE_NONE)
+                count++;
+    graph->values = take(draft, count * sizeof(*graph->values));
+    if (!graph->values)
+        return QK_NO_MEMORY;
+    memset(graph->values, 0, count * sizeof(*graph->values));
+    graph->value_count = call->value_count;
+    return QK_OK;
+}
+
+/* The value, where nothing makes it yet; NULL: the number is too large, or something does. */
+static struct qk_graph_value *find_unmade(const struct draft *draft, uint32_t value)
+{
+    if (value >= draft->call->value_count)
+        return NULL;
+    struct qk_graph_value *found = &draft->graph->values[value];
+    return found->kind == QK_HOME_NONE ? found : NULL;
+}
+
+static enum qk_status add_inputs(struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        const struct qk_graph_input *input = &call->inputs[i];
+        struct qk_graph_value *value = find_unmade(draft, input->value);
+        if (!value)
+            return fail_port(draft, "input", i, "a value of its own", input->value);
+        if (input->type <= QK_NONE || input->type >= QK_TYPE_COUNT)
+            return qk_fail(draft->error, QK_INVALID, "input %u: expected a datatype, got none", i);
+        *value = (struct qk_graph_value){
+            .kind = QK_HOME_INPUT, .type = input->type, .port = i, .maker = NOWHERE};
+    }
+    return QK_OK;
+}
+
+static enum qk_status add_made(struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    struct qk_graph *graph = draft->graph;
+    for (uint32_t i = 0; i < call->node_count; i++) {
+        const struct qk_node *node = &call->nodes[i];
+        for (uint32_t k = 0; k < node->call.op->output_count; k++) {
+            const uint32_t wanted = node->outputs[k];
+            struct qk_graph_value *value = wanted == QK_VALUE_NONE
+                                               ? &graph->values[graph->value_count++]
+                                               : find_unmade(draft, wanted);
+            if (!value)
+                return fail_field(draft, i, node->call.op->output_names[k],
+                                  "a value that nothing else makes", wanted);
+            *value = (struct qk_graph_value){.kind = QK_HOME_SCRATCH, .maker = i, .output = k};
+        }
+    }
+    return QK_OK;
+}
+
+static enum qk_status add_outputs(struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    struct qk_graph *graph = draft->graph;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const uint32_t index = call->outputs[i];
+        struct qk_graph_value *value = index < call->value_count ? &graph->values[index] : NULL;
+        if (value && value->kind == QK_HOME_OUTPUT)
+            return qk_fail(draft->error, QK_INVALID,
+                           "output %u: expected a value that is no other output, got that of "
+                           "output %u",
+                           i, value->port);
+        if (!value || value->kind != QK_HOME_SCRATCH)
+            return fail_port(draft, "output", i, "a value that a node makes", index);
+        value->kind = QK_HOME_OUTPUT;
+        value->port = i;
+        graph->outputs[i] = index;
+    }
+    graph->input_count = call->input_count;
+    graph->output_count = call->output_count;
+    return QK_OK;
+}
+
+/* The value that an input of a node is; QK_VALUE_NONE: it is constant or absent. */
+static uint32_t value_of(const struct qk_node *node, size_t input)
+{
+    return node->call.variable >> input & 1 ? node->inputs[input] : QK_VALUE_NONE;
+}
+
+static enum qk_status check_reads(const struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    for (uint32_t i = 0; i < call->node_count; i++) {
+        const struct qk_operator *op = call->nodes[i].call.op;
+        for (size_t k = 0; k < op->input_count; k++) {
+            const uint32_t value = value_of(&call->nodes[i], k);
+            if (value != QK_VALUE_NONE &&
+                (value >= call->value_count || draft->graph->values[value].kind == QK_HOME_NONE))
+                return fail_field(draft, i, op->input_names[k],
+                                  "a value that is an input, or that a node makes", value);
+        }
+    }
+    return QK_OK;
+}
+
+/* ---- Order --------------------------------------------------------------------------------- */
+
+/* The first input of a node whose value is not made by those that stand already; the number of
+ * inputs: there is none. */
+static size_t find_unready(const struct draft *draft, uint32_t index)
+{
+    const struct qk_node *node = &draft->call->nodes[index];
+    size_t input = 0;
+    for (; input < node->call.op->input_count; input++) {
+        const uint32_t value = value_of(node, input);
+        const uint32_t maker = value == QK_VALUE_NONE ? NOWHERE : draft->graph->values[value].maker;
+        if (maker != NOWHERE && draft->positions[maker] == NOWHERE)
+            break;
+    }
+    return input;
+}
+
+static uint32_t find_unready_maker(const struct draft *draft, uint32_t node)
+{
+    const uint32_t value = draft->call->nodes[node].inputs[find_unready(draft, node)];
+    return draft->graph->values[value].maker;
+}
+
+/* Names the nodes of a cycle, as many as the text holds. Whoever goes from a node that does not
+ * stand to one that it waits for, and on, comes to a cycle at last. */
+static enum qk_status fail_cycle(const struct draft *draft)
+{
+    uint32_t first = 0;
+    while (draft->positions[first] != NOWHERE)
+        first++;
+    for (size_t i = 0; i < draft->call->node_count; i++)
+        first = find_unready_maker(draft, first);
+    const struct qk_operator *op = draft->call->nodes[first].call.op;
+    struct text text;
+    char chain[256];
+    size_t used = 0;
+    uint32_t node = first;
+    do {
+        node = find_unready_maker(draft, node);
+        used += (size_t)snprintf(chain + used, sizeof(chain) - used, "%s%s",
+                                 used ? ", which reads " : "", print_call_node(draft, node, &text));
+    } while (node != first && used < sizeof(chain));
+    return qk_fail(draft->error, QK_INVALID, "%s: %s: expected no cycle, got one: it reads %s",
+                   print_call_node(draft, first, &text),
+                   op->input_names[find_unready(draft, first)], chain);
+}
+
+/* Nodes that are in order stay in it. Each turn places at least one. */
+static enum qk_status order(struct draft *draft)
+{
+    const uint32_t count = (uint32_t)draft->call->node_count;
+    uint32_t placed = 0;
+    uint32_t before;
+    for (uint32_t i = 0; i < count; i++)
+        draft->positions[i] = NOWHERE;
+    do {
+        before = placed;
+        for (uint32_t i = 0; i < count; i++)
+            if (draft->positions[i] == NOWHERE &&
+                find_unready(draft, i) == draft->call->nodes[i].call.op->input_count)
+                draft->positions[i] = placed++;
+    } while (placed > before && placed < count);
+    return placed == count ? QK_OK : fail_cycle(draft);
+}
+
+/* ---- Nodes --------------------------------------------------------------------------------- */
+
+static void add_node(struct draft *draft, uint32_t index, char *name)
+{
+    const struct qk_node *node = &draft->call->nodes[index];
+    struct qk_graph *graph = draft->graph;
+    struct qk_graph_node *made = &graph->nodes[draft->positions[index]];
+    *made = (struct qk_graph_node){.name = name, .index = index};
+    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
+        made->inputs[i] = i < node->call.op->input_count ? value_of(node, i) : QK_VALUE_NONE;
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++)
+        made->outputs[i] = QK_VALUE_NONE;
+}
+
+/* Has values and nodes speak of each other by where nodes stand. */
+static void link_values(struct draft *draft)
+{
+    struct qk_graph *graph = draft->graph;
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        struct qk_graph_value *value = &graph->values[i];
+        if (value->kind == QK_HOME_NONE || value->kind == QK_HOME_INPUT)
+            continue;
+        value->maker = value->last = draft->positions[value->maker];
+        graph->nodes[value->maker].outputs[value->output] = i;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++)
+        for (size_t k = 0; k < QK_INPUT_COUNT_MAX; k++)
+            if (graph->nodes[i].inputs[k] != QK_VALUE_NONE)
+                graph->values[graph->nodes[i].inputs[k]].last = i;
+}
+
+/* A node is not before those that it reads, so the last one that reads is behind the maker. */
+static enum qk_status take_nodes(struct draft *draft)
+{
+    const struct qk_graph_call *call = draft->call;
+    struct qk_graph *graph = draft->graph;
+    size_t name_bytes = 0;
+    for (size_t i = 0; i < call->node_count; i++)
+        name_bytes += strnlen(call->nodes[i].name, NAME_BYTES_MAX) + 1;
+    graph->node_count = call->node_count;
+    graph->nodes = take(draft, graph->node_count * sizeof(*graph->nodes));
+    char *names = graph->nodes ? take(draft, name_bytes) : NULL;
+    if (!names)
+        return QK_NO_MEMORY;
+    for (uint32_t i = 0; i < call->node_count; i++) {
+        const size_t bytes = strnlen(call->nodes[i].name, NAME_BYTES_MAX);
+        add_node(draft, i, memcpy(names, call->nodes[i].name, bytes));
+        names[bytes] = '\0';
+        names += bytes + 1;
+    }
+    link_values(draft);
+    return QK_OK;
+}
+
+static enum qk_status prepare_node(struct draft *draft, const struct qk_kernels *kernels,
+                                   struct qk_graph_node *node)
+{
+    struct qk_graph *graph = draft->graph;
+    struct qk_call call = draft->call->nodes[node->index].call;
+    struct qk_error cause;
+    for (size_t i = 0; i < call.op->input_count; i++)
+        if (call.variable >> i & 1)
+            call.inputs[i].type =
+                node->inputs[i] == QK_VALUE_NONE ? QK_NONE : graph->values[node->inputs[i]].type;
+    enum qk_status status = qk_prepare(kernels, &call, draft->memory, &node->instance, &cause);
+    if (status != QK_OK)
+        return qk_graph_fail_in(node, call.op, &cause, draft->error);
+    for (size_t i = 0; i < call.op->output_count; i++)
+        graph->values[node->outputs[i]].type = node->instance->output_types[i];
+    graph->resident_bytes += node->instance->resident_bytes;
+    return QK_OK;
+}
+
+static void sum_units(struct qk_graph *graph)
+{
+    uint64_t cost_ns = 0;
+    for (size_t i = 0; i < graph->node_count; i++) {
+        struct qk_graph_node *node = &graph->nodes[i];
+        node->pack_begin = graph->pack_unit_count;
+        graph->pack_unit_count += node->instance->pack_unit_count;
+        cost_ns += node->instance->pack_unit_count * node->instance->pack_unit_cost_ns;
+    }
+    if (graph->pack_unit_count > 0)
+        graph->pack_unit_cost_ns = cost_ns / graph->pack_unit_count;
+}
+
+enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct qk_graph_call *call,
+                                struct qk_memory memory, struct qk_graph **graph,
+                                struct qk_error *error)
+{
+    struct draft draft = {.call = call, .memory = memory, .error = error};
+    enum qk_status status = check_counts(call, error);
+    if (status != QK_OK)
+        return status;
+    struct qk_graph *made = take(&draft, sizeof(*made));
+    if (!made)
+        return QK_NO_MEMORY;
+    *made = (struct qk_graph){.resident_bytes = sizeof(*made)};
+    draft.graph = made;
+    status = take_values(&draft);
+    if (status == QK_OK)
+        status = add_inputs(&draft);
+    if (status == QK_OK)
+        status = add_made(&draft);
+    if (status == QK_OK)
+        status = add_outputs(&draft);
+    if (status == QK_OK)
+        status = check_reads(&draft);
+    if (status == QK_OK)
+        status = order(&draft);
+    if (status == QK_OK)
+        status = take_nodes(&draft);
+    for (size_t i = 0; i < made->node_count && status == QK_OK; i++)
+        status = prepare_node(&draft, kernels, &made->nodes[i]);
+    if (status != QK_OK)
+        return status;
+    for (size_t i = 0; i < made->output_count; i++)
+        made->output_types[i] = made->values[made->outputs[i]].type;
+    sum_units(made);
+    *graph = made;
+    return QK_OK;
+}
+
+void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end)
+{
+    for (size_t i = 0; i < graph->node_count && begin < end; i++) {
+        struct qk_graph_node *node = &graph->nodes[i];
+        const size_t node_end = node->pack_begin + node->instance->pack_unit_count;
+        const size_t until = end < node_end ? end : node_end;
+        if (begin >= until)
+            continue;
+        qk_pack(node->instance, begin - node->pack_begin, until - node->pack_begin);
+        begin = until;
+    }
+}
+
+/* ---- A graph of one node ------------------------------------------------------------------- */
+
+/* All that such a graph needs, in one piece. */
+struct single {
+    struct qk_graph graph;
+    struct qk_graph_node node;
+    struct qk_graph_value values[QK_INPUT_COUNT_MAX + QK_OUTPUT_COUNT_MAX];
+};
+
+enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory,
+                           struct qk_graph **graph, struct qk_error *error)
+{
+    const struct qk_operator *op = instance->op;
+    struct single *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a graph");
+    made->graph = (struct qk_graph){
+        .node_count = 1,
+        .input_count = op->input_count,
+        .output_count = op->output_count,
+        .resident_bytes = instance->resident_bytes + sizeof(*made),
+        .pack_unit_count = instance->pack_unit_count,
+        .pack_unit_cost_ns = instance->pack_unit_cost_ns,
+        .nodes = &made->node,
+        .values = made->values,
+        .value_count = op->input_count + op->output_count,
+    };
+    made->node = (struct qk_graph_node){.instance = instance};
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        made->node.inputs[i] = instance->variable >> i & 1 ? i : QK_VALUE_NONE;
+        made->values[i] = (struct qk_graph_value){
+            .kind = QK_HOME_INPUT, .type = instance->types[i], .port = i, .maker = NOWHERE};
+    }
+    for (uint32_t i = 0; i < op->output_count; i++) {
+        const uint32_t value = (uint32_t)op->input_count + i;
+        made->node.outputs[i] = made->graph.outputs[i] = value;
+        made->graph.output_types[i] = instance->output_types[i];
+        made->values[value] = (struct qk_graph_value){
+            .kind = QK_HOME_OUTPUT, .type = instance->output_types[i], .port = i, .output = i};
+    }
+    *graph = &made->graph;
+    return QK_OK;
+}

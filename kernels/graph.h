@@ -1,0 +1,30 @@
+/* What a graph keeps, which graph.c makes and graph_plan.c reads. Private to kernels/. */
+#ifndef KERNELS_GRAPH_H
+#define KERNELS_GRAPH_H
+
+#include "kernels/qk.h"
+
+struct qk_graph_node {
+    struct qk_instance *instance;
+    const char *name;  /* NULL: it is the graph's only node, and errors need not name it */
+    uint32_t index;    /* in the call, for errors */
+    size_t pack_begin; /* the graph's first unit of packing that is this node's */
+    /* Values. An input that is constant or absent, and no output, is QK_VALUE_NONE. */
+    uint32_t inputs[QK_INPUT_COUNT_MAX];
+    uint32_t outputs[QK_OUTPUT_COUNT_MAX];
+};
+
+struct qk_graph_value {
+    enum qk_home_kind kind; /* QK_HOME_NONE: neither brought nor made, so nobody reads it */
+    enum qk_type type;
+    uint32_t port;   /* which input or output of the graph; not where it is in the scratch */
+    uint32_t maker;  /* the node that makes it, unless it is an input */
+    uint32_t output; /* which of that node's outputs */
+    uint32_t last;   /* the last node that makes or reads it */
+};
+
+/* Fails with what went wrong in a node: 'node 3 ("conv1", onnx.QLinearConv): x: ...'. */
+enum qk_status qk_graph_fail_in(const struct qk_graph_node *node, const struct qk_operator *op,
+                                const struct qk_error *cause, struct qk_error *error);
+
+#endif

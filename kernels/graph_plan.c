@@ -1,0 +1,255 @@
+#include <string.h>
+
+#include "kernels/graph.h"
+
+/* Vectors of the widest tier, and whole lines of the cache. */
+#define ALIGNMENT ((size_t)64)
+
+/* ---- Stages -------------------------------------------------------------------------------- */
+
+/* Fits one node to what comes before it. */
+static enum qk_status plan_stage(const struct qk_graph *graph, size_t index,
+                                 const struct qk_tensor *inputs, struct qk_memory memory,
+                                 struct qk_stage *stages, struct qk_error *error)
+{
+    const struct qk_graph_node *node = &graph->nodes[index];
+    const struct qk_operator *op = node->instance->op;
+    struct qk_tensor tensors[QK_INPUT_COUNT_MAX];
+    struct qk_error cause;
+    for (size_t i = 0; i < op->input_count; i++) {
+        if (node->inputs[i] == QK_VALUE_NONE) {
+            tensors[i].type = QK_NONE;
+            continue;
+        }
+        const struct qk_graph_value *value = &graph->values[node->inputs[i]];
+        tensors[i] = value->kind == QK_HOME_INPUT
+                         ? inputs[value->port]
+                         : stages[value->maker].plan.outputs[value->output];
+    }
+    const enum qk_status status =
+        qk_plan(node->instance, tensors, memory, &stages[index].plan, &cause);
+    return status == QK_OK ? QK_OK : qk_graph_fail_in(node, op, &cause, error);
+}
+
+/* ---- The scratch --------------------------------------------------------------------------- */
+
+/* An intermediate value while it is placed. Values that are alive at the same time never share a
+ * byte: a stage's inputs are, with its outputs. */
+struct room {
+    const struct qk_graph_value *value;
+    size_t bytes;
+    size_t begin;
+    struct room *next; /* of those that are placed, the one that begins next */
+};
+
+/* Largest first; those that are as large as one another in the order of their stages. */
+static void sort_by_bytes(struct room *rooms, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const struct room room = rooms[i];
+        size_t at = i;
+        for (; at > 0 && rooms[at - 1].bytes < room.bytes; at--)
+            rooms[at] = rooms[at - 1];
+        rooms[at] = room;
+    }
+}
+
+static bool live_together(const struct qk_graph_value *a, const struct qk_graph_value *b)
+{
+    return a->maker <= b->last && b->maker <= a->last;
+}
+
+/* Puts a room into the lowest gap that holds it. False: it would end beyond all sizes. */
+static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
+{
+    size_t end;
+    room->begin = 0;
+    for (const struct room *other = *first; other; other = other->next) {
+        if (!live_together(other->value, room->value))
+            continue;
+        if (other->begin >= room->begin && other->begin - room->begin >= room->bytes)
+            break;
+        if (other->begin + other->bytes > room->begin)
+            room->begin = other->begin + other->bytes;
+    }
+    if (__builtin_add_overflow(room->begin, room->bytes, &end))
+        return false;
+    if (end > *scratch_bytes)
+        *scratch_bytes = end;
+    struct room **link = first;
+    while (*link && (*link)->begin <= room->begin)
+        link = &(*link)->next;
+    room->next = *link;
+    *link = room;
+    return true;
+}
+
+static size_t count_rooms(const struct qk_graph *graph)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph->value_count; i++)
+        if (graph->values[i].kind == QK_HOME_SCRATCH)
+            count++;
+    return count;
+}
+
+/* Gives each intermediate value its place, which its maker's stage keeps. */
+static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory memory,
+                                struct qk_stage *stages, size_t *scratch_bytes,
+                                struct qk_error *error)
+{
+    const size_t count = count_rooms(graph);
+    struct room *rooms = count > 0 ? memory.alloc(memory.context, count * sizeof(*rooms)) : NULL;
+    struct room *first = NULL;
+    *scratch_bytes = 0;
+    if (count > 0 && !rooms)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu values", count);
+    size_t room_count = 0;
+    bool fits = true;
+    for (size_t i = 0; i < graph->value_count && fits; i++) {
+        const struct qk_graph_value *value = &graph->values[i];
+        if (value->kind != QK_HOME_SCRATCH)
+            continue;
+        struct room *room = &rooms[room_count++];
+        const size_t bytes = stages[value->maker].plan.output_bytes[value->output];
+        *room = (struct room){.value = value};
+        fits = !__builtin_add_overflow(bytes, ALIGNMENT - 1, &room->bytes);
+        room->bytes -= room->bytes % ALIGNMENT;
+    }
+    if (fits)
+        sort_by_bytes(rooms, count);
+    for (size_t i = 0; i < count && fits; i++) {
+        const struct qk_graph_value *value = rooms[i].value;
+        fits = place(&rooms[i], &first, scratch_bytes);
+        stages[value->maker].outputs[value->output].at = rooms[i].begin;
+    }
+    return fits ? QK_OK
+                : qk_fail(error, QK_INVALID,
+                          "the graph: expected intermediate tensors of less than %zu bytes, got "
+                          "more",
+                          SIZE_MAX);
+}
+
+static struct qk_home home_of(const struct qk_graph *graph, const struct qk_stage *stages,
+                              uint32_t index)
+{
+    if (index == QK_VALUE_NONE)
+        return (struct qk_home){.kind = QK_HOME_NONE};
+    const struct qk_graph_value *value = &graph->values[index];
+    const bool is_placed = value->kind == QK_HOME_SCRATCH;
+    return (struct qk_home){
+        .kind = value->kind,
+        .at = is_placed ? stages[value->maker].outputs[value->output].at : value->port,
+    };
+}
+
+static void fill_homes(const struct qk_graph *graph, struct qk_stage *stages)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        const struct qk_graph_node *node = &graph->nodes[i];
+        const struct qk_operator *op = node->instance->op;
+        for (size_t k = 0; k < op->input_count; k++)
+            stages[i].inputs[k] = home_of(graph, stages, node->inputs[k]);
+        for (size_t k = 0; k < op->output_count; k++)
+            stages[i].outputs[k] = home_of(graph, stages, node->outputs[k]);
+    }
+}
+
+/* ---- What callers see ---------------------------------------------------------------------- */
+
+static enum qk_status describe_outputs(const struct qk_graph *graph, const struct qk_stage *stages,
+                                       struct qk_memory memory, struct qk_graph_plan *plan,
+                                       struct qk_error *error)
+{
+    const size_t count = graph->output_count;
+    struct qk_tensor *tensors = memory.alloc(memory.context, count * sizeof(*tensors));
+    size_t *bytes = tensors ? memory.alloc(memory.context, count * sizeof(*bytes)) : NULL;
+    if (!bytes)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu outputs", count);
+    for (size_t i = 0; i < count; i++) {
+        const struct qk_graph_value *value = &graph->values[graph->outputs[i]];
+        const struct qk_plan *maker = &stages[value->maker].plan;
+        tensors[i] = maker->outputs[value->output];
+        bytes[i] = maker->output_bytes[value->output];
+    }
+    plan->outputs = tensors;
+    plan->output_bytes = bytes;
+    plan->output_count = count;
+    return QK_OK;
+}
+
+static const char *join_kernels(const struct qk_stage *stages, size_t count,
+                                struct qk_memory memory)
+{
+    size_t bytes = 0;
+    if (count == 1)
+        return stages[0].plan.kernel;
+    if (count > QK_GRAPH_KERNELS_MAX)
+        count = QK_GRAPH_KERNELS_MAX;
+    for (size_t i = 0; i < count; i++)
+        bytes += strlen(stages[i].plan.kernel) + 1;
+    char *joined = memory.alloc(memory.context, bytes);
+    if (!joined)
+        return NULL;
+    char *to = joined;
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = strlen(stages[i].plan.kernel);
+        memcpy(to, stages[i].plan.kernel, length);
+        to += length;
+        *to++ = i + 1 < count ? '+' : '\0';
+    }
+    return joined;
+}
+
+enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
+                             struct qk_memory memory, struct qk_graph_plan *plan,
+                             struct qk_error *error)
+{
+    const size_t count = graph->node_count;
+    struct qk_stage *stages = memory.alloc(memory.context, count * sizeof(*stages));
+    if (!stages)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
+    *plan = (struct qk_graph_plan){.graph = graph, .stages = stages, .stage_count = count};
+    enum qk_status status = QK_OK;
+    for (size_t i = 0; i < count && status == QK_OK; i++) {
+        status = plan_stage(graph, i, inputs, memory, stages, error);
+        if (status == QK_OK && stages[i].plan.workspace_bytes > plan->workspace_bytes)
+            plan->workspace_bytes = stages[i].plan.workspace_bytes;
+    }
+    if (status == QK_OK)
+        status = place_all(graph, memory, stages, &plan->scratch_bytes, error);
+    if (status == QK_OK)
+        status = describe_outputs(graph, stages, memory, plan, error);
+    if (status != QK_OK)
+        return status;
+    fill_homes(graph, stages);
+    plan->kernel = join_kernels(stages, count, memory);
+    return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
+}
+
+/* ---- Run ----------------------------------------------------------------------------------- */
+
+void qk_graph_run(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
+                  void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end)
+{
+    const struct qk_stage *run = &plan->stages[stage];
+    const struct qk_operator *op = run->plan.instance->op;
+    const void *from[QK_INPUT_COUNT_MAX];
+    void *to[QK_OUTPUT_COUNT_MAX];
+    for (size_t i = 0; i < op->input_count; i++) {
+        const struct qk_home *home = &run->inputs[i];
+        if (home->kind == QK_HOME_NONE)
+            from[i] = NULL;
+        else if (home->kind == QK_HOME_INPUT)
+            from[i] = inputs[home->at];
+        else if (home->kind == QK_HOME_OUTPUT)
+            from[i] = outputs[home->at];
+        else
+            from[i] = (const char *)scratch + home->at;
+    }
+    for (size_t i = 0; i < op->output_count; i++) {
+        const struct qk_home *home = &run->outputs[i];
+        to[i] = home->kind == QK_HOME_OUTPUT ? outputs[home->at] : (char *)scratch + home->at;
+    }
+    qk_run(&run->plan, from, to, workspace, begin, end);
+}

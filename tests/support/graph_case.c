@@ -1,0 +1,269 @@
+#include "tests/support/graph_case.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/guarded.h"
+
+struct graph_case *graph_case_create(uint64_t seed)
+{
+    struct graph_case *made = calloc(1, sizeof(*made));
+    cr_assert_not_null(made);
+    made->call.nodes = made->nodes;
+    made->call.value_names = made->value_names;
+    made->scalar = qk_test_kernels("scalar");
+    made->random = seed;
+    return made;
+}
+
+void graph_case_destroy(struct graph_case *made)
+{
+    for (size_t i = 0; i < made->block_count; i++)
+        guarded_free(made->blocks[i]);
+    qk_kernels_destroy(made->scalar);
+    free(made);
+}
+
+/* ---- Values -------------------------------------------------------------------------------- */
+
+static void *take(struct graph_case *made, size_t bytes)
+{
+    cr_assert_lt(made->block_count, sizeof(made->blocks) / sizeof(made->blocks[0]));
+    return made->blocks[made->block_count++] = guarded_alloc(bytes, 64);
+}
+
+/* Random elements: floats of -100 to 100, of a few digits, so that none is NaN. */
+static void fill(struct graph_case *made, struct qk_tensor *tensor)
+{
+    size_t bytes;
+    cr_assert(qk_tensor_set_count(tensor));
+    cr_assert(qk_type_bytes(tensor->type, tensor->count, &bytes));
+    uint8_t *data = take(made, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)(qk_test_random(&made->random) >> 40);
+    for (size_t i = 0; tensor->type == QK_FP32 && i < tensor->count; i++)
+        ((float *)(void *)data)[i] = (float)qk_test_random_below(&made->random, 2000) / 10 - 100;
+    tensor->data = data;
+}
+
+static uint32_t add_value(struct graph_case *made, const struct qk_tensor *tensor)
+{
+    const size_t value = made->call.value_count++;
+    char *name = made->names[GRAPH_CASE_NODES_MAX + value];
+    cr_assert_lt(value, GRAPH_CASE_VALUES_MAX);
+    snprintf(name, sizeof(made->names[0]), "v%u", (unsigned)value % 1000);
+    made->value_names[value] = name;
+    made->values[value] = *tensor;
+    return (uint32_t)value;
+}
+
+uint32_t graph_case_input(struct graph_case *made, enum qk_type type, const char *shape)
+{
+    struct qk_tensor tensor = {.type = type};
+    for (char *end; *shape; shape = *end ? end + 1 : end) {
+        cr_assert_lt(tensor.rank, QK_RANK_MAX);
+        tensor.dims[tensor.rank++] = strtoul(shape, &end, 10);
+    }
+    fill(made, &tensor);
+    const uint32_t value = add_value(made, &tensor);
+    made->call.inputs[made->call.input_count++] = (struct qk_graph_input){value, type};
+    return value;
+}
+
+void graph_case_output(struct graph_case *made, uint32_t value)
+{
+    made->call.outputs[made->call.output_count++] = value;
+}
+
+/* ---- Nodes --------------------------------------------------------------------------------- */
+
+static void give(struct graph_case *made, struct qk_call *call, const char *name, enum qk_type type,
+                 uint32_t rank, const size_t *dims)
+{
+    qk_test_call_input(call, name, type, NULL, rank, dims);
+    fill(made, &call->inputs[qk_test_input_index(call->op, name)]);
+}
+
+static void give_float(struct graph_case *made, struct qk_call *call, const char *name, float value)
+{
+    give(made, call, name, QK_FP32, 0, NULL);
+    *(float *)call->inputs[qk_test_input_index(call->op, name)].data = value;
+}
+
+/* Runs the call, whose input 0 is a value, and makes a node of it. */
+static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t x)
+{
+    const size_t index = made->call.node_count++;
+    struct qk_node *node = &made->nodes[index];
+    struct qk_test_result result;
+    cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
+    cr_assert_eq(call->variable, 1);
+    call->inputs[0] = made->values[x];
+    qk_test_run(made->scalar, call, &result);
+    cr_assert_eq(result.status, QK_OK, "node %zu: %s", index, result.error.text);
+    made->blocks[made->block_count++] = result.output;
+    struct qk_tensor y = result.plan.outputs[0];
+    y.data = result.output;
+
+    snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
+    *node = (struct qk_node){.name = made->names[index], .call = *call};
+    node->call.inputs[0] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
+    for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
+        node->inputs[i] = i == 0 ? x : 12345; /* not read */
+    node->outputs[0] = add_value(made, &y);
+    return node->outputs[0];
+}
+
+uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y_type)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.QuantizeLinear", 25);
+    give_float(made, &call, "y_scale", 0.75F);
+    give(made, &call, "y_zero_point", y_type, 0, NULL);
+    return add_node(made, &call, x);
+}
+
+uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type y_type)
+{
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.DequantizeLinear", 25);
+    give_float(made, &call, "x_scale", 0.5F);
+    give(made, &call, "x_zero_point", made->values[x].type, 0, NULL);
+    qk_test_call_int(&call, "output_dtype", qk_type_info(y_type)->onnx);
+    return add_node(made, &call, x);
+}
+
+uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
+                         enum qk_type y_type)
+{
+    static const int64_t pads[] = {1, 1, 1, 1};
+    const size_t channels = made->values[x].dims[1];
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.QLinearConv", 10);
+    give_float(made, &call, "x_scale", 0.5F);
+    give(made, &call, "x_zero_point", made->values[x].type, 0, NULL);
+    give(made, &call, "w", QK_INT8, 4, (size_t[]){out_channels, channels, 3, 3});
+    give_float(made, &call, "w_scale", 0.25F);
+    give(made, &call, "w_zero_point", QK_INT8, 0, NULL);
+    give_float(made, &call, "y_scale", (float)channels * 5);
+    give(made, &call, "y_zero_point", y_type, 0, NULL);
+    qk_test_call_ints(&call, "pads", pads, 4);
+    return add_node(made, &call, x);
+}
+
+void graph_case_shuffle(struct graph_case *made)
+{
+    for (size_t i = made->call.node_count; i-- > 1;) {
+        const size_t k = qk_test_random_below(&made->random, i + 1);
+        const struct qk_node node = made->nodes[i];
+        made->nodes[i] = made->nodes[k];
+        made->nodes[k] = node;
+    }
+}
+
+/* ---- Runs ---------------------------------------------------------------------------------- */
+
+static void pack(struct qk_graph *graph, uint64_t seed)
+{
+    const size_t count = graph->pack_unit_count;
+    const size_t first = count > 0 ? qk_test_random_below(&seed, count) : 0;
+    for (size_t i = count; i-- > 0;)
+        qk_graph_pack(graph, (first + i) % count, (first + i) % count + 1);
+}
+
+enum qk_status graph_case_prepare(const struct graph_case *made, const struct qk_kernels *kernels,
+                                  struct qk_memory memory, const struct qk_graph **graph,
+                                  struct qk_error *error)
+{
+    const size_t node_count = made->call.node_count;
+    struct qk_graph *prepared = NULL;
+    struct qk_graph_call *call = guarded_alloc(sizeof(*call), 8);
+    struct qk_node *nodes = guarded_alloc(sizeof(*nodes) * node_count, 8);
+    memcpy(call, &made->call, sizeof(*call));
+    memcpy(nodes, made->nodes, sizeof(*nodes) * node_count);
+    call->nodes = nodes;
+    for (size_t i = 0; i < node_count; i++)
+        qk_test_lend(&made->nodes[i].call, &nodes[i].call);
+    const enum qk_status status = qk_graph_prepare(kernels, call, memory, &prepared, error);
+    if (status == QK_OK)
+        pack(prepared, made->random);
+    for (size_t i = 0; i < node_count; i++)
+        qk_test_take_back(&made->nodes[i].call, &nodes[i].call);
+    guarded_free(nodes);
+    guarded_free(call);
+    *graph = prepared;
+    return status;
+}
+
+enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_graph *graph,
+                               struct qk_memory memory, struct qk_graph_plan *plan,
+                               struct qk_error *error)
+{
+    struct qk_tensor inputs[QK_GRAPH_PORT_COUNT_MAX];
+    for (size_t i = 0; i < made->call.input_count; i++) {
+        inputs[i] = made->values[made->call.inputs[i].value];
+        inputs[i].data = NULL;
+    }
+    return qk_graph_plan(graph, inputs, memory, plan, error);
+}
+
+/* From any unit on, in pieces, each with a workspace of its own. */
+static void run_stage(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
+                      void *const *outputs, void *scratch, uint64_t *random)
+{
+    const size_t count = plan->stages[stage].plan.unit_count;
+    const size_t first = count > 0 ? qk_test_random_below(random, count) : 0;
+    for (size_t done = 0, piece; done < count; done += piece) {
+        const size_t begin = (first + done) % count;
+        const size_t limit = begin >= first ? count - begin : count - done;
+        piece = 1 + qk_test_random_below(random, limit);
+        void *workspace = guarded_alloc(plan->workspace_bytes, 64);
+        qk_graph_run(plan, stage, inputs, outputs, scratch, workspace, begin, begin + piece);
+        guarded_free(workspace);
+    }
+}
+
+void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed)
+{
+    const struct qk_graph_call *call = &made->call;
+    const void *inputs[QK_GRAPH_PORT_COUNT_MAX];
+    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    void *scratch = guarded_alloc(plan->scratch_bytes, 64);
+    cr_assert_eq(plan->output_count, call->output_count);
+    for (size_t i = 0; i < call->input_count; i++)
+        inputs[i] = made->values[call->inputs[i].value].data;
+    for (size_t i = 0; i < call->output_count; i++)
+        outputs[i] = guarded_alloc(plan->output_bytes[i], 64);
+    for (size_t i = 0; i < plan->stage_count; i++)
+        run_stage(plan, i, inputs, outputs, scratch, &seed);
+    for (size_t i = 0; i < call->output_count; i++) {
+        const struct qk_tensor *expected = &made->values[call->outputs[i]];
+        const struct qk_tensor *got = &plan->outputs[i];
+        size_t bytes;
+        cr_assert(qk_type_bytes(expected->type, expected->count, &bytes));
+        cr_assert_eq(plan->output_bytes[i], bytes);
+        cr_assert_eq(got->type, expected->type);
+        cr_assert_eq(got->rank, expected->rank);
+        cr_assert_eq(memcmp(got->dims, expected->dims, got->rank * sizeof(got->dims[0])), 0);
+        cr_assert_eq(memcmp(outputs[i], expected->data, bytes), 0, "output %zu: other bytes", i);
+        guarded_free(outputs[i]);
+    }
+    guarded_free(scratch);
+}
+
+void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels)
+{
+    struct qk_test_memory memory;
+    const struct qk_graph *graph;
+    struct qk_graph_plan plan;
+    struct qk_error error;
+    qk_test_memory_init(&memory, SIZE_MAX);
+    struct qk_memory face = qk_test_memory_face(&memory);
+    cr_assert_eq(graph_case_prepare(made, kernels, face, &graph, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(graph_case_plan(made, graph, face, &plan, &error), QK_OK, "%s", error.text);
+    for (uint64_t seed = 1; seed < 4; seed++)
+        graph_case_run(made, &plan, seed);
+    qk_test_memory_deinit(&memory);
+}

@@ -1,0 +1,61 @@
+/* Graphs for tests. A node runs when it is added, alone, with the scalar kernels and into memory of
+ * its own: so what every value of the graph has to be is known before there is a graph. */
+#ifndef TESTS_SUPPORT_GRAPH_CASE_H
+#define TESTS_SUPPORT_GRAPH_CASE_H
+
+#include "kernels/qk.h"
+#include "tests/support/qk_test.h"
+
+#define GRAPH_CASE_NODES_MAX 48
+#define GRAPH_CASE_VALUES_MAX (GRAPH_CASE_NODES_MAX + QK_GRAPH_PORT_COUNT_MAX)
+
+struct graph_case {
+    struct qk_graph_call call; /* of the two arrays below */
+    struct qk_node nodes[GRAPH_CASE_NODES_MAX];
+    const char *value_names[GRAPH_CASE_VALUES_MAX];
+    struct qk_tensor values[GRAPH_CASE_VALUES_MAX]; /* with what their data has to be */
+
+    /* Private. */
+    struct qk_kernels *scalar;
+    uint64_t random;
+    char names[GRAPH_CASE_NODES_MAX + GRAPH_CASE_VALUES_MAX][8];
+    void *blocks[8 * GRAPH_CASE_NODES_MAX + GRAPH_CASE_VALUES_MAX];
+    size_t block_count;
+};
+
+/* The seed is not 0. */
+struct graph_case *graph_case_create(uint64_t seed);
+void graph_case_destroy(struct graph_case *made);
+
+/* Each adds an input of the graph, or a node, "n0", "n1" and so on, with random constants; and
+ * returns its value, "v0", "v1" and so on. The shape is "2,3,8,8". */
+uint32_t graph_case_input(struct graph_case *made, enum qk_type type, const char *shape);
+uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
+uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
+/* 3 x 3, with padding that keeps the size of planes. */
+uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
+                         enum qk_type y_type);
+
+void graph_case_output(struct graph_case *made, uint32_t value);
+
+/* Mixes the nodes' order. */
+void graph_case_shuffle(struct graph_case *made);
+
+/* qk_graph_prepare and, unit by unit in a random order, qk_graph_pack. It lends copies of the call
+ * and all constants, which are gone when it returns. */
+enum qk_status graph_case_prepare(const struct graph_case *made, const struct qk_kernels *kernels,
+                                  struct qk_memory memory, const struct qk_graph **graph,
+                                  struct qk_error *error);
+
+enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_graph *graph,
+                               struct qk_memory memory, struct qk_graph_plan *plan,
+                               struct qk_error *error);
+
+/* Runs all stages, each in pieces of random sizes in a random order, in memory with watched edges,
+ * and fails the test unless all outputs are as they have to be. */
+void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
+
+/* All three. */
+void graph_case_check(const struct graph_case *made, const struct qk_kernels *kernels);
+
+#endif
