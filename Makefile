@@ -51,7 +51,8 @@ ALL_LDFLAGS = $(SAN_$(SAN)) $(LDFLAGS)
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
 KERNELS := \
-    kernels/qk.c kernels/graph.c kernels/graph_plan.c kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
+    kernels/qk.c kernels/graph.c kernels/graph_plan.c \
+    kernels/cpu.c kernels/measure.c kernels/choice.c kernels/describe.c \
     kernels/dispatch.c \
     kernels/element/element.c kernels/element/float.c kernels/element/narrow.c \
     kernels/operators/registry.c kernels/operators/rules.c kernels/operators/shape_text.c \
