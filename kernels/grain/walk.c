@@ -328,10 +328,11 @@ enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_inst
     struct state *state = memory.alloc(memory.context, sizeof(*state));
     if (!state)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
-    *state = (struct state){.walker = *walker,
-                            .span = {.stream = plan->output_bytes[0] >= tuning->stream_bytes},
-                            .count = x->count,
-                            .grid = *grid};
+    const size_t x_bytes = x->count / 8 * walker->x_bits;
+    const size_t y_bytes = plan->output_bytes[0];
+    const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
+    *state = (struct state){
+        .walker = *walker, .span = {.stream = stream}, .count = x->count, .grid = *grid};
     for (uint32_t i = 0; i < grid->rank && !walker->parameters.zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);

@@ -9,7 +9,7 @@
 
 /* What was chosen for a machine (kernels/choice.h). */
 struct qk_walk_tuning {
-    size_t stream_bytes; /* outputs from here on go past the caches */
+    size_t stream_bytes; /* outputs go past the caches where x or they have so many */
     double unit_ns;      /* that a unit should take */
     double cycle_ns;
     double byte_ns; /* to move a byte to or from memory */
