@@ -92,21 +92,25 @@ struct qd_json_path qd_json_path(const char *array, size_t position, const char 
 
 struct qd_shown qd_show_string(const char *string)
 {
+    return qd_show_bytes(string, strlen(string));
+}
+
+struct qd_shown qd_show_bytes(const char *bytes, size_t count)
+{
     enum { KEPT = sizeof(struct qd_shown) - sizeof("\"...\"") };
     struct qd_shown shown;
-    size_t count = strlen(string);
     size_t used = 0;
     shown.text[used++] = '"';
     for (size_t at = 0; at < count;) {
-        size_t length = qd_utf8_length(string + at, count - at);
-        bool plain = length > 1 || (length == 1 && string[at] >= ' ' && string[at] != 0x7f);
+        size_t length = qd_utf8_length(bytes + at, count - at);
+        bool plain = length > 1 || (length == 1 && bytes[at] >= ' ' && bytes[at] != 0x7f);
         length = length == 0 ? 1 : length;
         if (used + length > KEPT) {
             memcpy(shown.text + used, "...", 3);
             used += 3;
             break;
         }
-        memcpy(shown.text + used, plain ? string + at : "?", plain ? length : 1);
+        memcpy(shown.text + used, plain ? bytes + at : "?", plain ? length : 1);
         used += length;
         at += length;
     }

@@ -45,6 +45,7 @@ struct qd_shown {
     char text[64];
 };
 struct qd_shown qd_json_show(const struct cJSON *value);
-struct qd_shown qd_show_string(const char *string); /* with quotes */
+struct qd_shown qd_show_string(const char *string);             /* with quotes */
+struct qd_shown qd_show_bytes(const char *bytes, size_t count); /* the same, NULs and all */
 
 #endif
