@@ -32,8 +32,9 @@
 CFLAGS ?= -O2 -g
 SAN ?=
 B ?= build$(if $(SAN),/$(SAN))
-PACKAGES := libmicrohttpd libcjson libuv
+PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c
 PKG_CONFIG ?= pkg-config
+PROTOC_C ?= protoc-c
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Werror
@@ -44,7 +45,7 @@ SAN_undefined := -fsanitize=undefined -fno-sanitize-recover=all
 SAN_thread := -fsanitize=thread
 export ASAN_OPTIONS ?= strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -MMD -MP $(SAN_$(SAN)) $(CFLAGS) $(TIER) \
+ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SAN_$(SAN)) $(CFLAGS) $(TIER) \
     $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
 ALL_LDFLAGS = $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
@@ -97,6 +98,8 @@ SERVER := \
     server/signature.c server/oip_model.c server/oip_metadata.c server/oip_parameters.c \
     server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
     server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
+    server/models/onnx.pb-c.c server/models/onnx.c server/models/onnx_node.c \
+    server/models/onnx_tensor.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c
@@ -132,6 +135,15 @@ endif
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# What reads an ONNX file's messages, as protobuf-c's compiler writes it.
+MESSAGES := $(B)/server/models/onnx.pb-c
+$(MESSAGES).c $(MESSAGES).h &: server/models/onnx.proto
+	@mkdir -p $(@D)
+	$(PROTOC_C) --c_out=$(B) $<
+$(MESSAGES).o: $(MESSAGES).c
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+$(patsubst %,$(B)/server/models/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
 # The two files are in it.
 $(B)/server/schema.o: api_schema/openapi.yaml api_schema/openapi.json
@@ -284,6 +296,7 @@ help:
 headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h \
     server/*.h server/*/*.h))
 
+$(B)/server/models/onnx_reader.h.alone: $(MESSAGES).h
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)
 	printf '#include "%s"\nint nothing;\n' $< | \

@@ -12,6 +12,6 @@ make -s -j"$(nproc)" CC=clang B=build/fuzz \
     build/fuzz/libserver.a build/fuzz/libqk.a
 clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o build/fuzz_oip_decode \
     tests/fuzz/fuzz_oip_decode.c build/fuzz/libserver.a build/fuzz/libqk.a \
-    -lcjson -lm -ldl -lpthread
+    -lcjson -lprotobuf-c -lm -ldl -lpthread
 build/fuzz_oip_decode -max_total_time="${1:-60}" -max_len=4096 build/corpus build/seeds
 echo "1 passed, 0 failed" # or it has ended above

@@ -172,6 +172,7 @@ class Contents(unittest.TestCase):
         self.assertIn("quantd", documented)
         for library, package in (("openblas", "libopenblas0-pthread"), ("cjson", "libcjson1"),
                                  ("uv", "libuv1"), ("microhttpd", "libmicrohttpd12"),
+                                 ("protobuf-c", "libprotobuf-c1"),
                                  ("gfortran", "libgfortran5"), ("c", "libc6")):
             self.assertTrue(any(re.search(r"/lib%s\.so" % library, path) for path in self.members))
             self.assertTrue(any(name.startswith(package) for name in documented), package)

@@ -30,7 +30,8 @@ LAYERS = (
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_model", "oip_parameters", "signature"}),
     ("models", {"models/base64", "models/model", "models/model_config",
-                "models/model_config_apply", "models/plans", "models/table"}),
+                "models/model_config_apply", "models/onnx", "models/onnx.pb-c", "models/onnx_node",
+                "models/onnx_reader", "models/onnx_tensor", "models/plans", "models/table"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),
     ("edge", {"connection", "head", "healthcheck", "listener", "path", "route", "socket"}),
     ("main", {"main"}),
@@ -43,6 +44,7 @@ OUTSIDE = {
     "uv.h": {"server/loop.c", "server/pool.c"},
     "cjson/cJSON.h": {"server/json_tree.c"},
     "cJSON.h": set(),
+    "protobuf-c/protobuf-c.h": {"server/models/onnx_reader.h"},
     "cblas.h": {"kernels/gemm/openblas.c"},
     "dlfcn.h": {"kernels/gemm/openblas.c"},
 }

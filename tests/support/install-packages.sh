@@ -12,7 +12,7 @@ packages_of()
 {
     case $1 in
     build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev \
-        libopenblas-pthread-dev ;;
+        libprotobuf-c-dev protobuf-c-compiler libopenblas-pthread-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
     fuzz) echo clang libclang-rt-dev python3 ;;
@@ -50,6 +50,8 @@ found()
     libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
     libcjson-dev) pkg-config --exists libcjson ;;
     libuv1-dev) pkg-config --exists libuv ;;
+    libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;
+    protobuf-c-compiler) command -v protoc-c >/dev/null ;;
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
