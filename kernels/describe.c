@@ -1,3 +1,4 @@
+/* The profile of the machine, and what was chosen for it, in words for people. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Dequantize kernels on vectors of 8 floats: how these read, compute and store a chunk; loops.h
+ * goes through a span. */
 #include "kernels/dequantize/dequantize.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */

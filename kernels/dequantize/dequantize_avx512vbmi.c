@@ -1,3 +1,5 @@
+/* Dequantize kernels on vectors of 16 floats: how these compute and store a chunk, and tables of
+ * float8s; read_avx512.h reads it, and loops.h goes through a span. */
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
 

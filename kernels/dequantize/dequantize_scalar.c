@@ -1,3 +1,4 @@
+/* What dequantize kernels are, in plain C: every other one gives these bits. */
 #include "kernels/dequantize/dequantize.h"
 
 #include <float.h>

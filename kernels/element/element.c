@@ -1,3 +1,4 @@
+/* Element types: their names and sizes, and single elements of tensors. */
 #include "kernels/qk.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Chooses by the grid which of four walks makes the fewest and longest calls of a kernel, cuts it
+ * into units, and goes it. */
 #include "kernels/grain/walk.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* All operators, in the order in which they are listed, and how they are found. */
 #include "kernels/operators/operator.h"
 
 #include <string.h>

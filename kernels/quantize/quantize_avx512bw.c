@@ -1,3 +1,4 @@
+/* Quantize kernels on vectors of 16 floats: the arithmetic, packing and stores for loops.h. */
 #include "kernels/quantize/quantize.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */

@@ -1,3 +1,4 @@
+/* What quantize kernels are, in plain C: every other one gives these bits. */
 #include "kernels/quantize/quantize.h"
 
 #include <float.h>

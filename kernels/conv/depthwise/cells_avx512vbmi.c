@@ -1,3 +1,5 @@
+/* Lays out the cells of a unit's channels: works out, once for all channels, by which permutations
+ * loads of x become cells, and then loads, permutes and stores. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__

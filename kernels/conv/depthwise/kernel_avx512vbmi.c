@@ -1,3 +1,6 @@
+/* VPDPBUSD on vectors of 16 lanes, four products to a sum: goes through a unit's channels, and
+ * multiplies their slots with the weights, four vectors of lanes at a time. Cells are made in
+ * cells_avx512vbmi.c; small planes and wide kernels have ways of their own beside it. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #ifdef __x86_64__

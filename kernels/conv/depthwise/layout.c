@@ -1,3 +1,5 @@
+/* Chooses what a unit of a depthwise convolution has, and how the cells of a channel lie in its
+ * slot, such that the first cache holds them. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include "kernels/conv/sizes.h"

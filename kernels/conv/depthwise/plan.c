@@ -1,3 +1,5 @@
+/* A depthwise convolution, from weights to units: which convolutions are one, how it packs weights
+ * and cuts its work, and how a unit runs on the kernel of its backend. */
 #include "kernels/conv/depthwise/depthwise.h"
 
 #include <string.h>

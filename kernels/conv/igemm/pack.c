@@ -1,3 +1,4 @@
+/* Packs weights into panels, as the backend's products read them (kernels/gemm/igemm.h). */
 #include <string.h>
 
 #include "kernels/conv/way.h"

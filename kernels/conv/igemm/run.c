@@ -1,3 +1,5 @@
+/* Runs units of a convolution by integer products: makes a unit's slabs, multiplies each panel with
+ * each strip of them, and makes y of the tiles. */
 #include "kernels/conv/igemm/plan.h"
 
 #include "kernels/conv/sizes.h"

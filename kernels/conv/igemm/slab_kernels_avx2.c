@@ -1,3 +1,4 @@
+/* Slab kernels on vectors of 32 bytes, for both kinds of cells: words and bytes. */
 #include "kernels/conv/igemm/slab_kernels.h"
 
 #ifdef __x86_64__

@@ -1,3 +1,4 @@
+/* Slab kernels on vectors of 64 bytes, with no more than Skylake-X has. */
 #include "kernels/conv/igemm/transpose_zmm.h"
 
 #ifdef __x86_64__

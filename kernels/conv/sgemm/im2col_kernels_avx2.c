@@ -1,3 +1,4 @@
+/* im2col kernels on vectors of 8 floats. */
 #include "kernels/conv/sgemm/im2col_kernels.h"
 
 #ifdef __x86_64__

@@ -1,3 +1,4 @@
+/* What im2col kernels are, in plain C: every other one gives these bits. */
 #include "kernels/conv/requantize.h"
 #include "kernels/conv/sgemm/im2col_loops.h"
 

@@ -1,3 +1,4 @@
+/* Packs weights as floats, less their zero points, for convolutions by sgemm. */
 #include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
 

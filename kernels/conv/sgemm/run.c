@@ -1,3 +1,5 @@
+/* A convolution by sgemm: cuts y into tiles, and computes each by as many products of floats as K
+ * has blocks, whose sums of integers are exact. */
 #include <string.h>
 
 #include "kernels/conv/sgemm/im2col_kernels.h"
