@@ -25,8 +25,8 @@ bool qk_depthwise_is_small(const struct qk_depthwise_job *job)
     const struct qk_conv_axis *column = &job->geometry->axis[QK_AXIS_COLUMN];
     const size_t orders = qk_divide_up(job->depth, TAPS) * VECTORS * QK_DEPTHWISE_BYTES;
     return job->geometry->channel_size <= CHANNEL_BYTES && job->depth <= TAPS_MOST &&
-           (job->rows == 1 || (int64_t)job->columns == column->out) && row->dilation <= SPAN_MOST &&
-           (row->kernel - 1) * row->dilation <= SPAN_MOST && column->dilation <= SPAN_MOST &&
+           (job->rows == 1 || (int64_t)job->columns == column->out) &&
+           (row->kernel - 1) * row->dilation <= SPAN_MOST &&
            (column->kernel - 1) * column->dilation <= SPAN_MOST &&
            orders <= job->layout->batch * job->layout->slot_bytes;
 }
