@@ -11,6 +11,44 @@
 enum { QK_GRANULARITY_SCALE = 1, QK_GRANULARITY_ZERO_POINT = 2 };
 enum { QK_GRANULARITY_AXIS, QK_GRANULARITY_BLOCK_SIZE };
 
+/* The quantized types that both have since the version of that number: x here, y there. */
+#define QK_QUANTIZED_10 (QK_BIT(QK_INT8) | QK_BIT(QK_UINT8))
+#define QK_QUANTIZED_19                                                                     \
+    (QK_QUANTIZED_10 | QK_BIT(QK_FP8E4M3FN) | QK_BIT(QK_FP8E4M3FNUZ) | QK_BIT(QK_FP8E5M2) | \
+     QK_BIT(QK_FP8E5M2FNUZ))
+#define QK_QUANTIZED_21 \
+    (QK_QUANTIZED_19 | QK_BIT(QK_INT16) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT4) | QK_BIT(QK_UINT4))
+#define QK_QUANTIZED_23 (QK_QUANTIZED_21 | QK_BIT(QK_FP4E2M1))
+#define QK_QUANTIZED_25 (QK_QUANTIZED_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
+
+/* Parts of both descriptors: what a version takes and gives; the two attributes, where `scale` is a
+ * string, the name of that input; and its shape. */
+#define QK_GRANULARITY_VERSION(since, x_types, scale_types, zero_point_types, y_types)             \
+    {                                                                                              \
+        .number = (since),                                                                         \
+        .inputs = {{.types = (x_types)},                                                           \
+                   [QK_GRANULARITY_SCALE] = {.types = (scale_types)},                              \
+                   [QK_GRANULARITY_ZERO_POINT] = {.types = (zero_point_types), .optional = true}}, \
+        .output_types = {                                                                          \
+            (y_types)                                                                              \
+        }                                                                                          \
+    }
+#define QK_GRANULARITY_ATTRIBUTES(scale)                                                       \
+    [QK_GRANULARITY_AXIS] = {.name = "axis",                                                   \
+                             .kind = QK_ATTRIBUTE_INT,                                         \
+                             .since = 13,                                                      \
+                             .about = "the axis of x that " scale                              \
+                                      " runs along; default 1, in [-rank(x), rank(x)-1]; not " \
+                                      "read where there is one scale"},                        \
+    [QK_GRANULARITY_BLOCK_SIZE] = {                                                            \
+        .name = "block_size",                                                                  \
+        .kind = QK_ATTRIBUTE_INT,                                                              \
+        .since = 21,                                                                           \
+        .about = "how many elements along the axis share a scale; default 0: all"}
+#define QK_GRANULARITY_SCALE_SHAPE                                                                \
+    "[], [1], [length of the axis], or with a block_size that of x, but on the axis ceil(length " \
+    "/ block_size)"
+
 struct qk_granularity {
     struct qk_tensor scale; /* its shape; its data is not read */
     struct qk_attribute axis;

@@ -10,7 +10,7 @@
 #include "kernels/operators/rules.h"
 
 enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
-enum { AXIS = QK_GRANULARITY_AXIS, BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE, OUTPUT_DTYPE };
+enum { OUTPUT_DTYPE = QK_GRANULARITY_BLOCK_SIZE + 1 };
 
 struct instance {
     struct qk_instance base;
@@ -111,46 +111,26 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 
 /* ---- The descriptor ---------------------------------------------------------------------- */
 
-#define X_10 (QK_BIT(QK_INT8) | QK_BIT(QK_UINT8) | QK_BIT(QK_INT32))
-#define X_19                                                                     \
-    (X_10 | QK_BIT(QK_FP8E4M3FN) | QK_BIT(QK_FP8E4M3FNUZ) | QK_BIT(QK_FP8E5M2) | \
-     QK_BIT(QK_FP8E5M2FNUZ))
-#define X_21 (X_19 | QK_BIT(QK_INT16) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT4) | QK_BIT(QK_UINT4))
-#define X_23 (X_21 | QK_BIT(QK_FP4E2M1))
-#define X_25 (X_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
-
 #define SCALE_10 QK_BIT(QK_FP32)
 #define SCALE_19 (SCALE_10 | QK_BIT(QK_FP16) | QK_BIT(QK_BF16))
 #define SCALE_24 (SCALE_19 | QK_BIT(QK_FP8E8M0))
 
-#define VERSION(since, x_types, scale_types, y_types)                      \
-    {                                                                      \
-        .number = (since),                                                 \
-        .inputs = {[X] = {.types = (x_types)},                             \
-                   [SCALE] = {.types = (scale_types)},                     \
-                   [ZERO_POINT] = {.types = (x_types), .optional = true}}, \
-        .output_types = {                                                  \
-            (y_types)                                                      \
-        }                                                                  \
-    }
+#define VERSION(since, quantized, scale_types, y_types)                        \
+    QK_GRANULARITY_VERSION(since, (quantized) | QK_BIT(QK_INT32), scale_types, \
+                           (quantized) | QK_BIT(QK_INT32), y_types)
 
 static const struct qk_version versions[] = {
-    VERSION(10, X_10, SCALE_10, SCALE_10), VERSION(13, X_10, SCALE_10, SCALE_10),
-    VERSION(19, X_19, SCALE_19, SCALE_19), VERSION(21, X_21, SCALE_19, SCALE_19),
-    VERSION(23, X_23, SCALE_19, SCALE_19), VERSION(24, X_23, SCALE_24, SCALE_19),
-    VERSION(25, X_25, SCALE_24, SCALE_19),
+    VERSION(10, QK_QUANTIZED_10, SCALE_10, SCALE_10),
+    VERSION(13, QK_QUANTIZED_10, SCALE_10, SCALE_10),
+    VERSION(19, QK_QUANTIZED_19, SCALE_19, SCALE_19),
+    VERSION(21, QK_QUANTIZED_21, SCALE_19, SCALE_19),
+    VERSION(23, QK_QUANTIZED_23, SCALE_19, SCALE_19),
+    VERSION(24, QK_QUANTIZED_23, SCALE_24, SCALE_19),
+    VERSION(25, QK_QUANTIZED_25, SCALE_24, SCALE_19),
 };
 
 static const struct qk_attribute_def attributes[] = {
-    [AXIS] = {.name = "axis",
-              .kind = QK_ATTRIBUTE_INT,
-              .since = 13,
-              .about = "the axis of x that x_scale runs along; default 1, in [-rank(x), "
-                       "rank(x)-1]; not read where there is one scale"},
-    [BLOCK_SIZE] = {.name = "block_size",
-                    .kind = QK_ATTRIBUTE_INT,
-                    .since = 21,
-                    .about = "how many elements along the axis share a scale; default 0: all"},
+    QK_GRANULARITY_ATTRIBUTES("x_scale"),
     [OUTPUT_DTYPE] = {.name = "output_dtype",
                       .kind = QK_ATTRIBUTE_TYPE,
                       .since = 23,
@@ -166,8 +146,7 @@ const struct qk_operator qk_onnx_dequantize_linear = {
     .about = "y = (x - x_zero_point) * x_scale, for the whole tensor, for slices or for blocks",
     .input_names = {[X] = "x", [SCALE] = "x_scale", [ZERO_POINT] = "x_zero_point"},
     .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
-                     [SCALE] = "[], [1], [length of the axis], or with a block_size that of x, "
-                               "but on the axis ceil(length / block_size)",
+                     [SCALE] = QK_GRANULARITY_SCALE_SHAPE,
                      [ZERO_POINT] = "as x_scale"},
     .input_count = 3,
     .variable_inputs = 1U << X,

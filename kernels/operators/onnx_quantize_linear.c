@@ -12,13 +12,7 @@
 #include "kernels/quantize/quantizer.h"
 
 enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
-enum {
-    AXIS = QK_GRANULARITY_AXIS,
-    BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE,
-    SATURATE,
-    OUTPUT_DTYPE,
-    PRECISION
-};
+enum { SATURATE = QK_GRANULARITY_BLOCK_SIZE + 1, OUTPUT_DTYPE, PRECISION };
 
 /* Where x and y_scale have one type; before, y_scale is FP32, whatever x is, and later they may
  * differ. */
@@ -147,46 +141,21 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 
 #define X_10 (QK_BIT(QK_FP32) | QK_BIT(QK_INT32))
 #define X_19 (X_10 | QK_BIT(QK_FP16) | QK_BIT(QK_BF16))
-
 #define SCALE_10 QK_BIT(QK_FP32)
 #define SCALE_24 (X_19 | QK_BIT(QK_FP8E8M0))
 
-#define Y_10 (QK_BIT(QK_INT8) | QK_BIT(QK_UINT8))
-#define Y_19                                                                     \
-    (Y_10 | QK_BIT(QK_FP8E4M3FN) | QK_BIT(QK_FP8E4M3FNUZ) | QK_BIT(QK_FP8E5M2) | \
-     QK_BIT(QK_FP8E5M2FNUZ))
-#define Y_21 (Y_19 | QK_BIT(QK_INT16) | QK_BIT(QK_UINT16) | QK_BIT(QK_INT4) | QK_BIT(QK_UINT4))
-#define Y_23 (Y_21 | QK_BIT(QK_FP4E2M1))
-#define Y_25 (Y_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
-
-#define VERSION(since, x_types, scale_types, y_types)                      \
-    {                                                                      \
-        .number = (since),                                                 \
-        .inputs = {[X] = {.types = (x_types)},                             \
-                   [SCALE] = {.types = (scale_types)},                     \
-                   [ZERO_POINT] = {.types = (y_types), .optional = true}}, \
-        .output_types = {                                                  \
-            (y_types)                                                      \
-        }                                                                  \
-    }
+#define VERSION(since, x_types, scale_types, quantized) \
+    QK_GRANULARITY_VERSION(since, x_types, scale_types, quantized, quantized)
 
 static const struct qk_version versions[] = {
-    VERSION(10, X_10, SCALE_10, Y_10), VERSION(13, X_10, SCALE_10, Y_10),
-    VERSION(19, X_19, X_19, Y_19),     VERSION(21, X_19, X_19, Y_21),
-    VERSION(23, X_19, X_19, Y_23),     VERSION(24, X_19, SCALE_24, Y_23),
-    VERSION(25, X_19, SCALE_24, Y_25),
+    VERSION(10, X_10, SCALE_10, QK_QUANTIZED_10), VERSION(13, X_10, SCALE_10, QK_QUANTIZED_10),
+    VERSION(19, X_19, X_19, QK_QUANTIZED_19),     VERSION(21, X_19, X_19, QK_QUANTIZED_21),
+    VERSION(23, X_19, X_19, QK_QUANTIZED_23),     VERSION(24, X_19, SCALE_24, QK_QUANTIZED_23),
+    VERSION(25, X_19, SCALE_24, QK_QUANTIZED_25),
 };
 
 static const struct qk_attribute_def attributes[] = {
-    [AXIS] = {.name = "axis",
-              .kind = QK_ATTRIBUTE_INT,
-              .since = 13,
-              .about = "the axis of x that y_scale runs along; default 1, in [-rank(x), "
-                       "rank(x)-1]; not read where there is one scale"},
-    [BLOCK_SIZE] = {.name = "block_size",
-                    .kind = QK_ATTRIBUTE_INT,
-                    .since = 21,
-                    .about = "how many elements along the axis share a scale; default 0: all"},
+    QK_GRANULARITY_ATTRIBUTES("y_scale"),
     [SATURATE] = {.name = "saturate",
                   .kind = QK_ATTRIBUTE_INT,
                   .since = 19,
@@ -213,8 +182,7 @@ const struct qk_operator qk_onnx_quantize_linear = {
              "for blocks",
     .input_names = {[X] = "x", [SCALE] = "y_scale", [ZERO_POINT] = "y_zero_point"},
     .input_shapes = {[X] = "any, up to " QK_TEXT_OF(QK_RANK_MAX) " dimensions",
-                     [SCALE] = "[], [1], [length of the axis], or with a block_size that of x, "
-                               "but on the axis ceil(length / block_size)",
+                     [SCALE] = QK_GRANULARITY_SCALE_SHAPE,
                      [ZERO_POINT] = "as y_scale"},
     .input_count = 3,
     .variable_inputs = 1U << X,
