@@ -34,7 +34,7 @@ SAN ?=
 B ?= build$(if $(SAN),/$(SAN))
 PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c
 PKG_CONFIG ?= pkg-config
-PROTOC_C ?= protoc-c
+PROTOC ?= protoc
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Werror
@@ -140,7 +140,7 @@ $(B)/%.o: %.c
 MESSAGES := $(B)/server/models/onnx.pb-c
 $(MESSAGES).c $(MESSAGES).h &: server/models/onnx.proto
 	@mkdir -p $(@D)
-	$(PROTOC_C) --c_out=$(B) $<
+	$(PROTOC) --c_out=$(B) $<
 $(MESSAGES).o: $(MESSAGES).c
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(patsubst %,$(B)/server/models/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h

@@ -12,7 +12,7 @@ packages_of()
 {
     case $1 in
     build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev \
-        libprotobuf-c-dev protobuf-c-compiler libopenblas-pthread-dev ;;
+        libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libopenblas-pthread-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
     fuzz) echo clang libclang-rt-dev python3 ;;
@@ -51,7 +51,8 @@ found()
     libcjson-dev) pkg-config --exists libcjson ;;
     libuv1-dev) pkg-config --exists libuv ;;
     libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;
-    protobuf-c-compiler) command -v protoc-c >/dev/null ;;
+    protobuf-c-compiler) command -v protoc-gen-c >/dev/null ;;
+    protobuf-compiler) command -v protoc >/dev/null ;;
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
