@@ -66,6 +66,10 @@ struct node {
     const struct qk_version *version;
 };
 
+/* ONNX's newest opset of which it is known that it gave nothing to the registry's operators since
+ * the last one there, but element types that quantd does not have. */
+#define OPSET_LAST 28U
+
 /* How the registry begins the names of ONNX's operators. */
 #define PREFIX "onnx."
 
@@ -105,12 +109,15 @@ static enum qd_status find_operator(struct node *node)
     if (!reader->versioned)
         return qd_fail(reader->error, QD_INVALID,
                        "opset_import: expected a version of ONNX's own domain, got none");
-    node->version = qk_operator_version(node->op, reader->graph->opset);
+    const uint64_t opset = reader->graph->opset;
+    const unsigned last = node->op->version_last;
+    node->version =
+        qk_operator_version(node->op, opset > last && opset <= OPSET_LAST ? last : opset);
     if (node->version == NULL)
         return qd_fail(reader->error, QD_INVALID,
                        "%s: expected an opset from %u to %u, which quantd has of %s, got %" PRIu64,
-                       node->where.text, node->op->versions[0].number, node->op->version_last,
-                       node->op->name, reader->graph->opset);
+                       node->where.text, node->op->versions[0].number,
+                       last > OPSET_LAST ? last : OPSET_LAST, node->op->name, opset);
     return QD_OK;
 }
 
