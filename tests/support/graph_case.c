@@ -92,15 +92,19 @@ static void give_float(struct graph_case *made, struct qk_call *call, const char
     *(float *)call->inputs[qk_test_input_index(call->op, name)].data = value;
 }
 
-/* Runs the call, whose input 0 is a value, and makes a node of it. */
+/* Runs the call and makes a node of it. Its input 0 is value x, or that of the call where this is
+ * QK_VALUE_NONE. */
 static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t x)
 {
     const size_t index = made->call.node_count++;
     struct qk_node *node = &made->nodes[index];
     struct qk_test_result result;
     cr_assert_lt(index, GRAPH_CASE_NODES_MAX);
-    cr_assert_eq(call->variable, 1);
-    call->inputs[0] = made->values[x];
+    cr_assert_eq(call->op->variable_inputs, 1);
+    if (x == QK_VALUE_NONE)
+        call->variable = 0;
+    else
+        call->inputs[0] = made->values[x];
     qk_test_run(made->scalar, call, &result);
     cr_assert_eq(result.status, QK_OK, "node %zu: %s", index, result.error.text);
     made->blocks[made->block_count++] = result.output;
@@ -109,9 +113,10 @@ static uint32_t add_node(struct graph_case *made, struct qk_call *call, uint32_t
 
     snprintf(made->names[index], sizeof(made->names[0]), "n%u", (unsigned)index % 1000);
     *node = (struct qk_node){.name = made->names[index], .call = *call};
-    node->call.inputs[0] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
+    if (x != QK_VALUE_NONE)
+        node->call.inputs[0] = (struct qk_tensor){.type = QK_FP8E8M0}; /* not read */
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)
-        node->inputs[i] = i == 0 ? x : 12345; /* not read */
+        node->inputs[i] = i == 0 && x != QK_VALUE_NONE ? x : 12345; /* not read */
     node->outputs[0] = add_value(made, &y);
     return node->outputs[0];
 }
@@ -133,6 +138,17 @@ uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type
     give(made, &call, "x_zero_point", made->values[x].type, 0, NULL);
     qk_test_call_int(&call, "output_dtype", qk_type_info(y_type)->onnx);
     return add_node(made, &call, x);
+}
+
+uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type)
+{
+    const struct qk_tensor *x = &made->values[like];
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.DequantizeLinear", 25);
+    give(made, &call, "x", x->type, x->rank, x->dims);
+    give_float(made, &call, "x_scale", 2.0F);
+    qk_test_call_int(&call, "output_dtype", qk_type_info(y_type)->onnx);
+    return add_node(made, &call, QK_VALUE_NONE);
 }
 
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
@@ -165,12 +181,23 @@ void graph_case_shuffle(struct graph_case *made)
 
 /* ---- Runs ---------------------------------------------------------------------------------- */
 
+/* The next of the pieces that `count` units fall into, where `done` of them are done: they begin
+ * anywhere, and go round. */
+static size_t take_piece(size_t count, size_t first, size_t done, size_t *begin, uint64_t *random)
+{
+    *begin = (first + done) % count;
+    const size_t limit = *begin >= first ? count - *begin : count - done;
+    return 1 + qk_test_random_below(random, limit);
+}
+
 static void pack(struct qk_graph *graph, uint64_t seed)
 {
     const size_t count = graph->pack_unit_count;
     const size_t first = count > 0 ? qk_test_random_below(&seed, count) : 0;
-    for (size_t i = count; i-- > 0;)
-        qk_graph_pack(graph, (first + i) % count, (first + i) % count + 1);
+    for (size_t done = 0, piece, begin; done < count; done += piece) {
+        piece = take_piece(count, first, done, &begin, &seed);
+        qk_graph_pack(graph, begin, begin + piece);
+    }
 }
 
 enum qk_status graph_case_prepare(const struct graph_case *made, const struct qk_kernels *kernels,
@@ -215,10 +242,8 @@ static void run_stage(const struct qk_graph_plan *plan, size_t stage, const void
 {
     const size_t count = plan->stages[stage].plan.unit_count;
     const size_t first = count > 0 ? qk_test_random_below(random, count) : 0;
-    for (size_t done = 0, piece; done < count; done += piece) {
-        const size_t begin = (first + done) % count;
-        const size_t limit = begin >= first ? count - begin : count - done;
-        piece = 1 + qk_test_random_below(random, limit);
+    for (size_t done = 0, piece, begin; done < count; done += piece) {
+        piece = take_piece(count, first, done, &begin, random);
         void *workspace = guarded_alloc(plan->workspace_bytes, 64);
         qk_graph_run(plan, stage, inputs, outputs, scratch, workspace, begin, begin + piece);
         guarded_free(workspace);

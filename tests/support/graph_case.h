@@ -32,6 +32,8 @@ void graph_case_destroy(struct graph_case *made);
 uint32_t graph_case_input(struct graph_case *made, enum qk_type type, const char *shape);
 uint32_t graph_case_quantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
 uint32_t graph_case_dequantize(struct graph_case *made, uint32_t x, enum qk_type y_type);
+/* A dequantization whose input is fixed, with the type and the shape of another value. */
+uint32_t graph_case_constant(struct graph_case *made, uint32_t like, enum qk_type y_type);
 /* 3 x 3, with padding that keeps the size of planes. */
 uint32_t graph_case_conv(struct graph_case *made, uint32_t x, size_t out_channels,
                          enum qk_type y_type);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096, FILL = 0xa5, BLOCKS = 256 };
+enum { PAGE = 4096, FILL = 0xa5, BLOCKS = 1024 };
 
 struct block {
     uint8_t *pages; /* a page, the open ones, a page */
