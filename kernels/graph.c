@@ -1,3 +1,4 @@
+/* From a call to a graph: what its values are, in which order its nodes run, and their packing. */
 #include "kernels/graph.h"
 
 #include <stdio.h>

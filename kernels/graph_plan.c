@@ -1,3 +1,4 @@
+/* From a graph and shapes to stages, and the places of intermediate values; and runs. */
 #include <string.h>
 
 #include "kernels/graph.h"
