@@ -26,9 +26,9 @@ static void fill_table(struct qk_kernels *kernels)
 }
 
 /* Fills the profile and the choice, and loads OpenBLAS where it may serve. Where it is not
- * installed, that is an error only if somebody named it. */
+ * installed, or lacks room, that is an error only if somebody named it. */
 static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, bool measure,
-                             struct qk_error *error)
+                             size_t threads, struct qk_error *error)
 {
     struct qk_profile *profile = &kernels->profile;
     struct qk_choice *choice = &kernels->choice;
@@ -38,7 +38,8 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, b
         /* OpenBLAS has tiers of its own: it gets the whole CPU. */
         const bool named = !choice->conv.narrow;
         struct qk_error missing;
-        status = qk_openblas_init(&kernels->openblas, profile->cpu_flags, named ? error : &missing);
+        status = qk_openblas_init(&kernels->openblas, profile->cpu_flags, threads,
+                                  named ? error : &missing);
         wish->blas = status == QK_OK;
         status = named ? status : QK_OK;
     }
@@ -52,14 +53,14 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, b
     return status;
 }
 
-enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure,
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error)
 {
     struct qk_wish wish = {.tier = tier, .gemm = gemm};
     struct qk_kernels *made = calloc(1, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
-    const enum qk_status status = choose(made, &wish, measure, error);
+    const enum qk_status status = choose(made, &wish, measure, threads, error);
     if (status != QK_OK) {
         qk_kernels_destroy(made);
         return status;

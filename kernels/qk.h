@@ -470,10 +470,12 @@ void qk_gemm_names(char *text, size_t bytes);
  * which OpenBLAS reads while it loads.
  * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the CPU has, or
  * a lesser tier alone, or a name of that list; `measure`: for a few milliseconds, how fast the
- * machine is, which is otherwise guessed. OpenBLAS is loaded where it is named, or where floats may
- * be faster than this CPU's integers, and stays where it is chosen. QK_UNAVAILABLE when this CPU
- * lacks what is named, or OpenBLAS is named and missing. Destroy frees it; NULL is fine. */
-enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure,
+ * machine is, which is otherwise guessed; `threads`: how many may run at once, at least 1. OpenBLAS
+ * is loaded where it is named, or where floats may be faster than this CPU's integers, and stays
+ * where it is chosen; it takes 128 MiB of address space for each thread. QK_UNAVAILABLE when this
+ * CPU lacks what is named, or OpenBLAS is named and missing or has no room. Destroy frees it; NULL
+ * is fine. */
+enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 

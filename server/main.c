@@ -147,8 +147,8 @@ static bool create_kernels(struct process *process)
 {
     const struct qd_config *config = &process->config;
     struct qk_error error;
-    return qk_kernels_create(config->cpu, config->gemm, config->measure, &process->kernels,
-                             &error) == QK_OK ||
+    return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)config->threads,
+                             &process->kernels, &error) == QK_OK ||
            complain("%s", error.text);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu.h"
 
@@ -72,6 +73,56 @@ static enum qk_status find_symbol(void *library, const char *name, void *functio
     return QK_OK;
 }
 
+/* ---- Buffers ----------------------------------------------------------------------------- */
+
+#define BUFFER_MIB 128
+#define BUFFER_BYTES ((size_t)BUFFER_MIB << 20)
+
+/* Whether so many more buffers can be mapped: maps them, as OpenBLAS does, and unmaps them. */
+static bool has_room(void **buffers, size_t count)
+{
+    size_t mapped = 0;
+    while (mapped < count) {
+        void *buffer =
+            mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (buffer == MAP_FAILED)
+            break;
+        buffers[mapped++] = buffer;
+    }
+    for (size_t i = 0; i < mapped; i++)
+        munmap(buffers[i], BUFFER_BYTES);
+    return mapped == count;
+}
+
+/* Takes a buffer for each thread, and gives them back: OpenBLAS keeps them mapped. */
+static enum qk_status map_buffers(const struct qk_openblas *openblas, void **buffers, size_t count,
+                                  struct qk_error *error)
+{
+    void *(*take)(int procpos) = NULL;
+    void (*give_back)(void *buffer) = NULL;
+    enum qk_status status = find_symbol(openblas->library, "blas_memory_alloc", &take, error);
+    if (status == QK_OK)
+        status = find_symbol(openblas->library, "blas_memory_free", &give_back, error);
+    if (status != QK_OK)
+        return status;
+    if (!has_room(buffers, count))
+        return qk_fail(error, QK_UNAVAILABLE,
+                       "OpenBLAS: expected %d MiB of address space for each of %zu threads, which "
+                       "the limit on it (ulimit -v) or memory does not allow",
+                       BUFFER_MIB, count);
+    size_t taken = 0;
+    while (taken < count && (buffers[taken] = take(0)))
+        taken++;
+    for (size_t i = 0; i < taken; i++)
+        give_back(buffers[i]);
+    if (taken < count)
+        return qk_fail(error, QK_UNAVAILABLE, "OpenBLAS: expected at most %zu threads, got %zu",
+                       taken, count);
+    return QK_OK;
+}
+
+/* ---- Load -------------------------------------------------------------------------------- */
+
 static enum qk_status use_library(struct qk_openblas *openblas, struct qk_error *error)
 {
     __typeof__(openblas_get_corename) *get_corename = NULL;
@@ -89,7 +140,7 @@ static enum qk_status use_library(struct qk_openblas *openblas, struct qk_error 
     return QK_OK;
 }
 
-enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags,
+enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags, size_t threads,
                                 struct qk_error *error)
 {
     *openblas = (struct qk_openblas){0};
@@ -104,7 +155,12 @@ enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags
     openblas->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!openblas->library)
         return qk_fail(error, QK_UNAVAILABLE, "OpenBLAS: %s: install libopenblas0", dlerror());
-    enum qk_status status = use_library(openblas, error);
+    void **buffers = calloc(threads, sizeof(*buffers));
+    enum qk_status status = buffers ? use_library(openblas, error)
+                                    : qk_fail(error, QK_NO_MEMORY, "out of memory for OpenBLAS");
+    if (status == QK_OK)
+        status = map_buffers(openblas, buffers, threads, error);
+    free(buffers);
     if (status != QK_OK)
         qk_openblas_deinit(openblas);
     return status;

@@ -6,6 +6,10 @@
  * loaded, before main() of a program that links it: so this file loads it with dlopen, after
  * choosing a core by CPUID that the CPU has. One BLAS thread a call: parallelism comes from the
  * caller's pool.
+ *
+ * Each call needs a buffer of 128 MiB of address space, of which little is ever touched. OpenBLAS
+ * maps it when none is free, and where it cannot, it tries again for ever. So a buffer for each
+ * thread is mapped at the start, where there still is an answer to that.
  */
 #ifndef KERNELS_GEMM_OPENBLAS_H
 #define KERNELS_GEMM_OPENBLAS_H
@@ -38,11 +42,12 @@ struct qk_openblas {
  * some versions, and in others one that needs AVX-512. */
 const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted);
 
-/* Call before other threads start (setenv). QK_UNAVAILABLE: the library is missing or not whole. */
-enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags,
+/* Call before other threads start (setenv); so many may then multiply at once. QK_UNAVAILABLE: the
+ * library is missing or not whole, or there is no address space for its buffers. */
+enum qk_status qk_openblas_init(struct qk_openblas *openblas, uint32_t cpu_flags, size_t threads,
                                 struct qk_error *error);
-void qk_openblas_deinit(
-    struct qk_openblas *openblas); /* also of one that is not loaded: all zeros */
+/* Also of one that is not loaded: all zeros. */
+void qk_openblas_deinit(struct qk_openblas *openblas);
 
 void qk_openblas_sgemm(const struct qk_openblas *openblas, const struct qk_sgemm_args *args);
 

@@ -39,6 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/dispatch.h"
 #include "server/pool.h"
@@ -430,7 +431,8 @@ static void create_kernels(struct bench *bench, const char *tier)
     const char *name = "auto";
     for (size_t i = 0; name && bench->gemm_count < GEMMS_MAX; name = qk_gemm_name(i++)) {
         enum qk_status status =
-            qk_kernels_create(tier, name, true, &bench->gemms[bench->gemm_count], &error);
+            qk_kernels_create(tier, name, true, (size_t)sysconf(_SC_NPROCESSORS_ONLN),
+                              &bench->gemms[bench->gemm_count], &error);
         if (status == QK_OK)
             bench->gemm_count++;
         else if (bench->gemm_count == 0)

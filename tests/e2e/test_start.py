@@ -183,6 +183,21 @@ class Start(unittest.TestCase):
         result = self.start("--gemm", "blas", LD_LIBRARY_PATH=self.folder)
         self.assert_fails(result, "libopenblas.so.0 has no cblas_sgemm: install libopenblas0")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer wants more address space than there is")
+    def test_openblas_without_room(self):
+        for mebibytes, threads in ((60, 1), (120, 1), (180, 2), (290, 2), (400, 64)):
+            for measure in ("on", "off"):
+                result = self.start("--gemm", "blas", "--measure", measure, "--threads",
+                                    str(threads), limit=(resource.RLIMIT_AS, mebibytes << 20))
+                self.assert_fails(result, "OpenBLAS: expected 128 MiB of address space for each of "
+                                  "%d threads, which the limit on it (ulimit -v) or memory does "
+                                  "not allow" % threads)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants more address space than there is")
+    def test_no_room_for_openblas_but_for_others(self):
+        result = self.start("--kernels", limit=(resource.RLIMIT_AS, 150 << 20))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
     def test_without_openblas(self):
         Path(self.folder, "libopenblas.so.0").write_text("nothing")
         server = Server(env={"LD_LIBRARY_PATH": self.folder})

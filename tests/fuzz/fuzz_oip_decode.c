@@ -78,7 +78,7 @@ static struct qk_kernels *make_kernels(void)
 {
     struct qk_kernels *kernels;
     struct qk_error error;
-    if (qk_kernels_create("scalar", "auto", false, &kernels, &error) != QK_OK) {
+    if (qk_kernels_create("scalar", "auto", false, 1, &kernels, &error) != QK_OK) {
         fprintf(stderr, "%s\n", error.text);
         abort();
     }

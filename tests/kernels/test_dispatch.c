@@ -161,7 +161,7 @@ Test(dispatch, refuses_unknown_gemms)
     char names[QK_NAMES_BYTES];
     qk_gemm_names(names, sizeof(names));
     cr_assert(strstr(names, " or "), "cut off: %s", names);
-    cr_assert_eq(qk_kernels_create("auto", "mkl", false, &kernels, &error), QK_UNAVAILABLE);
+    cr_assert_eq(qk_kernels_create("auto", "mkl", false, 1, &kernels, &error), QK_UNAVAILABLE);
     cr_assert(strstr(error.text, names), "%s", error.text);
     cr_assert(strstr(error.text, "got \"mkl\""), "%s", error.text);
     cr_assert_null(kernels);
@@ -173,7 +173,8 @@ Test(dispatch, refuses_unknown_tiers)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct qk_kernels *kernels = NULL;
         struct qk_error error = {0};
-        cr_assert_eq(qk_kernels_create(names[i], "auto", false, &kernels, &error), QK_UNAVAILABLE);
+        cr_assert_eq(qk_kernels_create(names[i], "auto", false, 1, &kernels, &error),
+                     QK_UNAVAILABLE);
         cr_assert_null(kernels);
         cr_assert_not_null(strstr(error.text, "expected auto, scalar, avx2 or avx512"));
     }
@@ -213,7 +214,7 @@ Test(dispatch, measures_the_machine)
 {
     struct qk_kernels *kernels;
     struct qk_error error;
-    cr_assert_eq(qk_kernels_create("auto", "blas", true, &kernels, &error), QK_OK, "%s",
+    cr_assert_eq(qk_kernels_create("auto", "blas", true, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
     const struct qk_profile *profile = &kernels->profile;
     cr_assert(profile->measured);

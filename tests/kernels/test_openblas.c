@@ -82,7 +82,7 @@ static void load(struct qk_openblas *openblas, const char *wanted)
         setenv("OPENBLAS_CORETYPE", wanted, 1);
     else
         unsetenv("OPENBLAS_CORETYPE");
-    cr_assert_eq(qk_openblas_init(openblas, qk_cpu_flags(), &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_openblas_init(openblas, qk_cpu_flags(), 1, &error), QK_OK, "%s", error.text);
 }
 
 /* Each of these has a process of its own: OpenBLAS chooses once. */

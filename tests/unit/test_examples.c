@@ -21,7 +21,7 @@ static struct qk_kernels *kernels;
 static void setup(void)
 {
     struct qk_error error;
-    cr_assert_eq(qk_kernels_create("auto", "auto", false, &kernels, &error), QK_OK, "%s",
+    cr_assert_eq(qk_kernels_create("auto", "auto", false, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
 }
 

@@ -18,7 +18,7 @@ static struct desk desk_create(void)
     struct qk_error error;
     struct qk_kernels *kernels;
     struct desk desk = {.loop = qd_loop_create()};
-    cr_assert_eq(qk_kernels_create("scalar", "auto", false, &kernels, &error), QK_OK, "%s",
+    cr_assert_eq(qk_kernels_create("scalar", "auto", false, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
     desk.router = (struct qd_router){
         .kernels = kernels,
