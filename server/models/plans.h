@@ -9,8 +9,6 @@
 
 #define QD_PLANS_COUNT_MAX 8
 
-struct qk_graph;
-struct qk_graph_plan;
 struct qd_plans;
 
 /* A request's hold on a plan, which stays as long. */

@@ -1,0 +1,271 @@
+#include "server/models/plans.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A few shapes of one model, not all that anybody can think of. A plan of one convolution has some
+ * KiB, and that of a graph of a thousand nodes half of this. */
+enum { BYTES_MAX = 4 << 20 };
+
+/* It lies in its own arena, with its key. */
+struct qd_kept_plan {
+    struct qk_graph_plan plan;
+    struct qd_kept_plan *newer; /* in the order of use */
+    struct qd_kept_plan *older;
+    size_t pin_count;
+    bool listed; /* false: it came when there was no room, and goes with its last pin */
+    struct qd_arena arena;
+    size_t key[]; /* of each input the rank and the dims */
+};
+
+struct qd_plans {
+    const struct qk_graph *graph;
+    struct qd_memory *memory;
+    pthread_mutex_t lock; /* over all below, and the kept plans' own fields */
+    struct qd_kept_plan *newest;
+    struct qd_kept_plan *oldest;
+    size_t count;
+    size_t bytes; /* of their arenas */
+};
+
+static void *alloc(void *context, size_t bytes)
+{
+    return qd_arena_alloc(context, bytes);
+}
+
+struct qd_plans *qd_plans_create(const struct qk_graph *graph, struct qd_memory *memory)
+{
+    struct qd_plans *plans = calloc(1, sizeof(*plans));
+    if (plans != NULL) {
+        plans->graph = graph;
+        plans->memory = memory;
+        pthread_mutex_init(&plans->lock, NULL);
+    }
+    return plans;
+}
+
+static void destroy_kept(struct qd_kept_plan *kept)
+{
+    struct qd_arena arena = kept->arena;
+    qd_arena_deinit(&arena);
+}
+
+/* ---- The list ----------------------------------------------------------------------------- */
+
+static void link_newest(struct qd_plans *plans, struct qd_kept_plan *kept)
+{
+    kept->newer = NULL;
+    kept->older = plans->newest;
+    if (plans->newest != NULL)
+        plans->newest->newer = kept;
+    else
+        plans->oldest = kept;
+    plans->newest = kept;
+}
+
+static void unlink_kept(struct qd_plans *plans, struct qd_kept_plan *kept)
+{
+    if (kept->newer != NULL)
+        kept->newer->older = kept->older;
+    else
+        plans->newest = kept->older;
+    if (kept->older != NULL)
+        kept->older->newer = kept->newer;
+    else
+        plans->oldest = kept->newer;
+}
+
+static bool fits(const struct qd_plans *plans, size_t bytes)
+{
+    return plans->count < QD_PLANS_COUNT_MAX && bytes <= BYTES_MAX - plans->bytes;
+}
+
+/* Takes out the oldest ones that nobody runs, until so many bytes fit; if they never will, they
+ * take out none. What was taken out is linked by `older`. */
+static struct qd_kept_plan *make_room(struct qd_plans *plans, size_t bytes)
+{
+    struct qd_kept_plan *out = NULL;
+    struct qd_kept_plan *kept = plans->oldest;
+    while (kept != NULL && bytes <= BYTES_MAX && !fits(plans, bytes)) {
+        struct qd_kept_plan *next = kept->newer;
+        if (kept->pin_count == 0) {
+            unlink_kept(plans, kept);
+            plans->count--;
+            plans->bytes -= kept->arena.bytes;
+            kept->older = out;
+            out = kept;
+        }
+        kept = next;
+    }
+    return out;
+}
+
+static void destroy_list(struct qd_kept_plan *kept)
+{
+    while (kept != NULL) {
+        struct qd_kept_plan *older = kept->older;
+        destroy_kept(kept);
+        kept = older;
+    }
+}
+
+void qd_plans_destroy(struct qd_plans *plans)
+{
+    if (plans == NULL)
+        return;
+    for (const struct qd_kept_plan *kept = plans->newest; kept != NULL; kept = kept->older)
+        assert(kept->pin_count == 0);
+    destroy_list(plans->newest);
+    pthread_mutex_destroy(&plans->lock);
+    free(plans);
+}
+
+/* ---- Keys --------------------------------------------------------------------------------- */
+
+static size_t count_key(const struct qd_plans *plans, const struct qk_tensor *inputs)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < plans->graph->input_count; i++)
+        count += 1 + inputs[i].rank;
+    return count;
+}
+
+static bool has_key(const struct qd_plans *plans, const struct qd_kept_plan *kept,
+                    const struct qk_tensor *inputs)
+{
+    const size_t *at = kept->key;
+    for (size_t i = 0; i < plans->graph->input_count; i++) {
+        const uint32_t rank = inputs[i].rank;
+        if (*at != rank || memcmp(at + 1, inputs[i].dims, rank * sizeof(*at)) != 0)
+            return false;
+        at += 1 + rank;
+    }
+    return true;
+}
+
+static void write_key(const struct qd_plans *plans, struct qd_kept_plan *kept,
+                      const struct qk_tensor *inputs)
+{
+    size_t *at = kept->key;
+    for (size_t i = 0; i < plans->graph->input_count; i++) {
+        *at++ = inputs[i].rank;
+        memcpy(at, inputs[i].dims, inputs[i].rank * sizeof(*at));
+        at += inputs[i].rank;
+    }
+}
+
+/* Under the lock: it is then the newest. */
+static struct qd_kept_plan *find(struct qd_plans *plans, const struct qk_tensor *inputs)
+{
+    struct qd_kept_plan *kept = plans->newest;
+    while (kept != NULL && !has_key(plans, kept, inputs))
+        kept = kept->older;
+    if (kept != NULL && kept != plans->newest) {
+        unlink_kept(plans, kept);
+        link_newest(plans, kept);
+    }
+    return kept;
+}
+
+/* ---- Pins --------------------------------------------------------------------------------- */
+
+static struct qd_kept_plan *pin_known(struct qd_plans *plans, const struct qk_tensor *inputs)
+{
+    pthread_mutex_lock(&plans->lock);
+    struct qd_kept_plan *kept = find(plans, inputs);
+    if (kept != NULL)
+        kept->pin_count++;
+    pthread_mutex_unlock(&plans->lock);
+    return kept;
+}
+
+/* In the models' memory. *made is NULL where that has no room. */
+static enum qk_status make(struct qd_plans *plans, const struct qk_tensor *inputs,
+                           struct qd_kept_plan **made, struct qk_error *error)
+{
+    struct qd_arena arena;
+    *made = NULL;
+    qd_arena_init(&arena, plans->memory);
+    const size_t key_count = count_key(plans, inputs);
+    struct qd_kept_plan *kept =
+        qd_arena_alloc(&arena, sizeof(*kept) + key_count * sizeof(*kept->key));
+    enum qk_status status = QK_NO_MEMORY;
+    if (kept != NULL) {
+        *kept = (struct qd_kept_plan){.pin_count = 1};
+        write_key(plans, kept, inputs);
+        status = qk_graph_plan(plans->graph, inputs, (struct qk_memory){alloc, &arena}, &kept->plan,
+                               error);
+    }
+    if (status != QK_OK) {
+        qd_arena_deinit(&arena);
+        return status == QK_NO_MEMORY ? QK_OK : status;
+    }
+    kept->arena = arena;
+    *made = kept;
+    return QK_OK;
+}
+
+/* Lists a new plan, unless another thread was faster: then that one is pinned instead. */
+static struct qd_kept_plan *list_new(struct qd_plans *plans, const struct qk_tensor *inputs,
+                                     struct qd_kept_plan *made)
+{
+    struct qd_kept_plan *out = NULL;
+    pthread_mutex_lock(&plans->lock);
+    struct qd_kept_plan *kept = find(plans, inputs);
+    if (kept != NULL) {
+        kept->pin_count++;
+        made->older = NULL;
+        out = made;
+    } else {
+        kept = made;
+        out = make_room(plans, made->arena.bytes);
+        made->listed = fits(plans, made->arena.bytes);
+    }
+    if (kept == made && made->listed) {
+        link_newest(plans, made);
+        plans->count++;
+        plans->bytes += made->arena.bytes;
+    }
+    pthread_mutex_unlock(&plans->lock);
+    destroy_list(out);
+    return kept;
+}
+
+enum qk_status qd_plans_pin(struct qd_plans *plans, const struct qk_tensor *inputs,
+                            struct qd_arena *own, struct qd_pin *pin, struct qk_error *error)
+{
+    *pin = (struct qd_pin){.kept = pin_known(plans, inputs)};
+    if (pin->kept == NULL) {
+        struct qd_kept_plan *made;
+        enum qk_status status = make(plans, inputs, &made, error);
+        if (status != QK_OK)
+            return status;
+        pin->kept = made == NULL ? NULL : list_new(plans, inputs, made);
+    }
+    if (pin->kept != NULL) {
+        pin->plan = &pin->kept->plan;
+        return QK_OK;
+    }
+    struct qk_graph_plan *plan = qd_arena_alloc(own, sizeof(*plan));
+    if (plan == NULL)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    enum qk_status status =
+        qk_graph_plan(plans->graph, inputs, (struct qk_memory){alloc, own}, plan, error);
+    pin->plan = status == QK_OK ? plan : NULL;
+    return status;
+}
+
+void qd_plans_unpin(struct qd_plans *plans, struct qd_pin *pin)
+{
+    struct qd_kept_plan *kept = pin->kept;
+    *pin = (struct qd_pin){.plan = NULL};
+    if (kept == NULL)
+        return;
+    pthread_mutex_lock(&plans->lock);
+    bool gone = --kept->pin_count == 0 && !kept->listed;
+    pthread_mutex_unlock(&plans->lock);
+    if (gone)
+        destroy_kept(kept);
+}
