@@ -43,9 +43,10 @@ static enum qd_status decode(struct qd_request *request)
     return status;
 }
 
+/* Room for what comes out, and for what stages hand on to one another. */
 static enum qd_status take_outputs(struct qd_request *request)
 {
-    const struct qk_plan *plan = &request->plan;
+    const struct qk_graph_plan *plan = request->plan;
     size_t left = QD_ANSWER_BYTES_MAX;
     for (size_t i = 0; i < plan->output_count; i++) {
         const size_t bytes = plan->output_bytes[i];
@@ -60,41 +61,70 @@ static enum qd_status take_outputs(struct qd_request *request)
         if (request->outputs[i] == NULL)
             return refuse_memory(request, "the output");
     }
-    return QD_OK;
+    if (plan->scratch_bytes == 0)
+        return QD_OK;
+    request->scratch = qd_arena_alloc(&request->arena, plan->scratch_bytes);
+    return request->scratch != NULL ? QD_OK : refuse_memory(request, "the intermediate tensors");
 }
 
-/* From a decoded call to an instance, which is not packed yet, its plan, and room for what comes
- * out. */
+/* A built-in model's request brings all inputs: it makes a graph, which is not packed yet. */
+static enum qk_status plan_builtin(struct qd_request *request, struct qk_error *error)
+{
+    struct qk_memory memory = {alloc, &request->arena};
+    struct qk_instance *instance;
+    enum qk_status status =
+        qk_prepare(request->kernels, &request->infer.call, memory, &instance, error);
+    if (status == QK_OK)
+        status = qk_graph_of(instance, memory, &request->graph, error);
+    if (status == QK_OK)
+        status =
+            qk_graph_plan(request->graph, request->infer.inputs, memory, &request->own_plan, error);
+    request->plan = &request->own_plan;
+    return status;
+}
+
+static enum qk_status plan_loaded(struct qd_request *request, struct qk_error *error)
+{
+    enum qk_status status = qd_plans_pin(request->model->plans, request->infer.inputs,
+                                         &request->arena, &request->pin, error);
+    request->plan = request->pin.plan;
+    return status;
+}
+
 static enum qd_status plan(struct qd_request *request)
 {
-    const struct qk_call *call = &request->infer.call;
     struct qk_error error = {.status = QK_OK};
-    struct qk_memory memory = {alloc, &request->arena};
-    enum qk_status status = qk_prepare(request->kernels, call, memory, &request->instance, &error);
-    if (status == QK_OK)
-        status = qk_plan(request->instance, call->inputs, memory, &request->plan, &error);
+    const enum qk_status status = request->model->graph == NULL ? plan_builtin(request, &error)
+                                                                : plan_loaded(request, &error);
     if (status != QK_OK)
         return fail_kernel(request, &error);
-    for (size_t i = 0; i < call->op->input_count; i++)
-        request->inputs[i] = call->inputs[i].data;
+    for (size_t i = 0; i < request->infer.signature->input_count; i++)
+        request->inputs[i] = request->infer.inputs[i].data;
     return take_outputs(request);
 }
 
 static void encode(struct qd_request *request)
 {
     qd_request_advance(request, QD_ENCODING);
-    struct qk_plan *plan = &request->plan;
-    for (size_t i = 0; i < plan->output_count; i++)
-        plan->outputs[i].data = request->outputs[i];
+    const struct qk_graph_plan *plan = request->plan;
+    struct qk_tensor *outputs =
+        qd_arena_alloc(&request->arena, plan->output_count * sizeof(*outputs));
+    if (outputs == NULL) {
+        refuse_memory(request, "the answer");
+        return;
+    }
+    for (size_t i = 0; i < plan->output_count; i++) {
+        outputs[i] = plan->outputs[i];
+        outputs[i].data = request->outputs[i];
+    }
     struct qd_oip_stages stages = {
         .receive_ns = request->spent_ns[QD_READING],
         .queue_ns = request->spent_ns[QD_QUEUED],
         .decode_ns = request->spent_ns[QD_DECODING],
         .compute_ns = request->spent_ns[QD_RUNNING],
     };
-    enum qd_status status =
-        qd_oip_encode_infer(&request->infer, plan->kernel, plan->outputs, &stages, &request->arena,
-                            &request->answer, &request->error);
+    enum qd_status status = qd_oip_encode_infer(&request->infer, plan->kernel, outputs, &stages,
+                                                &request->arena, &request->answer, &request->error);
     if (status == QD_OK)
         qd_request_reply(request);
 }
@@ -109,64 +139,95 @@ static struct qd_request *request_of(struct qd_job *job)
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qk_pack(request_of(job)->instance, begin, end);
+    qk_graph_pack(request_of(job)->graph, begin, end);
+}
+
+static void run_stage(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    const struct qd_request *request = request_of(job);
+    qk_graph_run(request->plan, request->stage, request->inputs, request->outputs, request->scratch,
+                 workspace, begin, end);
+}
+
+static bool after_stage(struct qd_job *job);
+
+static size_t shares(const struct qd_request *request, size_t unit_count, uint64_t unit_cost_ns)
+{
+    return qd_scheduler_shares(unit_count, unit_cost_ns, request->thread_count);
+}
+
+static struct qd_phase stage_phase(const struct qd_request *request)
+{
+    const struct qk_plan *plan = &request->plan->stages[request->stage].plan;
+    const size_t wanted = shares(request, plan->unit_count, plan->unit_cost_ns);
+    return (struct qd_phase){
+        .run = run_stage,
+        .then = after_stage,
+        .unit_count = plan->unit_count,
+        .unit_cost_ns = plan->unit_cost_ns,
+        .seats = request->seats,
+        .seat_count = wanted < request->seat_count ? wanted : request->seat_count,
+    };
+}
+
+static bool after_stage(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    if (++request->stage == request->plan->stage_count) {
+        encode(request);
+        return false;
+    }
+    job->phase = stage_phase(request);
+    return true;
 }
 
 static bool after_pack(struct qd_job *job)
 {
-    job->phase = request_of(job)->computing;
+    job->phase = stage_phase(request_of(job));
     return true;
 }
 
-static void run_compute(struct qd_job *job, void *workspace, size_t begin, size_t end)
+/* Workspaces for as many workers as a stage is worth, as far as there is memory; one is enough. */
+static enum qd_status make_seats(struct qd_request *request, size_t pack_count)
 {
-    const struct qd_request *request = request_of(job);
-    qk_run(&request->plan, request->inputs, request->outputs, workspace, begin, end);
-}
-
-static bool after_compute(struct qd_job *job)
-{
-    encode(request_of(job));
-    return false;
-}
-
-/* Seats for as many workers as a phase is worth, as far as there is memory; one is enough. */
-static enum qd_status make_seats(struct qd_request *request, struct qd_phase *phase,
-                                 size_t workspace_bytes)
-{
-    size_t wanted =
-        qd_scheduler_shares(phase->unit_count, phase->unit_cost_ns, request->thread_count);
-    phase->seats = qd_arena_calloc(&request->arena, wanted, sizeof(*phase->seats));
-    while (phase->seats != NULL && phase->seat_count < wanted) {
-        void *workspace = qd_arena_alloc(&request->arena, workspace_bytes);
+    const struct qk_graph_plan *plan = request->plan;
+    size_t wanted = 1;
+    for (size_t i = 0; i < plan->stage_count; i++) {
+        const struct qk_plan *stage = &plan->stages[i].plan;
+        const size_t worth = shares(request, stage->unit_count, stage->unit_cost_ns);
+        wanted = worth > wanted ? worth : wanted;
+    }
+    request->seats = qd_arena_calloc(&request->arena, wanted > pack_count ? wanted : pack_count,
+                                     sizeof(*request->seats));
+    while (request->seats != NULL && request->seat_count < wanted) {
+        void *workspace = qd_arena_alloc(&request->arena, plan->workspace_bytes);
         if (workspace == NULL)
             break;
-        phase->seats[phase->seat_count++].workspace = workspace;
+        request->seats[request->seat_count++].workspace = workspace;
     }
-    return phase->seat_count > 0 ? QD_OK : refuse_memory(request, "the workspace");
+    return request->seat_count > 0 ? QD_OK : refuse_memory(request, "the workspace");
 }
 
-/* All that needs memory comes first: from here on nothing fails. */
+/* All that needs memory comes first: from here on nothing fails before the answer. */
 static enum qd_status make_phases(struct qd_request *request)
 {
-    const struct qk_instance *instance = request->instance;
-    struct qd_phase packing = {
-        .run = run_pack,
-        .then = after_pack,
-        .unit_count = instance->pack_unit_count,
-        .unit_cost_ns = instance->pack_unit_cost_ns,
-    };
-    request->computing = (struct qd_phase){
-        .run = run_compute,
-        .then = after_compute,
-        .unit_count = request->plan.unit_count,
-        .unit_cost_ns = request->plan.unit_cost_ns,
-    };
-    if (make_seats(request, &request->computing, request->plan.workspace_bytes) != QD_OK)
+    const struct qk_graph *graph = request->graph;
+    size_t pack_count = 0;
+    if (graph != NULL && graph->pack_unit_count > 0)
+        pack_count = shares(request, graph->pack_unit_count, graph->pack_unit_cost_ns);
+    if (make_seats(request, pack_count) != QD_OK)
         return request->error.status;
-    if (packing.unit_count > 0 && make_seats(request, &packing, 0) != QD_OK)
-        return request->error.status;
-    request->job.phase = packing.unit_count > 0 ? packing : request->computing;
+    request->job.phase = stage_phase(request);
+    if (pack_count > 0) {
+        request->job.phase = (struct qd_phase){
+            .run = run_pack,
+            .then = after_pack,
+            .unit_count = graph->pack_unit_count,
+            .unit_cost_ns = graph->pack_unit_cost_ns,
+            .seats = request->seats,
+            .seat_count = pack_count,
+        };
+    }
     return QD_OK;
 }
 
@@ -199,6 +260,8 @@ static void cancel(struct qd_job *job)
 static void done(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
+    if (request->pin.plan != NULL)
+        qd_plans_unpin(request->model->plans, &request->pin);
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
     request->on_answered(request);

@@ -18,6 +18,7 @@
 #include "server/log.h"
 #include "server/loop.h"
 #include "server/metrics.h"
+#include "server/models/table.h"
 #include "server/pool.h"
 #include "server/route.h"
 #include "server/scheduler.h"
@@ -38,6 +39,7 @@ struct process {
     struct qd_loop *loop;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
+    struct qd_models *models;
     struct qd_scheduler *scheduler;
     struct qd_router router;
     struct qd_listener *listener;
@@ -192,7 +194,9 @@ static bool start_services(struct process *process)
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->metrics = qd_metrics_create();
-    if (process->loop == NULL || process->memory == NULL || process->metrics == NULL)
+    if (process->metrics != NULL)
+        process->models = qd_models_create(process->metrics);
+    if (process->loop == NULL || process->memory == NULL || process->models == NULL)
         return complain("out of memory or file descriptors");
     process->scheduler =
         qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
@@ -213,6 +217,7 @@ static bool start_listening(struct process *process)
         .kernels = process->kernels,
         .memory = process->memory,
         .metrics = process->metrics,
+        .models = process->models,
         .scheduler = process->scheduler,
         .thread_count = (unsigned)process->config.threads,
         .compute_timeout_ns = process->config.compute_timeout_ns,
@@ -240,6 +245,7 @@ static void deinit(struct process *process)
     qd_handle_destroy(process->drain_timer);
     qd_scheduler_destroy(process->scheduler);
     qd_loop_destroy(process->loop);
+    qd_models_destroy(process->models);
     qd_metrics_destroy(process->metrics);
     qd_memory_destroy(process->memory);
     qk_kernels_destroy(process->kernels);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "server/clock.h"
@@ -47,10 +48,13 @@ enum failure {
         FAILURE_COUNT
 };
 
-/* Of one version of one operator. */
-struct row {
-    const struct qk_operator *op;
-    const struct qk_version *version;
+struct qd_counters {
+    struct qd_metrics *metrics;
+    struct qd_counters *next; /* in the order in which they were made */
+    size_t holder_count;
+    char *name;
+    char *label; /* the name as Prometheus wants it */
+    uint64_t version;
     uint64_t success_count;
     uint64_t success_ns[QD_STAGE_COUNT];
     uint64_t failure_count[FAILURE_COUNT];
@@ -62,8 +66,7 @@ struct row {
 struct qd_metrics {
     uint64_t started_s; /* since 1970 */
     uint64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
-    size_t row_count;
-    struct row rows[];
+    struct qd_counters *first;
 };
 
 static struct timespec wall_clock(void)
@@ -75,28 +78,68 @@ static struct timespec wall_clock(void)
 
 struct qd_metrics *qd_metrics_create(void)
 {
-    size_t op_count;
-    const struct qk_operator *const *ops = qk_operators(&op_count);
-    size_t row_count = 0;
-    for (size_t i = 0; i < op_count; i++)
-        row_count += ops[i]->version_count;
-    struct qd_metrics *metrics = calloc(1, sizeof(*metrics) + row_count * sizeof(*metrics->rows));
-    if (metrics == NULL)
-        return NULL;
-    metrics->started_s = (uint64_t)wall_clock().tv_sec;
-    for (size_t i = 0; i < op_count; i++) {
-        for (size_t k = 0; k < ops[i]->version_count; k++) {
-            struct row *row = &metrics->rows[metrics->row_count++];
-            row->op = ops[i];
-            row->version = &ops[i]->versions[k];
-        }
-    }
+    struct qd_metrics *metrics = calloc(1, sizeof(*metrics));
+    if (metrics != NULL)
+        metrics->started_s = (uint64_t)wall_clock().tv_sec;
     return metrics;
 }
 
 void qd_metrics_destroy(struct qd_metrics *metrics)
 {
+    assert(metrics == NULL || metrics->first == NULL);
     free(metrics);
+}
+
+/* ---- Who counts --------------------------------------------------------------------------- */
+
+/* Backslashes, quotes and ends of lines are escaped in a label. */
+static void print_label(const char *name, char *label)
+{
+    for (; *name != '\0'; name++) {
+        if (*name == '\\' || *name == '"' || *name == '\n')
+            *label++ = '\\';
+        *label++ = (char)(*name == '\n' ? 'n' : *name);
+    }
+    *label = '\0';
+}
+
+static struct qd_counters *make_counters(const char *name, uint64_t version)
+{
+    const size_t bytes = strlen(name) + 1;
+    struct qd_counters *counters = calloc(1, sizeof(*counters) + 3 * bytes);
+    if (counters == NULL)
+        return NULL;
+    counters->name = memcpy(counters + 1, name, bytes);
+    counters->label = counters->name + bytes;
+    print_label(name, counters->label);
+    counters->version = version;
+    return counters;
+}
+
+struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *name,
+                                        uint64_t version)
+{
+    struct qd_counters **link = &metrics->first;
+    while (*link != NULL && ((*link)->version != version || strcmp((*link)->name, name) != 0))
+        link = &(*link)->next;
+    if (*link == NULL)
+        *link = make_counters(name, version);
+    if (*link != NULL) {
+        (*link)->metrics = metrics;
+        (*link)->holder_count++;
+    }
+    return *link;
+}
+
+void qd_counters_release(struct qd_counters *counters)
+{
+    if (counters == NULL || --counters->holder_count > 0)
+        return;
+    struct qd_counters **link = &counters->metrics->first;
+    while (*link != counters)
+        link = &(*link)->next;
+    *link = counters->next;
+    free(counters);
 }
 
 /* ---- Counting ----------------------------------------------------------------------------- */
@@ -107,44 +150,33 @@ void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
     metrics->answers[http_status - HTTP_STATUS_MIN]++;
 }
 
-static struct row *find_row(struct qd_metrics *metrics, const struct qk_version *version)
+static void count_success(struct qd_counters *counters, const uint64_t stage_ns[QD_STAGE_COUNT])
 {
-    size_t i = 0;
-    while (metrics->rows[i].version != version) {
-        i++;
-        assert(i < metrics->row_count);
-    }
-    return &metrics->rows[i];
-}
-
-static void count_success(struct row *row, const uint64_t stage_ns[QD_STAGE_COUNT])
-{
-    row->success_count++;
+    counters->success_count++;
     for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
         size_t bucket = 0;
         while (bucket < BUCKET_COUNT && stage_ns[stage] > buckets[bucket].ns)
             bucket++;
-        row->success_ns[stage] += stage_ns[stage];
-        row->histogram[stage][bucket]++;
+        counters->success_ns[stage] += stage_ns[stage];
+        counters->histogram[stage][bucket]++;
     }
 }
 
-void qd_metrics_count_infer(struct qd_metrics *metrics, const struct qk_version *version,
-                            unsigned http_status, const uint64_t stage_ns[QD_STAGE_COUNT])
+void qd_counters_count(struct qd_counters *counters, unsigned http_status,
+                       const uint64_t stage_ns[QD_STAGE_COUNT])
 {
-    struct row *row = find_row(metrics, version);
     struct timespec now = wall_clock();
-    row->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    counters->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     if (http_status == 200) {
-        count_success(row, stage_ns);
+        count_success(counters, stage_ns);
         return;
     }
     enum failure failure = http_status == 0     ? FAILURE_CANCELED
                            : http_status == 503 ? FAILURE_REJECTED
                            : http_status >= 500 ? FAILURE_BACKEND
                                                 : FAILURE_OTHER;
-    row->failure_count[failure]++;
-    row->failure_ns += stage_ns[QD_STAGE_TOTAL];
+    counters->failure_count[failure]++;
+    counters->failure_ns += stage_ns[QD_STAGE_TOTAL];
 }
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
@@ -161,35 +193,37 @@ static void print_value(struct qd_text *text, const char *name, const char *type
     qd_text_format(text, "%s %" PRIu64 "\n", name, value);
 }
 
-static uint64_t success_us(const struct row *row, enum qd_stage stage)
+static uint64_t success_us(const struct qd_counters *counters, enum qd_stage stage)
 {
-    return row->success_ns[stage] / QD_NS_PER_US;
+    return counters->success_ns[stage] / QD_NS_PER_US;
 }
 
 /* Triton's counters, by its names: dashboards exist for them.
- *    name, value of `row`, help */
-#define COUNTER_LIST(X)                                                                           \
-    X("nv_inference_request_success", row->success_count, "Inferences answered with 200.")        \
-    X("nv_inference_count", row->success_count, "Inferences computed, a batch counting as one.")  \
-    X("nv_inference_exec_count", row->success_count, "Executions of the operator.")               \
-    X("nv_inference_request_duration_us", success_us(row, QD_STAGE_TOTAL),                        \
-      "From the first byte to the answer.")                                                       \
-    X("nv_inference_queue_duration_us", success_us(row, QD_STAGE_QUEUE), "Waiting for a worker.") \
-    X("nv_inference_compute_input_duration_us", success_us(row, QD_STAGE_DECODE),                 \
-      "Parsing and planning.")                                                                    \
-    X("nv_inference_compute_infer_duration_us", success_us(row, QD_STAGE_COMPUTE),                \
-      "Computing the operator.")                                                                  \
-    X("nv_inference_compute_output_duration_us", success_us(row, QD_STAGE_ENCODE),                \
+ *    name, value of `counters`, help */
+#define COUNTER_LIST(X)                                                                         \
+    X("nv_inference_request_success", counters->success_count, "Inferences answered with 200.") \
+    X("nv_inference_count", counters->success_count,                                            \
+      "Inferences computed, a batch counting as one.")                                          \
+    X("nv_inference_exec_count", counters->success_count, "Executions of the operator.")        \
+    X("nv_inference_request_duration_us", success_us(counters, QD_STAGE_TOTAL),                 \
+      "From the first byte to the answer.")                                                     \
+    X("nv_inference_queue_duration_us", success_us(counters, QD_STAGE_QUEUE),                   \
+      "Waiting for a worker.")                                                                  \
+    X("nv_inference_compute_input_duration_us", success_us(counters, QD_STAGE_DECODE),          \
+      "Parsing and planning.")                                                                  \
+    X("nv_inference_compute_infer_duration_us", success_us(counters, QD_STAGE_COMPUTE),         \
+      "Computing the operator.")                                                                \
+    X("nv_inference_compute_output_duration_us", success_us(counters, QD_STAGE_ENCODE),         \
       "Building the answer.")
 
 static void print_counters(const struct qd_metrics *metrics, struct qd_text *text)
 {
-    const struct row *const end = metrics->rows + metrics->row_count;
-#define X(metric, value, about)                                                       \
-    print_type(text, metric, "counter", about);                                       \
-    for (const struct row *row = metrics->rows; row < end; row++)                     \
-        qd_text_format(text, "%s{model=\"%s\",version=\"%u\"} %" PRIu64 "\n", metric, \
-                       row->op->name, row->version->number, value);
+#define X(metric, value, about)                                                                \
+    print_type(text, metric, "counter", about);                                                \
+    for (const struct qd_counters *counters = metrics->first; counters != NULL;                \
+         counters = counters->next)                                                            \
+        qd_text_format(text, "%s{model=\"%s\",version=\"%" PRIu64 "\"} %" PRIu64 "\n", metric, \
+                       counters->label, counters->version, value);
     COUNTER_LIST(X)
 #undef X
 }
@@ -203,34 +237,36 @@ static void print_failures(const struct qd_metrics *metrics, struct qd_text *tex
     };
     const char *name = "nv_inference_request_failure";
     print_type(text, name, "counter", "Inferences without a result.");
-    for (size_t i = 0; i < metrics->row_count; i++) {
-        const struct row *row = &metrics->rows[i];
+    for (const struct qd_counters *counters = metrics->first; counters != NULL;
+         counters = counters->next) {
         for (unsigned reason = 0; reason < FAILURE_COUNT; reason++) {
-            qd_text_format(text, "%s{model=\"%s\",version=\"%u\",reason=\"%s\"} %" PRIu64 "\n",
-                           name, row->op->name, row->version->number, reasons[reason],
-                           row->failure_count[reason]);
+            qd_text_format(text,
+                           "%s{model=\"%s\",version=\"%" PRIu64 "\",reason=\"%s\"} %" PRIu64 "\n",
+                           name, counters->label, counters->version, reasons[reason],
+                           counters->failure_count[reason]);
         }
     }
 }
 
-static void print_histogram(const struct row *row, enum qd_stage stage, struct qd_text *text)
+static void print_histogram(const struct qd_counters *counters, enum qd_stage stage,
+                            struct qd_text *text)
 {
     const char *name = "quantd_stage_duration_seconds";
-    char labels[256];
-    snprintf(labels, sizeof(labels), "model=\"%s\",version=\"%u\",stage=\"%s\"", row->op->name,
-             row->version->number, qd_stage_names[stage]);
+    char labels[384];
+    snprintf(labels, sizeof(labels), "model=\"%s\",version=\"%" PRIu64 "\",stage=\"%s\"",
+             counters->label, counters->version, qd_stage_names[stage]);
     uint64_t count = 0;
     for (size_t i = 0; i < BUCKET_COUNT; i++) {
-        count += row->histogram[stage][i];
+        count += counters->histogram[stage][i];
         qd_text_format(text, "%s_bucket{%s,le=\"%s\"} %" PRIu64 "\n", name, labels,
                        buckets[i].seconds, count);
     }
-    uint64_t ns = row->success_ns[stage];
+    uint64_t ns = counters->success_ns[stage];
     qd_text_format(text,
                    "%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n%s_sum{%s} %" PRIu64 ".%09" PRIu64
                    "\n%s_count{%s} %" PRIu64 "\n",
-                   name, labels, row->success_count, name, labels, ns / QD_NS_PER_S,
-                   ns % QD_NS_PER_S, name, labels, row->success_count);
+                   name, labels, counters->success_count, name, labels, ns / QD_NS_PER_S,
+                   ns % QD_NS_PER_S, name, labels, counters->success_count);
 }
 
 /* Only of versions that were asked for: 6 stages of 18 lines each are a lot of text. */
@@ -238,10 +274,10 @@ static void print_histograms(const struct qd_metrics *metrics, struct qd_text *t
 {
     print_type(text, "quantd_stage_duration_seconds", "histogram",
                "Stages of the inferences answered with 200.");
-    for (size_t i = 0; i < metrics->row_count; i++)
-        for (unsigned stage = 0; stage < QD_STAGE_COUNT && metrics->rows[i].success_count > 0;
-             stage++)
-            print_histogram(&metrics->rows[i], stage, text);
+    for (const struct qd_counters *counters = metrics->first; counters != NULL;
+         counters = counters->next)
+        for (unsigned stage = 0; stage < QD_STAGE_COUNT && counters->success_count > 0; stage++)
+            print_histogram(counters, stage, text);
 }
 
 static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
@@ -285,48 +321,52 @@ static void print_duration(struct qd_text *text, const char *name, uint64_t coun
                    after);
 }
 
-static void print_compute(struct qd_text *text, const struct row *row, const char *after)
+static void print_compute(struct qd_text *text, const struct qd_counters *counters,
+                          const char *after)
 {
-    uint64_t count = row->success_count;
-    print_duration(text, "compute_input", count, row->success_ns[QD_STAGE_DECODE], ",");
-    print_duration(text, "compute_infer", count, row->success_ns[QD_STAGE_COMPUTE], ",");
-    print_duration(text, "compute_output", count, row->success_ns[QD_STAGE_ENCODE], after);
+    uint64_t count = counters->success_count;
+    print_duration(text, "compute_input", count, counters->success_ns[QD_STAGE_DECODE], ",");
+    print_duration(text, "compute_infer", count, counters->success_ns[QD_STAGE_COMPUTE], ",");
+    print_duration(text, "compute_output", count, counters->success_ns[QD_STAGE_ENCODE], after);
 }
 
-static void print_row_stats(struct qd_text *text, const struct row *row)
+static void print_model_stats(struct qd_text *text, const struct qd_counters *counters)
 {
-    uint64_t count = row->success_count;
+    uint64_t count = counters->success_count;
     uint64_t failures = 0;
     for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
-        failures += row->failure_count[reason];
+        failures += counters->failure_count[reason];
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, counters->name);
     qd_text_format(text,
-                   "{\"name\":\"%s\",\"version\":\"%u\",\"last_inference\":%" PRIu64
+                   ",\"version\":\"%" PRIu64 "\",\"last_inference\":%" PRIu64
                    ",\"inference_count\":%" PRIu64 ",\"execution_count\":%" PRIu64
                    ",\"inference_stats\":{",
-                   row->op->name, row->version->number, row->last_ms, count, count);
-    print_duration(text, "success", count, row->success_ns[QD_STAGE_TOTAL], ",");
-    print_duration(text, "fail", failures, row->failure_ns, ",");
-    print_duration(text, "queue", count, row->success_ns[QD_STAGE_QUEUE], ",");
-    print_compute(text, row, ",");
+                   counters->version, counters->last_ms, count, count);
+    print_duration(text, "success", count, counters->success_ns[QD_STAGE_TOTAL], ",");
+    print_duration(text, "fail", failures, counters->failure_ns, ",");
+    print_duration(text, "queue", count, counters->success_ns[QD_STAGE_QUEUE], ",");
+    print_compute(text, counters, ",");
     print_duration(text, "cache_hit", 0, 0, ",");
     print_duration(text, "cache_miss", 0, 0, "},\"response_stats\":{},\"batch_stats\":[");
     if (count > 0) {
         qd_text_string(text, "{\"batch_size\":1,");
-        print_compute(text, row, "}");
+        print_compute(text, counters, "}");
     }
     qd_text_string(text, "],\"memory_usage\":[]}");
 }
 
-void qd_metrics_print_stats(const struct qd_metrics *metrics, const struct qk_operator *op,
-                            const struct qk_version *version, struct qd_text *text)
+void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
+                            const uint64_t *version, struct qd_text *text)
 {
     bool any = false;
     qd_text_string(text, "{\"model_stats\":[");
-    for (size_t i = 0; i < metrics->row_count; i++) {
-        const struct row *row = &metrics->rows[i];
-        if ((op == NULL || row->op == op) && (version == NULL || row->version == version)) {
+    for (const struct qd_counters *counters = metrics->first; counters != NULL;
+         counters = counters->next) {
+        if ((name == NULL || strcmp(counters->name, name) == 0) &&
+            (version == NULL || counters->version == *version)) {
             qd_text_string(text, any ? "," : "");
-            print_row_stats(text, row);
+            print_model_stats(text, counters);
             any = true;
         }
     }

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/qk.h"
 #include "server/text.h"
 
 /*    name, as in Server-Timing */
@@ -29,6 +28,7 @@ enum qd_stage {
 extern const char *const qd_stage_names[QD_STAGE_COUNT];
 
 struct qd_metrics;
+struct qd_counters;
 
 /* What is measured when it is asked for. */
 struct qd_gauges {
@@ -42,21 +42,28 @@ struct qd_gauges {
 };
 
 struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
+/* All counters must be released. NULL is fine. */
 void qd_metrics_destroy(struct qd_metrics *metrics);
 
 /* Any answer. */
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status);
 
-/* An inference of a known model; http_status 0: the client went before its answer. */
-void qd_metrics_count_infer(struct qd_metrics *metrics, const struct qk_version *version,
-                            unsigned http_status, const uint64_t stage_ns[QD_STAGE_COUNT]);
+/* Those of one version of one model, found or made; a copy of the name is kept. NULL: malloc
+ * failed. Who takes them releases them; with their last holder they vanish from all texts. */
+struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *name,
+                                        uint64_t version);
+void qd_counters_release(struct qd_counters *counters); /* NULL is fine */
+
+/* An inference; http_status 0: the client went before its answer. */
+void qd_counters_count(struct qd_counters *counters, unsigned http_status,
+                       const uint64_t stage_ns[QD_STAGE_COUNT]);
 
 /* Prometheus' text format 0.0.4. */
 void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *gauges,
                       struct qd_text *text);
 
-/* {"model_stats":[…]}: of all models (op NULL), of one, or of one version. */
-void qd_metrics_print_stats(const struct qd_metrics *metrics, const struct qk_operator *op,
-                            const struct qk_version *version, struct qd_text *text);
+/* {"model_stats":[…]}: of all models (name NULL), of one, or of one version. */
+void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
+                            const uint64_t *version, struct qd_text *text);
 
 #endif

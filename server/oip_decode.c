@@ -1,5 +1,6 @@
 #include "server/oip_decode.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +19,18 @@ static enum qd_status split_body(const struct qd_oip_message *message,
     uint64_t count = message->body_bytes;
     if (message->json_bytes_header != NULL) {
         bool parsed = qd_read_decimal(message->json_bytes_header, &count);
-        if (parsed && count == 0) {
+        const struct qd_signature *signature = message->signature;
+        if (parsed && count == 0 && signature->input_count != 1) {
             return qd_fail(decoder->error, QD_INVALID,
                            QD_OIP_JSON_BYTES_HEADER
                            ": 0 means a raw binary request, which takes a model "
                            "with one input; %s has %zu",
-                           message->op->name, message->op->input_count);
+                           signature->name, signature->input_count);
+        }
+        if (parsed && count == 0) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           QD_OIP_JSON_BYTES_HEADER
+                           ": 0 means a raw binary request; expected JSON that says the shape");
         }
         if (!parsed || count > message->body_bytes) {
             return qd_fail(decoder->error, QD_INVALID,
@@ -72,24 +79,25 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
 }
 
 /* Finds the output that outputs[position] names. */
-static enum qd_status find_output(const struct qd_oip_decoder *decoder, const struct cJSON *name,
+static enum qd_status find_output(const struct qd_oip_decoder *decoder, const struct cJSON *value,
                                   size_t position, size_t *output)
 {
-    const struct qk_operator *op = decoder->infer->call.op;
-    const char *given = name == NULL ? NULL : qd_json_string(name);
+    const struct qd_signature *signature = decoder->infer->signature;
+    const char *given = value == NULL ? NULL : qd_json_string(value);
     char known[160] = "";
     size_t used = 0;
-    for (size_t i = 0; i < op->output_count; i++) {
-        if (given != NULL && strcmp(given, op->output_names[i]) == 0) {
+    for (size_t i = 0; i < signature->output_count; i++) {
+        const char *name = signature->outputs[i].name;
+        if (given != NULL && strcmp(given, name) == 0) {
             *output = i;
             return QD_OK;
         }
         if (used < sizeof(known))
             used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
-                                     i == 0 ? "" : " or ", op->output_names[i]);
+                                     i == 0 ? "" : " or ", name);
     }
     return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
-                   known, name == NULL ? "none" : qd_json_show(name).text);
+                   known, value == NULL ? "none" : qd_json_show(value).text);
 }
 
 /* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
@@ -117,7 +125,7 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder, const st
     if ((infer->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].name: \"%s\" is a duplicate: expected each output once",
-                       position, infer->call.op->output_names[i]);
+                       position, infer->signature->outputs[i].name);
     }
     if (parameters != NULL)
         status = read_output_parameters(decoder, parameters, position, &binary);
@@ -182,7 +190,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct 
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
         status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer,
-                                        decoder->carriers, decoder->error);
+                                        &decoder->carriers, decoder->error);
     if (status == QD_OK)
         status = qd_oip_read_inputs(decoder, values[2]);
     if (status == QD_OK && values[3] != NULL)
@@ -190,15 +198,35 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct 
     return status;
 }
 
+/* Room for the inputs: a built-in model's are its call's. */
+static enum qd_status make_inputs(const struct qd_oip_message *message, struct qd_arena *arena,
+                                  struct qd_infer *infer, struct qd_error *error)
+{
+    const struct qd_signature *signature = message->signature;
+    infer->inputs = infer->call.inputs;
+    if (signature->op == NULL)
+        infer->inputs = qd_arena_calloc(arena, signature->input_count, sizeof(*infer->inputs));
+    if (message->declares)
+        infer->declared = qd_arena_calloc(arena, signature->input_count, sizeof(*infer->declared));
+    return infer->inputs != NULL && (infer->declared != NULL || !message->declares)
+               ? QD_OK
+               : qd_refuse_memory(arena, "the inputs", error);
+}
+
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_infer *infer, struct qd_error *error)
 {
-    const struct qk_operator *op = message->op;
-    *infer = (struct qd_infer){.outputs = (UINT32_C(1) << op->output_count) - 1,
-                               .call = {.op = op,
-                                        .version = message->version,
-                                        .variable = op->variable_inputs,
-                                        .constants_stay = true}};
+    const struct qd_signature *signature = message->signature;
+    const struct qk_operator *op = signature->op;
+    assert(op != NULL || !message->declares);
+    *infer = (struct qd_infer){
+        .signature = signature,
+        .outputs = (uint32_t)((UINT64_C(1) << signature->output_count) - 1),
+        .call = {.op = op,
+                 .version = signature->row,
+                 .variable = op != NULL && !message->declares ? op->variable_inputs : 0,
+                 .constants_stay = !message->declares},
+    };
     struct qd_oip_decoder decoder = {.arena = arena,
                                      .infer = infer,
                                      .error = error,
@@ -209,6 +237,8 @@ enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_are
     enum qd_status status = split_body(message, &decoder, &json_bytes);
     if (status == QD_OK)
         status = qd_json_envelope_cut(message->body, json_bytes, arena, &decoder.envelope, error);
+    if (status == QD_OK)
+        status = make_inputs(message, arena, infer, error);
     if (status != QD_OK)
         return status;
     struct cJSON *request = qd_json_parse(decoder.envelope.text, decoder.envelope.text_bytes);

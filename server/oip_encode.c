@@ -32,13 +32,15 @@ static void print_head(struct qd_text *text, const struct qd_infer *infer, const
         qd_text_json_string(text, infer->id);
         qd_text_string(text, ",");
     }
+    qd_text_string(text, "\"model_name\":");
+    qd_text_json_string(text, infer->signature->name);
     qd_text_format(text,
-                   "\"model_name\":\"%s\",\"model_version\":\"%u\",\"parameters\":{"
+                   ",\"model_version\":\"%" PRIu64 "\",\"parameters\":{"
                    "\"receive_us\":%" PRIu64 ",\"queue_us\":%" PRIu64 ",\"decode_us\":%" PRIu64
                    ",\"compute_us\":%" PRIu64 ",\"kernel\":\"%s\"},",
-                   infer->call.op->name, infer->call.version->number,
-                   microseconds(stages->receive_ns), microseconds(stages->queue_ns),
-                   microseconds(stages->decode_ns), microseconds(stages->compute_ns), kernel);
+                   infer->signature->version, microseconds(stages->receive_ns),
+                   microseconds(stages->queue_ns), microseconds(stages->decode_ns),
+                   microseconds(stages->compute_ns), kernel);
 }
 
 /* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
@@ -46,8 +48,9 @@ static size_t print_output(struct qd_text *text, const char *name, const struct 
                            bool binary)
 {
     size_t bytes = 0;
-    qd_text_format(text, "{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":", name,
-                   qk_type_info(output->type)->name);
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, name);
+    qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", qk_type_info(output->type)->name);
     print_shape(text, output);
     if (binary) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
@@ -65,24 +68,24 @@ enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *ker
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error)
 {
-    const struct qk_operator *op = infer->call.op;
+    const struct qd_signature *signature = infer->signature;
     const char *between = "";
-    size_t blobs[QK_OUTPUT_COUNT_MAX] = {0};
+    size_t blobs[QK_GRAPH_PORT_COUNT_MAX] = {0};
     struct qd_text text;
     qd_text_init(&text, arena);
     print_head(&text, infer, kernel, stages);
     qd_text_string(&text, "\"outputs\":[");
-    for (size_t i = 0; i < op->output_count; i++) {
+    for (size_t i = 0; i < signature->output_count; i++) {
         if ((infer->outputs >> i & 1) == 0)
             continue;
         qd_text_string(&text, between);
-        blobs[i] = print_output(&text, op->output_names[i], &outputs[i],
+        blobs[i] = print_output(&text, signature->outputs[i].name, &outputs[i],
                                 (infer->binary_outputs >> i & 1) != 0);
         between = ",";
     }
     qd_text_string(&text, "]}");
     const size_t json_bytes = text.bytes;
-    for (size_t i = 0; i < op->output_count; i++)
+    for (size_t i = 0; i < signature->output_count; i++)
         qd_text_borrow(&text, outputs[i].data, blobs[i]);
     const bool has_blobs = text.bytes > json_bytes;
     if (text.failed)

@@ -14,7 +14,7 @@ struct qd_oip_stages {
 };
 
 /* The answer to an inference: JSON, with the data of each output that was asked for in it or behind
- * it. outputs[i] goes with op->output_names[i]; what lies behind the JSON is borrowed by the
+ * it. outputs[i] goes with the signature's output i; what lies behind the JSON is borrowed by the
  * answer's parts until they are sent. */
 enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
                                    const struct qk_tensor *outputs,
@@ -26,12 +26,11 @@ enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *ker
 void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
                          struct qd_answer *answer);
 
-/* Texts generated from the registry. `row` NULL: the newest, with all versions listed. */
+/* What the server says about itself and its models. `versions` are those that the metadata lists.
+ */
 void qd_oip_encode_server_metadata(struct qd_text *text);
-void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator *op,
-                                  const struct qk_version *row);
-void qd_oip_encode_model_config(struct qd_text *text, const struct qk_operator *op,
-                                const struct qk_version *row);
-void qd_oip_encode_repository_index(struct qd_text *text);
+void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
+                                  const uint64_t *versions, size_t version_count);
+void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature);
 
 #endif

@@ -10,12 +10,13 @@
 
 /* ---- One input --------------------------------------------------------------------------- */
 
-/* An input, on its way into the call. */
+/* An input, on its way from the request. */
 struct input {
     const struct cJSON *json;
-    size_t position;  /* in the request's array */
-    size_t index;     /* in the operator's */
-    const char *name; /* the operator's */
+    size_t position; /* in the request's array */
+    size_t index;    /* in the signature */
+    const struct qd_port *port;
+    const char *name; /* the port's */
     struct qk_tensor *tensor;
     const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
     const struct qk_attribute *strides;   /* NULL: none */
@@ -39,18 +40,21 @@ static enum qd_status find_field(const struct qd_oip_decoder *decoder, const str
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
-static void list_inputs(const struct qk_call *call, char *text, size_t size)
+static void list_inputs(const struct qd_signature *signature, char *text, size_t size)
 {
     size_t used = 0;
-    for (size_t i = 0; i < call->op->input_count && used < size; i++) {
+    for (size_t i = 0; i < signature->input_count && used < size; i++) {
         used += (size_t)snprintf(text + used, size - used, "%s%s%s", i == 0 ? "" : ", ",
-                                 call->op->input_names[i],
-                                 call->version->inputs[i].optional ? " (optional)" : "");
+                                 signature->inputs[i].name,
+                                 signature->inputs[i].optional ? " (optional)" : "");
     }
 }
 
-static const struct qk_attribute *find_strides(const struct qk_call *call, size_t index)
+static const struct qk_attribute *find_strides(const struct qd_infer *infer, size_t index)
 {
+    const struct qk_call *call = &infer->call;
+    if (call->op == NULL)
+        return infer->signature->inputs[index].strides;
     for (size_t i = 0; i < call->op->attribute_count; i++) {
         const struct qk_attribute_def *def = &call->op->attributes[i];
         if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
@@ -59,9 +63,15 @@ static const struct qk_attribute *find_strides(const struct qk_call *call, size_
     return NULL;
 }
 
+static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *decoder, size_t index)
+{
+    const bool came = decoder->carriers != NULL && decoder->carriers[index].tensor.type != QK_NONE;
+    return came ? &decoder->carriers[index] : NULL;
+}
+
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    struct qk_call *call = &decoder->infer->call;
+    const struct qd_signature *signature = decoder->infer->signature;
     const struct cJSON *value;
     enum qd_status status = find_field(decoder, input, "name", &value);
     if (status != QD_OK)
@@ -72,21 +82,20 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
                        input->position, value == NULL ? "none" : qd_json_show(value).text);
     }
     input->index = 0;
-    while (input->index < call->op->input_count &&
-           strcmp(name, call->op->input_names[input->index]) != 0)
+    while (input->index < signature->input_count &&
+           strcmp(name, signature->inputs[input->index].name) != 0)
         input->index++;
-    if (input->index == call->op->input_count) {
+    if (input->index == signature->input_count) {
         char known[256];
-        list_inputs(call, known, sizeof(known));
+        list_inputs(signature, known, sizeof(known));
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: %s is unknown; %s takes %s",
-                       input->position, qd_show_string(name).text, call->op->name, known);
+                       input->position, qd_show_string(name).text, signature->name, known);
     }
-    input->name = call->op->input_names[input->index];
-    input->tensor = &call->inputs[input->index];
-    input->carrier = &decoder->carriers[input->index];
-    if (input->carrier->tensor.type == QK_NONE)
-        input->carrier = NULL;
-    input->strides = find_strides(call, input->index);
+    input->port = &signature->inputs[input->index];
+    input->name = input->port->name;
+    input->tensor = &decoder->infer->inputs[input->index];
+    input->carrier = find_carrier(decoder, input->index);
+    input->strides = find_strides(decoder->infer, input->index);
     input->wire = (struct qk_tensor){.type = QK_NONE};
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
@@ -98,7 +107,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
 
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    const struct qk_call *call = &decoder->infer->call;
+    const struct qd_signature *signature = decoder->infer->signature;
     const struct cJSON *value;
     enum qd_status status = find_field(decoder, input, "datatype", &value);
     if (status != QD_OK)
@@ -111,10 +120,9 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
                        label(input, ".datatype").text, input->name, shown.text);
     if (input->carrier == NULL &&
-        (input->wire.type == QK_NONE ||
-         (call->version->inputs[input->index].types & QK_BIT(input->wire.type)) == 0))
-        return qd_oip_refuse_type(call, input->index, label(input, ".datatype").text, shown.text,
-                                  decoder->error);
+        (input->wire.type == QK_NONE || (input->port->types & QK_BIT(input->wire.type)) == 0))
+        return qd_refuse_type(signature->name, signature->version, input->port->types,
+                              label(input, ".datatype").text, shown.text, decoder->error);
     return QD_OK;
 }
 
@@ -152,6 +160,26 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
     return QD_OK;
 }
 
+/* A loaded model knows some of its sizes. */
+static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    char field[128];
+    char wanted[256];
+    char given[256];
+    const struct qk_tensor *tensor = input->tensor;
+    struct qd_port came = {.rank = tensor->rank};
+    if (qd_port_takes(input->port, tensor))
+        return QD_OK;
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        came.dims[i] = (int64_t)tensor->dims[i]; /* under 2^53 */
+    qd_port_print_shape(input->port, wanted, sizeof(wanted));
+    qd_port_print_shape(&came, given, sizeof(given));
+    snprintf(field, sizeof(field), "parameters.%s.shape", input->name);
+    return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
+                   input->carrier == NULL ? label(input, ".shape").text : field, wanted,
+                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size", given);
+}
+
 /* The tensor's strides say how many elements its data has: these come as a flat list. */
 static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct input *input)
 {
@@ -177,11 +205,11 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
 {
     struct qk_tensor *tensor = input->tensor;
     *tensor = input->carrier == NULL ? input->wire : input->carrier->tensor;
-    if (input->strides != NULL) {
-        enum qd_status status = apply_strides(decoder, input);
-        if (status != QD_OK)
-            return status;
-    }
+    enum qd_status status = check_shape(decoder, input);
+    if (status == QD_OK && input->strides != NULL)
+        status = apply_strides(decoder, input);
+    if (status != QD_OK)
+        return status;
     size_t bytes;
     qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
     if (input->carrier != NULL && input->wire.count != bytes)
@@ -270,13 +298,20 @@ static bool find_slice(const struct qd_oip_decoder *decoder, const struct cJSON 
     return slice->count != 4 || memcmp(slice->bytes, "null", 4) != 0;
 }
 
-static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
+/* Where an input's data is: at most one of the two, unless it is wrong. */
+struct content {
+    const struct cJSON *blob; /* the size of the binary one */
+    bool has_data;
+    struct qd_json_slice slice;
+};
+
+static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
+                                   struct content *content)
 {
     const struct cJSON *parameters;
     const struct cJSON *data = NULL;
-    const struct cJSON *blob = NULL;
     const struct cJSON *shared = NULL;
-    struct qd_json_slice slice;
+    *content = (struct content){.blob = NULL};
     struct qd_json_path path = qd_json_path("inputs", input->position, ".parameters.");
     enum qd_status status = find_field(decoder, input, "parameters", &parameters);
     if (status == QD_OK)
@@ -286,7 +321,8 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
     if (status == QD_OK && parameters != NULL)
-        status = qd_json_field(parameters, path.text, "binary_data_size", &blob, decoder->error);
+        status = qd_json_field(parameters, path.text, "binary_data_size", &content->blob,
+                               decoder->error);
     if (status == QD_OK && parameters != NULL) {
         status =
             qd_json_field(parameters, path.text, "shared_memory_region", &shared, decoder->error);
@@ -297,13 +333,105 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
         return qd_fail(decoder->error, QD_INVALID, "%s: shared memory is not supported",
                        label(input, ".parameters.shared_memory_region").text);
     }
-    bool has_data = find_slice(decoder, data, &slice);
-    if (has_data == (blob != NULL)) {
+    content->has_data = find_slice(decoder, data, &content->slice);
+    return QD_OK;
+}
+
+static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
+{
+    struct content content;
+    enum qd_status status = find_content(decoder, input, &content);
+    if (status != QD_OK)
+        return status;
+    if (content.has_data == (content.blob != NULL)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected one of data and parameters.binary_data_size, got %s",
-                       label(input, "").text, has_data ? "both" : "neither");
+                       label(input, "").text, content.has_data ? "both" : "neither");
     }
-    return has_data ? read_numbers(decoder, input, slice) : take_blob(decoder, input, blob);
+    return content.has_data ? read_numbers(decoder, input, content.slice)
+                            : take_blob(decoder, input, content.blob);
+}
+
+/* ---- An input that each run will bring --------------------------------------------------- */
+
+/* The message declares, and the input may come without data, and does. */
+static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const struct input *input,
+                                    bool *declared)
+{
+    struct content content;
+    *declared = false;
+    if (decoder->infer->declared == NULL ||
+        (decoder->infer->call.op->variable_inputs >> input->index & 1) == 0)
+        return QD_OK;
+    enum qd_status status = find_content(decoder, input, &content);
+    *declared = !content.has_data && content.blob == NULL;
+    return status;
+}
+
+static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
+                                          const struct input *input, struct qd_port *port)
+{
+    const struct cJSON *shape;
+    enum qd_status status = find_field(decoder, input, "shape", &shape);
+    if (status != QD_OK)
+        return status;
+    if (shape == NULL || !qd_json_is_array(shape)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected an array of integers, -1 where a size is free, got %s",
+                       label(input, ".shape").text,
+                       shape == NULL ? "none" : qd_json_show(shape).text);
+    }
+    port->shaped = true;
+    for (const struct cJSON *dim = qd_json_first(shape); dim != NULL; dim = qd_json_next(dim)) {
+        if (port->rank == QK_RANK_MAX) {
+            return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
+                           label(input, ".shape").text, QK_RANK_MAX);
+        }
+        if (!qd_json_whole(dim, &port->dims[port->rank]) || port->dims[port->rank] < QD_DIM_FREE) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           "%s: expected an integer in [-1, 2^53) for dimension %u, got %s",
+                           label(input, ".shape").text, port->rank, qd_json_show(dim).text);
+        }
+        port->rank++;
+    }
+    return QD_OK;
+}
+
+/* What a port of the model will be. The sizes that are known must make a tensor. */
+static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    struct qd_port *port = &decoder->infer->declared[input->index];
+    if (input->carrier != NULL) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.datatype: expected together with data, got none: name the "
+                       "datatype itself",
+                       input->name);
+    }
+    *port = (struct qd_port){.name = input->name,
+                             .types = QK_BIT(input->wire.type),
+                             .shape_text = input->port->shape_text,
+                             .strides = input->strides};
+    enum qd_status status = read_declared_shape(decoder, input, port);
+    if (status != QD_OK)
+        return status;
+    struct qk_tensor least = {.type = input->wire.type, .rank = port->rank};
+    for (uint32_t i = 0; i < port->rank; i++)
+        least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
+    size_t bytes;
+    if (!qk_tensor_set_count(&least) || !qk_type_bytes(least.type, least.count, &bytes)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: the product of the dimensions overflows 64 bits",
+                       label(input, ".shape").text);
+    }
+    *input->tensor = least;
+    if (input->strides != NULL &&
+        !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension",
+                       input->name, least.rank);
+    }
+    decoder->infer->call.variable |= UINT32_C(1) << input->index;
+    return QD_OK;
 }
 
 static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *input)
@@ -312,9 +440,14 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu]: expected an object, got %s",
                        input->position, qd_json_show(input->json).text);
     }
+    bool declared = false;
     enum qd_status status = read_name(decoder, input);
     if (status == QD_OK)
         status = read_datatype(decoder, input);
+    if (status == QD_OK)
+        status = find_declared(decoder, input, &declared);
+    if (status == QD_OK && declared)
+        return declare(decoder, input);
     if (status == QD_OK)
         status = read_shape(decoder, input);
     if (status == QD_OK)
@@ -327,10 +460,10 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
 /* What else would describe an input that did not come. */
 static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
 {
-    const struct qk_call *call = &decoder->infer->call;
-    const char *name = call->op->input_names[index];
-    bool carried = decoder->carriers[index].shaped;
-    if (!carried && find_strides(call, index) == NULL)
+    const struct qd_signature *signature = decoder->infer->signature;
+    const char *name = signature->inputs[index].name;
+    bool carried = find_carrier(decoder, index) != NULL;
+    if (!carried && find_strides(decoder->infer, index) == NULL)
         return QD_OK;
     return qd_fail(decoder->error, QD_INVALID,
                    "parameters.%s.%s: expected together with the input \"%s\", got none", name,
@@ -339,20 +472,26 @@ static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t
 
 static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
 {
-    const struct qk_call *call = &decoder->infer->call;
-    for (size_t i = 0; i < call->op->input_count; i++) {
-        if (call->inputs[i].type != QK_NONE)
+    const struct qd_infer *infer = decoder->infer;
+    const struct qd_signature *signature = infer->signature;
+    for (size_t i = 0; i < signature->input_count; i++) {
+        if (infer->inputs[i].type != QK_NONE)
             continue;
-        if (!call->version->inputs[i].optional) {
+        if (!signature->inputs[i].optional) {
             char known[256];
-            list_inputs(call, known, sizeof(known));
+            list_inputs(signature, known, sizeof(known));
             return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",
-                           call->op->input_names[i], call->op->name, known);
+                           signature->inputs[i].name, signature->name, known);
         }
         enum qd_status status = refuse_absent(decoder, i);
         if (status != QD_OK)
             return status;
     }
+    if (infer->declared != NULL && infer->call.variable == 0)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "inputs: expected one without data, which each request brings; \"%s\" can "
+                       "be one",
+                       signature->inputs[__builtin_ctz(infer->call.op->variable_inputs)].name);
     if (decoder->blobs_bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "the body has %zu bytes after the last binary tensor, expected none",

@@ -12,19 +12,20 @@
 
 struct cJSON;
 
-/* A request on its way from bytes to a call. All borrowed. */
+/* A request on its way from bytes to tensors. All borrowed. */
 struct qd_oip_decoder {
     struct qd_arena *arena;
-    struct qd_infer *infer; /* call has operator and version */
+    struct qd_infer *infer; /* signature, inputs, declared, and the call but what is read */
     struct qd_error *error;
-    const char *json_bytes_header; /* NULL: absent, so there are no binary tensors */
-    struct qd_oip_carrier carriers[QK_INPUT_COUNT_MAX];
+    const char *json_bytes_header;   /* NULL: absent, so there are no binary tensors */
+    struct qd_oip_carrier *carriers; /* by the signature's index; NULL: none came */
     struct qd_json_envelope envelope;
     const char *blobs; /* the binary tensors not taken yet, in the order of the inputs */
     size_t blobs_bytes;
 };
 
-/* Fills the call's inputs: binary ones are views on blobs, the others are in the arena. */
+/* Fills infer->inputs, and infer->declared where there is one: binary ones are views on blobs, the
+ * others are in the arena. */
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder, const struct cJSON *inputs);
 
 #endif

@@ -1,26 +1,16 @@
-/* What the server says about itself and its operators, all of it from the registry. */
+/* What the server says about itself and its models, from their signatures. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "server/oip_encode.h"
 #include "server/version.h"
 
-static const struct qk_version *newest(const struct qk_operator *op)
-{
-    return &op->versions[op->version_count - 1];
-}
-
-/* OIP has one datatype for a tensor: FP32 or the first of those accepted, which is one of OIP's, as
- * clients know no others. All are in the properties. */
+/* OIP has one datatype for a tensor: FP32 or the first of those accepted, which is one of OIP's
+ * where it is a built-in model's, as clients know no others. All are in the properties. */
 static const char *shown_type(uint32_t types)
 {
     enum qk_type first = (enum qk_type)__builtin_ctz(types);
     return qk_type_info((types & QK_BIT(QK_FP32)) != 0 ? QK_FP32 : first)->name;
-}
-
-static void print_versions(struct qd_text *text, const struct qk_operator *op)
-{
-    for (size_t i = 0; i < op->version_count; i++)
-        qd_text_format(text, "%s\"%u\"", i == 0 ? "" : ",", op->versions[i].number);
 }
 
 static void print_types(struct qd_text *text, uint32_t types)
@@ -32,6 +22,16 @@ static void print_types(struct qd_text *text, uint32_t types)
             any = true;
         }
     }
+}
+
+/* "x.types":" */
+static void print_key(struct qd_text *text, const struct qd_port *port, const char *what)
+{
+    char key[QD_PORT_NAME_BYTES_MAX + 16];
+    snprintf(key, sizeof(key), "%s.%s", port->name, what);
+    qd_text_string(text, ",");
+    qd_text_json_string(text, key);
+    qd_text_string(text, ":");
 }
 
 static void print_about(struct qd_text *text, const struct qk_attribute_def *def)
@@ -56,36 +56,54 @@ void qd_oip_encode_server_metadata(struct qd_text *text)
 
 /* ---- Metadata ---------------------------------------------------------------------------- */
 
-/* A rank below 1 stops perf_analyzer; the real shapes are in the properties. */
-static void print_tensor(struct qd_text *text, const char *name, uint32_t types)
+/* Nothing is known, or what is known. A rank below 1 stops perf_analyzer, but only a port that is
+ * known to be a scalar has it. */
+static void print_dims(struct qd_text *text, const struct qd_port *port)
 {
-    qd_text_format(text, "{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[-1]}", name,
-                   shown_type(types));
+    qd_text_string(text, "[");
+    for (uint32_t i = 0; port->shaped && i < port->rank; i++)
+        qd_text_format(text, "%s%" PRId64, i == 0 ? "" : ",", port->dims[i]);
+    qd_text_string(text, port->shaped ? "]" : "-1]");
 }
 
-static void print_properties(struct qd_text *text, const struct qk_operator *op,
-                             const struct qk_version *row)
+static void print_tensors(struct qd_text *text, const struct qd_port *ports, size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        qd_text_string(text, i == 0 ? "{\"name\":" : ",{\"name\":");
+        qd_text_json_string(text, ports[i].name);
+        qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", shown_type(ports[i].types));
+        print_dims(text, &ports[i]);
+        qd_text_string(text, "}");
+    }
+}
+
+static void print_port(struct qd_text *text, const struct qd_port *port)
+{
+    print_key(text, port, "types");
+    qd_text_string(text, "\"");
+    print_types(text, port->types);
+    qd_text_string(text, "\"");
+    if (port->shape_text != NULL) {
+        print_key(text, port, "shape");
+        qd_text_json_string(text, port->shape_text);
+    }
+}
+
+static void print_properties(struct qd_text *text, const struct qd_signature *signature)
+{
+    const struct qk_operator *op = signature->op;
     qd_text_string(text, "{\"about\":");
-    qd_text_json_string(text, op->about);
-    for (size_t i = 0; i < op->input_count; i++) {
-        const struct qk_input_def *def = &row->inputs[i];
-        qd_text_format(text, ",\"%s.types\":\"", op->input_names[i]);
-        print_types(text, def->types);
-        qd_text_format(text, "\",\"%s.shape\":", op->input_names[i]);
-        qd_text_json_string(text, op->input_shapes[i]);
-        qd_text_format(text, ",\"%s.optional\":\"%s\"", op->input_names[i],
-                       def->optional ? "true" : "false");
+    qd_text_json_string(text, signature->about);
+    for (size_t i = 0; i < signature->input_count; i++) {
+        print_port(text, &signature->inputs[i]);
+        print_key(text, &signature->inputs[i], "optional");
+        qd_text_string(text, signature->inputs[i].optional ? "\"true\"" : "\"false\"");
     }
-    for (size_t i = 0; i < op->output_count; i++) {
-        qd_text_format(text, ",\"%s.types\":\"", op->output_names[i]);
-        print_types(text, row->output_types[i]);
-        qd_text_format(text, "\",\"%s.shape\":", op->output_names[i]);
-        qd_text_json_string(text, op->output_shapes[i]);
-    }
-    for (size_t i = 0; i < op->attribute_count; i++) {
+    for (size_t i = 0; i < signature->output_count; i++)
+        print_port(text, &signature->outputs[i]);
+    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
         const struct qk_attribute_def *def = &op->attributes[i];
-        if (def->since <= row->number) {
+        if (def->since <= signature->version) {
             qd_text_format(text, ",\"parameters.%s\":", def->name);
             print_about(text, def);
         }
@@ -93,57 +111,61 @@ static void print_properties(struct qd_text *text, const struct qk_operator *op,
     qd_text_string(text, "}");
 }
 
-void qd_oip_encode_model_metadata(struct qd_text *text, const struct qk_operator *op,
-                                  const struct qk_version *row)
+void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
+                                  const uint64_t *versions, size_t version_count)
 {
-    const struct qk_version *shown = row == NULL ? newest(op) : row;
-    qd_text_format(text, "{\"name\":\"%s\",\"versions\":[", op->name);
-    if (row == NULL)
-        print_versions(text, op);
-    else
-        qd_text_format(text, "\"%u\"", row->number);
-    qd_text_format(text, "],\"platform\":\"%s\",\"inputs\":[", op->platform);
-    for (size_t i = 0; i < op->input_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_tensor(text, op->input_names[i], shown->inputs[i].types);
-    }
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, signature->name);
+    qd_text_string(text, ",\"versions\":[");
+    for (size_t i = 0; i < version_count; i++)
+        qd_text_format(text, "%s\"%" PRIu64 "\"", i == 0 ? "" : ",", versions[i]);
+    qd_text_format(text, "],\"platform\":\"%s\",\"inputs\":[", signature->platform);
+    print_tensors(text, signature->inputs, signature->input_count);
     qd_text_string(text, "],\"outputs\":[");
-    for (size_t i = 0; i < op->output_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_tensor(text, op->output_names[i], shown->output_types[i]);
-    }
+    print_tensors(text, signature->outputs, signature->output_count);
     qd_text_string(text, "],\"properties\":");
-    print_properties(text, op, shown);
+    print_properties(text, signature);
     qd_text_string(text, "}");
 }
 
 /* ---- Configuration ----------------------------------------------------------------------- */
 
-static void print_config_input(struct qd_text *text, const char *name,
-                               const struct qk_input_def *def)
+/* `{"name":"x","data_type":"TYPE_UINT8",` and what comes before the dims, and these. */
+static void print_config_port(struct qd_text *text, const struct qd_port *port, const char *format)
 {
-    qd_text_format(text,
-                   "{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"format\":\"FORMAT_NONE\","
-                   "\"dims\":[-1],\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
-                   "\"optional\":%s}",
-                   name, shown_type(def->types), def->optional ? "true" : "false");
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, port->name);
+    qd_text_format(text, ",\"data_type\":\"TYPE_%s\",%s\"dims\":", shown_type(port->types), format);
+    print_dims(text, port);
 }
 
-static void print_config_output(struct qd_text *text, const char *name, uint32_t types)
+static void print_config_ports(struct qd_text *text, const struct qd_signature *signature)
 {
-    qd_text_format(text,
-                   "{\"name\":\"%s\",\"data_type\":\"TYPE_%s\",\"dims\":[-1],"
-                   "\"label_filename\":\"\",\"is_shape_tensor\":false}",
-                   name, shown_type(types));
+    qd_text_string(text, "\"input\":[");
+    for (size_t i = 0; i < signature->input_count; i++) {
+        qd_text_string(text, i == 0 ? "" : ",");
+        print_config_port(text, &signature->inputs[i], "\"format\":\"FORMAT_NONE\",");
+        qd_text_format(text,
+                       ",\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
+                       "\"optional\":%s}",
+                       signature->inputs[i].optional ? "true" : "false");
+    }
+    qd_text_string(text, "],\"output\":[");
+    for (size_t i = 0; i < signature->output_count; i++) {
+        qd_text_string(text, i == 0 ? "" : ",");
+        print_config_port(text, &signature->outputs[i], "");
+        qd_text_string(text, ",\"label_filename\":\"\",\"is_shape_tensor\":false}");
+    }
+    qd_text_string(text, "],");
 }
 
-static void print_config_parameters(struct qd_text *text, const struct qk_operator *op,
-                                    const struct qk_version *row)
+static void print_config_parameters(struct qd_text *text, const struct qd_signature *signature)
 {
+    const struct qk_operator *op = signature->op;
     bool any = false;
-    for (size_t i = 0; i < op->attribute_count; i++) {
+    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
         const struct qk_attribute_def *def = &op->attributes[i];
-        if (def->since <= row->number) {
+        if (def->since <= signature->version) {
             qd_text_format(text, "%s\"%s\":{\"string_value\":", any ? "," : "", def->name);
             print_about(text, def);
             qd_text_string(text, "}");
@@ -154,46 +176,18 @@ static void print_config_parameters(struct qd_text *text, const struct qk_operat
 
 /* Triton's ModelConfig, as far as clients read it; a field of another JSON type would abort
  * perf_analyzer. */
-void qd_oip_encode_model_config(struct qd_text *text, const struct qk_operator *op,
-                                const struct qk_version *row)
+void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
-    const struct qk_version *shown = row == NULL ? newest(op) : row;
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, signature->name);
     qd_text_format(text,
-                   "{\"name\":\"%s\",\"platform\":\"%s\",\"backend\":\"quantd\","
-                   "\"max_batch_size\":0,\"version_policy\":{\"all\":{}},\"input\":[",
-                   op->name, op->platform);
-    for (size_t i = 0; i < op->input_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_config_input(text, op->input_names[i], &shown->inputs[i]);
-    }
-    qd_text_string(text, "],\"output\":[");
-    for (size_t i = 0; i < op->output_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_config_output(text, op->output_names[i], shown->output_types[i]);
-    }
-    qd_text_format(text,
-                   "],\"instance_group\":["
-                   "{\"name\":\"%s\",\"kind\":\"KIND_CPU\",\"count\":1,\"gpus\":[]}],"
-                   "\"parameters\":{",
-                   op->name);
-    print_config_parameters(text, op, shown);
+                   ",\"platform\":\"%s\",\"backend\":\"quantd\","
+                   "\"max_batch_size\":0,\"version_policy\":{\"all\":{}},",
+                   signature->platform);
+    print_config_ports(text, signature);
+    qd_text_string(text, "\"instance_group\":[{\"name\":");
+    qd_text_json_string(text, signature->name);
+    qd_text_string(text, ",\"kind\":\"KIND_CPU\",\"count\":1,\"gpus\":[]}],\"parameters\":{");
+    print_config_parameters(text, signature);
     qd_text_string(text, "}}");
-}
-
-/* ---- Repository -------------------------------------------------------------------------- */
-
-void qd_oip_encode_repository_index(struct qd_text *text)
-{
-    size_t count;
-    const struct qk_operator *const *ops = qk_operators(&count);
-    bool any = false;
-    qd_text_string(text, "[");
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < ops[i]->version_count; j++) {
-            qd_text_format(text, "%s{\"name\":\"%s\",\"version\":\"%u\",\"state\":\"READY\"}",
-                           any ? "," : "", ops[i]->name, ops[i]->versions[j].number);
-            any = true;
-        }
-    }
-    qd_text_string(text, "]");
 }

@@ -1,5 +1,6 @@
 #include "server/oip_parameters.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 struct reader {
     struct qd_arena *arena;
     struct qd_infer *infer;
-    struct qd_oip_carrier *carriers;
+    struct qd_oip_carrier *carriers; /* NULL: none so far */
     struct qd_error *error;
     unsigned seen; /* OIP's own keys, one bit each */
 };
@@ -179,18 +180,19 @@ static enum qd_status read_attribute(const struct reader *reader, const struct c
 static enum qd_status read_carried_type(const struct reader *reader, const struct cJSON *value,
                                         size_t input)
 {
-    const struct qk_call *call = &reader->infer->call;
+    const struct qd_signature *signature = reader->infer->signature;
     struct qk_tensor *tensor = &reader->carriers[input].tensor;
     const char *key = qd_json_key(value);
     const char *name = qd_json_string(value);
     if (tensor->type != QK_NONE)
         return twice(reader, key);
     tensor->type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if ((call->version->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
+    if ((signature->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
         return QD_OK;
     char field[96];
     snprintf(field, sizeof(field), "parameters.%s", key);
-    return qd_oip_refuse_type(call, input, field, qd_json_show(value).text, reader->error);
+    return qd_refuse_type(signature->name, signature->version, signature->inputs[input].types,
+                          field, qd_json_show(value).text, reader->error);
 }
 
 static enum qd_status read_carried_shape(const struct reader *reader, const struct cJSON *value,
@@ -216,42 +218,50 @@ static enum qd_status read_carried_shape(const struct reader *reader, const stru
     return QD_OK;
 }
 
-/* Reads "<input>.datatype" and "<input>.shape" of an input that the operator has; *known: it is
- * one of these. */
-static enum qd_status read_carrier(const struct reader *reader, const struct cJSON *value,
-                                   bool *known)
+/* Finds the input that "<input>.datatype" or "<input>.shape" is about. */
+static bool find_carried(const struct qd_signature *signature, const char *key, size_t *input,
+                         bool *is_type)
 {
-    const struct qk_operator *op = reader->infer->call.op;
-    const char *key = qd_json_key(value);
-    *known = true;
-    for (size_t i = 0; i < op->input_count; i++) {
-        size_t length = strlen(op->input_names[i]);
-        if (strncmp(key, op->input_names[i], length) != 0)
+    for (*input = 0; *input < signature->input_count; ++*input) {
+        const char *name = signature->inputs[*input].name;
+        size_t length = strlen(name);
+        if (strncmp(key, name, length) != 0)
             continue;
-        if (strcmp(key + length, ".datatype") == 0)
-            return read_carried_type(reader, value, i);
-        if (strcmp(key + length, ".shape") == 0)
-            return read_carried_shape(reader, value, i);
+        *is_type = strcmp(key + length, ".datatype") == 0;
+        if (*is_type || strcmp(key + length, ".shape") == 0)
+            return true;
     }
-    *known = false;
-    return QD_OK;
+    return false;
+}
+
+static enum qd_status read_carrier(struct reader *reader, const struct cJSON *value, size_t input,
+                                   bool is_type)
+{
+    const size_t count = reader->infer->signature->input_count;
+    if (reader->carriers == NULL)
+        reader->carriers = qd_arena_calloc(reader->arena, count, sizeof(*reader->carriers));
+    if (reader->carriers == NULL)
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    return is_type ? read_carried_type(reader, value, input)
+                   : read_carried_shape(reader, value, input);
 }
 
 static enum qd_status check_carriers(const struct reader *reader)
 {
-    const struct qk_operator *op = reader->infer->call.op;
-    for (size_t i = 0; i < op->input_count; i++) {
+    const struct qd_signature *signature = reader->infer->signature;
+    for (size_t i = 0; reader->carriers != NULL && i < signature->input_count; i++) {
         const struct qd_oip_carrier *carrier = &reader->carriers[i];
+        const char *name = signature->inputs[i].name;
         size_t bytes;
         if (carrier->shaped != (carrier->tensor.type != QK_NONE))
             return qd_fail(reader->error, QD_INVALID,
-                           "parameters.%s.%s: expected together with %s.%s, got none",
-                           op->input_names[i], carrier->shaped ? "datatype" : "shape",
-                           op->input_names[i], carrier->shaped ? "shape" : "datatype");
+                           "parameters.%s.%s: expected together with %s.%s, got none", name,
+                           carrier->shaped ? "datatype" : "shape", name,
+                           carrier->shaped ? "shape" : "datatype");
         if (carrier->shaped && !qk_type_bytes(carrier->tensor.type, carrier->tensor.count, &bytes))
             return qd_fail(reader->error, QD_INVALID,
-                           "parameters.%s.shape: expected less than 2^64 bytes of %s",
-                           op->input_names[i], qk_type_info(carrier->tensor.type)->name);
+                           "parameters.%s.shape: expected less than 2^64 bytes of %s", name,
+                           qk_type_info(carrier->tensor.type)->name);
     }
     return QD_OK;
 }
@@ -309,25 +319,27 @@ static const struct own_key {
 
 static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
 {
-    const struct qk_call *call = &reader->infer->call;
+    const struct qd_signature *signature = reader->infer->signature;
+    const size_t count = signature->op == NULL ? 0 : signature->op->attribute_count;
     char known[160] = "no parameters";
     size_t used = 0;
-    for (size_t i = 0; i < call->op->attribute_count && used < sizeof(known); i++) {
-        const struct qk_attribute_def *def = &call->op->attributes[i];
-        if (def->since <= call->version->number) {
+    for (size_t i = 0; i < count && used < sizeof(known); i++) {
+        const struct qk_attribute_def *def = &signature->op->attributes[i];
+        if (def->since <= signature->version) {
             used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
                                      used == 0 ? "" : ", ", def->name);
         }
     }
-    return qd_fail(reader->error, QD_INVALID, "parameters: %s is unknown; version %u of %s has %s",
-                   qd_show_string(key).text, call->version->number, call->op->name, known);
+    return qd_fail(reader->error, QD_INVALID,
+                   "parameters: %s is unknown; version %" PRIu64 " of %s has %s",
+                   qd_show_string(key).text, signature->version, signature->name, known);
 }
 
 static enum qd_status read_parameter(struct reader *reader, const struct cJSON *value)
 {
-    const struct qk_operator *op = reader->infer->call.op;
+    const struct qk_operator *op = reader->infer->signature->op;
     const char *key = qd_json_key(value);
-    for (size_t i = 0; i < op->attribute_count; i++)
+    for (size_t i = 0; op != NULL && i < op->attribute_count; i++)
         if (strcmp(key, op->attributes[i].name) == 0)
             return read_attribute(reader, value, i);
     for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++) {
@@ -337,10 +349,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
             return again ? twice(reader, key) : own_keys[i].read(reader, value);
         }
     }
-    bool known;
-    enum qd_status status = read_carrier(reader, value, &known);
-    if (known)
-        return status;
+    size_t input;
+    bool is_type;
+    if (find_carried(reader->infer->signature, key, &input, &is_type))
+        return read_carrier(reader, value, input, is_type);
     if (strncmp(key, "triton_", 7) == 0) {
         return qd_fail(reader->error, QD_INVALID,
                        "parameters: %s is reserved: expected no key that begins with triton_",
@@ -350,10 +362,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
 }
 
 enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
-                                      struct qd_infer *infer, struct qd_oip_carrier *carriers,
+                                      struct qd_infer *infer, struct qd_oip_carrier **carriers,
                                       struct qd_error *error)
 {
-    struct reader reader = {.arena = arena, .infer = infer, .carriers = carriers, .error = error};
+    struct reader reader = {.arena = arena, .infer = infer, .error = error};
     if (!qd_json_is_object(parameters)) {
         return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);
@@ -364,5 +376,6 @@ enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_
         if (status != QD_OK)
             return status;
     }
+    *carriers = reader.carriers;
     return check_carriers(&reader);
 }

@@ -1,5 +1,5 @@
-/* The request-level `parameters` of an inference: the operator's attributes and a few of OIP's own
- * keys (timeout, binary_data_output, ...). */
+/* The request-level `parameters` of an inference: a built-in model's attributes and a few of OIP's
+ * own keys (timeout, binary_data_output, ...). */
 #ifndef SERVER_OIP_PARAMETERS_H
 #define SERVER_OIP_PARAMETERS_H
 
@@ -15,11 +15,12 @@ struct qd_oip_carrier {
     struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
 };
 
-/* Fills infer's attributes, binary_output and timeout_us; infer->call has operator and version.
- * carriers[i], zeroed, goes with the operator's input i; one that comes has both type and shape,
- * and the version accepts the type. Lists and strings are copied into the arena. Pure. */
+/* Fills infer's attributes, binary_outputs and timeout_us; infer has its signature. *carriers are
+ * made in the arena if there are any: one goes with each input of the signature; one that came has
+ * both type and shape, and the input takes the type. Lists and strings are copied into the arena.
+ * Pure. */
 enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
-                                      struct qd_infer *infer, struct qd_oip_carrier *carriers,
+                                      struct qd_infer *infer, struct qd_oip_carrier **carriers,
                                       struct qd_error *error);
 
 #endif

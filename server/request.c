@@ -26,6 +26,7 @@ void qd_request_destroy(struct qd_request *request)
 {
     if (request != NULL) {
         qd_arena_deinit(&request->arena);
+        qd_model_release(request->model);
         free(request);
     }
 }

@@ -13,6 +13,7 @@
 #include "server/answer.h"
 #include "server/arena.h"
 #include "server/metrics.h"
+#include "server/models/model.h"
 #include "server/oip_decode.h"
 #include "server/scheduler.h"
 #include "server/status.h"
@@ -44,14 +45,21 @@ struct qd_request {
     /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
     bool (*end)(void *context, struct qd_request *request);
 
-    /* An inference; message.op is NULL for all else. */
+    struct qd_model *model; /* a reference, until the request is destroyed; NULL: none */
+
+    /* An inference; message.signature is NULL for all else. */
     struct qd_oip_message message;
     struct qd_infer infer;
-    struct qk_instance *instance;
-    struct qk_plan plan;
-    const void *inputs[QK_INPUT_COUNT_MAX]; /* the data of the variable ones */
-    void *outputs[QK_OUTPUT_COUNT_MAX];
-    struct qd_phase computing; /* after packing */
+    struct qk_graph *graph;        /* a built-in model's, packed for this request; NULL: loaded */
+    struct qk_graph_plan own_plan; /* of that graph */
+    struct qd_pin pin;             /* a loaded model's plan */
+    const struct qk_graph_plan *plan;            /* one of the two */
+    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
+    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    void *scratch;
+    size_t stage;          /* of the plan, that runs now */
+    struct qd_seat *seats; /* the same for all phases */
+    size_t seat_count;     /* that have a workspace */
     const struct qk_kernels *kernels;
     unsigned thread_count; /* that may compute it */
     uint64_t compute_timeout_ns;
@@ -63,7 +71,7 @@ struct qd_request {
 
 /* Starts in READING, since first_byte_ns. NULL: malloc failed. */
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
-/* The answer's bytes go with it. */
+/* The answer's bytes go with it, and its hold on the model: on the loop's thread. */
 void qd_request_destroy(struct qd_request *request);
 
 /* The only way to change the state. Asserts that the step is one of those in request.c's table, and

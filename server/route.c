@@ -88,11 +88,12 @@ static enum qd_status answer_server(const struct visit *visit)
     return answer_text(visit->request, &text);
 }
 
-/* The body may ask for {"ready": …}; every model is ready, so both answers are the same. */
-static enum qd_status check_index_body(struct qd_request *request)
+/* The body may ask for {"ready": true}. */
+static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
 {
     struct qd_json_envelope envelope;
     size_t bytes = (size_t)request->body_bytes;
+    *only_ready = false;
     while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
         bytes--;
     if (bytes == 0)
@@ -102,14 +103,13 @@ static enum qd_status check_index_body(struct qd_request *request)
         return request->error.status;
     struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
     const struct cJSON *ready = NULL;
-    bool flag;
     if (tree == NULL) {
         qd_fail(&request->error, QD_UNAVAILABLE,
                 "no memory for the request's JSON; try again later");
     } else if (!qd_json_is_object(tree)) {
         qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
     } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
-               ready != NULL && !qd_json_bool(ready, &flag)) {
+               ready != NULL && !qd_json_bool(ready, only_ready)) {
         qd_fail(&request->error, QD_INVALID, "ready: expected true or false, got %s",
                 qd_json_show(ready).text);
     }
@@ -119,11 +119,12 @@ static enum qd_status check_index_body(struct qd_request *request)
 
 static bool end_index(void *context, struct qd_request *request)
 {
+    const struct qd_router *router = context;
     struct qd_text text;
-    (void)context;
-    if (check_index_body(request) == QD_OK) {
+    bool only_ready;
+    if (read_index_body(request, &only_ready) == QD_OK) {
         qd_text_init(&text, &request->arena);
-        qd_oip_encode_repository_index(&text);
+        qd_models_print_index(router->models, only_ready, &text);
         answer_text(request, &text);
     }
     if (request->error.status != QD_OK)
@@ -139,65 +140,77 @@ static enum qd_status begin_index(const struct visit *visit)
     return qd_request_reserve_body(visit->request, visit->head->content_bytes);
 }
 
-/* `row`: as the encoders take it, NULL without a version in the path. */
-static enum qd_status find_model(const struct visit *visit, const struct qk_operator **op,
-                                 const struct qk_version **row)
+/* The model that the path names; the request holds it. */
+static enum qd_status find_model(const struct visit *visit)
 {
-    const char *version = visit->path->version;
-    enum qd_status status =
-        qd_oip_find_model(visit->path->model, version, op, row, &visit->request->error);
-    if (version == NULL)
-        *row = NULL;
-    return status;
+    struct qd_request *request = visit->request;
+    return qd_models_find(visit->router->models, visit->path->model, visit->path->version,
+                          &request->model, &request->error);
 }
 
-static enum qd_status answer_about(const struct visit *visit,
-                                   void (*print)(struct qd_text *text, const struct qk_operator *op,
-                                                 const struct qk_version *row))
+/* Those that the path means: all of the name, or one. */
+static uint64_t *list_versions(const struct visit *visit, size_t *count)
 {
-    const struct qk_operator *op;
-    const struct qk_version *row;
-    struct qd_text text;
-    if (find_model(visit, &op, &row) != QD_OK)
-        return visit->request->error.status;
-    qd_text_init(&text, &visit->request->arena);
-    print(&text, op, row);
-    return answer_text(visit->request, &text);
+    const struct qd_model *model = visit->request->model;
+    struct qd_model *const *all =
+        qd_models_versions(visit->router->models, model->signature.name, count);
+    const bool only_one = visit->path->version != NULL;
+    uint64_t *versions = qd_arena_calloc(&visit->request->arena, *count, sizeof(*versions));
+    for (size_t i = 0; versions != NULL && i < *count; i++)
+        versions[i] = only_one ? model->signature.version : all[i]->signature.version;
+    *count = only_one ? 1 : *count;
+    return versions;
 }
 
 static enum qd_status answer_model(const struct visit *visit)
 {
-    return answer_about(visit, qd_oip_encode_model_metadata);
+    struct qd_request *request = visit->request;
+    struct qd_text text;
+    size_t count;
+    if (find_model(visit) != QD_OK)
+        return request->error.status;
+    const uint64_t *versions = list_versions(visit, &count);
+    if (versions == NULL)
+        return qd_refuse_memory(&request->arena, "the answer", &request->error);
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_metadata(&text, &request->model->signature, versions, count);
+    return answer_text(request, &text);
 }
 
 static enum qd_status answer_config(const struct visit *visit)
 {
-    return answer_about(visit, qd_oip_encode_model_config);
+    struct qd_request *request = visit->request;
+    struct qd_text text;
+    if (find_model(visit) != QD_OK)
+        return request->error.status;
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_config(&text, &request->model->signature);
+    return answer_text(request, &text);
 }
 
 static enum qd_status answer_model_ready(const struct visit *visit)
 {
-    const struct qk_operator *op;
-    const struct qk_version *row;
     struct qd_text text;
-    if (find_model(visit, &op, &row) != QD_OK)
+    if (find_model(visit) != QD_OK)
         return visit->request->error.status;
     if (visit->router->draining)
         return answer_constant(visit->request, QD_UNAVAILABLE, &not_ready);
     qd_text_init(&text, &visit->request->arena);
-    qd_text_format(&text, "{\"name\":\"%s\",\"ready\":true}", op->name);
+    qd_text_string(&text, "{\"name\":");
+    qd_text_json_string(&text, visit->request->model->signature.name);
+    qd_text_string(&text, ",\"ready\":true}");
     return answer_text(visit->request, &text);
 }
 
 static enum qd_status answer_stats(const struct visit *visit)
 {
-    const struct qk_operator *op = NULL;
-    const struct qk_version *row = NULL;
     struct qd_text text;
-    if (visit->path->model != NULL && find_model(visit, &op, &row) != QD_OK)
+    if (visit->path->model != NULL && find_model(visit) != QD_OK)
         return visit->request->error.status;
+    const struct qd_model *model = visit->request->model;
     qd_text_init(&text, &visit->request->arena);
-    qd_metrics_print_stats(visit->router->metrics, op, row, &text);
+    qd_metrics_print_stats(visit->router->metrics, model == NULL ? NULL : model->signature.name,
+                           visit->path->version == NULL ? NULL : &model->signature.version, &text);
     return answer_text(visit->request, &text);
 }
 
@@ -299,13 +312,9 @@ static bool end_infer(void *context, struct qd_request *request)
 static enum qd_status begin_infer(const struct visit *visit)
 {
     struct qd_request *request = visit->request;
-    const struct qk_operator *op;
-    const struct qk_version *row;
-    if (qd_oip_find_model(visit->path->model, visit->path->version, &op, &row, &request->error) !=
-        QD_OK)
+    if (find_model(visit) != QD_OK)
         return request->error.status;
-    request->message.op = op;
-    request->message.version = row;
+    request->message.signature = &request->model->signature;
     request->kernels = visit->router->kernels;
     request->thread_count = visit->router->thread_count;
     request->compute_timeout_ns = visit->router->compute_timeout_ns;
@@ -394,8 +403,8 @@ static void log_answer(const struct qd_request *request, bool delivered, uint64_
         *c = '\''; /* the line's own quotes end at the next */
     qd_log(QD_LOG_DEBUG, delivered ? "answered" : "gone before the answer",
            "status=%u model=%s total_us=%" PRIu64 " error=\"%s\"", request->answer.http_status,
-           request->message.op != NULL ? request->message.op->name : "none", total_ns / 1000,
-           error.text);
+           request->message.signature != NULL ? request->message.signature->name : "none",
+           total_ns / 1000, error.text);
 }
 
 static void closed(void *context, const struct qd_request *request, bool delivered)
@@ -406,8 +415,8 @@ static void closed(void *context, const struct qd_request *request, bool deliver
     qd_request_stages(request, stage_ns);
     if (delivered)
         qd_metrics_count_answer(router->metrics, http_status);
-    if (request->message.op != NULL)
-        qd_metrics_count_infer(router->metrics, request->message.version, http_status, stage_ns);
+    if (request->message.signature != NULL)
+        qd_counters_count(request->model->counters, http_status, stage_ns);
     log_answer(request, delivered, stage_ns[QD_STAGE_TOTAL]);
 }
 

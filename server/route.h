@@ -8,6 +8,7 @@
 #include "kernels/qk.h"
 #include "server/listener.h"
 #include "server/metrics.h"
+#include "server/models/table.h"
 #include "server/scheduler.h"
 
 /* Everything is borrowed. */
@@ -15,6 +16,7 @@ struct qd_router {
     const struct qk_kernels *kernels;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
+    struct qd_models *models;
     struct qd_scheduler *scheduler;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;

@@ -8,6 +8,7 @@
 #include "server/status.h"
 
 #define QD_DIM_FREE (-1)
+#define QD_PORT_NAME_BYTES_MAX 255
 
 /* An input or an output. */
 struct qd_port {
@@ -18,6 +19,8 @@ struct qd_port {
     bool shaped;            /* the rank is known */
     uint32_t rank;
     int64_t dims[QK_RANK_MAX]; /* QD_DIM_FREE: known with each request */
+    const struct qk_attribute
+        *strides; /* how a loaded model's input lies in its data; NULL: dense */
 };
 
 /* All borrowed. */
@@ -48,7 +51,16 @@ void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
 /* "[1,3,-1,-1]"; "[]" for a scalar. Cut where the text has no room. */
 void qd_port_print_shape(const struct qd_port *port, char *text, size_t size);
 
+/* Whether a loaded model's signature keeps the bounds: of the number of its ports, and of the bytes
+ * of their names, which differ from one another. */
+enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error);
+
 /* Whether a tensor of this rank and these dims may come to the port. */
 bool qd_port_takes(const struct qd_port *port, const struct qk_tensor *tensor);
+
+/* Refuses the datatype that `field` gives for an input of a model or an operator: it takes others,
+ * which the text names. */
+enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types, const char *field,
+                              const char *got, struct qd_error *error);
 
 #endif

@@ -16,17 +16,15 @@
 #include "server/models/plans.h"
 #include "server/signature.h"
 
-struct qk_graph;
-
 struct qd_model {
     struct qd_signature signature; /* a loaded model's lies in its arena */
     const struct qk_graph *graph;  /* packed, in the arena; NULL: built in */
-    struct qd_plans *plans;        /* NULL: built in */
+    struct qd_plans *plans;        /* of the graph; NULL: built in */
     struct qd_counters *counters;  /* of this name and version; taken by the table */
     size_t resident_bytes;         /* of the arena, when it was installed */
     struct qd_arena arena;         /* from the models' own memory, --max-model-bytes */
     size_t reference_count;
-    struct qd_family *family; /* the table's own */
+    size_t *namesake_count; /* the table's own: of all models of its name that are still there */
 };
 
 /* An empty one, with one reference, that of who makes it. A load fills in the signature and the

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/models/onnx_reader.h"
-#include "server/oip_decode.h"
+#include "server/signature.h"
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
@@ -134,11 +134,12 @@ static enum qd_status refuse_maker(const struct node *node, const char *field,
 /* From an input of the graph, or a constant: their types are known. */
 static enum qd_status check_type(const struct node *node, size_t index, const char *field)
 {
-    const struct qk_call *call = &node->node->call;
-    const enum qk_type type = call->inputs[index].type;
-    if ((node->version->inputs[index].types & QK_BIT(type)) != 0)
+    const enum qk_type type = node->node->call.inputs[index].type;
+    const uint32_t types = node->version->inputs[index].types;
+    if ((types & QK_BIT(type)) != 0)
         return QD_OK;
-    return qd_oip_refuse_type(call, index, field, qk_type_info(type)->name, node->reader->error);
+    return qd_refuse_type(node->op->name, node->version->number, types, field,
+                          qk_type_info(type)->name, node->reader->error);
 }
 
 static enum qd_status read_input(const struct node *node, size_t index, const char *field,

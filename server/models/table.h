@@ -30,8 +30,9 @@ void qd_models_destroy(struct qd_models *models);
 enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
                               struct qd_model **model, struct qd_error *error);
 
-/* Whether a loaded model may have this name: 1 to 128 bytes, none of which is a slash or a control
- * character, not "." or "..", and not beginning as the operators' names do. Pure. */
+/* Whether a loaded model may have this name: bytes of UTF-8, without slashes and control
+ * characters, not "." or "..", and not beginning as the operators' names do. Pure. */
+#define QD_MODEL_NAME_BYTES_MAX 128
 enum qd_status qd_models_check_name(const char *name, struct qd_error *error);
 
 /* Puts versions of a loaded name into service, in place of all that it had; these end with their

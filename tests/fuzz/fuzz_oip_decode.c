@@ -103,8 +103,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     if (body == NULL)
         abort();
     memcpy(body, data + 4, bytes - 4);
-    struct qd_oip_message message = {.op = op,
-                                     .version = &op->versions[data[1] % op->version_count],
+    static struct qd_builtin builtin;
+    qd_builtin_init(&builtin, op, &op->versions[data[1] % op->version_count]);
+    struct qd_oip_message message = {.signature = &builtin.signature,
                                      .body = body,
                                      .body_bytes = bytes - 4,
                                      .json_bytes_header = header == NO_HEADER ? NULL : header_text};

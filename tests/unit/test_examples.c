@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "server/models/table.h"
 #include "server/oip_decode.h"
 #include "server/oip_encode.h"
 #include "tests/unit/scratch.h"
@@ -17,16 +18,22 @@ struct message {
 };
 
 static struct qk_kernels *kernels;
+static struct qd_metrics *metrics;
+static struct qd_models *models;
 
 static void setup(void)
 {
     struct qk_error error;
     cr_assert_eq(qk_kernels_create("auto", "auto", false, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
+    metrics = qd_metrics_create();
+    models = qd_models_create(metrics);
 }
 
 static void teardown(void)
 {
+    qd_models_destroy(models);
+    qd_metrics_destroy(metrics);
     qk_kernels_destroy(kernels);
 }
 
@@ -104,19 +111,17 @@ static void *take(void *context, size_t bytes)
 }
 
 /* What the server does with a message, without the server. */
-static enum qd_status answer_message(const cJSON *example, const struct message *message,
+static enum qd_status answer_message(const struct qd_model *model, const struct message *message,
                                      struct qd_arena *arena, struct qd_answer *answer,
                                      struct qd_error *error)
 {
     static struct qd_infer infer;
-    struct qd_oip_message oip = {.body = message->body,
+    struct qd_oip_message oip = {.signature = &model->signature,
+                                 .body = message->body,
                                  .body_bytes = message->body_bytes,
                                  .json_bytes_header =
                                      message->header[0] == '\0' ? NULL : message->header};
-    enum qd_status status = qd_oip_find_model(
-        string_of(example, "model"), string_of(example, "version"), &oip.op, &oip.version, error);
-    if (status == QD_OK)
-        status = qd_oip_decode(&oip, arena, &infer, error);
+    enum qd_status status = qd_oip_decode(&oip, arena, &infer, error);
     if (status != QD_OK)
         return status;
     struct qk_memory memory = {take, arena};
@@ -252,7 +257,12 @@ static void run_example(const char *path)
     cJSON *example = read_example(path);
     const cJSON *expect = cJSON_GetObjectItemCaseSensitive(example, "expect");
     struct message message = build_message(example);
-    enum qd_status status = answer_message(example, &message, &scratch.arena, &answer, &error);
+    struct qd_model *model = NULL;
+    enum qd_status status = qd_models_find(models, string_of(example, "model"),
+                                           string_of(example, "version"), &model, &error);
+    if (status == QD_OK)
+        status = answer_message(model, &message, &scratch.arena, &answer, &error);
+    qd_model_release(model);
     bool refused = cJSON_HasObjectItem(expect, "error_contains");
     cr_assert_eq(status != QD_OK, refused, "%s: %s", path, error.text);
     if (refused)

@@ -22,14 +22,14 @@ static char *print(const struct qd_metrics *metrics)
     return printed;
 }
 
-static char *print_stats(const struct qd_metrics *metrics, const struct qk_operator *op,
-                         const struct qk_version *version)
+static char *print_stats(const struct qd_metrics *metrics, const char *name,
+                         const uint64_t *version)
 {
     struct scratch scratch;
     struct qd_text text;
     scratch_init(&scratch, 16 << 20);
     qd_text_init(&text, &scratch.arena);
-    qd_metrics_print_stats(metrics, op, version, &text);
+    qd_metrics_print_stats(metrics, name, version, &text);
     cr_assert_not(text.failed);
     char *printed = join_parts(text.parts, text.part_count);
     scratch_deinit(&scratch);
@@ -46,6 +46,8 @@ static void assert_line(const char *text, const char *line)
 Test(metrics, at_the_start)
 {
     struct qd_metrics *metrics = qd_metrics_create();
+    struct qd_counters *dequantize = qd_metrics_counters(metrics, "onnx.DequantizeLinear", 13);
+    struct qd_counters *conv = qd_metrics_counters(metrics, "onnx.QLinearConv", 10);
     char *text = print(metrics);
     assert_line(text, "nv_inference_request_success{model=\"onnx.DequantizeLinear\","
                       "version=\"13\"} 0");
@@ -60,25 +62,27 @@ Test(metrics, at_the_start)
     cr_assert(strstr(text, "_bucket") == NULL, "no histogram before the first inference");
     cr_assert_eq(text[strlen(text) - 1], '\n');
     free(text);
+    qd_counters_release(dequantize);
+    qd_counters_release(conv);
     qd_metrics_destroy(metrics);
 }
 
 Test(metrics, counts_what_it_is_told)
 {
-    const struct qk_version *version = &qk_operator_by_name("onnx.QLinearConv")->versions[0];
     static const uint64_t ns[QD_STAGE_COUNT] = {50000,      50001,       2000000,
                                                 3000000000, 20000000000, 23002100001};
     struct qd_metrics *metrics = qd_metrics_create();
+    struct qd_counters *counters = qd_metrics_counters(metrics, "onnx.QLinearConv", 10);
     qd_metrics_count_answer(metrics, 200);
     qd_metrics_count_answer(metrics, 200);
     qd_metrics_count_answer(metrics, 413);
-    qd_metrics_count_infer(metrics, version, 200, ns);
-    qd_metrics_count_infer(metrics, version, 200, ns);
-    qd_metrics_count_infer(metrics, version, 400, ns);
-    qd_metrics_count_infer(metrics, version, 413, ns);
-    qd_metrics_count_infer(metrics, version, 500, ns);
-    qd_metrics_count_infer(metrics, version, 503, ns);
-    qd_metrics_count_infer(metrics, version, 0, ns);
+    qd_counters_count(counters, 200, ns);
+    qd_counters_count(counters, 200, ns);
+    qd_counters_count(counters, 400, ns);
+    qd_counters_count(counters, 413, ns);
+    qd_counters_count(counters, 500, ns);
+    qd_counters_count(counters, 503, ns);
+    qd_counters_count(counters, 0, ns);
     char *text = print(metrics);
     assert_line(text, "quantd_answers_total{code=\"200\"} 2");
     assert_line(text, "quantd_answers_total{code=\"413\"} 1");
@@ -103,15 +107,20 @@ Test(metrics, counts_what_it_is_told)
     assert_line(text, STAGE("sum", "total") "} 46.004200002");
     assert_line(text, STAGE("count", "total") "} 2");
     free(text);
+    qd_counters_release(counters);
     qd_metrics_destroy(metrics);
 }
 
 Test(metrics, triton_statistics)
 {
-    const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
+    static const char name[] = "onnx.DequantizeLinear";
+    static const uint64_t version = 13;
     static const uint64_t ns[QD_STAGE_COUNT] = {1, 2, 3, 4, 5, 15};
     struct qd_metrics *metrics = qd_metrics_create();
-    char *text = print_stats(metrics, op, &op->versions[1]);
+    struct qd_counters *older = qd_metrics_counters(metrics, name, 10);
+    struct qd_counters *counters = qd_metrics_counters(metrics, name, version);
+    struct qd_counters *conv = qd_metrics_counters(metrics, "onnx.QLinearConv", 10);
+    char *text = print_stats(metrics, name, &version);
     cr_assert_str_eq(
         text,
         "{\"model_stats\":[{\"name\":\"onnx.DequantizeLinear\",\"version\":\"13\","
@@ -122,9 +131,9 @@ Test(metrics, triton_statistics)
         "\"cache_hit\":{\"count\":0,\"ns\":0},\"cache_miss\":{\"count\":0,\"ns\":0}},"
         "\"response_stats\":{},\"batch_stats\":[],\"memory_usage\":[]}]}");
     free(text);
-    qd_metrics_count_infer(metrics, &op->versions[1], 200, ns);
-    qd_metrics_count_infer(metrics, &op->versions[1], 400, ns);
-    text = print_stats(metrics, op, &op->versions[1]);
+    qd_counters_count(counters, 200, ns);
+    qd_counters_count(counters, 400, ns);
+    text = print_stats(metrics, name, &version);
     cr_assert(strstr(text, "\"last_inference\":0,") == NULL);
     cr_assert(strstr(text,
                      "\"inference_count\":1,\"execution_count\":1,\"inference_stats\":{"
@@ -136,12 +145,42 @@ Test(metrics, triton_statistics)
                            "\"ns\":3},\"compute_infer\":{\"count\":1,\"ns\":4},"
                            "\"compute_output\":{\"count\":1,\"ns\":5}}],") != NULL);
     free(text);
-    text = print_stats(metrics, op, NULL);
+    text = print_stats(metrics, name, NULL);
     cr_assert(strstr(text, "\"version\":\"10\"") != NULL);
     cr_assert(strstr(text, "QLinearConv") == NULL);
     free(text);
     text = print_stats(metrics, NULL, NULL);
     cr_assert(strstr(text, "QLinearConv") != NULL);
     free(text);
+    qd_counters_release(older);
+    qd_counters_release(counters);
+    qd_counters_release(conv);
+    qd_metrics_destroy(metrics);
+}
+
+/* Those of a model that is loaded again go on; with its last holder they are gone. */
+Test(metrics, counters_live_as_long_as_their_holders)
+{
+    static const uint64_t ns[QD_STAGE_COUNT] = {0};
+    struct qd_metrics *metrics = qd_metrics_create();
+    struct qd_counters *first = qd_metrics_counters(metrics, "a\\b\"c\nd", 3);
+    struct qd_counters *other = qd_metrics_counters(metrics, "a\\b\"c\nd", 4);
+    cr_assert_neq(first, other);
+    qd_counters_count(first, 200, ns);
+    cr_assert_eq(qd_metrics_counters(metrics, "a\\b\"c\nd", 3), first);
+    qd_counters_release(first);
+    char *text = print(metrics);
+    assert_line(text, "nv_inference_count{model=\"a\\\\b\\\"c\\nd\",version=\"3\"} 1");
+    free(text);
+    text = print_stats(metrics, NULL, NULL);
+    cr_assert(strstr(text, "\"name\":\"a\\\\b\\\"c\\nd\",\"version\":\"3\"") != NULL, "%s", text);
+    free(text);
+    qd_counters_release(first);
+    text = print(metrics);
+    cr_assert(strstr(text, "version=\"3\"") == NULL);
+    assert_line(text, "nv_inference_count{model=\"a\\\\b\\\"c\\nd\",version=\"4\"} 0");
+    free(text);
+    qd_counters_release(other);
+    qd_counters_release(NULL);
     qd_metrics_destroy(metrics);
 }

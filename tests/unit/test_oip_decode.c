@@ -24,10 +24,14 @@ TestSuite(oip_decode, .init = setup, .fini = teardown);
 static enum qd_status decode_in(struct qd_arena *arena, const char *model, const char *version,
                                 const char *body, size_t body_bytes, const char *header)
 {
-    struct qd_oip_message message = {
-        .body = body, .body_bytes = body_bytes, .json_bytes_header = header};
-    cr_assert_eq(qd_oip_find_model(model, version, &message.op, &message.version, &error), QD_OK,
-                 "%s", error.text);
+    static struct qd_builtin builtin;
+    const struct qk_operator *op = qk_operator_by_name(model);
+    const unsigned long number = version == NULL ? op->version_last : strtoul(version, NULL, 10);
+    qd_builtin_init(&builtin, op, qk_operator_version(op, number));
+    struct qd_oip_message message = {.signature = &builtin.signature,
+                                     .body = body,
+                                     .body_bytes = body_bytes,
+                                     .json_bytes_header = header};
     error.text[0] = '\0';
     return qd_oip_decode(&message, arena, &infer, &error);
 }
@@ -494,41 +498,4 @@ Test(oip_decode, takes_no_memory_for_a_claim)
                  "inputs[0].data (\"x\"): expected 1000000000000 elements for shape "
                  "[1000000000000], got 2");
     cr_assert_lt(qd_memory_used(scratch.memory), 1u << 16);
-}
-
-/* ---- Models ------------------------------------------------------------------------------ */
-
-static unsigned version_of(const char *version)
-{
-    const struct qk_operator *op;
-    const struct qk_version *row;
-    return qd_oip_find_model(DEQUANTIZE, version, &op, &row, &error) == QD_OK ? row->number : 0;
-}
-
-Test(oip_decode, versions_resolve_downwards)
-{
-    const struct qk_operator *op = qk_operator_by_name(DEQUANTIZE);
-    cr_assert_eq(version_of(NULL), op->versions[op->version_count - 1].number);
-    cr_assert_eq(version_of("10"), 10);
-    cr_assert_eq(version_of("12"), 10);
-    cr_assert_eq(version_of("13"), 13);
-    static const char *const bad[] = {"",   "0",    "9",   "1000", "x",
-                                      "-1", "10.0", "1e1", "10 ",  "18446744073709551626"};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        cr_assert_eq(version_of(bad[i]), 0, "%s", bad[i]);
-        cr_assert_eq(error.status, QD_NOT_FOUND);
-    }
-}
-
-Test(oip_decode, feature_levels_are_known_one_by_one)
-{
-    const struct qk_operator *op;
-    const struct qk_version *row;
-    cr_assert_eq(qd_oip_find_model(DIRECTML, "52", &op, &row, &error), QD_OK);
-    cr_assert_eq(row->number, 30);
-    cr_assert_eq(qd_oip_find_model(DIRECTML, "22", &op, &row, &error), QD_NOT_FOUND);
-    cr_assert_str_eq(
-        error.text, "unknown version \"22\" of model directml.ElementWiseDequantizeLinear; the "
-                    "versions are 10, 21, 30, 60, 62; each of these means the newest one not above "
-                    "it: 10, 20, 21, 30, 31, 40, 41, 50, 51, 52, 60, 61, 62, 63, 64");
 }

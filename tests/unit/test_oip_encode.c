@@ -27,11 +27,11 @@ TestSuite(oip_encode, .init = setup, .fini = teardown);
 
 static struct qd_infer infer_of(const char *id, bool binary)
 {
+    static struct qd_builtin builtin;
     const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
-    return (struct qd_infer){.id = id,
-                             .outputs = 1,
-                             .binary_outputs = binary,
-                             .call = {.op = op, .version = qk_operator_version(op, 10)}};
+    qd_builtin_init(&builtin, op, qk_operator_version(op, 10));
+    return (struct qd_infer){
+        .signature = &builtin.signature, .id = id, .outputs = 1, .binary_outputs = binary};
 }
 
 static enum qd_status encode(const struct qd_infer *infer, const struct qk_tensor *output)
@@ -179,6 +179,7 @@ Test(oip_encode, errors_need_no_memory)
 /* ---- Texts from the registry ------------------------------------------------------------- */
 
 static struct qd_text text;
+static struct qd_builtin builtin;
 
 static cJSON *parse_text(void)
 {
@@ -244,10 +245,23 @@ static void expect_tensors(const cJSON *tensors, const char *const *names, size_
     }
 }
 
+/* `row` NULL: the newest, and all versions are listed. */
+static void encode_metadata(const struct qk_operator *op, const struct qk_version *row)
+{
+    uint64_t versions[32];
+    size_t count = 0;
+    for (; row == NULL && count < op->version_count; count++)
+        versions[count] = op->versions[count].number;
+    if (row != NULL)
+        versions[count++] = row->number;
+    qd_builtin_init(&builtin, op, row == NULL ? &op->versions[op->version_count - 1] : row);
+    qd_oip_encode_model_metadata(&text, &builtin.signature, versions, count);
+}
+
 static void expect_metadata(const struct qk_operator *op, const struct qk_version *row)
 {
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_model_metadata(&text, op, row);
+    encode_metadata(op, row);
     cJSON *json = parse_text();
     cr_assert_str_eq(string_at(json, "name"), op->name);
     cr_assert_str_eq(string_at(json, "platform"), op->platform);
@@ -279,7 +293,8 @@ static void expect_metadata(const struct qk_operator *op, const struct qk_versio
 static void expect_config(const struct qk_operator *op, const struct qk_version *row)
 {
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_model_config(&text, op, row);
+    qd_builtin_init(&builtin, op, row == NULL ? &op->versions[op->version_count - 1] : row);
+    qd_oip_encode_model_config(&text, &builtin.signature);
     cJSON *json = parse_text();
     cr_assert_str_eq(string_at(json, "name"), op->name);
     cr_assert(cJSON_IsNumber(at(json, "max_batch_size")));
@@ -321,7 +336,7 @@ Test(oip_encode, properties_say_what_a_version_takes)
 {
     const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_model_metadata(&text, op, qk_operator_version(op, 19));
+    encode_metadata(op, qk_operator_version(op, 19));
     cJSON *json = parse_text();
     const cJSON *properties = at(json, "properties");
     expect_property(properties, "x.types",
@@ -347,7 +362,7 @@ Test(oip_encode, properties_have_every_attribute)
     const struct qk_operator *const *ops = qk_operators(&count);
     for (size_t i = 0; i < count; i++) {
         qd_text_init(&text, &scratch.arena);
-        qd_oip_encode_model_metadata(&text, ops[i], NULL);
+        encode_metadata(ops[i], NULL);
         cJSON *json = parse_text();
         for (size_t j = 0; j < ops[i]->attribute_count; j++) {
             const struct qk_attribute_def *def = &ops[i]->attributes[j];
@@ -359,23 +374,4 @@ Test(oip_encode, properties_have_every_attribute)
         }
         cJSON_Delete(json);
     }
-}
-
-Test(oip_encode, repository_index_has_an_entry_for_each_version)
-{
-    size_t count;
-    const struct qk_operator *const *ops = qk_operators(&count);
-    qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_repository_index(&text);
-    cJSON *json = parse_text();
-    const cJSON *entry = json->child;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < ops[i]->version_count; j++, entry = entry->next) {
-            cr_assert_str_eq(string_at(entry, "name"), ops[i]->name);
-            cr_assert_eq((unsigned)atoi(string_at(entry, "version")), ops[i]->versions[j].number);
-            cr_assert_str_eq(string_at(entry, "state"), "READY");
-        }
-    }
-    cr_assert_null(entry);
-    cJSON_Delete(json);
 }

@@ -27,6 +27,7 @@ static struct desk desk_create(void)
         .scheduler = qd_scheduler_create(desk.loop, 1, 1),
         .thread_count = 1,
     };
+    desk.router.models = qd_models_create(desk.router.metrics);
     return desk;
 }
 
@@ -43,6 +44,7 @@ static void desk_destroy(struct desk *desk)
     forget_answer(desk);
     qk_kernels_destroy((struct qk_kernels *)desk->router.kernels);
     qd_scheduler_destroy(desk->router.scheduler);
+    qd_models_destroy(desk->router.models);
     qd_metrics_destroy(desk->router.metrics);
     qd_memory_destroy(desk->router.memory);
     qd_loop_destroy(desk->loop);
@@ -58,7 +60,7 @@ static unsigned ask(struct desk *desk, const char *method, const char *path)
     desk->request = qd_request_create(desk->router.memory, qd_clock_ns());
     struct qd_request *request = desk->request;
     handler.begin(handler.context, &head, request);
-    if (request->error.status == QD_OK && request->message.op != NULL)
+    if (request->error.status == QD_OK && request->message.signature != NULL)
         return 0;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);

@@ -1,0 +1,495 @@
+#include "server/models/table.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/json_number.h"
+#include "server/json_tree.h"
+
+enum { LIST_BYTES = 320, REASON_BYTES = 512 };
+
+/* All versions of one name. */
+struct family {
+    char *name;
+    const struct qk_operator *op; /* NULL: loaded */
+    struct qd_model **versions;   /* in service, ascending; NULL: none */
+    size_t version_count;
+    size_t model_count; /* in service, or held by requests */
+    /* A loaded one's. */
+    enum qd_model_state state; /* as it was noted last */
+    char reason[REASON_BYTES]; /* why it is not READY; "": there is none */
+    uint64_t last_version;     /* the newest that was in service; 0: none was */
+};
+
+/* A built-in model with its signature. */
+struct builtin {
+    struct qd_model model;
+    struct qd_builtin content;
+};
+
+struct qd_models {
+    struct qd_metrics *metrics;
+    struct builtin *builtins;
+    struct qd_model **builtin_versions; /* of all operators, one behind the other */
+    struct family *operators;           /* in the registry's order */
+    size_t operator_count;
+    struct family **loaded; /* by name */
+    size_t loaded_count;
+    size_t loaded_capacity;
+};
+
+/* ---- Built-in models ---------------------------------------------------------------------- */
+
+static bool make_builtin(struct qd_models *models, struct family *family, size_t index,
+                         struct builtin *builtin)
+{
+    const struct qk_version *row = &family->op->versions[index];
+    qd_builtin_init(&builtin->content, family->op, row);
+    builtin->model = (struct qd_model){
+        .signature = builtin->content.signature,
+        .counters = qd_metrics_counters(models->metrics, family->name, row->number),
+        .reference_count = 1,
+    };
+    family->versions[index] = &builtin->model;
+    return builtin->model.counters != NULL;
+}
+
+static bool make_builtins(struct qd_models *models)
+{
+    size_t count = 0;
+    const struct qk_operator *const *ops = qk_operators(&models->operator_count);
+    for (size_t i = 0; i < models->operator_count; i++)
+        count += ops[i]->version_count;
+    models->operators = calloc(models->operator_count, sizeof(*models->operators));
+    models->builtins = calloc(count, sizeof(*models->builtins));
+    models->builtin_versions = calloc(count, sizeof(struct qd_model *));
+    if (models->operators == NULL || models->builtins == NULL || models->builtin_versions == NULL)
+        return false;
+    struct qd_model **versions = models->builtin_versions;
+    struct builtin *builtin = models->builtins;
+    for (size_t i = 0; i < models->operator_count; i++) {
+        struct family *family = &models->operators[i];
+        *family = (struct family){.name = (char *)ops[i]->name, .op = ops[i], .versions = versions};
+        for (size_t k = 0; k < ops[i]->version_count; k++)
+            if (!make_builtin(models, family, family->version_count++, builtin++))
+                return false;
+        versions += ops[i]->version_count;
+    }
+    return true;
+}
+
+struct qd_models *qd_models_create(struct qd_metrics *metrics)
+{
+    struct qd_models *models = calloc(1, sizeof(*models));
+    if (models == NULL)
+        return NULL;
+    models->metrics = metrics;
+    if (!make_builtins(models)) {
+        qd_models_destroy(models);
+        return NULL;
+    }
+    return models;
+}
+
+static void retire(struct family *family)
+{
+    for (size_t i = 0; i < family->version_count; i++)
+        qd_model_release(family->versions[i]);
+    free(family->versions);
+    family->versions = NULL;
+    family->version_count = 0;
+}
+
+void qd_models_destroy(struct qd_models *models)
+{
+    if (models == NULL)
+        return;
+    for (size_t i = 0; i < models->loaded_count; i++) {
+        struct family *family = models->loaded[i];
+        retire(family);
+        assert(family->model_count == 0);
+        free(family->name);
+        free(family);
+    }
+    for (size_t i = 0; models->operators != NULL && i < models->operator_count; i++)
+        for (size_t k = 0; k < models->operators[i].version_count; k++)
+            qd_counters_release(models->operators[i].versions[k]->counters);
+    free(models->loaded);
+    free(models->operators);
+    free(models->builtin_versions);
+    free(models->builtins);
+    free(models);
+}
+
+/* ---- Names -------------------------------------------------------------------------------- */
+
+/* The place of a loaded name, or where it would be. */
+static size_t find_place(const struct qd_models *models, const char *name, bool *found)
+{
+    size_t begin = 0;
+    size_t end = models->loaded_count;
+    *found = false;
+    while (begin < end && !*found) {
+        size_t middle = begin + (end - begin) / 2;
+        int order = strcmp(name, models->loaded[middle]->name);
+        *found = order == 0;
+        if (order > 0)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return *found ? end : begin;
+}
+
+static struct family *find_loaded(const struct qd_models *models, const char *name)
+{
+    bool found;
+    size_t place = find_place(models, name, &found);
+    return found ? models->loaded[place] : NULL;
+}
+
+static struct family *find_family(const struct qd_models *models, const char *name)
+{
+    for (size_t i = 0; i < models->operator_count; i++)
+        if (strcmp(models->operators[i].name, name) == 0)
+            return &models->operators[i];
+    return find_loaded(models, name);
+}
+
+static struct family *make_family(const char *name)
+{
+    struct family *family = calloc(1, sizeof(*family));
+    char *copy = strdup(name);
+    if (family == NULL || copy == NULL) {
+        free(family);
+        free(copy);
+        return NULL;
+    }
+    family->name = copy;
+    family->state = QD_MODEL_UNAVAILABLE;
+    return family;
+}
+
+/* The loaded name's family, found or made. NULL: malloc failed. */
+static struct family *take_family(struct qd_models *models, const char *name)
+{
+    bool found;
+    size_t place = find_place(models, name, &found);
+    if (found)
+        return models->loaded[place];
+    if (models->loaded_count == models->loaded_capacity) {
+        size_t capacity = models->loaded_capacity * 2 + 8;
+        struct family **grown = realloc(models->loaded, capacity * sizeof(struct family *));
+        if (grown == NULL)
+            return NULL;
+        models->loaded = grown;
+        models->loaded_capacity = capacity;
+    }
+    struct family *family = make_family(name);
+    if (family == NULL)
+        return NULL;
+    memmove(&models->loaded[place + 1], &models->loaded[place],
+            (models->loaded_count - place) * sizeof(struct family *));
+    models->loaded[place] = family;
+    models->loaded_count++;
+    return family;
+}
+
+static bool begins_as_operator(const char *name)
+{
+    size_t count;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *dot = strchr(ops[i]->name, '.');
+        if (dot != NULL && strncmp(name, ops[i]->name, (size_t)(dot - ops[i]->name) + 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+enum qd_status qd_models_check_name(const char *name, struct qd_error *error)
+{
+    const size_t bytes = strlen(name);
+    bool valid = bytes > 0 && bytes <= QD_MODEL_NAME_BYTES_MAX && strcmp(name, ".") != 0 &&
+                 strcmp(name, "..") != 0;
+    for (size_t at = 0; at < bytes && valid;) {
+        const size_t length = qd_utf8_length(name + at, bytes - at);
+        valid = length > 0 && (unsigned char)name[at] >= ' ' && name[at] != 0x7f && name[at] != '/';
+        at += length;
+    }
+    if (!valid) {
+        return qd_fail(error, QD_INVALID,
+                       "the model's name: expected 1 to %d bytes of UTF-8 without slashes and "
+                       "control characters, got %s",
+                       QD_MODEL_NAME_BYTES_MAX, qd_show_string(name).text);
+    }
+    if (begins_as_operator(name)) {
+        return qd_fail(error, QD_INVALID,
+                       "the model's name: expected one that does not begin as those of the "
+                       "operators do, got %s",
+                       qd_show_string(name).text);
+    }
+    return QD_OK;
+}
+
+/* ---- Finding ------------------------------------------------------------------------------ */
+
+static size_t add(char *text, size_t size, size_t used, const char *between, const char *what)
+{
+    return used < size ? used + (size_t)snprintf(text + used, size - used, "%s%s", between, what)
+                       : used;
+}
+
+/* The operators, and as many loaded ones as there is room for. */
+static void list_models(const struct qd_models *models, char *text, size_t size)
+{
+    static const char more[] = ", ...";
+    size_t used = 0;
+    for (size_t i = 0; i < models->operator_count; i++)
+        used = add(text, size, used, i == 0 ? "" : ", ", models->operators[i].name);
+    for (size_t i = 0; i < models->loaded_count; i++) {
+        const struct family *family = models->loaded[i];
+        if (family->version_count == 0)
+            continue;
+        if (used + 2 + strlen(family->name) + sizeof(more) > size) {
+            add(text, size, used, more, "");
+            return;
+        }
+        used = add(text, size, used, ", ", family->name);
+    }
+}
+
+/* The numbers of the versions, and how others stand to them. */
+static void list_versions(const struct family *family, char *text, size_t size)
+{
+    char number[24];
+    size_t used = 0;
+    for (size_t i = 0; i < family->version_count; i++) {
+        snprintf(number, sizeof(number), "%" PRIu64, family->versions[i]->signature.version);
+        used = add(text, size, used, i == 0 ? "" : ", ", number);
+    }
+    const struct qk_operator *op = family->op;
+    if (op != NULL && op->numbers == NULL) {
+        snprintf(number, sizeof(number), "%u", op->version_last);
+        used = add(text, size, used, ", and those up to ", number);
+        add(text, size, used, " mean the newest one not above them", "");
+    }
+    for (size_t i = 0; op != NULL && i < op->number_count; i++) {
+        snprintf(number, sizeof(number), "%u", op->numbers[i]);
+        used = add(text, size, used,
+                   i == 0 ? "; each of these means the newest one not above it: " : ", ", number);
+    }
+}
+
+static struct qd_model *find_version(const struct family *family, uint64_t number)
+{
+    if (family->op != NULL) {
+        const struct qk_version *row = qk_operator_version(family->op, number);
+        return row == NULL ? NULL : family->versions[row - family->op->versions];
+    }
+    for (size_t i = 0; i < family->version_count; i++)
+        if (family->versions[i]->signature.version == number)
+            return family->versions[i];
+    return NULL;
+}
+
+/* Of a family that has no version in service. */
+static enum qd_status refuse_absent(const struct family *family, struct qd_error *error)
+{
+    struct qd_shown shown = qd_show_string(family->name);
+    if (family->state == QD_MODEL_LOADING) {
+        return qd_fail(error, QD_UNAVAILABLE, "model %s is being loaded; try again later",
+                       shown.text);
+    }
+    return qd_fail(error, QD_NOT_FOUND, "model %s is not loaded%s%.300s", shown.text,
+                   family->reason[0] == '\0' ? "" : ": ", family->reason);
+}
+
+enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
+                              struct qd_model **model, struct qd_error *error)
+{
+    char known[LIST_BYTES];
+    const struct family *family = find_family(models, name);
+    if (family == NULL) {
+        list_models(models, known, sizeof(known));
+        return qd_fail(error, QD_NOT_FOUND, "unknown model %s; the models are %s",
+                       qd_show_string(name).text, known);
+    }
+    if (family->version_count == 0)
+        return refuse_absent(family, error);
+    uint64_t number;
+    struct qd_model *found = family->versions[family->version_count - 1];
+    if (version != NULL)
+        found = qd_read_decimal(version, &number) ? find_version(family, number) : NULL;
+    if (found == NULL) {
+        list_versions(family, known, sizeof(known));
+        return qd_fail(error, QD_NOT_FOUND, "unknown version %s of model %s; the versions are %s",
+                       qd_show_string(version).text, family->name, known);
+    }
+    found->reference_count++;
+    *model = found;
+    return QD_OK;
+}
+
+struct qd_model *const *qd_models_versions(const struct qd_models *models, const char *name,
+                                           size_t *count)
+{
+    const struct family *family = find_family(models, name);
+    *count = family == NULL ? 0 : family->version_count;
+    return family == NULL ? NULL : family->versions;
+}
+
+size_t qd_models_loaded_count(const struct qd_models *models)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < models->loaded_count; i++)
+        count += models->loaded[i]->model_count;
+    return count;
+}
+
+/* ---- In and out of service ---------------------------------------------------------------- */
+
+static int by_version(const void *a, const void *b)
+{
+    const uint64_t left = (*(struct qd_model *const *)a)->signature.version;
+    const uint64_t right = (*(struct qd_model *const *)b)->signature.version;
+    return left < right ? -1 : left > right;
+}
+
+/* All of them, or none. */
+static bool take_counters(struct qd_models *models, struct qd_model *const *versions, size_t count)
+{
+    size_t i = 0;
+    for (; i < count; i++) {
+        const struct qd_signature *signature = &versions[i]->signature;
+        versions[i]->counters =
+            qd_metrics_counters(models->metrics, signature->name, signature->version);
+        if (versions[i]->counters == NULL)
+            break;
+    }
+    if (i == count)
+        return true;
+    while (i-- > 0) {
+        qd_counters_release(versions[i]->counters);
+        versions[i]->counters = NULL;
+    }
+    return false;
+}
+
+bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
+                       size_t count)
+{
+    assert(count > 0);
+    struct family *family = take_family(models, name);
+    struct qd_model **sorted = calloc(count, sizeof(struct qd_model *));
+    if (family == NULL || sorted == NULL || !take_counters(models, versions, count)) {
+        free(sorted);
+        return false;
+    }
+    memcpy(sorted, versions, count * sizeof(struct qd_model *));
+    qsort(sorted, count, sizeof(struct qd_model *), by_version);
+    for (size_t i = 0; i < count; i++) {
+        assert(strcmp(sorted[i]->signature.name, name) == 0);
+        sorted[i]->namesake_count = &family->model_count;
+        family->model_count++;
+    }
+    retire(family);
+    family->versions = sorted;
+    family->version_count = count;
+    family->state = QD_MODEL_READY;
+    family->reason[0] = '\0';
+    family->last_version = sorted[count - 1]->signature.version;
+    return true;
+}
+
+bool qd_models_remove(struct qd_models *models, const char *name)
+{
+    struct family *family = find_loaded(models, name);
+    if (family == NULL || family->version_count == 0)
+        return false;
+    retire(family);
+    family->state = QD_MODEL_UNAVAILABLE;
+    snprintf(family->reason, sizeof(family->reason), "unloaded");
+    return true;
+}
+
+bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
+                    const char *reason)
+{
+    struct family *family = take_family(models, name);
+    if (family == NULL)
+        return false;
+    family->state = state;
+    snprintf(family->reason, sizeof(family->reason), "%s", reason);
+    return true;
+}
+
+void qd_models_forget(struct qd_models *models, const char *name)
+{
+    bool found;
+    size_t place = find_place(models, name, &found);
+    if (!found || models->loaded[place]->model_count > 0)
+        return;
+    free(models->loaded[place]->name);
+    free(models->loaded[place]);
+    models->loaded_count--;
+    memmove(&models->loaded[place], &models->loaded[place + 1],
+            (models->loaded_count - place) * sizeof(struct family *));
+}
+
+/* ---- The index ---------------------------------------------------------------------------- */
+
+static const char *const state_names[] = {
+    [QD_MODEL_LOADING] = "LOADING",
+    [QD_MODEL_READY] = "READY",
+    [QD_MODEL_UNLOADING] = "UNLOADING",
+    [QD_MODEL_UNAVAILABLE] = "UNAVAILABLE",
+};
+
+/* version 0: none is known; an empty reason is left out, as in Triton. */
+static void print_entry(struct qd_text *text, const char *name, uint64_t version,
+                        enum qd_model_state state, const char *reason)
+{
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, name);
+    if (version != 0)
+        qd_text_format(text, ",\"version\":\"%" PRIu64 "\"", version);
+    qd_text_format(text, ",\"state\":\"%s\"", state_names[state]);
+    if (reason[0] != '\0') {
+        qd_text_string(text, ",\"reason\":");
+        qd_text_json_string(text, reason);
+    }
+    qd_text_string(text, "}");
+}
+
+static bool print_family(struct qd_text *text, const struct family *family, bool only_ready,
+                         bool any)
+{
+    for (size_t i = 0; i < family->version_count; i++) {
+        qd_text_string(text, any ? "," : "");
+        print_entry(text, family->name, family->versions[i]->signature.version, QD_MODEL_READY,
+                    family->reason);
+        any = true;
+    }
+    if (family->version_count > 0 || only_ready)
+        return any;
+    const bool runs = family->model_count > 0 && family->state == QD_MODEL_UNAVAILABLE;
+    qd_text_string(text, any ? "," : "");
+    print_entry(text, family->name, family->last_version, runs ? QD_MODEL_UNLOADING : family->state,
+                runs ? "" : family->reason);
+    return true;
+}
+
+void qd_models_print_index(const struct qd_models *models, bool only_ready, struct qd_text *text)
+{
+    bool any = false;
+    qd_text_string(text, "[");
+    for (size_t i = 0; i < models->operator_count; i++)
+        any = print_family(text, &models->operators[i], only_ready, any);
+    for (size_t i = 0; i < models->loaded_count; i++)
+        any = print_family(text, models->loaded[i], only_ready, any);
+    qd_text_string(text, "]");
+}
