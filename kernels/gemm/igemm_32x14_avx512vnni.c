@@ -39,7 +39,8 @@ multiply_slab(const uint8_t *cells, const uint8_t *weights, __m512i sums[NR][NV]
 
 /* The sums of a tile. Inlined with constants, so that the compiler keeps `sums` in registers. Where
  * a tile has so few sums that each would wait for its last product, neighbouring slabs take turns
- * with `chains` sets of them. */
+ * with `chains` sets of them. The loop takes two slabs at a time at least: products want every
+ * cycle of the units that the loop's own counting needs, too. */
 __attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
                                                                 const size_t positions,
                                                                 const size_t vectors,
@@ -48,6 +49,8 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
     const struct qk_igemm_step *step = args->steps;
     const uint8_t *step_weights = args->weights;
     const size_t cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES;
+    const size_t slab_bytes = args->slab_bytes;
+    const size_t turns = chains > 2 ? chains : 2;
     __m512i sums[CHAINS][NR][NV];
 
 #pragma GCC unroll 4
@@ -60,19 +63,18 @@ __attribute__((always_inline)) static inline void multiply_tile(const struct qk_
     for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
         const uint8_t *cells = args->cells + step->offset;
         const uint8_t *weights = step_weights;
-        size_t left = step->slabs;
-        for (; left >= chains; left -= chains)
-#pragma GCC unroll 4
-            for (size_t c = 0; c < chains; c++) {
-                multiply_slab(cells, weights, sums[c], positions, vectors);
-                cells += args->slab_bytes;
-                weights += cell_stride;
-            }
-        for (; chains > 1 && left > 0; left--) {
+        for (size_t left = step->slabs % turns; left > 0; left--) {
             multiply_slab(cells, weights, sums[0], positions, vectors);
-            cells += args->slab_bytes;
+            cells += slab_bytes;
             weights += cell_stride;
         }
+        for (size_t left = step->slabs / turns; left > 0; left--)
+#pragma GCC unroll 4
+            for (size_t c = 0; c < turns; c++) {
+                multiply_slab(cells, weights, sums[c % chains], positions, vectors);
+                cells += slab_bytes;
+                weights += cell_stride;
+            }
     }
 #pragma GCC unroll 14
     for (size_t p = 0; p < positions; p++)
