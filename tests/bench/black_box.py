@@ -25,7 +25,7 @@ TYPES = (("UINT8", "FP32"), ("INT8", "FP32"), ("UINT16", "FP32"), ("INT16", "FP3
          ("INT32", "FP32"), ("UINT4", "FP32"), ("FP8E4M3FN", "FP32"), ("FP8E5M2", "FP32"),
          ("UINT8", "FP16"), ("INT16", "FP16"), ("UINT8", "BF16"))
 LAYER_STEP = 4  # every so many of the layers
-REQUESTS = {"dequantize": 7, "conv": 30}
+REQUESTS = {"dequantize": 7, "quantize": 7, "conv": 30}
 
 
 def request(row, x):
@@ -91,7 +91,7 @@ def measure(part, client, row, x, libqk, peer, room):
         compute, total, kernel, y = post(client, row, body, headers, room)
         series["compute"].append(compute)
         series["total"].append(total)
-        names = ("run", "store", "stream") if part == "dequantize" else ("run", "fresh")
+        names = ("run", "fresh") if part == "conv" else ("run", "store", "stream")
         for name, ns in libqk.round(*names).items():
             series.setdefault(name, []).append(ns)
         for name, run in runs.items():
@@ -116,8 +116,10 @@ def line(row, series, kernel, peers, same):
 
 
 def select(part, threads):
-    if part == "dequantize":
-        return [rows.Row(rows.DEQUANTIZE, x, y, "tensor", SIZE, threads) for x, y in TYPES]
+    if part != "conv":
+        model = rows.DEQUANTIZE if part == "dequantize" else rows.QUANTIZE
+        return [rows.Row(model, code, real, "tensor", SIZE, threads) for code, real in TYPES
+                if part == "dequantize" or code != "INT32"]
     found = [row for row in layers.full(threads, ())
              if (row.batch, row.threads) == (1, threads)]
     return found[::LAYER_STEP]

@@ -16,7 +16,7 @@ usage()
 Usage: load.sh [OPTION]...
 Posts one operator to quantd at rising concurrency and checks every byte of every answer.
 
-  --operator NAME      dequantize, qlinearconv, directml or tensorflow (dequantize)
+  --operator NAME      dequantize, quantize, qlinearconv, directml or tensorflow (dequantize)
   --size SIZE          elements (1000); for qlinearconv CHANNELSxHEIGHTxWIDTH (16x28x28), through
                        as many 3x3 filters as there are channels
   --form FORM          json or binary (binary)
@@ -82,7 +82,7 @@ read_options()
         shift 2
     done
     case $operator in
-    dequantize | directml | tensorflow) size=${size:-1000} ;;
+    dequantize | quantize | directml | tensorflow) size=${size:-1000} ;;
     qlinearconv) size=${size:-16x28x28} ;;
     *) die "--operator: expected one that --help lists, got '$operator'" ;;
     esac

@@ -1,7 +1,7 @@
 # The numbers of one operator's requests and answers, for requests.sh. All of them are exact as
 # doubles, and the expected ones come from the operator's definition, not from a server.
 #
-#   kind      "dequantize" (with count) or "conv" (with channels, height, width)
+#   kind      "dequantize" or "quantize" (with count), or "conv" (with channels, height, width)
 #   form      "json" writes numbers with commas, "binary" hexadecimal digits
 #   variants  how many answers; scale[V] is 1/2, 1/4, ..., and zero_point[V] is 128, 120, ...
 #   folder    gets the files x, for a convolution w, and y.V
@@ -48,6 +48,24 @@ function dequantize(    i, v, value, y) {
         printf "%s%s", i == 0 ? "" : comma, bytes[value] >x_file
         for (v = 0; v < variants; v++)
             printf "%s%s", i == 0 ? "" : comma, text[v * 256 + value] >y_file[v]
+    }
+}
+
+# x in sixteenths, so that quotients are eighths, and have ties.
+function quantize(    i, v, value, y) {
+    for (value = 0; value < 2048; value++) {
+        x_text[value] = form == "json" ? sprintf("%.10g", (value - 1024) / 16) \
+                                       : fp32((value - 1024) / 16)
+        for (v = 0; v < variants; v++) {
+            y = eighth((value - 1024) * 2 ^ v) + zero_point[v]
+            text[v * 2048 + value] = bytes[y < 0 ? 0 : y > 255 ? 255 : y]
+        }
+    }
+    for (i = 0; i < count; i++) {
+        value = random(2048)
+        printf "%s%s", i == 0 ? "" : comma, x_text[value] >x_file
+        for (v = 0; v < variants; v++)
+            printf "%s%s", i == 0 ? "" : comma, text[v * 2048 + value] >y_file[v]
     }
 }
 
@@ -127,6 +145,8 @@ BEGIN {
         bytes[i] = byte(i)
     if (kind == "conv")
         convolve()
+    else if (kind == "quantize")
+        quantize()
     else
         dequantize()
 }

@@ -53,6 +53,10 @@ describe()
         model=onnx.DequantizeLinear version=25
         inputs=("x UINT8 [$2] $file/x" "x_scale FP32 [] $scale" "x_zero_point UINT8 [] $zero_point")
         ;;
+    quantize)
+        model=onnx.QuantizeLinear version=25 output="y UINT8"
+        inputs=("x FP32 [$2] $file/x" "y_scale FP32 [] $scale" "y_zero_point UINT8 [] $zero_point")
+        ;;
     directml)
         model=directml.ElementWiseDequantizeLinear version=62 output="OutputTensor FP32"
         attributes='"ScaleTensor.strides":[0],"ZeroPointTensor.strides":[0]'
@@ -136,9 +140,10 @@ write_answer()
 make_requests()
 {
     local form=$3 folder=$4 kind=dequantize file v channels height width
-    if [[ $1 = qlinearconv ]]; then
-        kind=conv
-    fi
+    case $1 in
+    quantize) kind=quantize ;;
+    qlinearconv) kind=conv ;;
+    esac
     IFS=x read -r channels height width <<<"$2"
     awk -v kind="$kind" -v count="$2" -v channels="$channels" -v height="$height" \
         -v width="$width" -v form="$form" -v variants="$variants" -v folder="$folder" \

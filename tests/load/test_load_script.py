@@ -77,6 +77,13 @@ class Right(LoadTest):
         self.run_all("--unix-socket", self.socket, "--operator", "dequantize",
                      "--size", "100000")
 
+    def test_quantize_json(self):
+        self.run_all("--url", self.url, "--operator", "quantize", "--size", "3000",
+                     "--form", "json")
+
+    def test_quantize_binary(self):
+        self.run_all("--unix-socket", self.socket, "--operator", "quantize", "--size", "50000")
+
     def test_convolution_json(self):
         self.run_all("--unix-socket", self.socket, "--operator", "qlinearconv", "--size", "4x9x7",
                      "--form", "json")
