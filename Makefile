@@ -11,7 +11,7 @@
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
 #   make test-clients    small clients in seven languages; skips those without their toolchain
-#   make fuzz SECONDS=60 everything between a body and a plan, with libFuzzer
+#   make fuzz SECONDS=60 bodies of requests, and ONNX files, so long each, with libFuzzer
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64

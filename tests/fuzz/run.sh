@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# run.sh [SECONDS]: libFuzzer on fuzz_oip_decode, from the examples on. Needs clang with its
-# runtime.
+# run.sh [SECONDS]: libFuzzer on each fuzz_*.c, for so long each, from its seeds on. Needs clang
+# with its runtime.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-mkdir -p build/corpus
-python3 tests/fuzz/make_seeds.py build/seeds
+seconds=${1:-60}
+python3 tests/fuzz/make_seeds.py build/seeds/oip_decode
+python3 tests/fuzz/make_onnx_seeds.py build/seeds/onnx
 # By the Makefile, for the machine flags of each file.
 sanitize=fuzzer,address,undefined
 make -s -j"$(nproc)" CC=clang B=build/fuzz \
     CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,${sanitize#*,}" \
     build/fuzz/libserver.a build/fuzz/libqk.a
-clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o build/fuzz_oip_decode \
-    tests/fuzz/fuzz_oip_decode.c build/fuzz/libserver.a build/fuzz/libqk.a \
-    -lcjson -lprotobuf-c -lm -ldl -lpthread
-build/fuzz_oip_decode -max_total_time="${1:-60}" -max_len=4096 build/corpus build/seeds
-echo "1 passed, 0 failed" # or it has ended above
+
+# fuzz NAME MAX_LEN
+fuzz()
+{
+    mkdir -p "build/corpus/$1"
+    clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o "build/fuzz_$1" "tests/fuzz/fuzz_$1.c" \
+        build/fuzz/libserver.a build/fuzz/libqk.a -lcjson -lprotobuf-c -lm -ldl -lpthread
+    "build/fuzz_$1" -max_total_time="$seconds" -max_len="$2" "build/corpus/$1" "build/seeds/$1"
+}
+
+fuzz oip_decode 4096
+fuzz onnx 4096
+echo "2 passed, 0 failed" # or it has ended above

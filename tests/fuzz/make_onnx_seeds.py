@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""make_onnx_seeds.py FOLDER: small ONNX files as seeds for fuzz_onnx, without the onnx package."""
+import struct
+import sys
+from pathlib import Path
+
+FLOAT, UINT8, INT8, INT32, INT4 = 1, 2, 3, 6, 22
+
+
+def varint(number):
+    number &= (1 << 64) - 1
+    out = b""
+    while number >= 0x80:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    """A field of a message: an integer, a float, or what has a length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def message(*fields):
+    return b"".join(field(number, value) for number, value in fields)
+
+
+def tensor(name, kind, dims, *data):
+    return message(*[(1, dim) for dim in dims], (2, kind), (8, name), *data)
+
+
+def value_info(name, kind, dims):
+    shape = message(*[(1, message((1, dim) if isinstance(dim, int) else (2, dim)))
+                      for dim in dims])
+    return message((1, name), (2, message((1, message((1, kind), (2, shape))))))
+
+
+def attribute(name, value):
+    if isinstance(value, int):
+        return message((1, name), (3, value), (20, 2))
+    if isinstance(value, str):
+        return message((1, name), (4, value), (20, 3))
+    return message((1, name), *[(8, number) for number in value], (20, 7))
+
+
+def node(operator, inputs, outputs, **attributes):
+    return message(*[(1, name) for name in inputs], *[(2, name) for name in outputs],
+                   (3, operator.lower()), (4, operator),
+                   *[(5, attribute(name, value)) for name, value in attributes.items()])
+
+
+def constant(name, *value):
+    return message((2, name), (4, "Constant"), (5, message(*value)))
+
+
+def model(opset, nodes, constants, inputs, outputs):
+    graph = message(*[(1, one) for one in nodes], (2, "graph"), *[(5, one) for one in constants],
+                    *[(11, one) for one in inputs], *[(12, one) for one in outputs])
+    return message((1, 8), (2, "seed"), (7, graph), (8, message((1, ""), (2, opset))))
+
+
+SCALE = tensor("s", FLOAT, [], (4, struct.pack("<f", 0.5)))
+ZERO = tensor("z", UINT8, [], (5, varint(128)))
+WEIGHTS = tensor("w", INT8, [2, 1, 2, 2], (9, bytes(range(8))))
+BIAS = tensor("b", INT32, [2], (9, struct.pack("<2i", 5, -5)))
+CONV = ["x", "s", "z", "w", "s", "wz", "s", "z"]
+WEIGHTS_ZERO = tensor("wz", INT8, [], (9, b"\0"))
+
+
+def external(location, offset):
+    entries = [(13, message((1, key), (2, value)))
+               for key, value in (("location", location), ("offset", offset), ("length", "8"))]
+    return tensor("w", INT8, [2, 1, 2, 2], *entries, (14, 1))
+
+
+def seeds():
+    x, y = value_info("x", UINT8, ["n", 1, 4, 4]), value_info("y", UINT8, ["n", 2, 3, 3])
+    conv = node("QLinearConv", CONV + ["b"], ["y"], strides=[1, 1], pads=[0, 0, 0, 0], group=1)
+    yield "conv", model(10, [conv], [SCALE, ZERO, WEIGHTS, WEIGHTS_ZERO, BIAS], [x], [y])
+    yield "external", model(
+        10, [node("QLinearConv", CONV, ["y"], auto_pad="SAME_UPPER", dilations=[1, 1])],
+        [SCALE, ZERO, external("weights.bin", "64"), WEIGHTS_ZERO], [x], [y])
+    yield "chain", model(
+        13, [node("QuantizeLinear", ["a", "s", "z"], ["x"]),
+             node("QLinearConv", CONV, ["y"], kernel_shape=[2, 2]),
+             node("DequantizeLinear", ["y", "s", "z"], ["c"])],
+        [SCALE, ZERO, WEIGHTS, WEIGHTS_ZERO], [value_info("a", FLOAT, [1, 1, 3, 5])],
+        [value_info("c", FLOAT, []), y])
+    yield "late", model(
+        25, [node("DequantizeLinear", ["x", "s", ""], ["y"], axis=0, block_size=2)], [],
+        [value_info("x", INT4, [4]), value_info("s", FLOAT, [2])], [value_info("y", FLOAT, [4])])
+    yield "constants", model(
+        21, [constant("s", (1, "value_floats"), (7, 0.5), (7, 2.0), (20, 6)),
+             constant("z", (1, "value"), (5, tensor("", INT4, [2], (5, varint(0x71)))), (20, 4)),
+             node("QuantizeLinear", ["x", "s", "z"], ["y"], axis=-1, saturate=1)], [],
+        [value_info("x", FLOAT, [3, 2])], [value_info("y", INT4, [3, 2])])
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, bytes_ in seeds():
+        (folder / name).write_bytes(bytes_)
+
+
+if __name__ == "__main__":
+    main()
