@@ -99,7 +99,7 @@ SERVER := \
     server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
     server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
     server/models/onnx.pb-c.c server/models/onnx.c server/models/onnx_node.c \
-    server/models/onnx_tensor.c \
+    server/models/onnx_tensor.c server/models/late.c \
     server/models/model.c server/models/plans.c server/models/table.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \

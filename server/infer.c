@@ -67,14 +67,17 @@ static enum qd_status take_outputs(struct qd_request *request)
     return request->scratch != NULL ? QD_OK : refuse_memory(request, "the intermediate tensors");
 }
 
-/* A built-in model's request brings all inputs: it makes a graph, which is not packed yet. */
-static enum qk_status plan_builtin(struct qd_request *request, struct qk_error *error)
+/* A request that brings constants makes a graph of its own, which is not packed yet. */
+static enum qk_status plan_own(struct qd_request *request, struct qk_error *error)
 {
+    const struct qd_late_graph *late = request->model->late;
     struct qk_memory memory = {alloc, &request->arena};
     struct qk_instance *instance;
     enum qk_status status =
-        qk_prepare(request->kernels, &request->infer.call, memory, &instance, error);
-    if (status == QK_OK)
+        late != NULL ? qd_late_prepare(late, request->kernels, request->infer.inputs, memory,
+                                       &request->graph, error)
+                     : qk_prepare(request->kernels, &request->infer.call, memory, &instance, error);
+    if (status == QK_OK && late == NULL)
         status = qk_graph_of(instance, memory, &request->graph, error);
     if (status == QK_OK)
         status =
@@ -94,8 +97,8 @@ static enum qk_status plan_loaded(struct qd_request *request, struct qk_error *e
 static enum qd_status plan(struct qd_request *request)
 {
     struct qk_error error = {.status = QK_OK};
-    const enum qk_status status = request->model->graph == NULL ? plan_builtin(request, &error)
-                                                                : plan_loaded(request, &error);
+    const enum qk_status status =
+        request->model->graph == NULL ? plan_own(request, &error) : plan_loaded(request, &error);
     if (status != QK_OK)
         return fail_kernel(request, &error);
     for (size_t i = 0; i < request->infer.signature->input_count; i++)

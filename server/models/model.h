@@ -2,8 +2,9 @@
  *
  * A built-in model is an operator's version, and has nothing but its signature: each request brings
  * all inputs. A loaded one has a graph, whose constants it keeps, and the plans of the shapes that
- * were asked for. It is made by a load, on any one thread at a time; once it is in service
- * (table.h) nothing but its plans and its references changes.
+ * were asked for; or, where requests bring constants, what each makes its graph of (late.h). It is
+ * made by a load, on any one thread at a time; once it is in service (table.h) nothing but its
+ * plans and its references changes.
  *
  * Who uses it holds a reference: the table, and each request until it is destroyed. References are
  * taken and given back on the loop's thread only; the last one destroys it. */
@@ -13,16 +14,18 @@
 #include "kernels/qk.h"
 #include "server/arena.h"
 #include "server/metrics.h"
+#include "server/models/late.h"
 #include "server/models/plans.h"
 #include "server/signature.h"
 
 struct qd_model {
-    struct qd_signature signature; /* a loaded model's lies in its arena */
-    const struct qk_graph *graph;  /* packed, in the arena; NULL: built in */
-    struct qd_plans *plans;        /* of the graph; NULL: built in */
-    struct qd_counters *counters;  /* of this name and version; taken by the table */
-    size_t resident_bytes;         /* of the arena, when it was installed */
-    struct qd_arena arena;         /* from the models' own memory, --max-model-bytes */
+    struct qd_signature signature;    /* a loaded model's lies in its arena */
+    const struct qk_graph *graph;     /* packed, in the arena; NULL: each request makes one */
+    struct qd_plans *plans;           /* of the graph; NULL: there is none */
+    const struct qd_late_graph *late; /* in the arena; NULL: it has a graph, or is built in */
+    struct qd_counters *counters;     /* of this name and version; taken by the table */
+    size_t resident_bytes;            /* of the arena, when it was installed */
+    struct qd_arena arena;            /* from the models' own memory, --max-model-bytes */
     size_t reference_count;
     size_t *namesake_count; /* the table's own: of all models of its name that are still there */
 };

@@ -29,7 +29,7 @@ LAYERS = (
     ("data", {"json_element", "json_envelope", "json_number", "json_number_print", "json_string",
               "json_tensor", "json_tensor_print", "json_tree", "oip_decode", "oip_encode",
               "oip_inputs", "oip_metadata", "oip_parameters", "signature"}),
-    ("models", {"models/base64", "models/model", "models/model_config",
+    ("models", {"models/base64", "models/late", "models/model", "models/model_config",
                 "models/model_config_apply", "models/onnx", "models/onnx.pb-c", "models/onnx_node",
                 "models/onnx_reader", "models/onnx_tensor", "models/plans", "models/table"}),
     ("work", {"infer", "loop", "pool", "request", "scheduler"}),

@@ -1,0 +1,86 @@
+#include "server/models/late.h"
+
+#include <string.h>
+
+/* A copy that has no room takes all later ones with it. */
+struct copier {
+    struct qd_arena *arena;
+    bool failed;
+};
+
+static void *copy(struct copier *copier, const void *from, size_t bytes)
+{
+    void *made = copier->failed ? NULL : qd_arena_alloc(copier->arena, bytes);
+    copier->failed = made == NULL;
+    if (made != NULL && bytes > 0)
+        memcpy(made, from, bytes);
+    return made;
+}
+
+static const char *copy_string(struct copier *copier, const char *from)
+{
+    return copy(copier, from, strlen(from) + 1);
+}
+
+/* What the node's call points at. The data of inputs that come later is NULL yet. */
+static void copy_call(struct copier *copier, struct qk_call *call)
+{
+    for (size_t i = 0; i < call->op->input_count; i++) {
+        struct qk_tensor *tensor = &call->inputs[i];
+        size_t bytes;
+        if (tensor->type != QK_NONE && tensor->data != NULL &&
+            qk_type_bytes(tensor->type, tensor->stored, &bytes))
+            tensor->data = copy(copier, tensor->data, bytes);
+    }
+    for (size_t i = 0; i < call->op->attribute_count; i++) {
+        struct qk_attribute *attribute = &call->attributes[i];
+        if (attribute->list_count > 0)
+            attribute->list =
+                copy(copier, attribute->list, attribute->list_count * sizeof(*attribute->list));
+        if (attribute->string != NULL)
+            attribute->string = copy_string(copier, attribute->string);
+    }
+}
+
+struct qd_late_graph *qd_late_copy(const struct qk_graph_call *call,
+                                   const struct qd_onnx_late *lates, size_t late_count,
+                                   struct qd_arena *arena)
+{
+    struct copier copier = {.arena = arena};
+    struct qk_node *nodes = copy(&copier, call->nodes, call->node_count * sizeof(*call->nodes));
+    const char **names =
+        copy(&copier, call->value_names, call->value_count * sizeof(*call->value_names));
+    struct qd_late_graph made = {
+        .call = *call,
+        .lates = copy(&copier, lates, late_count * sizeof(*lates)),
+        .late_count = late_count,
+    };
+    for (size_t i = 0; i < call->node_count && !copier.failed; i++) {
+        nodes[i].name = copy_string(&copier, nodes[i].name);
+        copy_call(&copier, &nodes[i].call);
+    }
+    for (size_t i = 0; i < call->value_count && !copier.failed; i++)
+        names[i] = copy_string(&copier, names[i]);
+    made.call.nodes = nodes;
+    made.call.value_names = names;
+    return copy(&copier, &made, sizeof(made));
+}
+
+enum qk_status qd_late_prepare(const struct qd_late_graph *late, const struct qk_kernels *kernels,
+                               const struct qk_tensor *inputs, struct qk_memory memory,
+                               struct qk_graph **graph, struct qk_error *error)
+{
+    struct qk_graph_call call = late->call;
+    const size_t bytes = call.node_count * sizeof(*call.nodes);
+    struct qk_node *nodes = memory.alloc(memory.context, bytes);
+    if (nodes == NULL)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a graph of %zu nodes",
+                       call.node_count);
+    memcpy(nodes, call.nodes, bytes);
+    for (size_t i = 0; i < call.node_count; i++)
+        nodes[i].call.constants_stay = true;
+    for (size_t i = 0; i < late->late_count; i++)
+        nodes[late->lates[i].node].call.inputs[late->lates[i].input] = inputs[late->lates[i].port];
+    call.nodes = nodes;
+    return qk_graph_prepare(kernels, &call, memory, graph, error);
+}

@@ -1,0 +1,130 @@
+/* Graphs that each request makes, with the constants that it brings. */
+#include <criterion/criterion.h>
+
+#include "server/models/late.h"
+#include "tests/support/onnx_writer.h"
+#include "tests/unit/scratch.h"
+
+/* a = (x - 3) * t, y = a / s + 3; s and t come late. */
+static struct message file(void)
+{
+    struct message graph = {.bytes = NULL};
+    struct message zero = onnx_tensor("z", ONNX_UINT8, NO_DIMS);
+    struct message second =
+        onnx_node("second", "QuantizeLinear", NAMES("a", "s", "zs"), NAMES("y"));
+    put_data(&zero, ONNX_TENSOR_RAW_DATA, "\3", 1);
+    put_message(&second, ONNX_NODE_ATTRIBUTE, onnx_attribute_int("axis", 0));
+    put_message(&graph, ONNX_GRAPH_INITIALIZER, zero);
+    zero = onnx_tensor("zs", ONNX_UINT8, DIMS(3));
+    put_data(&zero, ONNX_TENSOR_RAW_DATA, "\3\3\3", 3);
+    put_message(&graph, ONNX_GRAPH_INITIALIZER, zero);
+    put_message(&graph, ONNX_GRAPH_NODE,
+                onnx_node("first", "DequantizeLinear", NAMES("x", "t", "z"), NAMES("a")));
+    put_message(&graph, ONNX_GRAPH_NODE, second);
+    put_message(&graph, ONNX_GRAPH_INPUT, onnx_value_info("s", ONNX_FLOAT, DIMS(-1)));
+    put_message(&graph, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, DIMS(-1)));
+    put_message(&graph, ONNX_GRAPH_INPUT, onnx_value_info("t", ONNX_FLOAT, NO_DIMS));
+    put_message(&graph, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_UINT8, DIMS(-1)));
+    return onnx_model(graph, 13);
+}
+
+/* Reads the file, copies it, and lets go of all but the copy. */
+static struct qd_late_graph *load(struct qd_arena *arena)
+{
+    struct scratch scratch;
+    struct qd_onnx_graph graph;
+    struct qd_error error = {.text = ""};
+    struct message model = file();
+    struct qd_onnx_source source = {.bytes = model.bytes, .count = model.count};
+    scratch_init(&scratch, 1 << 20);
+    cr_assert_eq(qd_onnx_read(&source, &scratch.arena, &graph, &error), QD_OK, "%s", error.text);
+    cr_assert_eq(graph.late_count, 2);
+    struct qd_late_graph *late = qd_late_copy(&graph.call, graph.lates, graph.late_count, arena);
+    scratch_deinit(&scratch);
+    message_free(&model);
+    return late;
+}
+
+static void *take(void *context, size_t bytes)
+{
+    return qd_arena_alloc(context, bytes);
+}
+
+static struct qk_tensor tensor_of(enum qk_type type, uint32_t rank, size_t count, const void *data)
+{
+    return (struct qk_tensor){
+        .type = type, .rank = rank, .dims = {count}, .count = count, .stored = count, .data = data};
+}
+
+static enum qk_status prepare(const struct qd_late_graph *late, const struct qk_tensor *inputs,
+                              struct qd_arena *arena, struct qk_graph **graph,
+                              struct qk_kernels **kernels, struct qk_error *error)
+{
+    cr_assert_eq(qk_kernels_create("auto", "auto", false, 1, kernels, error), QK_OK);
+    return qd_late_prepare(late, *kernels, inputs, (struct qk_memory){take, arena}, graph, error);
+}
+
+Test(late, computes_with_what_a_request_brings)
+{
+    struct scratch scratch;
+    struct qk_kernels *kernels;
+    struct qk_graph *graph;
+    struct qk_graph_plan plan;
+    struct qk_error error = {.text = ""};
+    scratch_init(&scratch, 4 << 20);
+    struct qd_late_graph *late = load(&scratch.arena);
+    cr_assert_not_null(late);
+    const float s[] = {0.5f, 2, 4};
+    const float t = 2;
+    const struct qk_tensor inputs[] = {tensor_of(QK_FP32, 1, 3, s),
+                                       tensor_of(QK_UINT8, 1, 3, "\4\5\7"),
+                                       tensor_of(QK_FP32, 0, 1, &t)};
+    cr_assert_eq(prepare(late, inputs, &scratch.arena, &graph, &kernels, &error), QK_OK, "%s",
+                 error.text);
+    qk_graph_pack(graph, 0, graph->pack_unit_count);
+    struct qk_memory memory = {take, &scratch.arena};
+    cr_assert_eq(qk_graph_plan(graph, inputs, memory, &plan, &error), QK_OK, "%s", error.text);
+    unsigned char y[3];
+    cr_assert_eq(plan.output_bytes[0], sizeof(y));
+    void *room = qd_arena_alloc(&scratch.arena, plan.scratch_bytes);
+    void *workspace = qd_arena_alloc(&scratch.arena, plan.workspace_bytes);
+    const void *data[] = {s, inputs[1].data, &t};
+    void *outputs[] = {y};
+    for (size_t i = 0; i < plan.stage_count; i++)
+        qk_graph_run(&plan, i, data, outputs, room, workspace, 0, plan.stages[i].plan.unit_count);
+    cr_assert_eq(memcmp(y, "\7\5\5", 3), 0, "2 / 0.5 + 3, 4 / 2 + 3, 8 / 4 + 3");
+    qk_kernels_destroy(kernels);
+    scratch_deinit(&scratch);
+}
+
+Test(late, refuses_with_the_node_s_name)
+{
+    struct scratch scratch;
+    struct qk_kernels *kernels;
+    struct qk_graph *graph;
+    struct qk_error error = {.text = ""};
+    scratch_init(&scratch, 4 << 20);
+    struct qd_late_graph *late = load(&scratch.arena);
+    const float s[] = {0.5f, 2, 4};
+    const struct qk_tensor inputs[] = {tensor_of(QK_FP32, 1, 3, s),
+                                       tensor_of(QK_UINT8, 1, 3, "\4\5\7"),
+                                       tensor_of(QK_FP16, 0, 1, s)};
+    cr_assert_eq(prepare(late, inputs, &scratch.arena, &graph, &kernels, &error), QK_INVALID);
+    cr_assert_str_eq(error.text,
+                     "node 0 (\"first\", onnx.DequantizeLinear): x_scale: onnx.DequantizeLinear 13 "
+                     "expects datatype FP32, got FP16");
+    qk_kernels_destroy(kernels);
+    scratch_deinit(&scratch);
+}
+
+Test(late, a_copy_without_memory)
+{
+    unsigned copied = 0;
+    for (size_t bytes = 0; bytes <= 64u << 10; bytes += 32 << 10) {
+        struct scratch scratch;
+        scratch_init(&scratch, bytes);
+        copied += load(&scratch.arena) != NULL;
+        scratch_deinit(&scratch);
+    }
+    cr_assert_eq(copied, 2, "32 KiB are enough");
+}
