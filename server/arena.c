@@ -31,6 +31,7 @@ struct block_class {
 };
 
 struct qd_memory {
+    bool is_for_models;
     pthread_mutex_t lock;
     size_t bytes_max;
     size_t bytes_used; /* handed out */
@@ -196,6 +197,16 @@ size_t qd_memory_used(struct qd_memory *memory)
 size_t qd_memory_max(const struct qd_memory *memory)
 {
     return memory->bytes_max;
+}
+
+void qd_memory_set_for_models(struct qd_memory *memory)
+{
+    memory->is_for_models = true;
+}
+
+bool qd_memory_is_for_models(const struct qd_memory *memory)
+{
+    return memory->is_for_models;
 }
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory)

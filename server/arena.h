@@ -1,8 +1,9 @@
 /* Memory for requests: one bound for the whole process, one arena per request.
  *
  * struct qd_memory hands out large blocks and takes them back. What is handed out and what is kept
- * for reuse never exceed bytes_max together (--max-inflight-bytes). Reuse matters: a fresh 64 MiB
- * block costs 34 ms of page faults where a used one costs 8. Safe on any thread.
+ * for reuse never exceed bytes_max together (--max-inflight-bytes, --max-model-bytes). Reuse
+ * matters: a fresh 64 MiB block costs 34 ms of page faults where a used one costs 8. Safe on any
+ * thread.
  *
  * struct qd_arena belongs to one request and is used by one thread at a time. Everything in it goes
  * back at once. Allocations are 64-byte aligned.
@@ -19,6 +20,11 @@ struct qd_memory *qd_memory_create(size_t bytes_max); /* NULL: malloc failed */
 void qd_memory_destroy(struct qd_memory *memory);     /* every arena must be gone */
 size_t qd_memory_used(struct qd_memory *memory);      /* bytes handed out */
 size_t qd_memory_max(const struct qd_memory *memory);
+
+/* That it is the loaded models' memory, and not that of requests: refusals name --max-model-bytes
+ * then, and not --max-inflight-bytes. Before other threads use it. */
+void qd_memory_set_for_models(struct qd_memory *memory);
+bool qd_memory_is_for_models(const struct qd_memory *memory);
 
 /* Gives back to the system the blocks that were not needed since the last call. A timer calls it.
  */
