@@ -97,11 +97,14 @@ SERVER := \
     server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
     server/signature.c server/oip_metadata.c server/oip_parameters.c \
     server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
+    server/models/folder.c server/models/repository.c server/models/sources.c \
+    server/models/sources_body.c server/models/build.c \
     server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
     server/models/onnx.pb-c.c server/models/onnx.c server/models/onnx_node.c \
     server/models/onnx_tensor.c server/models/late.c \
     server/models/model.c server/models/plans.c server/models/table.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
+    server/models/load.c server/models/scan.c server/models/loader.c \
     server/head.c server/socket.c server/connection.c server/path.c server/route.c \
     server/listener.c server/healthcheck.c
 

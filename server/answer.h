@@ -9,7 +9,8 @@
 
 struct qd_answer {
     unsigned http_status;
-    const char *content_type;    /* of errors exactly "application/json": OIP clients compare */
+    const char *content_type;    /* of errors exactly "application/json", as OIP clients
+                                  * compare; NULL: none */
     const struct qd_part *parts; /* the body: borrowed until sent */
     size_t part_count;
     size_t bytes;            /* of all parts */

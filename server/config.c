@@ -23,7 +23,10 @@ enum kind {
     KIND_CPU,
     KIND_GEMM,
     KIND_SWITCH,
-    KIND_LEVEL
+    KIND_LEVEL,
+    KIND_PATH,
+    KIND_NAMES,
+    KIND_MODE
 };
 
 struct flag {
@@ -55,6 +58,8 @@ static const struct flag flags[] = {
      "the largest request body; more is refused (413)"},
     {"max-inflight-bytes", KIND_BYTES, AT(max_inflight_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
      "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
+    {"max-model-bytes", KIND_BYTES, AT(max_model_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
+     "BYTES", "all that loaded models hold, and loads; auto: a quarter of memory"},
     {.about = "How long"},
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
      "for a head; again for a body; for an answer, 1 s more per 64 KiB"},
@@ -64,6 +69,17 @@ static const struct flag flags[] = {
      "for a request's computation, from its start on a worker (503)"},
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
+    {.about = "Loaded models"},
+    {"model-repository", KIND_PATH, AT(model_repository), "", 0, 0, "DIR",
+     "folder with NAME/VERSION/model.onnx, or request.json and request.bin"},
+    {"model-control-mode", KIND_MODE, AT(model_control_mode), "none", 0, 0, "MODE",
+     "none: all at start; explicit: by calls; poll: also follows changes"},
+    {"load-model", KIND_NAMES, AT(load_models), "", 0, 0, "NAMES",
+     "at start, in mode explicit; commas between; repeatable; '*': all"},
+    {"repository-poll-secs", KIND_SECONDS, AT(repository_poll_ns), "15", 0, 86400, "SECONDS",
+     "from one look at the repository to the next, in mode poll"},
+    {"exit-on-error", KIND_SWITCH, AT(exit_on_error), "on", 0, 0, "SWITCH",
+     "on or off: a model that cannot be loaded at start ends the start"},
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
     {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
@@ -182,10 +198,21 @@ static bool parse_name(const char *(*name_at)(size_t index), const char *text, c
     return *name != NULL;
 }
 
+static bool parse_names(struct qd_config *config, const char *text)
+{
+    if (*text == '\0')
+        return true;
+    if (config->load_model_count == QD_LOAD_MODEL_COUNT_MAX)
+        return false;
+    config->load_models[config->load_model_count++] = text;
+    return true;
+}
+
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     static const char *const switches[] = {"off", "on", NULL};
+    static const char *const modes[] = {"none", "explicit", "poll", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
     switch (flag->kind) {
@@ -210,6 +237,16 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         if (!parse_choice(switches, text, &choice))
             return false;
         *(bool *)field = choice != 0;
+        return true;
+    case KIND_PATH:
+        *(const char **)field = text;
+        return true;
+    case KIND_NAMES:
+        return parse_names(config, text);
+    case KIND_MODE:
+        if (!parse_choice(modes, text, &choice))
+            return false;
+        config->model_control_mode = (enum qd_control_mode)choice;
         return true;
     case KIND_HELP:
     case KIND_VERSION:
@@ -258,6 +295,12 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_SWITCH:
         snprintf(text, bytes, "on or off");
+        return;
+    case KIND_MODE:
+        snprintf(text, bytes, "none, explicit or poll");
+        return;
+    case KIND_NAMES:
+        snprintf(text, bytes, "at most %d of them", QD_LOAD_MODEL_COUNT_MAX);
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -330,6 +373,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
         config->listen_count = 0;
+    if (flag->kind == KIND_NAMES && !given[flag - flags])
+        config->load_model_count = 0;
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
@@ -387,7 +432,8 @@ void qd_config_print_help(FILE *file)
         char names[QK_NAMES_BYTES];
         print_names(flag, names, sizeof(names));
         fprintf(file, "  %-28s %s%s", left, flag->about, names);
-        fprintf(file, takes_value(flag) ? " [%s]\n" : "\n", flag->initial);
+        fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
+                flag->initial);
     }
     fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"
           "heeds a container's limits as libuv does: memory and, of cgroup v2, CPU quotas\n"

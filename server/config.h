@@ -14,8 +14,17 @@
 #define QD_LISTEN_COUNT_MAX 16
 #define QD_LISTEN_BYTES_MAX 256
 
-/* Of threads and max_inflight_bytes: as the machine, or the container, has it. */
+#define QD_LOAD_MODEL_COUNT_MAX 256 /* --load-model, each with names between commas */
+
+/* Of threads, max_inflight_bytes and max_model_bytes: as the machine, or the container, has it. */
 #define QD_AUTO 0
+
+/* Who says which models are loaded. */
+enum qd_control_mode {
+    QD_CONTROL_NONE,     /* all that the repository has, at start */
+    QD_CONTROL_EXPLICIT, /* --load-model at start, and calls */
+    QD_CONTROL_POLL,     /* the repository, whenever it changes */
+};
 
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
@@ -26,10 +35,17 @@ struct qd_config {
     uint64_t max_queue;       /* requests that no worker has taken yet */
     uint64_t max_body_bytes;
     uint64_t max_inflight_bytes;
+    uint64_t max_model_bytes;
     uint64_t receive_timeout_ns;
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;
+    const char *model_repository; /* a folder; "": none */
+    enum qd_control_mode model_control_mode;
+    const char *load_models[QD_LOAD_MODEL_COUNT_MAX];
+    size_t load_model_count;
+    uint64_t repository_poll_ns;
+    bool exit_on_error;
     const char *cpu; /* this and the next two: for qk_kernels_create */
     const char *gemm;
     bool measure;

@@ -107,7 +107,8 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 static bool add_headers(struct MHD_Response *response, const struct qd_answer *answer, bool close)
 {
     char number[24];
-    bool added = add_header(response, "Content-Type", answer->content_type);
+    bool added =
+        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
     if (answer->json_bytes > 0) {
         snprintf(number, sizeof(number), "%zu", answer->json_bytes);
         added = add_header(response, "Inference-Header-Content-Length", number) && added;

@@ -18,6 +18,8 @@
 #include "server/log.h"
 #include "server/loop.h"
 #include "server/metrics.h"
+#include "server/models/loader.h"
+#include "server/models/repository.h"
 #include "server/models/table.h"
 #include "server/pool.h"
 #include "server/route.h"
@@ -25,12 +27,14 @@
 #include "server/version.h"
 
 #define INFLIGHT_AUTO_BYTES_MAX (UINT64_C(2) << 30)
+#define MODEL_AUTO_BYTES (UINT64_C(1) << 30) /* where nobody knows how much memory there is */
 
 enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
     OTHER_FILES_MAX = 64,
+    LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
 };
 
 struct process {
@@ -38,9 +42,15 @@ struct process {
     struct qk_kernels *kernels;
     struct qd_loop *loop;
     struct qd_memory *memory;
+    struct qd_memory *model_memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
+    struct qd_repository *repository;
     struct qd_scheduler *scheduler;
+    struct qd_loader *loader;
+    bool models_failed;  /* at start, and --exit-on-error is on */
+    bool loader_stopped; /* it does nothing more by itself */
+    bool drained;        /* no request is there any more */
     struct qd_router router;
     struct qd_listener *listener;
     struct qd_handle *sigterm;
@@ -65,10 +75,23 @@ static bool complain(const char *format, ...)
 
 /* ---- Draining ----------------------------------------------------------------------------- */
 
+static void on_loader_stopped(void *context)
+{
+    struct process *process = context;
+    process->loader_stopped = true;
+    if (process->drained)
+        qd_loop_stop(process->loop);
+}
+
+/* Nobody waits for a load that is still under way: it ends with its next unit. */
 static void on_drained(void *context)
 {
     struct process *process = context;
-    qd_loop_stop(process->loop);
+    process->drained = true;
+    if (process->loader_stopped)
+        qd_loop_stop(process->loop);
+    else
+        qd_scheduler_abandon(process->scheduler);
 }
 
 static void on_drain_timeout(void *context)
@@ -88,9 +111,14 @@ static void on_stop_signal(void *context)
         _exit(EXIT_FAILURE);
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
-           qd_listener_connection_count(process->listener),
+           process->listener == NULL ? 0 : qd_listener_connection_count(process->listener),
            qd_scheduler_queue_count(process->scheduler));
     process->router.draining = true;
+    qd_loader_stop(process->loader, on_loader_stopped, process);
+    if (process->listener == NULL) { /* models are still loaded for the start */
+        on_drained(process);
+        return;
+    }
     qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
     qd_listener_drain(process->listener, on_drained, process);
 }
@@ -99,6 +127,7 @@ static void on_trim(void *context)
 {
     struct process *process = context;
     qd_memory_trim(process->memory);
+    qd_memory_trim(process->model_memory);
     malloc_trim(0); /* connections' buffers: under 0.3 ms, 3 ms after a thousand have gone */
 }
 
@@ -121,12 +150,17 @@ static void resolve_auto(struct qd_config *config)
         config->max_inflight_bytes =
             half != 0 && half < INFLIGHT_AUTO_BYTES_MAX ? half : INFLIGHT_AUTO_BYTES_MAX;
     }
+    if (config->max_model_bytes == QD_AUTO) {
+        uint64_t quarter = qd_loop_memory_bytes() / 4;
+        config->max_model_bytes = quarter != 0 ? quarter : MODEL_AUTO_BYTES;
+    }
 }
 
 /* A descriptor for each connection. False: not even enough for the loop, which would abort. */
 static bool raise_file_limit(const struct qd_config *config)
 {
-    rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX;
+    rlim_t wanted =
+        (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX + LOAD_FILES_MAX;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return true;
@@ -193,11 +227,14 @@ static bool start_services(struct process *process)
     }
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
+    process->model_memory = qd_memory_create(config->max_model_bytes);
     process->metrics = qd_metrics_create();
     if (process->metrics != NULL)
         process->models = qd_models_create(process->metrics);
-    if (process->loop == NULL || process->memory == NULL || process->models == NULL)
+    if (process->loop == NULL || process->memory == NULL || process->model_memory == NULL ||
+        process->models == NULL)
         return complain("out of memory or file descriptors");
+    qd_memory_set_for_models(process->model_memory);
     process->scheduler =
         qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
@@ -211,6 +248,70 @@ static bool start_services(struct process *process)
     return true;
 }
 
+/* ---- Models at start ---------------------------------------------------------------------- */
+
+static bool check_model_flags(const struct qd_config *config)
+{
+    bool has_repository = config->model_repository[0] != '\0';
+    if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
+        return complain("--load-model: only with --model-control-mode explicit; in the other modes "
+                        "all models are loaded");
+    if (!has_repository && config->load_model_count > 0)
+        return complain("--load-model: there is no --model-repository to load from");
+    if (!has_repository && config->model_control_mode == QD_CONTROL_POLL)
+        return complain("--model-control-mode poll: there is no --model-repository to look at");
+    return true;
+}
+
+static bool create_loader(struct process *process)
+{
+    const struct qd_config *config = &process->config;
+    struct qd_error error;
+    if (!check_model_flags(config))
+        return false;
+    if (config->model_repository[0] != '\0') {
+        process->repository = qd_repository_open(config->model_repository, &error);
+        if (process->repository == NULL)
+            return complain("--model-repository: %s", error.text);
+    }
+    const struct qd_loader_settings settings = {
+        .loop = process->loop,
+        .models = process->models,
+        .tools = {.kernels = process->kernels,
+                  .memory = process->model_memory,
+                  .repository = process->repository,
+                  .scheduler = process->scheduler,
+                  .thread_count = (unsigned)config->threads},
+        .mode = config->model_control_mode,
+        .load_models = config->load_models,
+        .load_model_count = config->load_model_count,
+        .poll_ns = config->repository_poll_ns,
+        .load_timeout_ns = config->compute_timeout_ns,
+    };
+    process->loader = qd_loader_create(&settings);
+    return process->loader != NULL || complain("out of memory or file descriptors");
+}
+
+static void on_models_loaded(void *context, const char *complaint)
+{
+    struct process *process = context;
+    if (complaint != NULL && process->config.exit_on_error && !process->router.draining) {
+        process->models_failed = true;
+        complain("%s", complaint);
+    }
+    qd_loop_stop(process->loop);
+}
+
+/* Before anybody can ask for them. False: not all are there, and that is an error. */
+static bool load_models(struct process *process)
+{
+    if (!create_loader(process))
+        return false;
+    qd_loader_start(process->loader, on_models_loaded, process);
+    qd_loop_run(process->loop);
+    return !process->models_failed;
+}
+
 static bool start_listening(struct process *process)
 {
     process->router = (struct qd_router){
@@ -218,6 +319,8 @@ static bool start_listening(struct process *process)
         .memory = process->memory,
         .metrics = process->metrics,
         .models = process->models,
+        .model_memory = process->model_memory,
+        .loader = process->loader,
         .scheduler = process->scheduler,
         .thread_count = (unsigned)process->config.threads,
         .compute_timeout_ns = process->config.compute_timeout_ns,
@@ -243,10 +346,13 @@ static void deinit(struct process *process)
     qd_handle_destroy(process->sigint);
     qd_handle_destroy(process->trim_timer);
     qd_handle_destroy(process->drain_timer);
+    qd_loader_destroy(process->loader);
     qd_scheduler_destroy(process->scheduler);
     qd_loop_destroy(process->loop);
     qd_models_destroy(process->models);
+    qd_repository_close(process->repository);
     qd_metrics_destroy(process->metrics);
+    qd_memory_destroy(process->model_memory);
     qd_memory_destroy(process->memory);
     qk_kernels_destroy(process->kernels);
 }
@@ -277,9 +383,11 @@ int main(int argc, char **argv)
     qd_log_set_level(process.config.log_level);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
-                 start_services(&process) && start_listening(&process);
+                 start_services(&process) && load_models(&process) &&
+                 (process.router.draining || start_listening(&process));
     if (ready) {
-        qd_loop_run(process.loop);
+        if (!process.router.draining)
+            qd_loop_run(process.loop);
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
     }
     deinit(&process);

@@ -305,6 +305,12 @@ void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *
                 "Memory held by requests: bodies, tensors, answers.", gauges->inflight_bytes);
     print_value(text, "quantd_inflight_bytes_max", "gauge", "Its bound, --max-inflight-bytes.",
                 gauges->inflight_bytes_max);
+    print_value(text, "quantd_model_bytes", "gauge",
+                "Memory held by loaded models, and by loads under way.", gauges->model_bytes);
+    print_value(text, "quantd_model_bytes_max", "gauge", "Its bound, --max-model-bytes.",
+                gauges->model_bytes_max);
+    print_value(text, "quantd_models_loaded", "gauge",
+                "Versions of loaded models that are in service or still run.", gauges->model_count);
     print_type(text, "quantd_info", "gauge", "What runs.");
     qd_text_format(text,
                    "quantd_info{version=\"%s\",cpu=\"%s\",gemm=\"%s\",openblas_core=\"%s\"} 1\n",

@@ -39,6 +39,9 @@ struct qd_gauges {
     size_t queue_length;
     size_t inflight_bytes;
     size_t inflight_bytes_max;
+    size_t model_bytes;
+    size_t model_bytes_max;
+    size_t model_count;
 };
 
 struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */

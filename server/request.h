@@ -47,6 +47,8 @@ struct qd_request {
 
     struct qd_model *model; /* a reference, until the request is destroyed; NULL: none */
 
+    const char *name; /* of the model that it loads or unloads, in the arena; NULL: it does not */
+
     /* An inference; message.signature is NULL for all else. */
     struct qd_oip_message message;
     struct qd_infer infer;

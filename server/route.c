@@ -88,12 +88,12 @@ static enum qd_status answer_server(const struct visit *visit)
     return answer_text(visit->request, &text);
 }
 
-/* The body may ask for {"ready": true}. */
-static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
+/* Parses a small body, a JSON object or nothing (NULL). */
+static enum qd_status read_body(struct qd_request *request, struct cJSON **tree)
 {
     struct qd_json_envelope envelope;
     size_t bytes = (size_t)request->body_bytes;
-    *only_ready = false;
+    *tree = NULL;
     while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
         bytes--;
     if (bytes == 0)
@@ -101,20 +101,41 @@ static enum qd_status read_index_body(struct qd_request *request, bool *only_rea
     if (qd_json_envelope_cut(request->body, bytes, &request->arena, &envelope, &request->error) !=
         QD_OK)
         return request->error.status;
-    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
-    const struct cJSON *ready = NULL;
-    if (tree == NULL) {
-        qd_fail(&request->error, QD_UNAVAILABLE,
-                "no memory for the request's JSON; try again later");
-    } else if (!qd_json_is_object(tree)) {
-        qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
-    } else if (qd_json_field(tree, "", "ready", &ready, &request->error) == QD_OK &&
-               ready != NULL && !qd_json_bool(ready, only_ready)) {
-        qd_fail(&request->error, QD_INVALID, "ready: expected true or false, got %s",
-                qd_json_show(ready).text);
+    *tree = qd_json_parse(envelope.text, envelope.text_bytes);
+    if (*tree == NULL)
+        return qd_fail(&request->error, QD_UNAVAILABLE,
+                       "no memory for the request's JSON; try again later");
+    if (qd_json_is_object(*tree))
+        return QD_OK;
+    qd_json_free(*tree);
+    return qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
+}
+
+/* A flag of an object that may have it. */
+static enum qd_status read_flag(struct qd_request *request, const struct cJSON *object,
+                                const char *path, const char *key, bool *flag)
+{
+    const struct cJSON *value;
+    *flag = false;
+    enum qd_status status = qd_json_field(object, path, key, &value, &request->error);
+    if (status == QD_OK && value != NULL && !qd_json_bool(value, flag)) {
+        return qd_fail(&request->error, QD_INVALID, "%s%s: expected true or false, got %s", path,
+                       key, qd_json_show(value).text);
     }
+    return status;
+}
+
+/* The body may ask for {"ready": true}. */
+static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
+{
+    struct cJSON *tree;
+    *only_ready = false;
+    enum qd_status status = read_body(request, &tree);
+    if (status != QD_OK || tree == NULL)
+        return status;
+    status = read_flag(request, tree, "", "ready", only_ready);
     qd_json_free(tree);
-    return request->error.status;
+    return status;
 }
 
 static bool end_index(void *context, struct qd_request *request)
@@ -226,6 +247,9 @@ static enum qd_status answer_metrics(const struct visit *visit)
         .queue_length = qd_scheduler_queue_count(visit->router->scheduler),
         .inflight_bytes = qd_memory_used(visit->router->memory),
         .inflight_bytes_max = qd_memory_max(visit->router->memory),
+        .model_bytes = qd_memory_used(visit->router->model_memory),
+        .model_bytes_max = qd_memory_max(visit->router->model_memory),
+        .model_count = qd_models_loaded_count(visit->router->models),
     };
     struct qd_text text;
     qd_text_init(&text, &visit->request->arena);
@@ -256,12 +280,6 @@ static enum qd_status answer_schema_json(const struct visit *visit)
     return answer_schema(visit, qd_schema_json(), "application/json");
 }
 
-static enum qd_status refuse_load(const struct visit *visit)
-{
-    return qd_fail(&visit->request->error, QD_NOT_IMPLEMENTED,
-                   "models are not loaded or unloaded: every operator is always ready");
-}
-
 static enum qd_status refuse_shared_memory(const struct visit *visit)
 {
     return qd_fail(
@@ -278,10 +296,13 @@ static enum qd_status answer_no_regions(const struct visit *visit)
 
 /* ---- Inference ---------------------------------------------------------------------------- */
 
-static bool is_encoded(const struct qd_head *head)
+static enum qd_status check_encoding(const struct visit *visit)
 {
-    const char *encoding = head->content_encoding;
-    return encoding != NULL && *encoding != '\0' && strcasecmp(encoding, "identity") != 0;
+    const char *encoding = visit->head->content_encoding;
+    if (encoding == NULL || *encoding == '\0' || strcasecmp(encoding, "identity") == 0)
+        return QD_OK;
+    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                   "header Content-Encoding: expected identity, got \"%.64s\"", encoding);
 }
 
 /* Room for what comes, if it is known how much that is. */
@@ -320,14 +341,86 @@ static enum qd_status begin_infer(const struct visit *visit)
     request->compute_timeout_ns = visit->router->compute_timeout_ns;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
-    if (is_encoded(visit->head)) {
-        return qd_fail(&request->error, QD_UNSUPPORTED_ENCODING,
-                       "header Content-Encoding: expected identity, got \"%.64s\"",
-                       visit->head->content_encoding);
-    }
-    if (!qd_infer_try_room(visit->router->scheduler, request))
+    if (check_encoding(visit) != QD_OK || !qd_infer_try_room(visit->router->scheduler, request))
         return request->error.status;
     return reserve(visit->head, request);
+}
+
+/* ---- Loading ------------------------------------------------------------------------------ */
+
+static enum qd_status keep_name(const struct visit *visit)
+{
+    struct qd_request *request = visit->request;
+    const char *model = visit->path->model;
+    char *name = qd_arena_alloc(&request->arena, strlen(model) + 1);
+    if (name == NULL)
+        return qd_refuse_memory(&request->arena, "the model's name", &request->error);
+    request->name = strcpy(name, model);
+    return QD_OK;
+}
+
+static bool end_load(void *context, struct qd_request *request)
+{
+    struct qd_router *router = context;
+    if (qd_loader_load(router->loader, request->name, request) == QD_OK)
+        return false;
+    qd_request_refuse(request);
+    return true;
+}
+
+static enum qd_status begin_load(const struct visit *visit)
+{
+    struct qd_request *request = visit->request;
+    if (qd_loader_try_room(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
+        check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
+        return request->error.status;
+    request->end = end_load;
+    request->on_answered = qd_listener_answer;
+    return reserve(visit->head, request);
+}
+
+/* {"parameters": {"unload_dependents": false}}, as Triton's client sends it: nothing depends on
+ * anything here, so both values are the same. */
+static enum qd_status check_unload_body(struct qd_request *request)
+{
+    struct cJSON *tree;
+    const struct cJSON *parameters = NULL;
+    bool flag;
+    enum qd_status status = read_body(request, &tree);
+    if (status != QD_OK || tree == NULL)
+        return status;
+    status = qd_json_field(tree, "", "parameters", &parameters, &request->error);
+    if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
+        status = qd_fail(&request->error, QD_INVALID, "parameters: expected an object, got %s",
+                         qd_json_show(parameters).text);
+    } else if (status == QD_OK && parameters != NULL) {
+        status = read_flag(request, parameters, "parameters.", "unload_dependents", &flag);
+    }
+    qd_json_free(tree);
+    return status;
+}
+
+static bool end_unload(void *context, struct qd_request *request)
+{
+    struct qd_router *router = context;
+    if (check_unload_body(request) != QD_OK ||
+        qd_loader_unload(router->loader, request->name, &request->error) != QD_OK) {
+        qd_request_refuse(request);
+        return true;
+    }
+    request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
+    qd_request_advance(request, QD_REPLYING);
+    return true;
+}
+
+static enum qd_status begin_unload(const struct visit *visit)
+{
+    struct qd_request *request = visit->request;
+    if (qd_loader_check(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
+        check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
+        return request->error.status;
+    request->end = end_unload;
+    return qd_request_reserve_body(request, visit->head->content_bytes);
 }
 
 /* ---- The table ---------------------------------------------------------------------------- */
@@ -349,8 +442,8 @@ static const struct route routes[] = {
     {"POST", "/v2/models/{m}/infer", begin_infer},
     {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
     {"POST", "/v2/repository/index", begin_index},
-    {"POST", "/v2/repository/models/{m}/load", refuse_load},
-    {"POST", "/v2/repository/models/{m}/unload", refuse_load},
+    {"POST", "/v2/repository/models/{m}/load", begin_load},
+    {"POST", "/v2/repository/models/{m}/unload", begin_unload},
     {"POST", "/v2/systemsharedmemory/region/{m}/register", refuse_shared_memory},
     {"POST", "/v2/cudasharedmemory/region/{m}/register", refuse_shared_memory},
     {"GET", "/v2/systemsharedmemory/status", answer_no_regions},

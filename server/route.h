@@ -8,6 +8,7 @@
 #include "kernels/qk.h"
 #include "server/listener.h"
 #include "server/metrics.h"
+#include "server/models/loader.h"
 #include "server/models/table.h"
 #include "server/scheduler.h"
 
@@ -17,6 +18,8 @@ struct qd_router {
     struct qd_memory *memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
+    struct qd_memory *model_memory;
+    struct qd_loader *loader;
     struct qd_scheduler *scheduler;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;

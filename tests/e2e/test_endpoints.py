@@ -122,10 +122,10 @@ class Endpoints(ServerTest):
                                          b'{"key": "/k", "byte_size": 4}')
             self.assert_error(answer, 501)
 
-    def test_loading_is_not_there(self):
+    def test_loading_is_off(self):
         for action in ("load", "unload"):
-            answer = self.server.request("POST", "/v2/repository/models/%s/%s" % (CONV, action))
-            self.assert_error(answer, 501)
+            answer = self.server.request("POST", "/v2/repository/models/layer/%s" % action)
+            self.assert_error(answer, 503, "--model-control-mode is none")
 
     def test_unknown_model(self):
         for path in ("", "/ready", "/config", "/versions/10", "/versions/10/ready",

@@ -6,7 +6,7 @@
 
 #include "tests/unit/scratch.h"
 
-static const struct qd_gauges gauges = {"scalar", "blas", "Haswell", 3, 4, 5, 6};
+static const struct qd_gauges gauges = {"scalar", "blas", "Haswell", 3, 4, 5, 6, 7, 8, 9};
 
 /* The caller frees it. */
 static char *print(const struct qd_metrics *metrics)
@@ -57,6 +57,9 @@ Test(metrics, at_the_start)
     assert_line(text, "quantd_queue_length 4");
     assert_line(text, "quantd_inflight_bytes 5");
     assert_line(text, "quantd_inflight_bytes_max 6");
+    assert_line(text, "quantd_model_bytes 7");
+    assert_line(text, "quantd_model_bytes_max 8");
+    assert_line(text, "quantd_models_loaded 9");
     assert_line(text, "quantd_info{version=\"" QD_VERSION
                       "\",cpu=\"scalar\",gemm=\"blas\",openblas_core=\"Haswell\"} 1");
     cr_assert(strstr(text, "_bucket") == NULL, "no histogram before the first inference");

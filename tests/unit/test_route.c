@@ -28,6 +28,9 @@ static struct desk desk_create(void)
         .thread_count = 1,
     };
     desk.router.models = qd_models_create(desk.router.metrics);
+    desk.router.model_memory = qd_memory_create(64 << 20);
+    const struct qd_loader_settings settings = {.loop = desk.loop, .models = desk.router.models};
+    desk.router.loader = qd_loader_create(&settings);
     return desk;
 }
 
@@ -43,10 +46,12 @@ static void desk_destroy(struct desk *desk)
 {
     forget_answer(desk);
     qk_kernels_destroy((struct qk_kernels *)desk->router.kernels);
+    qd_loader_destroy(desk->router.loader);
     qd_scheduler_destroy(desk->router.scheduler);
     qd_models_destroy(desk->router.models);
     qd_metrics_destroy(desk->router.metrics);
     qd_memory_destroy(desk->router.memory);
+    qd_memory_destroy(desk->router.model_memory);
     qd_loop_destroy(desk->loop);
 }
 
@@ -98,8 +103,8 @@ Test(route, every_path)
         {"GET", "/v2/models/stats", 200, "onnx.QLinearConv"},
         {"GET", "/metrics", 200, "quantd_info{"},
         {"POST", "/v2/repository/index", 200, "\"state\":\"READY\""},
-        {"POST", "/v2/repository/models/a/load", 501, "error"},
-        {"POST", "/v2/repository/models/a/unload", 501, "error"},
+        {"POST", "/v2/repository/models/a/load", 503, "--model-control-mode"},
+        {"POST", "/v2/repository/models/a/unload", 503, "--model-control-mode"},
         {"POST", "/v2/systemsharedmemory/region/a/register", 501, "error"},
         {"POST", "/v2/cudasharedmemory/region/a/register", 501, "error"},
         {"POST", "/v2/cudasharedmemory/unregister", 200, "[]"},

@@ -1,0 +1,367 @@
+#include "server/models/build.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/json_envelope.h"
+#include "server/json_number.h"
+#include "server/json_tree.h"
+#include "server/oip_decode.h"
+#include "server/refusal.h"
+
+/* ---- A request that is kept --------------------------------------------------------------- */
+
+/* model_version: a number, or a string that is one; absent: the newest. */
+static enum qd_status find_version(const struct qk_operator *op, const struct cJSON *value,
+                                   const struct qk_version **row, struct qd_error *error)
+{
+    int64_t whole;
+    uint64_t number = 0;
+    *row = &op->versions[op->version_count - 1];
+    if (value == NULL)
+        return QD_OK;
+    const char *text = qd_json_string(value);
+    bool known =
+        text != NULL ? qd_read_decimal(text, &number) : qd_json_whole(value, &whole) && whole > 0;
+    if (known && text == NULL)
+        number = (uint64_t)whole;
+    *row = known ? qk_operator_version(op, number) : NULL;
+    if (*row == NULL) {
+        return qd_fail(error, QD_INVALID,
+                       "model_version: expected a version of %s from %u to %u, "
+                       "got %s",
+                       op->name, op->versions[0].number, op->version_last,
+                       qd_json_show(value).text);
+    }
+    return QD_OK;
+}
+
+static enum qd_status find_operator(const struct cJSON *request, const struct qk_operator **op,
+                                    const struct qk_version **row, struct qd_error *error)
+{
+    const struct cJSON *name, *version;
+    if (!qd_json_is_object(request)) {
+        return qd_fail(error, QD_INVALID, "the request: expected a JSON object, got %s",
+                       qd_json_show(request).text);
+    }
+    enum qd_status status = qd_json_field(request, "", "model_name", &name, error);
+    if (status == QD_OK)
+        status = qd_json_field(request, "", "model_version", &version, error);
+    if (status != QD_OK)
+        return status;
+    const char *text = name == NULL ? NULL : qd_json_string(name);
+    *op = text == NULL ? NULL : qk_operator_by_name(text);
+    if (*op == NULL) {
+        return qd_fail(error, QD_INVALID,
+                       "model_name: expected the operator that the model keeps, "
+                       "such as \"%s\", got %s",
+                       qk_operators(&(size_t){0})[0]->name,
+                       name == NULL ? "none" : qd_json_show(name).text);
+    }
+    return find_version(*op, version, row, error);
+}
+
+/* The operator that the JSON names; the rest of it is for qd_oip_decode. */
+static enum qd_status read_operator(const struct qd_build *build, const struct qd_source *source,
+                                    const struct qk_operator **op, const struct qk_version **row,
+                                    struct qd_error *error)
+{
+    struct qd_json_envelope envelope;
+    enum qd_status status = qd_json_envelope_cut(source->onnx.bytes, source->json_bytes,
+                                                 build->scratch, &envelope, error);
+    if (status != QD_OK)
+        return status;
+    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
+    if (tree == NULL)
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
+    status = find_operator(tree, op, row, error);
+    qd_json_free(tree);
+    return status;
+}
+
+/* The call as a graph of one node, whose values are its variable inputs and its outputs. */
+static enum qd_status make_call(struct qd_build *build, const struct qd_infer *infer,
+                                const struct qd_signature *operator, struct qd_error * error)
+{
+    const struct qk_operator *op = infer->call.op;
+    struct qk_graph_call *call = &build->call;
+    struct qk_node *node = qd_arena_calloc(build->scratch, 1, sizeof(*node));
+    struct qd_port *inputs = qd_arena_calloc(build->scratch, op->input_count, sizeof(*inputs));
+    const char **names =
+        qd_arena_calloc(build->scratch, op->input_count + op->output_count, sizeof(*names));
+    if (node == NULL || inputs == NULL || names == NULL)
+        return qd_refuse_memory(build->scratch, "the model", error);
+    *call = (struct qk_graph_call){.nodes = node, .node_count = 1, .value_names = names};
+    *node = (struct qk_node){.name = "", .call = infer->call};
+    for (size_t i = 0; i < op->input_count; i++) {
+        node->inputs[i] = QK_VALUE_NONE;
+        if ((infer->call.variable >> i & 1) == 0)
+            continue;
+        size_t port = call->input_count++;
+        uint32_t value = (uint32_t)call->value_count++;
+        inputs[port] = infer->declared[i];
+        if (infer->declared[i].types == 0) {
+            inputs[port] = operator->inputs[i];
+            build->untyped |= UINT32_C(1) << port;
+        }
+        call->inputs[port] = (struct qk_graph_input){value, infer->inputs[i].type};
+        names[value] = op->input_names[i];
+        node->inputs[i] = value;
+    }
+    for (size_t i = 0; i < op->output_count; i++) {
+        uint32_t value = (uint32_t)call->value_count++;
+        names[value] = op->output_names[i];
+        node->outputs[i] = call->outputs[call->output_count++] = value;
+    }
+    build->inputs = inputs;
+    return QD_OK;
+}
+
+static enum qd_status read_request(struct qd_build *build, const struct qd_source *source,
+                                   struct qd_error *error)
+{
+    const struct qk_operator *op = NULL;
+    const struct qk_version *row = NULL;
+    enum qd_status status = read_operator(build, source, &op, &row, error);
+    if (status != QD_OK)
+        return status;
+    struct qd_builtin *operator= qd_arena_alloc(build->scratch, sizeof(*operator));
+    struct qd_infer *infer = qd_arena_alloc(build->scratch, sizeof(*infer));
+    char *json_bytes = qd_arena_alloc(build->scratch, QD_PRINT_BYTES_MAX);
+    if (operator== NULL || infer == NULL || json_bytes == NULL)
+        return qd_refuse_memory(build->scratch, "the request", error);
+    qd_builtin_init(operator, op, row);
+    snprintf(json_bytes, QD_PRINT_BYTES_MAX, "%zu", source->json_bytes);
+    bool has_blobs = source->json_bytes < source->onnx.count;
+    const struct qd_oip_message message = {
+        .signature = &operator->signature,
+        .declares = true,
+        .body = source->onnx.bytes,
+        .body_bytes = source->onnx.count,
+        .json_bytes_header = has_blobs ? json_bytes : NULL,
+    };
+    status = qd_oip_decode(&message, build->scratch, infer, error);
+    if (status != QD_OK)
+        return status;
+    build->outputs = operator->outputs;
+    build->platform = op->platform;
+    snprintf(build->about, sizeof(build->about), "%s, version %u, with constants of its own",
+             op->name, row->number);
+    return make_call(build, infer, &operator->signature, error);
+}
+
+/* ---- An ONNX file ------------------------------------------------------------------------- */
+
+static enum qd_status read_onnx(struct qd_build *build, const struct qd_source *source,
+                                struct qd_error *error)
+{
+    struct qd_onnx_graph *graph = qd_arena_alloc(build->scratch, sizeof(*graph));
+    if (graph == NULL)
+        return qd_refuse_memory(build->scratch, "the model", error);
+    enum qd_status status = qd_onnx_read(&source->onnx, build->scratch, graph, error);
+    if (status != QD_OK)
+        return status;
+    build->onnx = graph;
+    build->call = graph->call;
+    build->inputs = graph->inputs;
+    build->outputs = graph->outputs;
+    build->platform = "onnx_onnxv1";
+    snprintf(build->about, sizeof(build->about),
+             "ONNX graph \"%.64s\" of %zu operators, opset %llu", graph->graph_name,
+             graph->call.node_count, (unsigned long long)graph->opset);
+    return QD_OK;
+}
+
+enum qd_status qd_build_read(struct qd_build *build, const struct qd_source *source,
+                             struct qd_error *error)
+{
+    build->untyped = 0;
+    build->onnx = NULL;
+    return source->kind == QD_SOURCE_ONNX ? read_onnx(build, source, error)
+                                          : read_request(build, source, error);
+}
+
+/* ---- The model ---------------------------------------------------------------------------- */
+
+static void *alloc(void *arena, size_t bytes)
+{
+    return qd_arena_alloc(arena, bytes);
+}
+
+/* The graph of a new model. */
+static enum qd_status prepare_graph(const struct qd_build *build, struct qd_model **model,
+                                    struct qk_graph **graph, struct qd_error *error)
+{
+    struct qk_error cause = {.status = QK_OK};
+    *model = qd_model_create(build->memory);
+    if (*model == NULL)
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    struct qk_memory memory = {alloc, &(*model)->arena};
+    if (qk_graph_prepare(build->kernels, &build->call, memory, graph, &cause) == QK_OK) {
+        (*model)->graph = *graph;
+        return QD_OK;
+    }
+    enum qd_status status =
+        cause.status == QK_NO_MEMORY
+            ? qd_refuse_memory(&(*model)->arena, "the model's weights", error)
+            : qd_fail(error, cause.status == QK_INVALID ? QD_INVALID : QD_INTERNAL, "%s",
+                      cause.text);
+    qd_model_release(*model);
+    *model = NULL;
+    return status;
+}
+
+/* A graph some of whose constants come with each request: it is made then. */
+static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_model **model,
+                                      struct qk_graph **graph, struct qd_error *error)
+{
+    *graph = NULL;
+    *model = qd_model_create(build->memory);
+    if (*model == NULL)
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    (*model)->late =
+        qd_late_copy(&build->call, build->onnx->lates, build->onnx->late_count, &(*model)->arena);
+    return (*model)->late != NULL
+               ? QD_OK
+               : qd_refuse_memory(&(*model)->arena, "the model's weights", error);
+}
+
+/* Finds the only type of an undeclared input with which the graph is right. */
+static enum qd_status find_type(struct qd_build *build, struct qd_error *error)
+{
+    size_t port = (size_t)__builtin_ctz(build->untyped);
+    struct qk_graph_input *input = &build->call.inputs[port];
+    uint32_t fitting = 0;
+    bool several = (build->untyped & (build->untyped - 1)) != 0;
+    struct qd_error last = {.status = QD_OK};
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++) {
+        if (several || (build->inputs[port].types & QK_BIT(type)) == 0)
+            continue;
+        struct qd_model *model;
+        struct qk_graph *graph;
+        input->type = type;
+        enum qd_status status = prepare_graph(build, &model, &graph, &last);
+        if (status != QD_OK && status != QD_INVALID) {
+            *error = last;
+            return status;
+        }
+        if (status == QD_OK)
+            fitting |= QK_BIT(type);
+        qd_model_release(model);
+    }
+    if (!several && fitting == 0) {
+        *error = last;
+        return error->status;
+    }
+    if (several || (fitting & (fitting - 1)) != 0) {
+        return qd_fail(error, QD_INVALID,
+                       "inputs: expected \"%s\" with its datatype and shape, "
+                       "without data, as several datatypes are possible",
+                       build->inputs[port].name);
+    }
+    input->type = (enum qk_type)__builtin_ctz(fitting);
+    return QD_OK;
+}
+
+/* Copies strings and ports out of the scratch. */
+static char *copy(struct qd_arena *arena, const char *string)
+{
+    size_t bytes = strlen(string) + 1;
+    char *text = qd_arena_alloc(arena, bytes);
+    return text == NULL ? NULL : memcpy(text, string, bytes);
+}
+
+static bool copy_strides(struct qd_arena *arena, struct qd_port *port)
+{
+    if (port->strides == NULL)
+        return true;
+    struct qk_attribute *strides = qd_arena_alloc(arena, sizeof(*strides));
+    size_t bytes = port->strides->list_count * sizeof(*port->strides->list);
+    int64_t *list = strides == NULL ? NULL : qd_arena_alloc(arena, bytes);
+    if (list == NULL)
+        return false;
+    *strides = *port->strides;
+    strides->list = memcpy(list, port->strides->list, bytes);
+    port->strides = strides;
+    return true;
+}
+
+/* NULL: no memory. */
+static struct qd_port *copy_ports(struct qd_arena *arena, const struct qd_port *ports, size_t count)
+{
+    struct qd_port *copies = qd_arena_calloc(arena, count, sizeof(*copies));
+    for (size_t i = 0; copies != NULL && i < count; i++) {
+        copies[i] = ports[i];
+        copies[i].optional = false;
+        copies[i].name = copy(arena, ports[i].name);
+        if (ports[i].shape_text != NULL)
+            copies[i].shape_text = copy(arena, ports[i].shape_text);
+        if (copies[i].name == NULL ||
+            (ports[i].shape_text != NULL && copies[i].shape_text == NULL) ||
+            !copy_strides(arena, &copies[i]))
+            return NULL;
+    }
+    return copies;
+}
+
+/* `types`: of the outputs; NULL: the ports say them. */
+static enum qd_status make_signature(const struct qd_build *build, const enum qk_type *types,
+                                     struct qd_model *model, struct qd_error *error)
+{
+    const struct qk_graph_call *call = &build->call;
+    struct qd_port *inputs = copy_ports(&model->arena, build->inputs, call->input_count);
+    struct qd_port *outputs = copy_ports(&model->arena, build->outputs, call->output_count);
+    model->signature = (struct qd_signature){
+        .name = copy(&model->arena, build->name),
+        .platform = build->platform,
+        .about = copy(&model->arena, build->about),
+        .version = build->version,
+        .inputs = inputs,
+        .input_count = call->input_count,
+        .outputs = outputs,
+        .output_count = call->output_count,
+    };
+    if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
+        model->signature.about == NULL)
+        return qd_refuse_memory(&model->arena, "the model's signature", error);
+    for (size_t i = 0; i < call->input_count; i++)
+        inputs[i].types = QK_BIT(call->inputs[i].type);
+    for (size_t i = 0; types != NULL && i < call->output_count; i++)
+        outputs[i].types = QK_BIT(types[i]);
+    enum qd_status status = qd_signature_check(&model->signature, error);
+    if (status == QD_OK)
+        status = qd_model_config_apply(build->config, inputs, call->input_count, outputs,
+                                       call->output_count, error);
+    return status;
+}
+
+enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
+                                struct qk_graph **graph, struct qd_error *error)
+{
+    enum qd_status status = QD_OK;
+    *model = NULL;
+    if (build->untyped != 0)
+        status = find_type(build, error);
+    if (status == QD_OK)
+        status = build->onnx != NULL && build->onnx->late_count > 0
+                     ? copy_late_graph(build, model, graph, error)
+                     : prepare_graph(build, model, graph, error);
+    const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
+    if (status == QD_OK && build->onnx != NULL)
+        status = qd_onnx_settle_outputs(build->onnx, types, error);
+    if (status == QD_OK)
+        status = make_signature(build, types, *model, error);
+    if (status == QD_OK && *graph != NULL) {
+        (*model)->plans = qd_plans_create(*graph, build->memory);
+        if ((*model)->plans == NULL)
+            status = qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    }
+    if (status == QD_OK)
+        (*model)->resident_bytes = (*model)->arena.bytes;
+    if (status != QD_OK) {
+        qd_model_release(*model);
+        *model = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,557 @@
+#define _GNU_SOURCE
+#include "server/models/sources.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "server/models/folder.h"
+#include "server/refusal.h"
+
+enum {
+    FILE_UNIT_BYTES = 1 << 20,
+    TEXT_UNIT_CHARACTERS = 64 << 10,
+    CONFIG_BYTES_MAX = 1 << 20,
+    READING_COUNT_MIN = 8,
+};
+
+void qd_sources_init(struct qd_sources *sources)
+{
+    sources->folder.fd = -1;
+    sources->version_fd = -1;
+    qd_model_config_init(&sources->config);
+}
+
+/* ---- A model's folder --------------------------------------------------------------------- */
+
+static void close_version(struct qd_sources *sources)
+{
+    for (size_t i = 0; i < sources->opened_count; i++)
+        close(sources->opened[i].fd);
+    sources->opened_count = 0;
+    if (sources->version_fd >= 0)
+        close(sources->version_fd);
+    sources->version_fd = -1;
+}
+
+void qd_sources_close(struct qd_sources *sources)
+{
+    close_version(sources);
+    qd_model_folder_close(&sources->folder);
+}
+
+/* Reads bytes[0..count) at once; a file that ends earlier has changed. */
+static bool read_range(int fd, uint64_t offset, char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t got = pread(fd, bytes, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            errno = got == 0 ? 0 : errno;
+            return false;
+        }
+        bytes += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return true;
+}
+
+static enum qd_status fail_read(const char *shown, struct qd_error *error)
+{
+    if (errno == 0)
+        return qd_fail(error, QD_UNAVAILABLE, "%.200s: it was cut short while it was read", shown);
+    return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown, strerror(errno));
+}
+
+/* NAME/config.json: Triton's configuration, as a load call has it in its parameters. */
+static enum qd_status read_config(struct qd_sources *sources, struct qd_error *error)
+{
+    char shown[192];
+    int fd;
+    struct stat about;
+    snprintf(shown, sizeof(shown), "%.128s/config.json", sources->name);
+    enum qd_status status = qd_folder_open_file(sources->folder.fd, "config.json", shown,
+                                                CONFIG_BYTES_MAX, &fd, &about, error);
+    if (status != QD_OK)
+        return status;
+    size_t bytes = (size_t)about.st_size;
+    char *text = qd_arena_alloc(sources->arena, bytes);
+    if (text == NULL)
+        status = qd_refuse_memory(sources->arena, shown, error);
+    else if (!read_range(fd, 0, text, bytes))
+        status = fail_read(shown, error);
+    close(fd);
+    if (status == QD_OK)
+        status = qd_model_config_read(text, bytes, shown, sources->name, sources->arena,
+                                      &sources->config, error);
+    return status;
+}
+
+static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *error)
+{
+    if (sources->repository == NULL) {
+        return qd_fail(error, QD_NOT_FOUND,
+                       "there is no repository to load %.128s from (--model-repository), and the "
+                       "call brings no file",
+                       sources->name);
+    }
+    enum qd_status status = qd_model_folder_open(sources->repository, sources->name, sources->arena,
+                                                 &sources->folder, error);
+    if (status == QD_NOT_FOUND)
+        return qd_fail(error, QD_NOT_FOUND, "the repository has no folder %.128s", sources->name);
+    if (status != QD_OK)
+        return status;
+    sources->from_repository = true;
+    if (sources->folder.has_pbtxt) {
+        qd_log(QD_LOG_WARN,
+               "config.pbtxt is not read: only the model's own file counts, and "
+               "config.json",
+               "model=\"%s\"", sources->name);
+    }
+    return sources->folder.has_config && !sources->configured ? read_config(sources, error) : QD_OK;
+}
+
+/* ---- Versions ----------------------------------------------------------------------------- */
+
+static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t *versions,
+                                      size_t count, struct qd_error *error)
+{
+    uint64_t missing = qd_model_config_misses(&sources->config, versions, count);
+    if (missing != 0) {
+        return qd_fail(error, QD_INVALID,
+                       "%.128s: the configuration's version_policy names version "
+                       "%llu, which is not there",
+                       sources->name, (unsigned long long)missing);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!qd_model_config_wants(&sources->config, versions, count, i))
+            continue;
+        if (sources->version_count == QD_SOURCES_VERSION_COUNT_MAX) {
+            return qd_fail(error, QD_INVALID, "%.128s: expected at most %d versions to load",
+                           sources->name, QD_SOURCES_VERSION_COUNT_MAX);
+        }
+        sources->versions[sources->version_count++] = versions[i];
+    }
+    if (sources->version_count == 0) {
+        return qd_fail(error, QD_INVALID,
+                       "%.128s: expected a version: a folder with a number above "
+                       "0 as its name, and model.onnx or request.json in it",
+                       sources->name);
+    }
+    return QD_OK;
+}
+
+static int compare_versions(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Those of a call's files, each once. */
+static enum qd_status choose_of_files(struct qd_sources *sources, struct qd_error *error)
+{
+    uint64_t *versions = qd_arena_calloc(sources->arena, sources->file_count, sizeof(*versions));
+    if (versions == NULL)
+        return qd_refuse_memory(sources->arena, "the model's versions", error);
+    for (size_t i = 0; i < sources->file_count; i++)
+        versions[i] = sources->files[i].version;
+    qsort(versions, sources->file_count, sizeof(*versions), compare_versions);
+    size_t count = 1;
+    for (size_t i = 1; i < sources->file_count; i++)
+        if (versions[i] != versions[count - 1])
+            versions[count++] = versions[i];
+    return choose_versions(sources, versions, count, error);
+}
+
+enum qd_status qd_sources_open(struct qd_sources *sources, struct qd_error *error)
+{
+    static const uint64_t first = 1;
+    enum qd_status status = QD_OK;
+    if (sources->body != NULL)
+        status = qd_sources_read_body(sources, error);
+    if (status != QD_OK)
+        return status;
+    if (sources->is_request)
+        return choose_versions(sources, &first, 1, error);
+    if (sources->file_count > 0)
+        return choose_of_files(sources, error);
+    status = open_folder(sources, error);
+    return status == QD_OK ? choose_versions(sources, sources->folder.versions,
+                                             sources->folder.version_count, error)
+                           : status;
+}
+
+/* ---- The files of a version --------------------------------------------------------------- */
+
+/* Adds bytes to what is to be fetched. */
+static enum qd_status add_reading(struct qd_sources *sources, const struct qd_source_file *file,
+                                  uint64_t offset, uint64_t bytes, char *to, struct qd_error *error)
+{
+    if (sources->reading_count == sources->reading_capacity) {
+        size_t capacity =
+            sources->reading_capacity == 0 ? READING_COUNT_MIN : sources->reading_capacity * 2;
+        size_t size = sizeof(*sources->readings);
+        struct qd_reading *readings =
+            qd_arena_grow(sources->version_arena, sources->readings,
+                          sources->reading_capacity * size, capacity * size);
+        if (readings == NULL)
+            return qd_refuse_memory(sources->version_arena, "what is to be read", error);
+        sources->readings = readings;
+        sources->reading_capacity = capacity;
+    }
+    sources->readings[sources->reading_count++] =
+        (struct qd_reading){file, offset, bytes, to, sources->unit_count};
+    sources->unit_count += (size_t)((bytes + FILE_UNIT_BYTES - 1) / FILE_UNIT_BYTES);
+    return QD_OK;
+}
+
+static void forget_readings(struct qd_sources *sources)
+{
+    sources->reading_count = 0;
+    sources->unit_count = 0;
+}
+
+/* Opens a file of the version's folder, or finds it open. */
+static enum qd_status open_file(struct qd_sources *sources, const char *path,
+                                struct qd_source_file **file, struct qd_error *error)
+{
+    for (size_t i = 0; i < sources->opened_count; i++) {
+        *file = &sources->opened[i];
+        if (strcmp((*file)->path, path) == 0)
+            return QD_OK;
+    }
+    char shown[320];
+    snprintf(shown, sizeof(shown), "%.128s/%llu/%.150s", sources->name,
+             (unsigned long long)sources->version, path);
+    if (sources->opened_count == QD_SOURCES_FILE_COUNT_MAX) {
+        return qd_fail(error, QD_INVALID, "%s: expected at most %d files", shown,
+                       QD_SOURCES_FILE_COUNT_MAX);
+    }
+    char *copy = qd_arena_alloc(sources->version_arena, strlen(path) + 1);
+    if (copy == NULL)
+        return qd_refuse_memory(sources->version_arena, shown, error);
+    struct qd_source_file *opened = &sources->opened[sources->opened_count];
+    enum qd_status status =
+        qd_folder_open_file(sources->version_fd, path, shown, qd_memory_max(sources->arena->memory),
+                            &opened->fd, &opened->about, error);
+    if (status != QD_OK)
+        return status;
+    opened->path = strcpy(copy, path);
+    sources->opened_count++;
+    *file = opened;
+    return QD_OK;
+}
+
+/* NULL: there is no such file. */
+static enum qd_status try_file(struct qd_sources *sources, const char *path,
+                               struct qd_source_file **file, struct qd_error *error)
+{
+    enum qd_status status = open_file(sources, path, file, error);
+    if (status != QD_NOT_FOUND)
+        return status;
+    *file = NULL;
+    return QD_OK;
+}
+
+static enum qd_status refuse_version(const struct qd_sources *sources, bool both,
+                                     struct qd_error *error)
+{
+    return qd_fail(error, QD_INVALID, "%.128s/%llu: expected model.onnx or request.json, got %s",
+                   sources->name, (unsigned long long)sources->version, both ? "both" : "neither");
+}
+
+static void show(struct qd_sources *sources)
+{
+    snprintf(sources->shown, sizeof(sources->shown), "%.128s/%llu/%s", sources->name,
+             (unsigned long long)sources->version,
+             sources->kind == QD_SOURCE_ONNX ? "model.onnx" : "request.json");
+}
+
+static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error *error)
+{
+    struct qd_source_file *onnx, *request, *blobs = NULL;
+    char path[32];
+    snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
+    snprintf(sources->shown, sizeof(sources->shown), "%.128s/%s", sources->name, path);
+    enum qd_status status =
+        qd_folder_open(sources->folder.fd, path, sources->shown, &sources->version_fd, error);
+    if (status == QD_OK)
+        status = try_file(sources, "model.onnx", &onnx, error);
+    if (status == QD_OK)
+        status = try_file(sources, "request.json", &request, error);
+    if (status == QD_OK && (onnx == NULL) == (request == NULL))
+        status = refuse_version(sources, onnx != NULL, error);
+    if (status == QD_OK && request != NULL)
+        status = try_file(sources, "request.bin", &blobs, error);
+    if (status != QD_OK)
+        return status;
+    const struct qd_source_file *file = onnx != NULL ? onnx : request;
+    sources->kind = onnx != NULL ? QD_SOURCE_ONNX : QD_SOURCE_REQUEST;
+    show(sources);
+    sources->json_file_bytes = (size_t)file->about.st_size;
+    sources->byte_count =
+        sources->json_file_bytes + (blobs == NULL ? 0 : (size_t)blobs->about.st_size);
+    sources->bytes = qd_arena_alloc(sources->version_arena, sources->byte_count);
+    if (sources->bytes == NULL)
+        return qd_refuse_memory(sources->version_arena, sources->shown, error);
+    status = add_reading(sources, file, 0, sources->json_file_bytes, sources->bytes, error);
+    if (status == QD_OK && blobs != NULL)
+        status = add_reading(sources, blobs, 0, (uint64_t)blobs->about.st_size,
+                             sources->bytes + sources->json_file_bytes, error);
+    return status;
+}
+
+static struct qd_call_file *find_call_file(const struct qd_sources *sources, const char *path)
+{
+    for (size_t i = 0; i < sources->file_count; i++) {
+        struct qd_call_file *file = &sources->files[i];
+        if (file->version == sources->version && strcmp(file->path, path) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *error)
+{
+    struct qd_call_file *onnx = find_call_file(sources, "model.onnx");
+    struct qd_call_file *request = find_call_file(sources, "request.json");
+    if ((onnx == NULL) == (request == NULL))
+        return refuse_version(sources, onnx != NULL, error);
+    sources->kind = onnx != NULL ? QD_SOURCE_ONNX : QD_SOURCE_REQUEST;
+    sources->main_file = onnx != NULL ? onnx : request;
+    sources->blob_file = request != NULL ? find_call_file(sources, "request.bin") : NULL;
+    sources->decoding = 0;
+    sources->decoding_begun = false;
+    for (size_t i = 0; i < sources->file_count; i++)
+        if (sources->files[i].version == sources->version)
+            sources->unit_count += sources->files[i].count / TEXT_UNIT_CHARACTERS + 1;
+    show(sources);
+    return QD_OK;
+}
+
+enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct qd_error *error)
+{
+    close_version(sources);
+    forget_readings(sources);
+    sources->readings = NULL;
+    sources->reading_capacity = 0;
+    qd_arena_deinit(sources->version_arena);
+    sources->version = sources->versions[index];
+    sources->in_order = !sources->from_repository;
+    atomic_flag_clear(&sources->failed_first);
+    atomic_store(&sources->failed, false);
+    if (sources->from_repository)
+        return find_in_folder(sources, error);
+    if (!sources->is_request)
+        return find_in_call(sources, error);
+    sources->kind = QD_SOURCE_REQUEST;
+    sources->shown[0] = '\0';
+    return QD_OK;
+}
+
+/* ---- Fetching ----------------------------------------------------------------------------- */
+
+/* Of those that fail at the same time, one says why. */
+static void note_failure(struct qd_sources *sources, const struct qd_error *error)
+{
+    if (!atomic_flag_test_and_set(&sources->failed_first))
+        sources->fetch_error = *error;
+    atomic_store(&sources->failed, true);
+}
+
+static const struct qd_reading *reading_of(const struct qd_sources *sources, size_t unit)
+{
+    size_t begin = 0, end = sources->reading_count;
+    while (end - begin > 1) {
+        size_t middle = begin + (end - begin) / 2;
+        if (sources->readings[middle].unit_begin <= unit)
+            begin = middle;
+        else
+            end = middle;
+    }
+    return &sources->readings[begin];
+}
+
+static void fetch_file_unit(struct qd_sources *sources, size_t unit)
+{
+    const struct qd_reading *reading = reading_of(sources, unit);
+    uint64_t at = (uint64_t)(unit - reading->unit_begin) * FILE_UNIT_BYTES;
+    uint64_t left = reading->bytes - at;
+    size_t count = left < FILE_UNIT_BYTES ? (size_t)left : FILE_UNIT_BYTES;
+    if (read_range(reading->file->fd, reading->offset + at, reading->to + at, count))
+        return;
+    struct qd_error error;
+    char shown[320];
+    snprintf(shown, sizeof(shown), "%.128s/%llu/%.150s", sources->name,
+             (unsigned long long)sources->version, reading->file->path);
+    fail_read(shown, &error);
+    note_failure(sources, &error);
+}
+
+/* The next characters of the file that is decoded, which may be its last ones. */
+static enum qd_status decode_unit(struct qd_sources *sources, struct qd_call_file *file,
+                                  struct qd_error *error)
+{
+    if (!sources->decoding_begun)
+        qd_base64_init(&sources->decoder, file->text, file->count, file->text);
+    sources->decoding_begun = true;
+    enum qd_status status = qd_base64_step(&sources->decoder, TEXT_UNIT_CHARACTERS, error);
+    if (status != QD_OK || !qd_base64_at_end(&sources->decoder))
+        return status;
+    status = qd_base64_finish(&sources->decoder, error);
+    file->count = (size_t)(sources->decoder.out - file->text);
+    sources->decoding++;
+    sources->decoding_begun = false;
+    return status;
+}
+
+static void fetch_text_unit(struct qd_sources *sources)
+{
+    while (sources->decoding < sources->file_count &&
+           sources->files[sources->decoding].version != sources->version)
+        sources->decoding++;
+    if (sources->decoding == sources->file_count)
+        return;
+    struct qd_call_file *file = &sources->files[sources->decoding];
+    struct qd_error error;
+    if (decode_unit(sources, file, &error) == QD_OK)
+        return;
+    struct qd_error named;
+    qd_fail(&named, error.status, "parameters.\"file:%llu/%.100s\": %.300s",
+            (unsigned long long)file->version, file->path, error.text);
+    note_failure(sources, &named);
+}
+
+void qd_sources_fetch(struct qd_sources *sources, size_t begin, size_t end)
+{
+    for (size_t unit = begin; unit < end && !atomic_load(&sources->failed); unit++)
+        if (sources->from_repository)
+            fetch_file_unit(sources, unit);
+        else
+            fetch_text_unit(sources);
+}
+
+/* Whoever writes a file while it is read may leave us half of each. */
+static bool has_changed(const struct qd_source_file *file)
+{
+    struct stat now;
+    const struct stat *then = &file->about;
+    return fstat(file->fd, &now) != 0 || now.st_size != then->st_size ||
+           now.st_mtim.tv_sec != then->st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != then->st_mtim.tv_nsec;
+}
+
+enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *error)
+{
+    if (atomic_load(&sources->failed)) {
+        *error = sources->fetch_error;
+        return error->status;
+    }
+    for (size_t i = 0; i < sources->opened_count; i++) {
+        if (has_changed(&sources->opened[i])) {
+            return qd_fail(error, QD_UNAVAILABLE,
+                           "%.128s/%llu/%.150s: it changed while it was read", sources->name,
+                           (unsigned long long)sources->version, sources->opened[i].path);
+        }
+    }
+    forget_readings(sources);
+    return QD_OK;
+}
+
+/* ---- What came ---------------------------------------------------------------------------- */
+
+/* External data of an ONNX file in a folder: where they will be, once they are fetched. */
+static enum qd_status external_of_folder(void *context, const char *location, uint64_t offset,
+                                         uint64_t length, struct qd_arena *arena, const void **data,
+                                         struct qd_error *error)
+{
+    struct qd_sources *sources = context;
+    struct qd_source_file *file;
+    enum qd_status status = open_file(sources, location, &file, error);
+    if (status != QD_OK)
+        return error->status = status == QD_NOT_FOUND ? QD_INVALID : status;
+    uint64_t size = (uint64_t)file->about.st_size;
+    if (offset > size || length > size - offset) {
+        return qd_fail(error, QD_INVALID,
+                       "external data \"%.150s\": expected at least %llu bytes from %llu on, the "
+                       "file has %llu",
+                       location, (unsigned long long)length, (unsigned long long)offset,
+                       (unsigned long long)size);
+    }
+    char *to = qd_arena_alloc(arena, (size_t)length);
+    if (to == NULL)
+        return qd_refuse_memory(arena, "external data", error);
+    *data = to;
+    return add_reading(sources, file, offset, length, to, error);
+}
+
+/* The same of a file that came with a load call. */
+static enum qd_status external_of_call(void *context, const char *location, uint64_t offset,
+                                       uint64_t length, struct qd_arena *arena, const void **data,
+                                       struct qd_error *error)
+{
+    const struct qd_sources *sources = context;
+    const struct qd_call_file *file = find_call_file(sources, location);
+    (void)arena;
+    if (file == NULL) {
+        return qd_fail(error, QD_INVALID,
+                       "external data \"%.150s\": the load call brings no "
+                       "\"file:%llu/%.150s\"",
+                       location, (unsigned long long)sources->version, location);
+    }
+    if (offset > file->count || length > file->count - offset) {
+        return qd_fail(error, QD_INVALID,
+                       "external data \"%.150s\": expected at least %llu bytes from %llu on, the "
+                       "file has %zu",
+                       location, (unsigned long long)length, (unsigned long long)offset,
+                       file->count);
+    }
+    *data = file->text + offset;
+    return QD_OK;
+}
+
+/* A request's two files, one behind the other. */
+static enum qd_status join_request(struct qd_sources *sources, struct qd_source *source,
+                                   struct qd_error *error)
+{
+    const struct qd_call_file *json = sources->main_file, *blobs = sources->blob_file;
+    char *joined = qd_arena_alloc(sources->version_arena, json->count + blobs->count);
+    if (joined == NULL)
+        return qd_refuse_memory(sources->version_arena, sources->shown, error);
+    memcpy(joined, json->text, json->count);
+    memcpy(joined + json->count, blobs->text, blobs->count);
+    source->onnx.bytes = joined;
+    source->onnx.count = json->count + blobs->count;
+    return QD_OK;
+}
+
+enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *source,
+                               struct qd_error *error)
+{
+    enum qd_status status = qd_sources_check(sources, error);
+    *source = (struct qd_source){.kind = sources->kind, .onnx = {.context = sources}};
+    if (status != QD_OK)
+        return status;
+    if (sources->from_repository) {
+        source->onnx.bytes = sources->bytes;
+        source->onnx.count = sources->byte_count;
+        source->onnx.external = external_of_folder;
+        source->json_bytes = sources->json_file_bytes;
+    } else if (sources->is_request) {
+        source->onnx.bytes = sources->body;
+        source->onnx.count = sources->body_bytes;
+        source->json_bytes = sources->json_bytes;
+    } else {
+        source->onnx.bytes = sources->main_file->text;
+        source->onnx.count = source->json_bytes = sources->main_file->count;
+        source->onnx.external = external_of_call;
+        if (sources->blob_file != NULL)
+            status = join_request(sources, source, error);
+    }
+    return status;
+}

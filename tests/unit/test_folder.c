@@ -1,0 +1,123 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/models/folder.h"
+
+/* A folder of our own, with another beside it. */
+static char base[64];
+static int folder;
+static struct qd_error error;
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = openat(folder, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void setup(void)
+{
+    char inside[80];
+    snprintf(base, sizeof(base), "/tmp/quantd-folder-XXXXXX");
+    cr_assert_not_null(mkdtemp(base));
+    snprintf(inside, sizeof(inside), "%s/inside", base);
+    cr_assert_eq(mkdir(inside, 0700), 0);
+    folder = open(inside, O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(mkdirat(folder, "../outside", 0700), 0);
+    cr_assert_eq(mkdirat(folder, "deep", 0700), 0);
+    write_file("../outside/secret", "secret");
+    write_file("file", "12345");
+    write_file("deep/file", "12345");
+    cr_assert_eq(symlinkat("deep/file", folder, "link"), 0);
+    cr_assert_eq(symlinkat("../outside/secret", folder, "escape"), 0);
+    cr_assert_eq(symlinkat("../outside", folder, "way_out"), 0);
+    cr_assert_eq(symlinkat("/etc", folder, "root"), 0);
+    cr_assert_eq(symlinkat("loop", folder, "loop"), 0);
+    cr_assert_eq(mkfifoat(folder, "fifo", 0600), 0);
+}
+
+static void teardown(void)
+{
+    char command[96];
+    close(folder);
+    snprintf(command, sizeof(command), "rm -r %s", base);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(folder, .init = setup, .fini = teardown);
+
+static enum qd_status open_file(const char *path, struct stat *about)
+{
+    int fd = -1;
+    enum qd_status status = qd_folder_open_file(folder, path, path, 5, &fd, about, &error);
+    if (status == QD_OK)
+        close(fd);
+    return status;
+}
+
+Test(folder, opens_what_is_inside)
+{
+    static const char *const paths[] = {"file", "deep/file", "./deep/./file", "link"};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+        struct stat about;
+        cr_assert_eq(open_file(paths[i], &about), QD_OK, "%s: %s", paths[i], error.text);
+        cr_assert_eq(about.st_size, 5);
+    }
+    int fd;
+    cr_assert_eq(qd_folder_open(folder, "deep", "deep", &fd, &error), QD_OK, "%s", error.text);
+    close(fd);
+}
+
+Test(folder, refuses_what_is_not)
+{
+    static const struct {
+        const char *path;
+        enum qd_status status;
+        const char *text;
+    } cases[] = {
+        {"nothing", QD_NOT_FOUND, "there is no such file"},
+        {"escape", QD_INVALID, "the path or a link leaves it"},
+        {"way_out/secret", QD_INVALID, "the path or a link leaves it"},
+        {"root/passwd", QD_INVALID, "the path or a link leaves it"},
+        {"../outside/secret", QD_INVALID, "the path or a link leaves it"},
+        {"deep/../../outside/secret", QD_INVALID, "the path or a link leaves it"},
+        {"/etc/passwd", QD_INVALID, "the path or a link leaves it"},
+        {"loop", QD_INVALID, "the path or a link leaves it"},
+        {"file/file", QD_INVALID, "got something else"},
+        {"fifo", QD_INVALID, "expected a regular file"},
+        {"deep", QD_INVALID, "expected a regular file"},
+        {"", QD_NOT_FOUND, "there is no such file"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct stat about;
+        cr_assert_eq(open_file(cases[i].path, &about), cases[i].status, "%s", cases[i].path);
+        cr_assert_not_null(strstr(error.text, cases[i].text), "%s: %s", cases[i].path, error.text);
+    }
+}
+
+Test(folder, refuses_large_files_by_their_size)
+{
+    struct stat about;
+    int fd = openat(folder, "huge", O_WRONLY | O_CREAT, 0600);
+    cr_assert_eq(ftruncate(fd, (off_t)1 << 40), 0);
+    close(fd);
+    cr_assert_eq(open_file("huge", &about), QD_TOO_LARGE);
+    cr_assert_not_null(strstr(error.text, "at most 5 bytes (--max-model-bytes), got 1099511627776"),
+                       "%s", error.text);
+}
+
+Test(folder, folders_are_held_to_the_same)
+{
+    static const char *const paths[] = {"..", "way_out", "root", "file", "/", "nothing"};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+        int fd;
+        cr_assert_neq(qd_folder_open(folder, paths[i], paths[i], &fd, &error), QD_OK, "%s",
+                      paths[i]);
+    }
+}

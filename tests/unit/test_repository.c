@@ -1,0 +1,142 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "server/models/repository.h"
+#include "tests/unit/scratch.h"
+
+static char base[64];
+static int root;
+static struct scratch scratch;
+static struct qd_repository *repository;
+static struct qd_error error;
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = openat(root, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void make_folder(const char *path)
+{
+    cr_assert_eq(mkdirat(root, path, 0700), 0);
+}
+
+static void setup(void)
+{
+    scratch_init(&scratch, 64u << 20);
+    qd_log_set_level(QD_LOG_ERROR);
+    snprintf(base, sizeof(base), "/tmp/quantd-repository-XXXXXX");
+    cr_assert_not_null(mkdtemp(base));
+    root = open(base, O_RDONLY | O_DIRECTORY);
+    repository = qd_repository_open(base, &error);
+    cr_assert_not_null(repository, "%s", error.text);
+    make_folder("b");
+    make_folder("b/2");
+    make_folder("b/10");
+    make_folder("b/1");
+    write_file("b/1/model.onnx", "x");
+}
+
+static void teardown(void)
+{
+    char command[96];
+    qd_repository_close(repository);
+    close(root);
+    snprintf(command, sizeof(command), "rm -r %s", base);
+    cr_assert_eq(system(command), 0);
+    scratch_deinit(&scratch);
+}
+
+TestSuite(repository, .init = setup, .fini = teardown);
+
+static struct qd_model_folder look(const char *name)
+{
+    struct qd_model_folder folder;
+    cr_assert_eq(qd_model_folder_open(repository, name, &scratch.arena, &folder, &error), QD_OK,
+                 "%s", error.text);
+    qd_model_folder_close(&folder);
+    return folder;
+}
+
+Test(repository, lists_folders_with_names_that_models_may_have)
+{
+    make_folder("a");
+    make_folder(".hidden");
+    make_folder("onnx.QLinearConv");
+    make_folder("two\nlines");
+    write_file("README", "x");
+    cr_assert_eq(symlinkat("b", root, "c"), 0);
+    cr_assert_eq(symlinkat("nowhere", root, "d"), 0);
+    const char **names;
+    size_t count;
+    cr_assert_eq(qd_repository_list(repository, &scratch.arena, &names, &count, &error), QD_OK);
+    cr_assert_eq(count, 3);
+    cr_assert_str_eq(names[0], "a");
+    cr_assert_str_eq(names[1], "b");
+    cr_assert_str_eq(names[2], "c");
+}
+
+Test(repository, versions_are_numbers_above_0)
+{
+    make_folder("b/0");
+    make_folder("b/03");
+    make_folder("b/-4");
+    make_folder("b/5a");
+    make_folder("b/9999999999999999999");
+    write_file("b/6", "no folder");
+    write_file("b/config.json", "{}");
+    struct qd_model_folder folder = look("b");
+    cr_assert_eq(folder.version_count, 3);
+    cr_assert_eq(folder.versions[0], 1);
+    cr_assert_eq(folder.versions[1], 2);
+    cr_assert_eq(folder.versions[2], 10);
+    cr_assert(folder.has_config && !folder.has_pbtxt);
+}
+
+Test(repository, a_folder_that_is_not_there)
+{
+    struct qd_model_folder folder;
+    cr_assert_eq(qd_model_folder_open(repository, "z", &scratch.arena, &folder, &error),
+                 QD_NOT_FOUND);
+    cr_assert_eq(symlinkat("/etc", root, "etc"), 0);
+    cr_assert_eq(qd_model_folder_open(repository, "etc", &scratch.arena, &folder, &error),
+                 QD_INVALID);
+    cr_assert_eq(symlinkat("/etc", root, "b/11"), 0);
+    cr_assert_eq(qd_model_folder_open(repository, "b", &scratch.arena, &folder, &error),
+                 QD_INVALID);
+    cr_assert_null(qd_repository_open("/nonexistent", &error));
+}
+
+/* Every change of a file makes another fingerprint, and none does not. */
+Test(repository, fingerprints_tell_changes)
+{
+    uint64_t seen[8];
+    size_t count = 0;
+    seen[count++] = look("b").fingerprint;
+    cr_assert_eq(look("b").fingerprint, seen[0]);
+    write_file("b/1/model.onnx", "xy");
+    seen[count++] = look("b").fingerprint;
+    write_file("b/2/weights.bin", "x");
+    seen[count++] = look("b").fingerprint;
+    struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1, .tv_nsec = 1}};
+    cr_assert_eq(utimensat(root, "b/1/model.onnx", times, 0), 0);
+    seen[count++] = look("b").fingerprint;
+    cr_assert_eq(renameat(root, "b/2/weights.bin", root, "b/10/weights.bin"), 0);
+    seen[count++] = look("b").fingerprint;
+    make_folder("b/11");
+    seen[count++] = look("b").fingerprint;
+    write_file("b/config.json", "{}");
+    seen[count++] = look("b").fingerprint;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            cr_assert_neq(seen[i], seen[k], "%zu and %zu", i, k);
+    cr_assert_eq(look("b").fingerprint, seen[count - 1]);
+}
