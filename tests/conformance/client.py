@@ -1,4 +1,5 @@
 """Four ways to send one call: JSON, binary, the carrier form, and Triton's own Python client."""
+import base64
 import http.client
 import json
 import shlex
@@ -34,6 +35,29 @@ def carried(case, which):
     return tensors, parameters
 
 
+class Loader:
+    """Loads ONNX files as models."""
+
+    def __init__(self, url):
+        parts = urllib.parse.urlsplit(url)
+        self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
+        self.prefix = parts.path.rstrip("/")
+
+    def post(self, name, action, parameters):
+        answer = exchange(self.connection, "POST",
+                          "%s/v2/repository/models/%s/%s" % (self.prefix, name, action),
+                          json.dumps({"parameters": parameters}).encode())
+        if answer.status != 200:
+            raise Refused(answer.status, answer.json()["error"])
+
+    def load(self, name, file):
+        self.post(name, "load", {"config": "{}",
+                                 "file:1/model.onnx": base64.b64encode(file).decode()})
+
+    def unload(self, name):
+        self.post(name, "unload", {})
+
+
 class Plain:
     """HTTP as the standard library speaks it, over one connection."""
 
@@ -42,6 +66,10 @@ class Plain:
         self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
         self.prefix = parts.path.rstrip("/")
         self.way = way
+
+    def takes(self, case):
+        """A loaded model's request has no parameters to carry types in."""
+        return self.way != "carrier" or case.model.partition(".")[2]
 
     def request(self, case):
         """(path, body, headers)"""
@@ -84,6 +112,10 @@ class Triton:
         parts = urllib.parse.urlsplit(url)
         self.client = tritonclient.http.InferenceServerClient(
             (parts.netloc + parts.path).rstrip("/"), network_timeout=60, connection_timeout=60)
+
+    def takes(self, case):
+        return case.model.partition(".")[2] or all(tensor.datatype in PLAIN
+                                                   for tensor in case.tensors)
 
     def array(self, tensor):
         if tensor.datatype == "BF16":

@@ -1,10 +1,11 @@
 """Runs the conformance suites against a server: run.py [--url URL] [--seed N] [--only CASE] ...
 
-    --url URL      a server that runs already; without it, build/quantd on a port of its own
+    --url URL      a server that runs already, with --model-control-mode explicit; without it,
+                   build/quantd on a port of its own
     --seed N       other random cases (default 1)
     --cases N      at least so many random cases for each operator (default 2000)
-    --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME;
-                   or all that begin so: golden/
+    --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
+                   files/NAME; or all that begin so: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
 
 The table goes to build/conformance/RESULTS.md, and to tests/conformance/RESULTS.md when all suites
@@ -40,8 +41,10 @@ NEEDS = {"node": ("numpy", "ml_dtypes", "onnx"),
          "directml": ("numpy",),
          "tensorflow": ("numpy", "tensorflow"),
          "golden": (),
+         "files": ("numpy", "ml_dtypes", "onnx", "onnxruntime"),
          "triton": ("numpy", "ml_dtypes", "tritonclient.http")}
-NAMES = {"node": "onnx node tests", "golden": "golden cases", "triton": "Triton's Python client"}
+NAMES = {"node": "onnx node tests", "golden": "golden cases", "files": "ONNX files",
+         "triton": "Triton's Python client"}
 
 NOTES = [" ".join(note.split()) for note in """
 DequantizeLinear: ONNX Runtime has no BF16, no FP8E8M0, no FP4E2M1 and no output_dtype that
@@ -72,6 +75,11 @@ QLinearConv: SAME padding reaches ONNX Runtime as explicit pads, computed by the
 definition: it refuses dilations with SAME, and skips elements where the stride exceeds the
 kernel.
 
+ONNX files: each is loaded as Triton's client does it, asked in all ways but the carrier form, and
+unloaded. The random ones are chains of QuantizeLinear, one to four QLinearConv and
+DequantizeLinear. ONNX Runtime's quantizer is given networks of floats, with convolutions of all
+kinds; of what it makes, the parts that quantd knows are taken.
+
 DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
 subtract exactly, round to float32, multiply, round to the output type.
 
@@ -90,6 +98,18 @@ def load_oracles():
     return oracles
 
 
+def difference(answer, wants):
+    """What is wrong with the outputs; None: nothing."""
+    if list(answer) != [want[0] for want in wants]:
+        return "outputs %s, expected %s" % (list(answer), [want[0] for want in wants])
+    for name, datatype, shape, raw in wants:
+        if answer[name][:2] != (datatype, shape):
+            return "%s: got %s %s, expected %s %s" % (name, *answer[name][:2], datatype, shape)
+        if not same_bits(datatype, answer[name][2], raw):
+            return "%s\n    got      %s\n    expected %s" % (name, answer[name][2].hex(), raw.hex())
+    return None
+
+
 class Run:
     """One run: the server, the ways to it, the counts."""
 
@@ -105,8 +125,11 @@ class Run:
         return only is None or name == only or (only.endswith("/") and name.startswith(only))
 
     def differences(self, case, want):
-        """(client, what is wrong) for each way in which the case fails."""
+        """(client, what is wrong) for each way in which the case fails. `want`: an output, or a
+        list of them; None: a refusal."""
         for way in self.clients:
+            if not way.takes(case):
+                continue
             self.requests += 1
             try:
                 answer = way.infer(case)
@@ -121,13 +144,9 @@ class Run:
             if want is None:
                 yield way, "accepted, but must be refused"
                 continue
-            name, datatype, shape, raw = want
-            if list(answer) != [name]:
-                yield way, "outputs %s, expected %s" % (list(answer), name)
-            elif answer[name][:2] != (datatype, shape):
-                yield way, "got %s %s, expected %s %s" % (*answer[name][:2], datatype, shape)
-            elif not same_bits(datatype, answer[name][2], raw):
-                yield way, "\n    got      %s\n    expected %s" % (answer[name][2].hex(), raw.hex())
+            wrong = difference(answer, want if isinstance(want, list) else [want])
+            if wrong:
+                yield way, wrong
 
     def check(self, suite, key, case, want, oracle):
         found = list(self.differences(case, want))
@@ -174,6 +193,24 @@ class Run:
                 kind = case.kind if want is not None else "refusals"
                 self.check(NAMES["golden"], (case.model, case.version, kind), case, want,
                            "tests/data/golden_cases.jsonl")
+
+    def files(self):
+        """Models of their own, one after the other under one name."""
+        import onnx_files
+        loader = client.Loader(self.url)
+        for key, file in onnx_files.all_files(int(self.options.seed), self.options.cases // 10):
+            if not self.wanted("files/" + file.name):
+                continue
+            case = cases.Case("files/" + file.name, "loaded", "1", *key, file.inputs, {})
+            try:
+                loader.load(case.model, file.model.SerializeToString())
+            except client.Refused as refusal:
+                self.table.add(NAMES["files"], key, False, file.oracle)
+                self.failed += 1
+                say("FAILED %s: not loaded: %d: %s" % (case.name, *refusal.args))
+                continue
+            self.check(NAMES["files"], key, case, file.wants, file.oracle)
+            loader.unload(case.model)
 
     def random(self, family, oracle):
         _, rows, _ = cases.FAMILIES[family]
@@ -261,7 +298,8 @@ def main():
     options = arguments()
     missing = missing_modules()
     skipped = skipped_suites(missing)
-    server = None if options.url else Server("--log-level", "warn")
+    server = None if options.url else Server("--log-level", "warn",
+                                               "--model-control-mode", "explicit")
     run = Run(options.url or server.addresses[0], options)
     try:
         run_suites(run, skipped)

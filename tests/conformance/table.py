@@ -56,9 +56,10 @@ class Table:
                 lines.append("| %s | %s | %d | %d |" % (suite, model, run, passed))
         for suite, columns in (("onnx node tests", ("operator", "version", "type", "test, opset")),
                                ("golden cases", ("operator", "version", "type", "")),
+                               ("ONNX files", ("made by", "nodes")),
                                ("random cases", ("operator", "version", "type", "granularity"))):
             if suite in self.suites:
-                lines += ["", "## %s" % suite.capitalize(), ""]
+                lines += ["", "## " + suite[0].upper() + suite[1:], ""]
                 used = [i for i, column in enumerate(columns) if column]
                 lines.append("| %s | cases | passed | oracle |"
                              % " | ".join(columns[i] for i in used))
