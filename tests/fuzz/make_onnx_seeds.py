@@ -1,68 +1,13 @@
 #!/usr/bin/env python3
-"""make_onnx_seeds.py FOLDER: small ONNX files as seeds for fuzz_onnx, without the onnx package."""
+"""make_onnx_seeds.py FOLDER: small ONNX files as seeds for fuzz_onnx."""
 import struct
 import sys
 from pathlib import Path
 
-FLOAT, UINT8, INT8, INT32, INT4 = 1, 2, 3, 6, 22
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
-
-def varint(number):
-    number &= (1 << 64) - 1
-    out = b""
-    while number >= 0x80:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, value):
-    """A field of a message: an integer, a float, or what has a length."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def message(*fields):
-    return b"".join(field(number, value) for number, value in fields)
-
-
-def tensor(name, kind, dims, *data):
-    return message(*[(1, dim) for dim in dims], (2, kind), (8, name), *data)
-
-
-def value_info(name, kind, dims):
-    shape = message(*[(1, message((1, dim) if isinstance(dim, int) else (2, dim)))
-                      for dim in dims])
-    return message((1, name), (2, message((1, message((1, kind), (2, shape))))))
-
-
-def attribute(name, value):
-    if isinstance(value, int):
-        return message((1, name), (3, value), (20, 2))
-    if isinstance(value, str):
-        return message((1, name), (4, value), (20, 3))
-    return message((1, name), *[(8, number) for number in value], (20, 7))
-
-
-def node(operator, inputs, outputs, **attributes):
-    return message(*[(1, name) for name in inputs], *[(2, name) for name in outputs],
-                   (3, operator.lower()), (4, operator),
-                   *[(5, attribute(name, value)) for name, value in attributes.items()])
-
-
-def constant(name, *value):
-    return message((2, name), (4, "Constant"), (5, message(*value)))
-
-
-def model(opset, nodes, constants, inputs, outputs):
-    graph = message(*[(1, one) for one in nodes], (2, "graph"), *[(5, one) for one in constants],
-                    *[(11, one) for one in inputs], *[(12, one) for one in outputs])
-    return message((1, 8), (2, "seed"), (7, graph), (8, message((1, ""), (2, opset))))
-
+from onnx_writer import (FLOAT, INT4, INT8, INT32, UINT8, constant, message, model,  # noqa: E402
+                         node, tensor, value_info, varint)
 
 SCALE = tensor("s", FLOAT, [], (4, struct.pack("<f", 0.5)))
 ZERO = tensor("z", UINT8, [], (5, varint(128)))

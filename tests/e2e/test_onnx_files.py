@@ -1,0 +1,199 @@
+"""ONNX files as models: what is computed, and files made to hurt."""
+import base64
+import json
+import random
+import struct
+import unittest
+
+from onnx_writer import (FLOAT, INT8, UINT8, constant, message, model, node, tensor, value_info)
+from quantd import SANITIZED, ServerTest, Tensor, binary_request
+
+MIB = 1 << 20
+NAME = "layer"
+SCALE = tensor("s", FLOAT, [], (9, struct.pack("<f", 0.5)))
+ZERO = tensor("z", UINT8, [], (9, b"\x80"))
+X = value_info("x", UINT8, ["n"])
+Y = value_info("y", FLOAT, ["n"])
+DEQUANTIZE = node("DequantizeLinear", ["x", "s", "z"], ["y"])
+GOOD = model(13, [DEQUANTIZE], [SCALE, ZERO], [X], [Y])
+
+
+class Files(ServerTest):
+    FLAGS = ("--model-control-mode", "explicit", "--max-model-bytes", "16M",
+             "--max-inflight-bytes", "64M")
+
+    def load(self, file, name=NAME):
+        body = {"parameters": {"config": "{}",
+                               "file:1/model.onnx": base64.b64encode(file).decode()}}
+        return self.server.request("POST", "/v2/repository/models/%s/load" % name,
+                                   json.dumps(body).encode())
+
+    def assert_loads(self, file):
+        answer = self.load(file)
+        self.assertEqual((answer.status, answer.body), (200, b""), answer.body[:500])
+
+    def ask(self, *tensors):
+        body, headers = binary_request(tensors)
+        answer = self.server.infer(NAME, body, headers=headers)
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        return answer.outputs()
+
+    def assert_good(self):
+        """The model of GOOD is there."""
+        self.assertEqual(self.ask(Tensor.of("x", "UINT8", [3], [0, 129, 255])),
+                         {"y": ("FP32", [3], struct.pack("<3f", -64, 0.5, 63.5))})
+
+
+class Computes(Files):
+    def test_one_node(self):
+        self.assert_loads(GOOD)
+        self.assert_good()
+
+    def test_metadata(self):
+        self.assert_loads(GOOD)
+        tree = self.server.get("/v2/models/" + NAME).json()
+        self.assertEqual(tree["inputs"], [{"name": "x", "datatype": "UINT8", "shape": [-1]}])
+        self.assertEqual(tree["outputs"], [{"name": "y", "datatype": "FP32", "shape": [-1]}])
+
+    def test_two_outputs_of_which_one_is_read(self):
+        self.assert_loads(model(
+            13, [node("QuantizeLinear", ["a", "s", "z"], ["x"]), DEQUANTIZE], [SCALE, ZERO],
+            [value_info("a", FLOAT, [2, "n"])], [Y, value_info("x", UINT8, [])]))
+        outputs = self.ask(Tensor.of("a", "FP32", [2, 1], [0.7, -1000]))
+        self.assertEqual(outputs, {"y": ("FP32", [2, 1], struct.pack("<2f", 0.5, -64)),
+                                   "x": ("UINT8", [2, 1], b"\x81\0")})
+
+    def test_constants_come_with_the_request(self):
+        """As in ONNX's own node tests."""
+        late = node("DequantizeLinear", ["x", "s"], ["y"], axis=0)
+        self.assert_loads(model(13, [late], [], [X, value_info("s", FLOAT, ["k"])], [Y]))
+        for scale in (0.5, 4):
+            outputs = self.ask(Tensor.of("x", "UINT8", [1], [3]),
+                               Tensor.of("s", "FP32", [1], [scale]))
+            self.assertEqual(outputs["y"][2], struct.pack("<f", 3 * scale))
+        body, headers = binary_request([Tensor.of("x", "UINT8", [1], [3]),
+                                        Tensor.of("s", "FP32", [2], [1, 2])])
+        self.assert_error(self.server.infer(NAME, body, headers=headers), 400,
+                          'node 0 ("a DequantizeLinear", onnx.DequantizeLinear): x_scale', "[2]")
+
+    def test_constant_node(self):
+        self.assert_loads(model(13, [constant("s", (1, "value_float"), (2, 0.5)), DEQUANTIZE],
+                                [ZERO], [X], [Y]))
+        self.assert_good()
+
+    def test_a_file_in_pieces(self):
+        """protobuf joins fields that come twice, so files can be appended to."""
+        graph = message((5, SCALE))
+        self.assert_loads(model(13, [DEQUANTIZE], [ZERO], [X], [Y]) + message((7, graph)))
+        self.assert_good()
+
+
+class Refused(Files):
+    """What was there before stays, whatever comes."""
+
+    def setUp(self):
+        self.assert_loads(GOOD)
+
+    def tearDown(self):
+        self.assert_good()
+
+    def assert_refused(self, file, *words):
+        self.assert_error(self.load(file), 400, "1/model.onnx", *words)
+
+    def file(self, nodes=(DEQUANTIZE,), constants=(SCALE, ZERO), inputs=(X,), outputs=(Y,)):
+        return model(13, nodes, constants, inputs, outputs)
+
+    def test_no_onnx_file(self):
+        for file in (b"", b"\0", b"{}", b"PK\3\4", b"\xff" * 100, GOOD[:-1], GOOD + b"\x0a"):
+            self.assert_refused(file)
+
+    def test_truncated(self):
+        for count in range(0, len(GOOD), 7):
+            self.assert_refused(GOOD[:count])
+
+    def test_operators(self):
+        self.assert_refused(self.file([DEQUANTIZE, node("Relu", ["y"], ["r"])]),
+                            'node 1 ("a Relu", "Relu")', "DequantizeLinear, QuantizeLinear")
+        self.assert_refused(self.file([node("QLinearAdd", ["x"], ["y"]) + message((7, "com.ms"))]),
+                            '"QLinearAdd" of the domain "com.ms"')
+
+    def test_cycles(self):
+        first = node("QuantizeLinear", ["y", "s", "z"], ["x"])
+        self.assert_refused(self.file([first, DEQUANTIZE], inputs=[]), "DequantizeLinear",
+                            "QuantizeLinear")
+        self.assert_refused(self.file([node("DequantizeLinear", ["y", "s"], ["y"])]))
+
+    def test_dims(self):
+        """More than there is, negative ones, and products beyond 64 bits."""
+        for dims, words in (([1 << 40], "raw_data"), ([1 << 62, 1 << 62], "overflows"),
+                            ([-1], "dims[0]"), ([1] * 33, "at most 32")):
+            weights = tensor("w", INT8, dims, (9, b"\1"))
+            self.assert_refused(self.file([node("DequantizeLinear", ["w", "s"], ["y"])],
+                                          [weights, SCALE], []), 'initializer 0 ("w")', words)
+            external = tensor("w", INT8, dims, (14, 1), (13, message((1, "location"), (2, "w"))))
+            self.assert_refused(self.file([node("DequantizeLinear", ["w", "s"], ["y"])],
+                                          [external, SCALE], []), 'initializer 0 ("w")')
+
+    def test_names(self):
+        self.assert_refused(self.file(inputs=[X, X]), '"x" from input 0')
+        self.assert_refused(self.file(constants=[SCALE, SCALE, ZERO]), '"s" from initializer 0')
+        self.assert_refused(self.file(inputs=[value_info(b"x\0", UINT8, [])]), "UTF-8")
+        self.assert_refused(self.file([DEQUANTIZE, DEQUANTIZE]), '"y" from node 0')
+        self.assert_refused(self.file(constants=[ZERO]), '"s"', "nothing makes")
+        self.assert_refused(self.file([node("DequantizeLinear", [b"\xff\xfe" * 999, "s"], ["y"])]),
+                            "??????", "...")
+
+    def test_rules_of_the_operator(self):
+        zero = tensor("z", INT8, [], (9, b"\0"))
+        self.assert_refused(self.file(constants=[SCALE, zero]), "x_zero_point", "INT8")
+        self.assert_refused(self.file(outputs=[value_info("y", UINT8, [])]), 'output 0 ("y")',
+                            "FP32")
+
+    def test_nested_a_million_deep(self):
+        levels = 1 << 20
+        inner, pieces = 0, []
+        for level in range(levels):
+            tag = (b"\x32", b"\x0a", b"\x2a")[level % 3]  # g in an attribute in a node in a graph
+            size, length = b"", inner
+            while True:
+                size += bytes([length & 0x7F | (0x80 if length >= 0x80 else 0)])
+                length >>= 7
+                if length == 0:
+                    break
+            pieces.append(tag + size)
+            inner += len(tag + size)
+        nested = b"".join(reversed(pieces))
+        for field in (1, 5, 11):
+            answer = self.load(model(13, [DEQUANTIZE], [SCALE, ZERO], [X], [Y])
+                               + message((7, message((field, nested)))))
+            self.assertIn(answer.status, (200, 400, 413), answer.body[:500])
+            self.assert_loads(GOOD)
+
+    @unittest.skipIf(SANITIZED, "sanitizers keep what is freed")
+    def test_bombs(self):
+        """Two bytes each, of which protobuf makes a hundred."""
+        self.assert_good()
+        before = self.server.rss_bytes()
+        for field in (1, 5, 11, 12, 15):
+            answer = self.load(message((7, message((field, b"")) * (4 * MIB))))
+            self.assert_error(answer, 413, "memory")
+            answer = self.load(message((7, message((1, message((1, b"")) * (4 * MIB))))))
+            self.assertIn(answer.status, (400, 413))
+        self.assertLess(self.server.rss_bytes(), before + 80 * MIB)
+
+    def test_flipped_bits(self):
+        """Whatever comes of it is an answer."""
+        dice = random.Random(12)
+        loaded = 0
+        for _ in range(300):
+            file = bytearray(GOOD)
+            for _ in range(dice.randint(1, 4)):
+                file[dice.randrange(len(file))] ^= 1 << dice.randrange(8)
+            answer = self.load(bytes(file), "flipped")
+            self.assertIn(answer.status, (200, 400, 413), answer.body[:500])
+            loaded += answer.status == 200
+        self.assertGreater(loaded, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
