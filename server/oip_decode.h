@@ -28,9 +28,10 @@ struct qd_infer {
     uint32_t binary_outputs; /* and as bytes, not as JSON */
     uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
-    struct qd_port *declared; /* of a message that declares: each input that has no data, by the
-                               * same index; types 0: others */
-    struct qk_call call;      /* a built-in model's, and `inputs` are its; of a loaded one: empty */
+    /* Of a message that declares: each input that has no data, by the same index, with strides that
+     * are among the call's attributes; types 0: others. */
+    struct qd_port *declared;
+    struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
 };
 
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
