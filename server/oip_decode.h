@@ -12,8 +12,8 @@
 
 struct qd_oip_message {
     const struct qd_signature *signature; /* borrowed as long as what comes out */
-    /* Not to be run, but to be kept: a built-in model's variable inputs need not have data. Of such
-     * a one the datatype and the shape are known, where -1 is a size that is free. */
+    /* Not to be run, but to be kept: a built-in model's variable inputs need not come, or come
+     * without data, with their datatype and shape, where -1 is a size that is free. */
     bool declares;
     const char *body; /* borrowed as the signature; binary tensors become views on it */
     size_t body_bytes;
@@ -28,8 +28,9 @@ struct qd_infer {
     uint32_t binary_outputs; /* and as bytes, not as JSON */
     uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
-    /* Of a message that declares: each input that has no data, by the same index, with strides that
-     * are among the call's attributes; types 0: others. */
+    /* Of a message that declares: each input that came without data, by the same index, with
+     * strides that are among the call's attributes; types 0: others. The call's `variable` has
+     * these inputs and those that did not come, whose type is QK_NONE. */
     struct qd_port *declared;
     struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
 };

@@ -472,12 +472,15 @@ static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t
 
 static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
 {
-    const struct qd_infer *infer = decoder->infer;
+    struct qd_infer *infer = decoder->infer;
     const struct qd_signature *signature = infer->signature;
     for (size_t i = 0; i < signature->input_count; i++) {
         if (infer->inputs[i].type != QK_NONE)
             continue;
-        if (!signature->inputs[i].optional) {
+        const bool may_vary =
+            infer->declared != NULL && (infer->call.op->variable_inputs >> i & 1) != 0;
+        infer->call.variable |= (uint32_t)may_vary << i;
+        if (!may_vary && !signature->inputs[i].optional) {
             char known[256];
             list_inputs(signature, known, sizeof(known));
             return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",

@@ -349,6 +349,17 @@ Test(signature, a_variable_input_is_declared)
     cr_assert_eq(infer.declared[2].types, 0);
 }
 
+Test(signature, a_variable_input_need_not_come)
+{
+    cr_assert_eq(declare("{\"inputs\":[" SCALE "]}"), QD_OK, "%s", error.text);
+    cr_assert_eq(infer.call.variable, 1);
+    cr_assert_eq(infer.call.inputs[0].type, QK_NONE);
+    cr_assert_eq(infer.declared[0].types, 0);
+    expect_undeclared("{\"inputs\":[" X("[1]") "]}", "inputs: \"x_scale\" is missing; "
+                                                     "onnx.DequantizeLinear takes x, x_scale, "
+                                                     "x_zero_point (optional)");
+}
+
 /* It is no use to keep what takes nothing any more, and not the tensors of a plain request. */
 Test(signature, what_cannot_be_declared)
 {
@@ -356,9 +367,6 @@ Test(signature, what_cannot_be_declared)
                       ",{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1],\"data\":[1]}]}",
                       "inputs: expected one without data, which each request brings; \"x\" can be "
                       "one");
-    expect_undeclared("{\"inputs\":[" SCALE "]}", "inputs: \"x\" is missing; "
-                                                  "onnx.DequantizeLinear takes x, x_scale, "
-                                                  "x_zero_point (optional)");
     expect_undeclared("{\"inputs\":[" X("[1]") ",{\"name\":\"x_scale\",\"datatype\":\"FP32\","
                                                "\"shape\":[]}]}",
                       "inputs[1] (\"x_scale\"): expected one of data and "
