@@ -1,0 +1,389 @@
+/* Loaded models through the scheduler: graphs of several stages, shapes that come again, models
+ * that are replaced meanwhile, and requests that do not come to their end. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "server/clock.h"
+#include "server/infer.h"
+#include "server/models/table.h"
+#include "tests/support/loaded.h"
+#include "tests/unit/scratch.h"
+
+enum { REQUEST_COUNT_MAX = 200 };
+
+struct desk {
+    struct qk_kernels *kernels;
+    struct qd_loop *loop;
+    struct qd_scheduler *scheduler;
+    unsigned thread_count;
+    struct qd_memory *memory;
+    struct qd_memory *model_memory;
+    struct qd_metrics *metrics;
+    struct qd_models *models;
+    struct graph_case *made;
+    uint64_t compute_timeout_ns;
+    struct qd_request *requests[REQUEST_COUNT_MAX];
+    size_t request_count;
+    size_t left;
+};
+
+static struct desk desk;
+
+static void start(unsigned thread_count, size_t bytes_max)
+{
+    struct qk_error error;
+    cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
+                 QK_OK, "%s", error.text);
+    desk.loop = qd_loop_create();
+    desk.scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX);
+    desk.thread_count = thread_count;
+    desk.memory = qd_memory_create(bytes_max);
+    desk.model_memory = qd_memory_create(64 << 20);
+    desk.metrics = qd_metrics_create();
+    desk.models = qd_models_create(desk.metrics);
+    desk.compute_timeout_ns = 60 * QD_NS_PER_S;
+}
+
+static void forget(void)
+{
+    for (size_t i = 0; i < desk.request_count; i++)
+        qd_request_destroy(desk.requests[i]);
+    desk.request_count = 0;
+}
+
+/* All memory has come back. */
+static void end(void)
+{
+    forget();
+    cr_assert_eq(qd_memory_used(desk.memory), 0);
+    qd_models_destroy(desk.models);
+    cr_assert_eq(qd_memory_used(desk.model_memory), 0);
+    qd_memory_destroy(desk.model_memory);
+    qd_memory_destroy(desk.memory);
+    qd_scheduler_destroy(desk.scheduler);
+    qd_loop_destroy(desk.loop);
+    qd_metrics_destroy(desk.metrics);
+    qk_kernels_destroy(desk.kernels);
+}
+
+static void install(const struct graph_case *made, uint64_t version)
+{
+    struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", version);
+    cr_assert(qd_models_install(desk.models, "chain", &model, 1));
+}
+
+/* Floats to floats, over `count` convolutions of 3 x 3. */
+static struct graph_case *make_chain(uint64_t seed, const char *shape, size_t count)
+{
+    struct graph_case *made = graph_case_create(seed);
+    uint32_t x = graph_case_quantize(made, graph_case_input(made, QK_FP32, shape), QK_UINT8);
+    for (size_t i = 0; i < count; i++)
+        x = graph_case_conv(made, x, 8, QK_UINT8);
+    graph_case_output(made, x);
+    graph_case_output(made, graph_case_dequantize(made, x, QK_FP32));
+    return made;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+static void on_answered(struct qd_request *request)
+{
+    cr_assert_eq(request->state, QD_REPLYING);
+    if (--desk.left == 0)
+        qd_loop_stop(desk.loop);
+}
+
+/* As the router does it. */
+static struct qd_request *ask(const char *body, size_t body_bytes, const char *header)
+{
+    struct qd_request *request = qd_request_create(desk.memory, qd_clock_ns());
+    desk.requests[desk.request_count++] = request;
+    cr_assert_eq(qd_models_find(desk.models, "chain", NULL, &request->model, &request->error),
+                 QD_OK, "%s", request->error.text);
+    request->message.signature = &request->model->signature;
+    request->message.json_bytes_header = header;
+    request->kernels = desk.kernels;
+    request->thread_count = desk.thread_count;
+    request->compute_timeout_ns = desk.compute_timeout_ns;
+    request->on_answered = on_answered;
+    cr_assert_eq(qd_request_reserve_body(request, body_bytes), QD_OK);
+    qd_request_take_body(request, body, body_bytes, body_bytes);
+    desk.left++;
+    cr_assert(qd_infer_submit(desk.scheduler, request));
+    return request;
+}
+
+/* The case's input, `batch` times, as bytes. */
+static struct qd_request *ask_binary(const struct graph_case *made, size_t batch)
+{
+    const struct qk_tensor *x = &made->values[0];
+    const size_t bytes = x->count * sizeof(float);
+    static char headers[REQUEST_COUNT_MAX][16]; /* each as long as its request */
+    char *header = headers[desk.request_count];
+    char *body = malloc(512 + batch * bytes);
+    int json =
+        snprintf(body, 512,
+                 "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[{\"name\":\"v0\","
+                 "\"datatype\":\"FP32\",\"shape\":[%zu,%zu,%zu,%zu],\"parameters\":"
+                 "{\"binary_data_size\":%zu}}]}",
+                 batch * x->dims[0], x->dims[1], x->dims[2], x->dims[3], batch * bytes);
+    for (size_t i = 0; i < batch; i++)
+        memcpy(body + json + i * bytes, x->data, bytes);
+    snprintf(header, sizeof(headers[0]), "%d", json);
+    struct qd_request *request = ask(body, (size_t)json + batch * bytes, header);
+    free(body);
+    return request;
+}
+
+static void run(void)
+{
+    if (desk.left > 0)
+        qd_loop_run(desk.loop);
+}
+
+static char *body_of(const struct qd_request *request)
+{
+    return join_parts(request->answer.parts, request->answer.part_count);
+}
+
+static void expect_refusal(const struct qd_request *request, unsigned http_status, const char *text)
+{
+    char *body = body_of(request);
+    cr_assert_eq(request->answer.http_status, http_status, "%s", body);
+    cr_assert_str_eq(body, text);
+    free(body);
+}
+
+/* Both outputs, each `batch` times what the case has. */
+static void expect_answer(const struct qd_request *request, const struct graph_case *made,
+                          size_t batch)
+{
+    char *body = body_of(request);
+    cr_assert_eq(request->answer.http_status, 200, "%s", body);
+    const char *at = body + request->answer.json_bytes;
+    for (size_t i = 0; i < made->call.output_count; i++) {
+        const struct qk_tensor *wanted = &made->values[made->call.outputs[i]];
+        size_t bytes;
+        cr_assert(qk_type_bytes(wanted->type, wanted->count, &bytes));
+        for (size_t k = 0; k < batch; k++, at += bytes)
+            cr_assert_eq(memcmp(at, wanted->data, bytes), 0, "output %zu, image %zu", i, k);
+    }
+    cr_assert_eq((size_t)(at - body), request->answer.bytes);
+    free(body);
+}
+
+/* ---- Answers ------------------------------------------------------------------------------ */
+
+static void check_chain(unsigned thread_count)
+{
+    struct graph_case *made = make_chain(1, "1,3,20,20", 3);
+    start(thread_count, 256 << 20);
+    install(made, 5);
+    for (size_t i = 0; i < 60; i++)
+        ask_binary(made, 1 + i % 12);
+    run();
+    for (size_t i = 0; i < 60; i++)
+        expect_answer(desk.requests[i], made, 1 + i % 12);
+    end();
+    graph_case_destroy(made);
+}
+
+Test(infer, a_chain_on_one_thread)
+{
+    check_chain(1);
+}
+
+Test(infer, a_chain_on_three_threads)
+{
+    check_chain(3);
+}
+
+/* Large enough that every stage is worth all threads, and gives way to the others. */
+Test(infer, large_stages_on_three_threads)
+{
+    struct graph_case *made = make_chain(2, "1,8,150,150", 2);
+    start(3, 512 << 20);
+    install(made, 1);
+    for (size_t i = 0; i < 12; i++)
+        ask_binary(made, 1 + i % 3);
+    run();
+    for (size_t i = 0; i < 12; i++)
+        expect_answer(desk.requests[i], made, 1 + i % 3);
+    end();
+    graph_case_destroy(made);
+}
+
+Test(infer, json_says_which_kernels_ran)
+{
+    struct graph_case *made = graph_case_create(3);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "2,2");
+    graph_case_output(made,
+                      graph_case_quantize(made, graph_case_dequantize(made, x, QK_FP32), QK_INT8));
+    start(1, 16 << 20);
+    install(made, 9);
+    static const char json[] = "{\"id\":\"i\",\"inputs\":[{\"name\":\"v0\",\"datatype\":\"UINT8\","
+                               "\"shape\":[0,2],\"data\":[]}]}";
+    const struct qd_request *request = ask(json, strlen(json), NULL);
+    run();
+    char *body = body_of(request);
+    const char *kernel = strstr(body, "\"kernel\":\"dequantize_");
+    cr_assert(strstr(body, "{\"id\":\"i\",\"model_name\":\"chain\",\"model_version\":\"9\",") ==
+                  body,
+              "%s", body);
+    cr_assert_not_null(kernel, "%s", body);
+    cr_assert_not_null(strstr(kernel, "+quantize_"), "%s", body);
+    cr_assert_not_null(strstr(body, "\"outputs\":[{\"name\":\"v2\",\"datatype\":\"INT8\","
+                                    "\"shape\":[0,2],\"data\":[]}]}"),
+                       "%s", body);
+    free(body);
+    end();
+    graph_case_destroy(made);
+}
+
+/* The second request of a shape takes nothing of the models' memory, and no plan of its own. */
+Test(infer, a_known_shape_takes_only_its_bytes)
+{
+    struct graph_case *made = make_chain(4, "1,3,8,8", 3);
+    start(1, 16 << 20);
+    install(made, 1);
+    ask_binary(made, 1);
+    run();
+    const size_t planned = qd_memory_used(desk.model_memory);
+    const size_t first = desk.requests[0]->arena.bytes;
+    for (size_t i = 1; i < 20; i++) {
+        ask_binary(made, 1);
+        run();
+        cr_assert_eq(qd_memory_used(desk.model_memory), planned);
+        cr_assert_eq(desk.requests[i]->arena.bytes, first);
+        cr_assert_null(desk.requests[i]->pin.plan);
+    }
+    cr_assert_leq(first, 64 << 10);
+    end();
+    graph_case_destroy(made);
+}
+
+/* ---- Models come and go ------------------------------------------------------------------- */
+
+Test(infer, requests_end_with_the_model_that_they_began_with)
+{
+    struct graph_case *made[] = {make_chain(5, "1,3,9,9", 1), make_chain(6, "1,3,9,9", 1)};
+    start(2, 64 << 20);
+    install(made[0], 1);
+    for (size_t i = 0; i < 100; i++) {
+        ask_binary(made[i % 2], 1 + i % 5); /* queued: no worker needs the loop, but for the end */
+        install(made[(i + 1) % 2], 2 + i);
+    }
+    cr_assert(qd_models_remove(desk.models, "chain"));
+    run();
+    for (size_t i = 0; i < 100; i++) {
+        expect_answer(desk.requests[i], made[i % 2], 1 + i % 5);
+        cr_assert_eq(desk.requests[i]->model->signature.version, 1 + i);
+    }
+    cr_assert_eq(qd_models_loaded_count(desk.models), 100);
+    forget();
+    cr_assert_eq(qd_models_loaded_count(desk.models), 0);
+    end();
+    graph_case_destroy(made[0]);
+    graph_case_destroy(made[1]);
+}
+
+/* ---- Not to their end --------------------------------------------------------------------- */
+
+Test(infer, shapes_that_do_not_fit)
+{
+    struct graph_case *made = make_chain(7, "1,3,9,9", 1);
+    start(1, 16 << 20);
+    install(made, 1);
+    static const char other[] = "{\"inputs\":[{\"name\":\"v0\",\"datatype\":\"FP32\","
+                                "\"shape\":[1,3,9,8],\"data\":[]}]}";
+    ask(other, strlen(other), NULL);
+    run();
+    expect_refusal(
+        desk.requests[0], 400,
+        "{\"error\":\"inputs[0].shape (\\\"v0\\\"): expected [-1,3,9,9], where -1 is any "
+        "size, got [1,3,9,8]\"}");
+    end();
+    graph_case_destroy(made);
+}
+
+/* What only the operators know is refused by them. */
+Test(infer, what_the_graph_refuses)
+{
+    struct graph_case *made = make_chain(8, "1,3,9,9", 1);
+    start(1, 16 << 20);
+    struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", 1);
+    ((struct qd_port *)model->signature.inputs)->shaped = false;
+    cr_assert(qd_models_install(desk.models, "chain", &model, 1));
+    static const char other[] = "{\"inputs\":[{\"name\":\"v0\",\"datatype\":\"FP32\","
+                                "\"shape\":[0,4,9,9],\"data\":[]}]}";
+    ask(other, strlen(other), NULL);
+    run();
+    char *body = body_of(desk.requests[0]);
+    cr_assert_eq(desk.requests[0]->answer.http_status, 400, "%s", body);
+    cr_assert_not_null(strstr(body, "n1"), "%s", body);
+    free(body);
+    end();
+    graph_case_destroy(made);
+}
+
+Test(infer, a_deadline_between_stages)
+{
+    struct graph_case *made = make_chain(9, "1,3,60,60", 3);
+    start(2, 64 << 20);
+    install(made, 1);
+    desk.compute_timeout_ns = 0;
+    for (size_t i = 0; i < 5; i++)
+        ask_binary(made, 1 + i);
+    run();
+    for (size_t i = 0; i < 5; i++) {
+        expect_refusal(desk.requests[i], 503,
+                       "{\"error\":\"the computation: expected to end within 0 ms "
+                       "(--compute-timeout); it did not\"}");
+        cr_assert_null(desk.requests[i]->pin.plan);
+    }
+    end();
+    graph_case_destroy(made);
+}
+
+Test(infer, a_server_that_shuts_down)
+{
+    struct graph_case *made = make_chain(10, "1,8,100,100", 3);
+    start(2, 256 << 20);
+    install(made, 1);
+    for (size_t i = 0; i < 20; i++)
+        ask_binary(made, 1 + i % 3);
+    qd_scheduler_abandon(desk.scheduler);
+    run();
+    for (size_t i = 0; i < 20; i++) {
+        if (desk.requests[i]->answer.http_status == 200)
+            expect_answer(desk.requests[i], made, 1 + i % 3);
+        else
+            expect_refusal(desk.requests[i], 503, "{\"error\":\"the server shuts down\"}");
+        cr_assert_null(desk.requests[i]->pin.plan);
+    }
+    end();
+    graph_case_destroy(made);
+}
+
+/* Whatever it lacks memory for: it says so, or comes to its end. */
+Test(infer, with_little_memory)
+{
+    struct graph_case *made = make_chain(11, "1,3,40,40", 2);
+    size_t refused = 0;
+    for (size_t bytes = 64 << 10; bytes < 512 << 10; bytes += 16 << 10) {
+        start(2, bytes);
+        install(made, 1);
+        ask_binary(made, 1);
+        run();
+        const unsigned http_status = desk.requests[0]->answer.http_status;
+        cr_assert(http_status == 200 || http_status == 413 || http_status == 503);
+        if (http_status == 200)
+            expect_answer(desk.requests[0], made, 1);
+        refused += http_status != 200;
+        end();
+        desk.left = 0;
+    }
+    cr_assert_gt(refused, 2);
+    cr_assert_lt(refused, 26);
+    graph_case_destroy(made);
+}
