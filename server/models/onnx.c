@@ -445,9 +445,10 @@ enum qd_status qd_onnx_settle_outputs(const struct qd_onnx_graph *graph, const e
         if (port->types != 0 && port->types != QK_BIT(types[i]))
             return qd_fail(error, QD_INVALID,
                            "output %zu (%s): elem_type: expected %d (%s), which its node makes, "
-                           "got another",
+                           "got %s",
                            i, qd_show_string(port->name).text, qk_type_info(types[i])->onnx,
-                           qk_type_info(types[i])->name);
+                           qk_type_info(types[i])->name,
+                           qk_type_info((enum qk_type)__builtin_ctz(port->types))->name);
         port->types = QK_BIT(types[i]);
     }
     return QD_OK;

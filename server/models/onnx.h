@@ -24,8 +24,8 @@ struct qd_onnx_source {
     size_t count;
     /* Gives bytes [offset, offset + length) of a file in the model's folder, which `location` names
      * as it stands in the ONNX file: anybody may have written it, and how long the file is has to
-     * be looked at before memory is taken. The data lives as long as the arena. NULL: there is no
-     * folder. */
+     * be looked at before memory is taken. The data lives as long as the arena; it is not read
+     * before the graph is prepared or copied, and may come until then. NULL: there is no folder. */
     enum qd_status (*external)(void *context, const char *location, uint64_t offset,
                                uint64_t length, struct qd_arena *arena, const void **data,
                                struct qd_error *error);

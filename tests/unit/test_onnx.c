@@ -345,7 +345,7 @@ Test(onnx, shapes_that_are_not_known)
     cr_assert_eq(graph.outputs[0].types, QK_BIT(QK_FP32));
     cr_assert_eq(qd_onnx_settle_outputs(&graph, (enum qk_type[]){QK_FP16}, &error), QD_INVALID);
     cr_assert_str_eq(error.text, "output 0 (\"y\"): elem_type: expected 10 (FP16), which its node "
-                                 "makes, got another");
+                                 "makes, got FP32");
 }
 
 /* ---- Constants --------------------------------------------------------------------------- */
