@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "server/clock.h"
@@ -21,6 +22,7 @@ struct qd_scheduler {
     struct qd_handle *over_async;
     size_t unstarted_max;
     atomic_size_t waiting; /* jobs in the queue */
+    atomic_size_t news;    /* counts what a worker that watches wants to see */
     atomic_bool abandoned;
 
     pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
@@ -30,6 +32,7 @@ struct qd_scheduler {
     size_t unstarted; /* jobs in the queue that have not started */
     bool ending;
     uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
+    size_t watching;      /* workers that are awake, and will see what comes */
     int idle;             /* the worker that fell asleep last, or NOBODY */
     size_t idle_count;
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
@@ -63,6 +66,7 @@ static void take_out(struct list *list, struct qd_job *job)
 static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     append(&scheduler->queue, job);
+    atomic_fetch_add(&scheduler->news, 1);
     scheduler->unstarted += !job->started;
     atomic_fetch_add(&scheduler->waiting, 1);
 }
@@ -115,11 +119,12 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 
 /* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time, as who comes
  * wakes the next; but who does not come in time, because its CPU has something else to do, is not
- * waited for. */
+ * waited for. Who watches comes by itself. */
 static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
-    if (index == NOBODY || (scheduler->queue.head == NULL && find_open(scheduler, false) == NULL))
+    if (index == NOBODY || scheduler->watching > 0 ||
+        (scheduler->queue.head == NULL && find_open(scheduler, false) == NULL))
         return NOBODY;
     uint64_t now_ns = qd_clock_ns();
     if (now_ns < scheduler->expected_ns)
@@ -165,8 +170,10 @@ static void sit_down(struct turn *turn)
 /* Under the lock: others may join where there is room. */
 static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    if (job->phase.seat_count > 1)
-        append(&scheduler->open, job);
+    if (job->phase.seat_count <= 1)
+        return;
+    append(&scheduler->open, job);
+    atomic_fetch_add(&scheduler->news, 1);
 }
 
 /* The worker is alone with the job, which has a new phase: it takes a seat, others may too. */
@@ -271,7 +278,8 @@ static void end_job(struct qd_scheduler *scheduler, struct qd_job *job)
         qd_async_send(scheduler->over_async);
 }
 
-static void take_turn(struct qd_scheduler *scheduler, struct turn *turn)
+/* True: others go on with the job, and may have a next phase soon. */
+static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
 {
     bool goes_on = true;
     if (turn->seat == NULL) {
@@ -282,12 +290,13 @@ static void take_turn(struct qd_scheduler *scheduler, struct turn *turn)
     while (goes_on) {
         run_units(scheduler, turn);
         if (!leave_phase(scheduler, turn))
-            return;
+            return true;
         goes_on = turn_phase(scheduler, turn->job);
         if (goes_on)
             open_phase(scheduler, turn);
     }
     end_job(scheduler, turn->job);
+    return false;
 }
 
 /* ---- A worker's life ---------------------------------------------------------------------- */
@@ -323,10 +332,28 @@ static void fall_asleep(struct qd_scheduler *scheduler, int index)
     scheduler->expected_ns = 0;
 }
 
-static struct turn next_turn(struct qd_scheduler *scheduler, int index)
+/* Under the lock, which is free meanwhile: stays awake for as long as it would take to be woken, or
+ * until there is something to look at. Lets others have the CPU who want it. */
+static void watch(struct qd_scheduler *scheduler)
+{
+    const size_t news = atomic_load(&scheduler->news);
+    scheduler->watching++;
+    pthread_mutex_unlock(&scheduler->lock);
+    const uint64_t until_ns = qd_clock_ns() + QD_HANDOVER_NS;
+    while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns)
+        sched_yield();
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->watching--;
+}
+
+static struct turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
 {
     pthread_mutex_lock(&scheduler->lock);
     struct turn turn = find_turn(scheduler);
+    if (turn.job == NULL && more_may_come && !scheduler->ending) {
+        watch(scheduler);
+        turn = find_turn(scheduler);
+    }
     while (turn.job == NULL && !scheduler->ending) {
         fall_asleep(scheduler, index);
         turn = find_turn(scheduler);
@@ -341,8 +368,9 @@ static void work(void *context, unsigned index)
 {
     struct qd_scheduler *scheduler = context;
     struct turn turn;
-    while ((turn = next_turn(scheduler, (int)index)).job != NULL)
-        take_turn(scheduler, &turn);
+    bool more_may_come = false;
+    while ((turn = next_turn(scheduler, (int)index, more_may_come)).job != NULL)
+        more_may_come = take_turn(scheduler, &turn);
 }
 
 /* ---- The loop's side ---------------------------------------------------------------------- */

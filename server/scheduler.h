@@ -5,7 +5,8 @@
  * worker that did the last one calls its `then`, which sets the next phase or ends the job.
  *
  * Workers take jobs from one queue, first come, first served, with a bound. Who finds nothing there
- * helps with a phase that others have begun; who finds no unit there either sleeps.
+ * helps with a phase that others have begun; who finds no unit there either sleeps. Who has just
+ * helped stays awake a little longer, as long as being woken takes: the job may have a next phase.
  *
  *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
  *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
@@ -110,7 +111,8 @@ bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
  * among all workers, for a phase, again whenever somebody might be woken, among those that are
  * idle.
  *
- * So two share work from two hand-overs on. From one on was tried as well: it made 80 us of 56. */
+ * So two share work from two hand-overs on. From one on was tried as well: it made 80 us of 56, and
+ * 88 of 67 where nobody was woken, since the units that are taken at a time are fewer then. */
 size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
 
 #endif

@@ -55,6 +55,42 @@ Test(scheduler, idle_workers_help)
     desk_destroy(desk);
 }
 
+static atomic_uint helped; /* the phases in which two worked at a time, as bits */
+
+static bool is_helped(struct toy *toy)
+{
+    if (atomic_load(&toy->running) > 1)
+        atomic_fetch_or(&helped, 1U << toy->phase);
+    return atomic_load(&helped) >> toy->phase & 1;
+}
+
+static void wait_for_help(struct toy *toy)
+{
+    cr_assert(toy_wait_until(is_helped, toy), "nobody helps in phase %zu", toy->phase);
+}
+
+/* Who helped is awake for a while, and asleep later: both come to the next phase. */
+Test(scheduler, idle_workers_help_in_each_phase)
+{
+    struct desk *desk = desk_create(3, 100);
+    for (size_t i = 0; i < 20; i++) {
+        struct toy *toy = &desk->toys[i];
+        toy->phase_count = PHASE_COUNT_MAX;
+        for (size_t phase = 0; phase < PHASE_COUNT_MAX; phase++)
+            toy->units[phase] = phase == 1 && i % 2 ? 1 : 50;
+        toy->seat_count = 2;
+        toy->claimed_ns = QD_NS_PER_MS;
+        toy->on_unit = wait_for_help;
+    }
+    for (size_t i = 0; i < 20; i++) {
+        atomic_store(&helped, i % 2 ? 1U << 2 : 0); /* a phase of one unit is one worker's */
+        cr_assert(desk_submit(desk, i, 0, i % 2 ? 200000 : 1000));
+        qd_loop_run(desk->loop);
+        toy_assert_whole(&desk->toys[i]);
+    }
+    desk_destroy(desk);
+}
+
 Test(scheduler, no_more_help_than_there_are_seats)
 {
     struct desk *desk = desk_create(4, 100);
