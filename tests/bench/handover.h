@@ -6,8 +6,9 @@
 
 /* Medians of jobs that came while all workers slept. */
 struct bench_handover {
-    uint64_t alone_ns; /* from a job's start to its end, by one worker */
-    uint64_t all_ns;   /* the same, by as many as the scheduler lets help */
+    uint64_t alone_ns; /* from a phase's start to its end, by one worker */
+    uint64_t all_ns;   /* the same of a job's first phase, by as many as the scheduler lets help */
+    uint64_t again_ns; /* the same of the job's next phase, which has as much work */
     uint64_t wake_ns;  /* from the start until a second worker begins; 0: seldom did one */
 };
 

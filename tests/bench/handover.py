@@ -27,9 +27,9 @@ def gain(row):
 
 
 def one_line(row):
-    return "%s: one worker %s, all %s, %.2f ×; a second one joins after: %s" % (
+    return "%s: one worker %s, all %s, %.2f ×, the next phase %s; a second one joins after: %s" % (
         row["name"], ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]), gain(row),
-        wake_text(row))
+        ns_text(row["ns"]["again"]), wake_text(row))
 
 
 def wake_text(row):
@@ -88,17 +88,18 @@ class Report:
 
     def write(self, folder):
         lines = ["# The hand-over", "", HEAD, ""] + ["- " + line for line in self.machine]
-        lines += ["", "| work | one worker | all %d | × | a second one joins after |" %
-                  self.results[0]["threads"], "|---:|---:|---:|---:|---:|"]
-        lines += ["| %s | %s | %s | %.2f | %s |" % (
+        lines += ["", "| work | one worker | all %d | × | the next phase | a second one joins "
+                  "after |" % self.results[0]["threads"], "|---:|---:|---:|---:|---:|---:|"]
+        lines += ["| %s | %s | %s | %.2f | %s | %s |" % (
             ns_text(row["work_ns"]), ns_text(row["ns"]["alone"]), ns_text(row["ns"]["all"]),
-            gain(row), wake_text(row)) for row in self.results]
+            gain(row), ns_text(row["ns"]["again"]), wake_text(row)) for row in self.results]
         figures.write_section(folder, lines)
 
 
 HEAD = """\
 Written by `make bench`; not by hand. Jobs of %d units that only take time, on the server's own
 scheduler and pool, each when all workers sleep: from the job's start to its end, by one worker and
-by as many as the scheduler lets help; and when the second one begins. Medians of about a hundred
+by as many as the scheduler lets help; the same of a next phase, as long, that the job goes on with
+at once; and when the second one begins. Medians of about a hundred
 jobs, of the best of %d series. What the scheduler counts for waking a worker decides from which
 work on it does.""" % (UNITS, SERIES)

@@ -71,9 +71,9 @@ class Libqk:
         return self.copies[threads]
 
     def handover(self, threads, work_ns, unit_ns):
-        """{alone, all, wake, counted}, in nanoseconds."""
+        """{alone, all, again, wake, counted}, in nanoseconds."""
         self.say("handover", threads, work_ns, unit_ns)
-        return dict(zip(("alone", "all", "wake", "counted"), map(float, self.answer())))
+        return dict(zip(("alone", "all", "again", "wake", "counted"), map(float, self.answer())))
 
     def round(self, *measures):
         """Measure -> nanoseconds."""

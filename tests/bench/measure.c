@@ -24,9 +24,9 @@
  *   copy THREADS                   answers "bytes ns": how long so many threads take to copy so
  *                                  many bytes from memory to memory, past the caches
  *   peak NAME                      answers how many operations are in a run of it; 0: not here
- *   handover THREADS WORK UNIT     answers "alone all wake counted", the nanoseconds of handover.h,
- *                                  for a job of so many in units of so many, and what the server's
- *                                  scheduler counts for a hand-over
+ *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
+ *                                  handover.h, for a job of so many in units of so many, and what
+ *                                  the server's scheduler counts for a hand-over
  *   save FILE                      runs once, and writes the output's bytes
  *
  * The first argument is the tier, "auto" without one; the first line says "tier width core", the
@@ -364,9 +364,9 @@ static void on_handover(char *const *words)
     if (threads < 1 || threads > QD_POOL_THREADS_MAX || unit_ns < 1 || work_ns < unit_ns)
         bench_fail("handover: expected threads, and work of a unit at least");
     const struct bench_handover found = bench_handover_measure((unsigned)threads, work_ns, unit_ns);
-    printf("%llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,
-           (unsigned long long)found.all_ns, (unsigned long long)found.wake_ns,
-           (unsigned long long)QD_HANDOVER_NS);
+    printf("%llu %llu %llu %llu %llu\n", (unsigned long long)found.alone_ns,
+           (unsigned long long)found.all_ns, (unsigned long long)found.again_ns,
+           (unsigned long long)found.wake_ns, (unsigned long long)QD_HANDOVER_NS);
 }
 
 static void on_save(struct bench *bench, const char *path)
