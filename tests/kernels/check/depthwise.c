@@ -228,6 +228,9 @@ static void draw_axis(struct check *check, const struct class *class, struct ran
     const int64_t lacking = reach - (int64_t)*size - desc->pad_begin[axis] - desc->pad_end[axis];
     if (lacking > 0) /* there must be a window */
         desc->pad_end[axis] += lacking;
+    if (check_chance(check, 50)) /* positions that see nothing of x */
+        (check_chance(check, 2) ? desc->pad_begin : desc->pad_end)[axis] +=
+            (int64_t)check_below(check, 150);
     if (in.most < 10 && check_chance(check, 8)) /* of small planes */
         draw_far(check, axis, desc);
 }
