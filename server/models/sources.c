@@ -251,11 +251,15 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
 static enum qd_status try_file(struct qd_sources *sources, const char *path,
                                struct qd_source_file **file, struct qd_error *error)
 {
-    enum qd_status status = open_file(sources, path, file, error);
-    if (status != QD_NOT_FOUND)
+    struct qd_error own;
+    enum qd_status status = open_file(sources, path, file, &own);
+    if (status == QD_OK)
         return status;
     *file = NULL;
-    return QD_OK;
+    if (status == QD_NOT_FOUND)
+        return QD_OK;
+    *error = own;
+    return status;
 }
 
 static enum qd_status refuse_version(const struct qd_sources *sources, bool both,

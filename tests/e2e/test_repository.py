@@ -1,0 +1,374 @@
+"""Models that lie in a repository: loaded at start, by name, or as they change."""
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from loading import (ModelTest, conv_file, external_file, kept_binary_request, kept_request)
+from quantd import PROGRAM, SLOW, Server
+
+WEIGHTS = [1, 2, 1]
+
+
+class RepositoryTest(ModelTest):
+    """Each test has a folder, and servers that are stopped behind it."""
+
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "models"
+        self.folder.mkdir()
+        self.server = None
+
+    def write(self, path, data):
+        """At once, as those who care do it: no half of a file is ever there."""
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(".new").write_bytes(data if isinstance(data, bytes) else data.encode())
+        path.with_name(".new").rename(path)
+
+    def start(self, *flags):
+        self.server = Server("--model-repository", str(self.folder), *flags)
+        self.addCleanup(self.server.stop)
+
+    def fail_to_start(self, *flags, repository=True):
+        """What it says, in one line."""
+        flags = (["--model-repository", str(self.folder)] if repository else []) + list(flags)
+        result = subprocess.run([str(PROGRAM), "--listen", "127.0.0.1:0", "--log-level", "error",
+                                 *flags], stdin=subprocess.DEVNULL, capture_output=True,
+                                timeout=30 * SLOW, check=False)
+        self.assertEqual((result.returncode, result.stdout), (1, b""), result.stderr)
+        line, = result.stderr.decode().splitlines()
+        return line
+
+    def wait_for(self, condition, seconds=10):
+        end = time.monotonic() + seconds * SLOW
+        while not condition():
+            self.assertLess(time.monotonic(), end, self.server.stderr())
+            time.sleep(0.02)
+
+
+class AtStart(RepositoryTest):
+    """--model-control-mode none."""
+
+    def test_all_models_are_in_service_when_it_listens(self):
+        text, blobs = kept_binary_request([1, 1])
+        self.write("onnx/1/model.onnx", conv_file(WEIGHTS))
+        self.write("json/3/request.json", json.dumps(kept_request([2, 1])))
+        self.write("binary/1/request.json", text)
+        self.write("binary/1/request.bin", blobs)
+        self.write("external/1/model.onnx", external_file("weights.bin", 1))
+        self.write("external/1/weights.bin", struct.pack("4b", 9, 1, 1, 1))
+        self.write("deeper/1/model.onnx", external_file("data/weights.bin"))
+        self.write("deeper/1/data/weights.bin", struct.pack("3b", 3, 2, 1))
+        self.start()
+        self.assert_convolves("onnx", WEIGHTS)
+        self.assert_convolves("json", [2, 1], 3)
+        self.assert_convolves("binary", [1, 1])
+        self.assert_convolves("external", [1, 1, 1])
+        self.assert_convolves("deeper", [3, 2, 1])
+        self.assert_error(self.post("onnx", "load"), 503, "--model-control-mode is none")
+        self.assert_error(self.post("onnx", "unload"), 503, "--model-control-mode is none")
+
+    def test_versions_and_what_is_passed_over(self):
+        for version in (1, 3, 20):
+            self.write("layer/%d/model.onnx" % version, conv_file([version, 1]))
+        self.write("layer/0/model.onnx", b"x")
+        self.write("layer/03/model.onnx", b"x")
+        self.write("layer/old/model.onnx", b"x")
+        self.write(".git/1/model.onnx", b"x")
+        self.write("README", b"x")
+        self.write("all/config.json", '{"version_policy": {"all": {}}}')
+        for version in (1, 3, 20):
+            self.write("all/%d/model.onnx" % version, conv_file([version, 1]))
+        self.write("all/config.pbtxt", 'max_batch_size: 4')
+        self.start()
+        self.assertEqual([entry["version"] for entry in self.entries("layer")], ["20"])
+        self.assert_convolves("layer", [20, 1])
+        self.assertEqual([entry["version"] for entry in self.entries("all")], ["1", "3", "20"])
+        for version in (1, 3, 20):
+            self.assert_convolves("all", [version, 1], version)
+        self.assertIn("config.pbtxt is not read", self.server.stderr())
+
+    def test_a_model_that_cannot_be_loaded_ends_the_start(self):
+        self.write("good/1/model.onnx", conv_file(WEIGHTS))
+        for path, data, words in (
+                ("bad/1/model.onnx", b"x", "bad/1/model.onnx: "),
+                ("bad/1/other.onnx", b"x", "bad/1: expected model.onnx or request.json"),
+                ("bad/one/model.onnx", b"x", "bad: expected a version"),
+                ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "node 0"),
+                ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
+                ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),
+                ("bad/config.json", b"{", "bad/config.json: malformed JSON"),
+                ("bad/1/model.onnx", external_file("weights.bin"), "weights.bin")):
+            self.write(path, data)
+            self.assertIn(words, self.fail_to_start())
+            shutil.rmtree(self.folder / "bad")
+        self.write("bad/1/model.onnx", b"x")
+        self.start("--exit-on-error", "off")
+        self.assert_convolves("good", WEIGHTS)
+        self.assertEqual(self.states("bad"), ["UNAVAILABLE"])
+        self.assertIn("bad/1/model.onnx", self.entries("bad")[0]["reason"])
+        self.assertEqual(self.entries("bad", ready=True), [])
+        self.assertEqual(len(self.entries("good", ready=True)), 1)
+
+    def test_flags_that_do_not_fit(self):
+        self.write("layer/1/model.onnx", conv_file(WEIGHTS))
+        self.assertIn("--load-model: only with", self.fail_to_start("--load-model", "layer"))
+        explicit = ("--model-control-mode", "explicit")
+        self.assertIn("no folder nothing",
+                      self.fail_to_start(*explicit, "--load-model", "layer,nothing"))
+        self.assertIn("no --model-repository",
+                      self.fail_to_start(*explicit, "--load-model", "*", repository=False))
+        self.assertIn("no --model-repository",
+                      self.fail_to_start("--model-control-mode", "poll", repository=False))
+        shutil.rmtree(self.folder)
+        self.assertIn("--model-repository", self.fail_to_start())
+
+    def test_hostile_folders(self):
+        outside = self.folder.parent / "outside"
+        (outside / "1").mkdir(parents=True)
+        (outside / "1/model.onnx").write_bytes(conv_file(WEIGHTS))
+        (outside / "weights.bin").write_bytes(b"\1\2\1")
+        bad = self.folder / "bad"
+
+        def link_model():
+            bad.symlink_to(outside)
+
+        def link_version():
+            bad.mkdir()
+            (bad / "1").symlink_to(outside / "1")
+
+        def link_file():
+            (bad / "1").mkdir(parents=True)
+            (bad / "1/model.onnx").symlink_to("../../../outside/1/model.onnx")
+
+        def link_weights():
+            self.write("bad/1/model.onnx", external_file("weights.bin"))
+            (bad / "1/weights.bin").symlink_to("../../../outside/weights.bin")
+
+        def weights_elsewhere():
+            self.write("bad/1/model.onnx", external_file("../../../outside/weights.bin"))
+
+        def weights_of_another_model():
+            self.write("bad/1/model.onnx", external_file("../../good/1/model.onnx"))
+
+        def weights_from_the_root():
+            self.write("bad/1/model.onnx", external_file(str(outside / "weights.bin")))
+
+        def fifo():
+            (bad / "1").mkdir(parents=True)
+            os.mkfifo(bad / "1/model.onnx")
+
+        def fifo_of_weights():
+            self.write("bad/1/model.onnx", external_file("weights.bin"))
+            os.mkfifo(bad / "1/weights.bin")
+
+        def folder():
+            (bad / "1/model.onnx").mkdir(parents=True)
+
+        def huge():
+            self.write("bad/1/model.onnx", b"")
+            os.truncate(bad / "1/model.onnx", 1 << 42)
+
+        def short_weights():
+            self.write("bad/1/model.onnx", external_file("weights.bin", 1 << 40))
+            self.write("bad/1/weights.bin", b"\1\2\1")
+
+        def loop():
+            bad.mkdir()
+            (bad / "1").symlink_to("1")
+
+        self.write("good/1/model.onnx", conv_file(WEIGHTS))
+        for make in (link_model, link_version, link_file, link_weights, weights_elsewhere,
+                     weights_of_another_model, weights_from_the_root, fifo, fifo_of_weights,
+                     folder, huge, short_weights, loop):
+            make()
+            if make is not loop: # which is no folder, and so is passed over
+                self.assertIn("bad", self.fail_to_start(), make.__name__)
+            server = Server("--model-repository", str(self.folder), "--exit-on-error", "off")
+            self.server = server
+            self.assert_convolves("good", WEIGHTS)
+            self.assertNotEqual(self.ask("bad", [1, 2, 3, 4]).status, 200, make.__name__)
+            server.stop()
+            if bad.is_symlink():
+                bad.unlink()
+            else:
+                shutil.rmtree(bad)
+
+    def test_links_inside_are_followed(self):
+        self.write("store/config.json", "{}")
+        self.write("store/1/real.onnx", conv_file(WEIGHTS))
+        (self.folder / "store/1/model.onnx").symlink_to("real.onnx")
+        (self.folder / "store/2").symlink_to("1")
+        (self.folder / "link").symlink_to("store")
+        self.start()
+        self.assert_convolves("store", WEIGHTS, 2)
+        self.assert_convolves("link", WEIGHTS, 2)
+
+    def test_the_end_while_models_load(self):
+        large = conv_file([1] * 3 * 2048 * 2048, dims=(1, 2048, "n"), w_dims=[2048, 2048, 3])
+        for i in range(5):
+            self.write("m%d/1/model.onnx" % i, large)
+        for seconds in (0.01, 0.05, 0.1, 0.2):
+            process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0",
+                                        "--model-repository", str(self.folder)],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20 * SLOW)
+            # Before its handlers stand, the signal ends it as it ends any process.
+            self.assertIn(process.returncode, (0, -signal.SIGTERM))
+
+
+class ByName(RepositoryTest):
+    """--model-control-mode explicit."""
+
+    def start(self, *flags):
+        super().start("--model-control-mode", "explicit", *flags)
+
+    def test_loaded_at_start(self):
+        for name in ("a", "b", "c", "d"):
+            self.write("%s/1/model.onnx" % name, conv_file(WEIGHTS))
+        self.write("bad/1/model.onnx", b"x")
+        self.start("--load-model", "a,b", "--load-model=d")
+        for name in ("a", "b", "d"):
+            self.assert_convolves(name, WEIGHTS)
+        self.assertEqual(self.states("c"), ["UNAVAILABLE"])
+        self.assertEqual(self.entries("c")[0]["reason"], "not loaded")
+        self.assert_error(self.ask("c", [1, 2, 3]), 404, "not loaded")
+
+    def test_all_of_them(self):
+        for name in ("a", "b"):
+            self.write("%s/1/model.onnx" % name, conv_file(WEIGHTS))
+        self.start("--load-model", "*")
+        for name in ("a", "b"):
+            self.assert_convolves(name, WEIGHTS)
+
+    def test_calls(self):
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.write("a/2/model.onnx", conv_file([2, 2]))
+        self.start()
+        self.assert_done(self.post("a", "load"))
+        self.assert_convolves("a", [2, 2])
+        # A configuration without files goes with the folder's.
+        body = {"parameters": {"config": json.dumps({"version_policy": {"all": {}}})}}
+        self.assert_done(self.post("a", "load", body))
+        self.assert_convolves("a", WEIGHTS, 1)
+        self.assert_convolves("a", [2, 2], 2)
+        # Files in the call come before those of the folder.
+        self.assert_done(self.load_files("a", "{}", model_onnx=conv_file([3, 3])))
+        self.assert_convolves("a", [3, 3])
+        self.write("a/3/model.onnx", conv_file([4, 4]))
+        self.assert_done(self.post("a", "load"))
+        self.assert_convolves("a", [4, 4], 3)
+        self.write("a/4/model.onnx", b"x")
+        self.assert_error(self.post("a", "load"), 400, "a/4/model.onnx")
+        self.assert_convolves("a", [4, 4], 3)
+        self.assert_done(self.post("a", "unload", {"parameters": {"unload_dependents": False}}))
+        self.assertEqual(self.entries("a"), [{"name": "a", "version": "3", "state": "UNAVAILABLE",
+                                              "reason": "unloaded"}])
+        self.assert_error(self.ask("a", [1, 2, 3]), 404, "unloaded")
+        self.assert_error(self.post("z", "load"), 404, "no folder z")
+        self.assertEqual(self.entries("z"), [])
+
+    def test_a_folder_that_comes_later(self):
+        self.start()
+        self.assert_error(self.post("a", "load"), 404)
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.assert_done(self.post("a", "load"))
+        self.assert_convolves("a", WEIGHTS)
+
+
+class Polling(RepositoryTest):
+    """--model-control-mode poll."""
+
+    def start(self, *flags):
+        super().start("--model-control-mode", "poll", "--repository-poll-secs", "0.1", *flags)
+
+    def is_convolving(self, name, weights):
+        try:
+            self.assert_convolves(name, weights)
+            return True
+        except (AssertionError, KeyError):
+            return False
+
+    def test_changes_are_followed(self):
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.write("b/1/model.onnx", conv_file(WEIGHTS))
+        self.start()
+        self.assert_convolves("a", WEIGHTS)
+        self.assert_error(self.post("a", "unload"), 503, "--model-control-mode is poll")
+        self.write("c/1/model.onnx", conv_file([1, 1]))
+        self.wait_for(lambda: self.is_convolving("c", [1, 1]))
+        self.write("a/1/model.onnx", conv_file([3, 1]))
+        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
+        self.write("a/2/model.onnx", conv_file([4, 1]))
+        self.wait_for(lambda: self.is_convolving("a", [4, 1]))
+        shutil.rmtree(self.folder / "a/2")
+        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
+        shutil.rmtree(self.folder / "b")
+        self.wait_for(lambda: self.ask("b", [1, 2, 3]).status == 404)
+        self.wait_for(lambda: self.entries("b") == [])
+        self.write("b/1/model.onnx", conv_file(WEIGHTS))
+        self.wait_for(lambda: self.is_convolving("b", WEIGHTS))
+        self.write("a/config.json", '{"version_policy": {"specific": {"versions": [9]}}}')
+        self.wait_for(lambda: "version 9" in self.entries("a")[0].get("reason", ""))
+        self.assert_convolves("a", [3, 1])
+
+    def test_what_is_half_written_leaves_what_is_in_service(self):
+        data = conv_file([5, 1])
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.start()
+        path = self.folder / "a/1/model.onnx"
+        for end in (0, 10, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:end])
+            self.wait_for(lambda: "reason" in self.entries("a")[0])
+            self.assert_convolves("a", WEIGHTS)
+            path.write_bytes(conv_file(WEIGHTS))
+            self.wait_for(lambda: "reason" not in self.entries("a")[0])
+        path.write_bytes(data)
+        self.wait_for(lambda: self.is_convolving("a", [5, 1]))
+
+    def test_external_data_that_change(self):
+        self.write("a/1/model.onnx", external_file("w"))
+        self.write("a/1/w", bytes(WEIGHTS))
+        self.start()
+        self.assert_convolves("a", WEIGHTS)
+        self.write("a/1/w", b"\3\2\1")
+        self.wait_for(lambda: self.is_convolving("a", [3, 2, 1]))
+
+    def test_a_repository_that_cannot_be_read_changes_nothing(self):
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.start()
+        os.rename(self.folder / "a/1", self.folder / "a/1.away")
+        self.wait_for(lambda: "reason" in self.entries("a")[0])
+        self.assert_convolves("a", WEIGHTS)
+
+    def test_what_does_not_change_is_loaded_once(self):
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.write("bad/1/model.onnx", b"x")
+        self.start("--exit-on-error", "off")
+        time.sleep(1)
+        log = self.server.stderr()
+        self.assertEqual(log.count('msg="model loaded" model="a"'), 1)
+        self.assertEqual(log.count('msg="model not loaded" model="bad"'), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
