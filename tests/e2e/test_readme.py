@@ -1,4 +1,5 @@
 """The README's shell examples, run as they stand, and its tables against the server."""
+import json
 import os
 import re
 import shutil
@@ -6,6 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
+from loading import kept_request
 from quantd import ROOT, SLOW, ServerTest
 
 README = (ROOT / "README.md").read_text()
@@ -18,6 +20,8 @@ def shell_blocks():
 
 @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
 class Examples(ServerTest):
+    FLAGS = ("--model-control-mode", "explicit")
+
     def test_curl_examples(self):
         done = 0
         for commands, expected in shell_blocks():
@@ -39,7 +43,9 @@ class Examples(ServerTest):
         for method, path in rows:
             with self.subTest(method=method, path=path):
                 path = path.replace("[/versions/V]", "").replace("M", "onnx.QLinearConv", 1)
-                answer = self.server.request(method, path)
+                path = path.replace("/N/", "/layer/")
+                body = json.dumps(kept_request([1, 2])) if path.endswith("/load") else None
+                answer = self.server.request(method, path, body)
                 # Without a body an inference is a 400, and that is an answer of its own.
                 self.assertIn(answer.status, (200, 400) if path.endswith("/infer") else (200,))
                 self.assertEqual(self.server.request("PUT", path).status, 405)
