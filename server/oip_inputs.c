@@ -160,6 +160,19 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
     return QD_OK;
 }
 
+/* A configuration's max_batch_size. */
+static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    const uint64_t batch_max = decoder->infer->signature->batch_max;
+    const struct qk_tensor *tensor = input->tensor;
+    if (batch_max == 0 || (tensor->rank > 0 && tensor->dims[0] <= batch_max))
+        return QD_OK;
+    return qd_fail(decoder->error, QD_INVALID,
+                   "%s: expected a first dimension of at most %llu (max_batch_size), got %lld",
+                   label(input, ".shape").text, (unsigned long long)batch_max,
+                   tensor->rank == 0 ? -1LL : (long long)tensor->dims[0]);
+}
+
 /* A loaded model knows some of its sizes. */
 static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const struct input *input)
 {
@@ -169,7 +182,7 @@ static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const st
     const struct qk_tensor *tensor = input->tensor;
     struct qd_port came = {.rank = tensor->rank};
     if (qd_port_takes(input->port, tensor))
-        return QD_OK;
+        return check_batch(decoder, input);
     for (uint32_t i = 0; i < tensor->rank; i++)
         came.dims[i] = (int64_t)tensor->dims[i]; /* under 2^53 */
     qd_port_print_shape(input->port, wanted, sizeof(wanted));

@@ -50,19 +50,19 @@ static void print_about(struct qd_text *text, const struct qk_attribute_def *def
 void qd_oip_encode_server_metadata(struct qd_text *text)
 {
     qd_text_string(text, "{\"name\":\"quantd\",\"version\":\"" QD_VERSION "\",\"extensions\":["
-                         "\"binary_tensor_data\",\"parameters\",\"model_configuration\","
-                         "\"statistics\"]}");
+                         "\"binary_tensor_data\",\"parameters\",\"model_repository\","
+                         "\"model_configuration\",\"statistics\"]}");
 }
 
 /* ---- Metadata ---------------------------------------------------------------------------- */
 
-/* Nothing is known, or what is known. A rank below 1 stops perf_analyzer, but only a port that is
- * known to be a scalar has it. */
-static void print_dims(struct qd_text *text, const struct qd_port *port)
+/* Nothing is known, or what is known, from dimension `first` on. A rank below 1 stops
+ * perf_analyzer, but only a port that is known to be a scalar has it. */
+static void print_dims(struct qd_text *text, const struct qd_port *port, uint32_t first)
 {
     qd_text_string(text, "[");
-    for (uint32_t i = 0; port->shaped && i < port->rank; i++)
-        qd_text_format(text, "%s%" PRId64, i == 0 ? "" : ",", port->dims[i]);
+    for (uint32_t i = first; port->shaped && i < port->rank; i++)
+        qd_text_format(text, "%s%" PRId64, i == first ? "" : ",", port->dims[i]);
     qd_text_string(text, port->shaped ? "]" : "-1]");
 }
 
@@ -72,7 +72,7 @@ static void print_tensors(struct qd_text *text, const struct qd_port *ports, siz
         qd_text_string(text, i == 0 ? "{\"name\":" : ",{\"name\":");
         qd_text_json_string(text, ports[i].name);
         qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", shown_type(ports[i].types));
-        print_dims(text, &ports[i]);
+        print_dims(text, &ports[i], 0);
         qd_text_string(text, "}");
     }
 }
@@ -130,13 +130,15 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signatur
 
 /* ---- Configuration ----------------------------------------------------------------------- */
 
-/* `{"name":"x","data_type":"TYPE_UINT8",` and what comes before the dims, and these. */
-static void print_config_port(struct qd_text *text, const struct qd_port *port, const char *format)
+/* `{"name":"x","data_type":"TYPE_UINT8",` and what comes before the dims, and these: without the
+ * first where that is the batch. */
+static void print_config_port(struct qd_text *text, const struct qd_signature *signature,
+                              const struct qd_port *port, const char *format)
 {
     qd_text_string(text, "{\"name\":");
     qd_text_json_string(text, port->name);
     qd_text_format(text, ",\"data_type\":\"TYPE_%s\",%s\"dims\":", shown_type(port->types), format);
-    print_dims(text, port);
+    print_dims(text, port, signature->batch_max > 0 ? 1 : 0);
 }
 
 static void print_config_ports(struct qd_text *text, const struct qd_signature *signature)
@@ -144,7 +146,7 @@ static void print_config_ports(struct qd_text *text, const struct qd_signature *
     qd_text_string(text, "\"input\":[");
     for (size_t i = 0; i < signature->input_count; i++) {
         qd_text_string(text, i == 0 ? "" : ",");
-        print_config_port(text, &signature->inputs[i], "\"format\":\"FORMAT_NONE\",");
+        print_config_port(text, signature, &signature->inputs[i], "\"format\":\"FORMAT_NONE\",");
         qd_text_format(text,
                        ",\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
                        "\"optional\":%s}",
@@ -153,7 +155,7 @@ static void print_config_ports(struct qd_text *text, const struct qd_signature *
     qd_text_string(text, "],\"output\":[");
     for (size_t i = 0; i < signature->output_count; i++) {
         qd_text_string(text, i == 0 ? "" : ",");
-        print_config_port(text, &signature->outputs[i], "");
+        print_config_port(text, signature, &signature->outputs[i], "");
         qd_text_string(text, ",\"label_filename\":\"\",\"is_shape_tensor\":false}");
     }
     qd_text_string(text, "],");
@@ -182,8 +184,8 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature 
     qd_text_json_string(text, signature->name);
     qd_text_format(text,
                    ",\"platform\":\"%s\",\"backend\":\"quantd\","
-                   "\"max_batch_size\":0,\"version_policy\":{\"all\":{}},",
-                   signature->platform);
+                   "\"max_batch_size\":%" PRIu64 ",\"version_policy\":{\"all\":{}},",
+                   signature->platform, signature->batch_max);
     print_config_ports(text, signature);
     qd_text_string(text, "\"instance_group\":[{\"name\":");
     qd_text_json_string(text, signature->name);

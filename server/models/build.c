@@ -321,6 +321,7 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
         .input_count = call->input_count,
         .outputs = outputs,
         .output_count = call->output_count,
+        .batch_max = build->config->batch_max,
     };
     if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
         model->signature.about == NULL)

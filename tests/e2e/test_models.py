@@ -40,6 +40,21 @@ class Sources(ModelTest):
         self.assertEqual(self.ask("layer", [1, 2, 3, 4]).status, 200)
         self.assert_error(self.ask("layer", [1, 2, 3, 4, 5]), 400, "[1,1,4]")
 
+    def test_a_batch_has_a_bound(self):
+        config = {"max_batch_size": 2, "input": [{"name": "x", "dims": [1, -1]}]}
+        self.assert_done(self.load_files("layer", config, model_onnx=conv_file(WEIGHTS)))
+        for batch, status in ((0, 200), (1, 200), (2, 200), (3, 400)):
+            x = Tensor.of("x", "UINT8", [batch, 1, 4], [1] * 4 * batch)
+            answer = self.server.infer("layer", json_request([x]))
+            self.assertEqual(answer.status, status, answer.body)
+        self.assert_error(answer, 400, "at most 2 (max_batch_size), got 3")
+        tree = self.server.get("/v2/models/layer/config").json()
+        self.assertEqual((tree["max_batch_size"], tree["input"][0]["dims"]), (2, [1, -1]))
+        tree = self.server.get("/v2/models/layer").json()
+        self.assertEqual(tree["inputs"][0]["shape"], [-1, 1, -1])
+        fixed = conv_file(WEIGHTS, dims=(1, 1, "length"))
+        self.assert_error(self.load_files("layer", config, model_onnx=fixed), 400, "max_batch_size")
+
     def test_a_chain_of_operators(self):
         self.assert_done(self.load_files("layer", model_onnx=chain_file()))
         numbers = [3, 1, 4, 1, 5]
