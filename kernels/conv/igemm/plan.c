@@ -26,11 +26,11 @@
  * neighbours have in common is made in each of them. */
 #define UNIT_CELLS_LEAST 512
 /* Parts of the channels make the same slabs again, which may cost this share of the products. */
-#define SLABS_CHEAP 0.06
+#define SLABS_CHEAP 0.03
 /* With more than this share, making slabs on two threads would leave too little to gain. */
-#define SLABS_MOST 0.25
+#define SLABS_MOST 0.2
 /* Beginning a slab takes as long as so many pairs of 16 cells. */
-#define SLAB_CHUNKS 6
+#define SLAB_CHUNKS 0.5
 /* What takes less than so many units' time is one unit: handing over a part would not pay. */
 #define WORTH_CUTTING 1.2
 
