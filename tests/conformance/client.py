@@ -3,6 +3,7 @@ import base64
 import http.client
 import json
 import shlex
+import shutil
 import urllib.parse
 
 from elements import BITS, to_raw
@@ -38,10 +39,12 @@ def carried(case, which):
 class Loader:
     """Loads ONNX files as models."""
 
-    def __init__(self, url):
+    def __init__(self, url, repository=None):
+        """`repository`: the server's folder of models, if it is ours to write."""
         parts = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=60)
         self.prefix = parts.path.rstrip("/")
+        self.repository = repository
 
     def post(self, name, action, parameters):
         answer = exchange(self.connection, "POST",
@@ -50,9 +53,22 @@ class Loader:
         if answer.status != 200:
             raise Refused(answer.status, answer.json()["error"])
 
-    def load(self, name, file):
-        self.post(name, "load", {"config": "{}",
-                                 "file:1/model.onnx": base64.b64encode(file).decode()})
+    def load(self, name, model):
+        """In the call, as Triton's client does it."""
+        file = base64.b64encode(model.SerializeToString()).decode()
+        self.post(name, "load", {"config": "{}", "file:1/model.onnx": file})
+
+    def load_folder(self, name, model, threshold):
+        """From the repository, constants of so many bytes or more as external data."""
+        import onnx
+        folder = self.repository / name
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "1").mkdir(parents=True)
+        copy = onnx.ModelProto.FromString(model.SerializeToString())  # it is changed
+        onnx.save_model(copy, folder / "1" / "model.onnx", save_as_external_data=True,
+                        all_tensors_to_one_file=threshold == 0, location="weights",
+                        size_threshold=threshold, convert_attribute=True)
+        self.post(name, "load", {})
 
     def unload(self, name):
         self.post(name, "unload", {})

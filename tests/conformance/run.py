@@ -13,6 +13,7 @@ ran as they do by default. Exit status 1: a case failed, or CI=true and an expec
 missing. The last line is "N passed, N failed", counted in cases.
 """
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -30,6 +31,7 @@ from table import Table  # noqa: E402
 
 HOME = ROOT / "build" / "conformance"
 FAILURES = HOME / "failures"
+REPOSITORY = HOME / "models"
 SAY_SECONDS = 5
 SHOWN_MAX = 10
 
@@ -75,10 +77,11 @@ QLinearConv: SAME padding reaches ONNX Runtime as explicit pads, computed by the
 definition: it refuses dilations with SAME, and skips elements where the stride exceeds the
 kernel.
 
-ONNX files: each is loaded as Triton's client does it, asked in all ways but the carrier form, and
-unloaded. The random ones are chains of QuantizeLinear, one to four QLinearConv and
-DequantizeLinear. ONNX Runtime's quantizer is given networks of floats, with convolutions of all
-kinds; of what it makes, the parts that quantd knows are taken.
+ONNX files: each is loaded, by turns in the call as Triton's client does it, and from a folder with
+external data; asked in all ways but the carrier form; and unloaded. The random ones are chains of
+QuantizeLinear, one to four QLinearConv and DequantizeLinear. ONNX Runtime's quantizer is given
+networks of floats, with convolutions of all kinds; of what it makes, the parts that quantd knows
+are taken.
 
 DirectML runs on Windows alone. Its oracle is the documentation's formula in NumPy: widen,
 subtract exactly, round to float32, multiply, round to the output type.
@@ -195,15 +198,21 @@ class Run:
                            "tests/data/golden_cases.jsonl")
 
     def files(self):
-        """Models of their own, one after the other under one name."""
+        """Models of their own, one after the other under one name; by turns in the call and from
+        the repository, where that is ours."""
         import onnx_files
-        loader = client.Loader(self.url)
+        loader = client.Loader(self.url, None if self.options.url else REPOSITORY)
+        ways = [loader.load]
+        if loader.repository:
+            ways += [lambda *args: loader.load_folder(*args, threshold=0), loader.load,
+                     lambda *args: loader.load_folder(*args, threshold=16)]
+        loads = itertools.cycle(ways)
         for key, file in onnx_files.all_files(int(self.options.seed), self.options.cases // 10):
             if not self.wanted("files/" + file.name):
                 continue
             case = cases.Case("files/" + file.name, "loaded", "1", *key, file.inputs, {})
             try:
-                loader.load(case.model, file.model.SerializeToString())
+                next(loads)(case.model, file.model)
             except client.Refused as refusal:
                 self.table.add(NAMES["files"], key, False, file.oracle)
                 self.failed += 1
@@ -298,8 +307,10 @@ def main():
     options = arguments()
     missing = missing_modules()
     skipped = skipped_suites(missing)
-    server = None if options.url else Server("--log-level", "warn",
-                                               "--model-control-mode", "explicit")
+    REPOSITORY.mkdir(exist_ok=True)
+    server = None if options.url else Server(
+        "--log-level", "warn", "--model-control-mode", "explicit", "--model-repository",
+        str(REPOSITORY))
     run = Run(options.url or server.addresses[0], options)
     try:
         run_suites(run, skipped)
