@@ -47,13 +47,13 @@ static const struct class classes[] = {
      1},
     /* Kernels of 5 and 7, which a wide kernel computes four rows at a time. */
     {"depthwise/four_rows",
-     {1, 1},
+     {1, 2},
      {6, 40},
      {9, 80},
      {5, 7},
      true,
      true,
-     {1, 2},
+     {1, 3},
      {1, 1},
      {1, 5},
      28,
@@ -259,8 +259,11 @@ static void draw_desc(struct check *check, const struct class *class, struct qk_
     draw_axis(check, &rows, class->height, first + 1, desc, &in[1]);
     if (class->square &&
         in[1] + (size_t)(desc->pad_begin[first + 2] + desc->pad_end[first + 2]) >=
-            (size_t)((desc->kernel[first + 2] - 1) * desc->dilation[first + 2] + 1))
+            (size_t)((desc->kernel[first + 2] - 1) * desc->dilation[first + 2] + 1)) {
         copy_axis(desc, first + 2, first + 1);
+        if (check_chance(check, 8))
+            desc->stride[first + 1] = draw(check, class->stride);
+    }
     struct class outer = *class;
     outer.kernel = (struct range){1, class->outer.most > 2 ? 3 : class->outer.most};
     outer.stride = outer.dilation = class->outer.most > 2 ? (struct range){1, 2} : one;
