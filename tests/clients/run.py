@@ -24,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
+from loading import conv_file, convolve  # noqa: E402
 from quantd import ROOT, Server  # noqa: E402
 
 OUT = ROOT / "build" / "clients"
@@ -122,10 +123,13 @@ def shell(client):
     return ["sh", client]
 
 
+LOADER = "load_tritonclient.py"  # which does something else than the others
+
 # File -> what makes its command.
 CLIENTS = {
     "client_requests.py": lambda client: python(client, "requests"),
     "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
+    LOADER: lambda client: python(client, "tritonclient[http]"),
     "client.mjs": node,
     "client.go": go,
     "Client.java": java,
@@ -256,6 +260,8 @@ def tests_of(command, url, closed_url):
 
 def test_client(client, url, closed_url):
     """(passed, failed)"""
+    if client == LOADER:
+        return test_loader(client, url)
     try:
         command = CLIENTS[client](client)
     except Failure as failure:
@@ -269,6 +275,42 @@ def test_client(client, url, closed_url):
         except (Failure, subprocess.TimeoutExpired) as failure:
             print("%s: %s: %s" % (client, name, failure), flush=True)
             failed += 1
+    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
+    return passed, failed
+
+
+# ---- Loading -------------------------------------------------------------------------------------
+
+
+def loads(command, url, file):
+    status, lines, errors = run(command, url, file)
+    expected = convolve([3, 1, 4, 1, 5, 9, 2, 6], [1, 2, 1])
+    if (status, [values_of(line) for line in lines], errors) != (0, [expected], []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+
+
+def test_loader(client, url):
+    """The same for the client that loads a model: (passed, failed)"""
+    command = CLIENTS[client](client)
+    file, spoiled = OUT / "model.onnx", OUT / "spoiled.onnx"
+    file.write_bytes(conv_file([1, 2, 1]))
+    spoiled.write_bytes(conv_file([1, 2, 1], colour="red"))
+    server = Server("--model-control-mode", "explicit")
+    own = server.addresses[0]
+    passed = failed = 0
+    for name, test in (
+            ("loads", lambda: loads(command, own, file)),
+            ("a file that does not fit",
+             lambda: test_wrong(command, [own, spoiled], 0, "node 0", "colour")),
+            ("a server that loads nothing",
+             lambda: test_wrong(command, [url, file], 0, "--model-control-mode"))):
+        try:
+            test()
+            passed += 1
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            print("%s: %s: %s" % (client, name, failure), flush=True)
+            failed += 1
+    server.stop()
     print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
     return passed, failed
 
