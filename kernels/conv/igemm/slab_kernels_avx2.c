@@ -147,6 +147,27 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
     return count;
 }
 
+/* Fills a chunk in some rows, `step` bytes apart in x, where its elements are neighbours and all
+ * inside. `first`: those of the first row, for each source. */
+__attribute__((always_inline)) static inline void fill_whole(const struct form *form,
+                                                             const uint8_t *const first[4],
+                                                             size_t rows, int64_t step, uint8_t *to,
+                                                             size_t to_step)
+{
+    const struct form mine = *form; /* a copy, which cells cannot overlap: it stays in registers */
+    const uint8_t *from[4];
+#pragma GCC unroll 4
+    for (size_t k = 0; k < form->terms; k++)
+        from[k] = first[k];
+    for (size_t i = 0; i < rows; i++, to += to_step) {
+        struct sources sources;
+#pragma GCC unroll 4
+        for (size_t k = 0; k < form->terms; k++)
+            sources.bytes[k] = _mm_loadu_si128((const void *)(from[k] + (int64_t)i * step));
+        store_cells(&mine, &sources, CHUNK, to);
+    }
+}
+
 /* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
  * one row, the whole chunks of it are treated like rows. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
@@ -162,7 +183,8 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
             chunk[k] = chunk_for(job, k, at);
         const size_t count = qk_size_min(window->columns - at, CHUNK);
         const bool single = inside.end - inside.begin == 1;
-        chunks = single ? qk_size_max(count_whole(job, form->terms, at), 1) : 1;
+        const size_t whole = count_whole(job, form->terms, at);
+        chunks = single ? qk_size_max(whole, 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
         const size_t to_step = single ? CHUNK : window->pitch;
         int64_t step =
@@ -172,6 +194,14 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         for (size_t s = 0; s < job->slabs; s++) {
             uint8_t *to = job->cells + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
+            if (whole > 0 && window->column_stride == 1) {
+                const uint8_t *first[4];
+                for (size_t k = 0; k < form->terms; k++)
+                    first[k] = chunk[k].plane + s * job->plane_step + row * window->in_columns +
+                               chunk[k].column;
+                fill_whole(form, first, rows, step, to, to_step * QK_IGEMM_CELL_BYTES);
+                continue;
+            }
             for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
                 const int64_t line = row * window->in_columns + (int64_t)i * step;
                 struct sources sources;
