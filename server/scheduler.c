@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "server/clock.h"
@@ -333,15 +332,16 @@ static void fall_asleep(struct qd_scheduler *scheduler, int index)
 }
 
 /* Under the lock, which is free meanwhile: stays awake for as long as it would take to be woken, or
- * until there is something to look at. Lets others have the CPU who want it. */
+ * until there is something to look at. It does not yield: whoever then gets the CPU may keep it for
+ * milliseconds, in which those who begin a phase count on this worker. */
 static void watch(struct qd_scheduler *scheduler)
 {
     const size_t news = atomic_load(&scheduler->news);
     scheduler->watching++;
     pthread_mutex_unlock(&scheduler->lock);
     const uint64_t until_ns = qd_clock_ns() + QD_HANDOVER_NS;
-    while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns)
-        sched_yield();
+    while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns) {
+    }
     pthread_mutex_lock(&scheduler->lock);
     scheduler->watching--;
 }
