@@ -8,6 +8,7 @@
 
 /* A model's graph and its plans; the models' memory, and a request's. */
 struct shelf {
+    struct qk_kernels *kernels;
     struct qd_memory *memory;
     struct qd_arena arena;
     const struct qk_graph *graph;
@@ -27,7 +28,7 @@ static void shelf_init(struct shelf *shelf, size_t node_count, size_t bytes_max)
     static const float scale = 0.5F;
     struct qk_error error;
     struct qk_graph *graph;
-    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    shelf->kernels = qk_test_kernels("scalar");
     struct qk_node *nodes = calloc(node_count, sizeof(*nodes));
     struct qk_graph_call *call = calloc(1, sizeof(*call));
     *call = (struct qk_graph_call){.nodes = nodes,
@@ -48,9 +49,9 @@ static void shelf_init(struct shelf *shelf, size_t node_count, size_t bytes_max)
     }
     shelf->memory = qd_memory_create(bytes_max);
     qd_arena_init(&shelf->arena, shelf->memory);
-    cr_assert_eq(
-        qk_graph_prepare(kernels, call, (struct qk_memory){alloc, &shelf->arena}, &graph, &error),
-        QK_OK, "%s", error.text);
+    cr_assert_eq(qk_graph_prepare(shelf->kernels, call, (struct qk_memory){alloc, &shelf->arena},
+                                  &graph, &error),
+                 QK_OK, "%s", error.text);
     qk_graph_pack(graph, 0, graph->pack_unit_count);
     shelf->graph = graph;
     shelf->plans = qd_plans_create(graph, shelf->memory);
@@ -59,7 +60,6 @@ static void shelf_init(struct shelf *shelf, size_t node_count, size_t bytes_max)
     scratch_init(&shelf->own, 64 << 20);
     free(nodes);
     free(call);
-    qk_kernels_destroy(kernels);
 }
 
 /* Everything has come back. */
@@ -70,6 +70,7 @@ static void shelf_deinit(struct shelf *shelf)
     qd_arena_deinit(&shelf->arena);
     qd_memory_destroy(shelf->memory);
     scratch_deinit(&shelf->own);
+    qk_kernels_destroy(shelf->kernels);
 }
 
 static struct qk_tensor tensor_of(size_t count)
