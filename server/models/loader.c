@@ -17,7 +17,7 @@ enum {
 /* A model of the repository, as it was when it was last looked at. */
 struct folder {
     char name[QD_MODEL_NAME_BYTES_MAX + 1];
-    uint64_t fingerprint; /* of what was loaded last, or could not be; 0: nothing was */
+    uint64_t fingerprint; /* of what was loaded last, or cannot be; 0: neither, so look again */
     bool wanted;          /* to be loaded */
 };
 
@@ -292,7 +292,9 @@ static void on_loaded(struct qd_load *load)
     install(loader, load);
     if (load->error.status != QD_OK)
         note_failure(loader, load);
-    if (folder != NULL && load->from_repository)
+    if (folder != NULL && load->error.status == QD_UNAVAILABLE)
+        folder->fingerprint = 0; /* it may work next time: models may have made room */
+    else if (folder != NULL && load->from_repository)
         folder->fingerprint = load->fingerprint;
     if (load->request != NULL)
         answer(load->request, &load->error);

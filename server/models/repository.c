@@ -23,25 +23,37 @@ enum {
 };
 
 struct qd_repository {
-    int fd;
-    char path[];
+    char *path;
 };
+
+/* Anew for each look, so that a folder, or a link, that takes the place of the one before it is
+ * followed: some deploy like that. */
+static enum qd_status open_root(const struct qd_repository *repository, int *fd,
+                                struct qd_error *error)
+{
+    *fd = open(repository->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0)
+        return QD_OK;
+    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s",
+                   repository->path, strerror(errno));
+}
 
 struct qd_repository *qd_repository_open(const char *path, struct qd_error *error)
 {
-    struct qd_repository *repository = malloc(sizeof(*repository) + strlen(path) + 1);
-    if (repository == NULL) {
+    struct qd_repository *repository = calloc(1, sizeof(*repository));
+    if (repository != NULL)
+        repository->path = strdup(path);
+    if (repository == NULL || repository->path == NULL) {
         qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
+        qd_repository_close(repository);
         return NULL;
     }
-    strcpy(repository->path, path);
-    repository->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (repository->fd < 0) {
-        qd_fail(error, QD_INVALID, "%.300s: cannot be opened as a folder: %s", path,
-                strerror(errno));
-        free(repository);
+    int fd;
+    if (open_root(repository, &fd, error) != QD_OK) {
+        qd_repository_close(repository);
         return NULL;
     }
+    close(fd);
     return repository;
 }
 
@@ -49,7 +61,7 @@ void qd_repository_close(struct qd_repository *repository)
 {
     if (repository == NULL)
         return;
-    close(repository->fd);
+    free(repository->path);
     free(repository);
 }
 
@@ -142,7 +154,12 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
                                   const char ***names, size_t *count, struct qd_error *error)
 {
     struct name_list list = {.visitor = {add_name}, .arena = arena};
-    enum qd_status status = visit_all(repository->fd, repository->path, &list.visitor, error);
+    int root;
+    enum qd_status status = open_root(repository, &root, error);
+    if (status == QD_OK) {
+        status = visit_all(root, repository->path, &list.visitor, error);
+        close(root);
+    }
     if (list.count > 0)
         qsort(list.names, list.count, sizeof(*list.names), compare_names);
     *names = list.names;
@@ -278,7 +295,12 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
                                     struct qd_error *error)
 {
     *folder = (struct qd_model_folder){.fd = -1};
-    enum qd_status status = qd_folder_open(repository->fd, name, name, &folder->fd, error);
+    int root;
+    enum qd_status status = open_root(repository, &root, error);
+    if (status != QD_OK)
+        return status;
+    status = qd_folder_open(root, name, name, &folder->fd, error);
+    close(root);
     if (status != QD_OK)
         return status;
     struct version_list list = {{add_version}, folder, name, arena, 0};

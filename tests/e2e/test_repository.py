@@ -360,6 +360,28 @@ class Polling(RepositoryTest):
         self.wait_for(lambda: "reason" in self.entries("a")[0])
         self.assert_convolves("a", WEIGHTS)
 
+    def test_another_folder_in_place_of_the_repository(self):
+        self.write("a/1/model.onnx", conv_file(WEIGHTS))
+        self.start()
+        away = self.folder.with_name("away")
+        self.folder.rename(away)
+        self.wait_for(lambda: "the repository cannot be read" in self.server.stderr())
+        self.assert_convolves("a", WEIGHTS)
+        self.write("a/1/model.onnx", conv_file([3, 1]))
+        self.wait_for(lambda: self.is_convolving("a", [3, 1]))
+        shutil.rmtree(self.folder)
+        self.folder.symlink_to(away)
+        self.wait_for(lambda: self.is_convolving("a", WEIGHTS))
+
+    def test_what_had_no_room_is_loaded_when_there_is_some(self):
+        weights = conv_file([1] * 200000, w_dims=[200, 1, 1000])
+        self.write("a/1/model.onnx", weights)
+        self.start("--max-model-bytes", "1M")
+        self.write("b/1/model.onnx", weights)
+        self.wait_for(lambda: "--max-model-bytes" in str(self.entries("b")))
+        shutil.rmtree(self.folder / "a")
+        self.wait_for(lambda: self.states("b") == ["READY"])
+
     def test_what_does_not_change_is_loaded_once(self):
         self.write("a/1/model.onnx", conv_file(WEIGHTS))
         self.write("bad/1/model.onnx", b"x")
