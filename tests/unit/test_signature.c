@@ -284,7 +284,9 @@ Test(signature, ports_are_bounded)
     static char long_name[QD_PORT_NAME_BYTES_MAX + 2];
     static struct qd_port many[QK_GRAPH_PORT_COUNT_MAX + 1];
     memset(long_name, 'a', sizeof(long_name) - 1);
-    struct qd_port ports[] = {{.name = "a"}, {.name = "b"}, {.name = "a"}};
+    struct qd_port ports[] = {{.name = "a", .types = QK_BIT(QK_UINT8)},
+                              {.name = "b", .types = QK_BIT(QK_UINT8)},
+                              {.name = "a", .types = QK_BIT(QK_UINT8)}};
     cr_assert_eq(qd_signature_check(&loaded, &error), QD_OK);
     expect_bad_ports(ports, 3, "the name of outputs[2]: expected another than outputs[0] has");
     expect_bad_ports(many, 33, "outputs: expected 1 to 32, got 33");
