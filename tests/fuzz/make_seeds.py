@@ -7,6 +7,7 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "api_schema" / "examples"
 NO_HEADER = 0xFFFF
+LOADED = DECLARES = 0x80
 # In the registry's order.
 VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25),
             "onnx.QuantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
@@ -24,7 +25,7 @@ def place(example):
             max(sum(known <= number for known in versions) - 1, 0))
 
 
-def seed(example):
+def seed(example, flags=(0, 0)):
     header = NO_HEADER
     if "request" in example:
         body = json.dumps(example["request"], separators=(",", ":")).encode()
@@ -39,14 +40,28 @@ def seed(example):
     if given.isdigit():
         header = min(int(given), NO_HEADER - 1)
     operator, version = place(example)
-    return struct.pack("<BBH", operator, version, header) + body
+    return struct.pack("<BBH", operator | flags[0], version | flags[1], header) + body
+
+
+def variants(example):
+    """The same to a loaded model, and as a request that declares: its first input has no data."""
+    yield "loaded", seed(example, (LOADED, 0))
+    inputs = example.get("request", {}).get("inputs")
+    if "binary_hex" not in example and isinstance(inputs, list) and inputs \
+            and isinstance(inputs[0], dict):
+        first = {key: value for key, value in inputs[0].items() if key != "data"}
+        request = dict(example["request"], inputs=[first] + inputs[1:])
+        yield "declared", seed(dict(example, request=request), (0, DECLARES))
 
 
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(EXAMPLES.glob("*.json")):
-        (folder / path.stem).write_bytes(seed(json.loads(path.read_text())))
+        example = json.loads(path.read_text())
+        (folder / path.stem).write_bytes(seed(example))
+        for name, variant in variants(example):
+            (folder / ("%s.%s" % (path.stem, name))).write_bytes(variant)
 
 
 if __name__ == "__main__":
