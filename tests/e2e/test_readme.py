@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
-from loading import kept_request
+from loading import chain_file, kept_request
 from quantd import ROOT, SLOW, ServerTest
 
 README = (ROOT / "README.md").read_text()
@@ -29,6 +30,7 @@ class Examples(ServerTest):
                 continue
             with self.subTest(commands=commands), tempfile.TemporaryDirectory() as folder:
                 commands = commands.replace("http://127.0.0.1:8000", self.server.addresses[0])
+                Path(folder, "model.onnx").write_bytes(chain_file())
                 result = subprocess.run(["sh", "-euc", commands], cwd=folder, text=True,
                                         stdin=subprocess.DEVNULL, capture_output=True,
                                         timeout=20 * SLOW, env=dict(os.environ), check=False)
