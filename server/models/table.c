@@ -22,6 +22,7 @@ struct family {
     enum qd_model_state state; /* as it was noted last */
     char reason[REASON_BYTES]; /* why it is not READY; "": there is none */
     uint64_t last_version;     /* the newest that was in service; 0: none was */
+    bool leaving;              /* to be forgotten with its last request */
 };
 
 /* A built-in model with its signature. */
@@ -173,13 +174,37 @@ static struct family *make_family(const char *name)
     return family;
 }
 
+static bool has_left(const struct family *family)
+{
+    return family->leaving && family->model_count == 0;
+}
+
+/* Gives back those that have left. */
+static void sweep(struct qd_models *models)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < models->loaded_count; i++) {
+        struct family *family = models->loaded[i];
+        if (has_left(family)) {
+            free(family->name);
+            free(family);
+        } else {
+            models->loaded[kept++] = family;
+        }
+    }
+    models->loaded_count = kept;
+}
+
 /* The loaded name's family, found or made. NULL: malloc failed. */
 static struct family *take_family(struct qd_models *models, const char *name)
 {
     bool found;
+    sweep(models);
     size_t place = find_place(models, name, &found);
-    if (found)
+    if (found) {
+        models->loaded[place]->leaving = false;
         return models->loaded[place];
+    }
     if (models->loaded_count == models->loaded_capacity) {
         size_t capacity = models->loaded_capacity * 2 + 8;
         struct family **grown = realloc(models->loaded, capacity * sizeof(struct family *));
@@ -313,7 +338,7 @@ enum qd_status qd_models_find(struct qd_models *models, const char *name, const 
 {
     char known[LIST_BYTES];
     const struct family *family = find_family(models, name);
-    if (family == NULL) {
+    if (family == NULL || has_left(family)) {
         list_models(models, known, sizeof(known));
         return qd_fail(error, QD_NOT_FOUND, "unknown model %s; the models are %s",
                        qd_show_string(name).text, known);
@@ -429,15 +454,10 @@ bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_st
 
 void qd_models_forget(struct qd_models *models, const char *name)
 {
-    bool found;
-    size_t place = find_place(models, name, &found);
-    if (!found || models->loaded[place]->model_count > 0)
-        return;
-    free(models->loaded[place]->name);
-    free(models->loaded[place]);
-    models->loaded_count--;
-    memmove(&models->loaded[place], &models->loaded[place + 1],
-            (models->loaded_count - place) * sizeof(struct family *));
+    struct family *family = find_loaded(models, name);
+    if (family != NULL && family->version_count == 0)
+        family->leaving = true;
+    sweep(models);
 }
 
 /* ---- The index ---------------------------------------------------------------------------- */
@@ -490,6 +510,7 @@ void qd_models_print_index(const struct qd_models *models, bool only_ready, stru
     for (size_t i = 0; i < models->operator_count; i++)
         any = print_family(text, &models->operators[i], only_ready, any);
     for (size_t i = 0; i < models->loaded_count; i++)
-        any = print_family(text, models->loaded[i], only_ready, any);
+        if (!has_left(models->loaded[i]))
+            any = print_family(text, models->loaded[i], only_ready, any);
     qd_text_string(text, "]");
 }

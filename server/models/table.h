@@ -49,7 +49,7 @@ bool qd_models_remove(struct qd_models *models, const char *name);
  * why). What is in service stays there, and is READY meanwhile. False: malloc failed. */
 bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
                     const char *reason);
-/* Forgets a name of which nothing is in service and nothing runs. */
+/* Forgets a name of which nothing is in service, with its last request. */
 void qd_models_forget(struct qd_models *models, const char *name);
 
 /* The versions in service, ascending; the array is the table's, until the next install or remove.

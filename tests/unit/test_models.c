@@ -300,7 +300,6 @@ Test(models, a_removed_one_ends_with_its_last_request)
     expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNLOADING\"}]");
     expect_index(true, "]");
     cr_assert_gt(qd_memory_used(memory), 0);
-    qd_models_forget(models, "m"); /* not yet */
     qd_model_release(held);
     cr_assert_eq(qd_memory_used(memory), 0);
     expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNAVAILABLE\","
@@ -308,6 +307,25 @@ Test(models, a_removed_one_ends_with_its_last_request)
     qd_models_forget(models, "m");
     expect_index(false, "]");
     qd_models_forget(models, "m");
+}
+
+Test(models, one_that_still_runs_is_forgotten_with_its_last_request)
+{
+    install("m", 3);
+    struct qd_model *held = find("m", NULL);
+    cr_assert(qd_models_remove(models, "m"));
+    qd_models_forget(models, "m");
+    expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNLOADING\"}]");
+    qd_model_release(held);
+    expect_index(false, "]");
+    install("m", 4); /* again, and this time it comes back before that */
+    held = find("m", NULL);
+    cr_assert(qd_models_remove(models, "m"));
+    qd_models_forget(models, "m");
+    install("m", 5);
+    qd_model_release(held);
+    qd_models_forget(models, "n");
+    expect_index(false, ",{\"name\":\"m\",\"version\":\"5\",\"state\":\"READY\"}]");
 }
 
 Test(models, what_loads_say)
