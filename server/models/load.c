@@ -25,6 +25,7 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
     load->seats = seats;
     qd_arena_init(&load->arena, tools->memory);
     qd_arena_init(&load->version_arena, tools->memory);
+    qd_arena_init(&load->file_arena, tools->memory);
     qd_sources_init(&load->sources);
     return load;
 }
@@ -33,6 +34,7 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
 static void clear(struct qd_load *load)
 {
     qd_sources_close(&load->sources);
+    qd_arena_deinit(&load->file_arena);
     qd_arena_deinit(&load->version_arena);
     qd_arena_deinit(&load->arena);
 }
@@ -135,6 +137,8 @@ static bool take_version(struct qd_load *load)
     };
     if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
         return fail_in_file(load);
+    if (source.kind == QD_SOURCE_ONNX)
+        qd_arena_deinit(&load->file_arena); /* what was parsed is a copy; weights take its place */
     return fetch(load, prepare_version);
 }
 
@@ -181,6 +185,7 @@ static bool start(struct qd_job *job)
     sources->repository = load->tools->repository;
     sources->arena = &load->arena;
     sources->version_arena = &load->version_arena;
+    sources->file_arena = &load->file_arena;
     if (request != NULL) {
         qd_request_advance(request, QD_DECODING);
         sources->body = request->body;

@@ -46,6 +46,7 @@ struct qd_load {
     struct qd_job job;
     struct qd_arena arena;
     struct qd_arena version_arena; /* of the version that is made */
+    struct qd_arena file_arena;    /* of its files, until they are parsed */
     struct qd_sources sources;
     struct qd_build build;
     struct qk_graph *graph; /* that is packed just now; NULL: there is none */

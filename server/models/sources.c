@@ -300,9 +300,9 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     sources->json_file_bytes = (size_t)file->about.st_size;
     sources->byte_count =
         sources->json_file_bytes + (blobs == NULL ? 0 : (size_t)blobs->about.st_size);
-    sources->bytes = qd_arena_alloc(sources->version_arena, sources->byte_count);
+    sources->bytes = qd_arena_alloc(sources->file_arena, sources->byte_count);
     if (sources->bytes == NULL)
-        return qd_refuse_memory(sources->version_arena, sources->shown, error);
+        return qd_refuse_memory(sources->file_arena, sources->shown, error);
     status = add_reading(sources, file, 0, sources->json_file_bytes, sources->bytes, error);
     if (status == QD_OK && blobs != NULL)
         status = add_reading(sources, blobs, 0, (uint64_t)blobs->about.st_size,
@@ -345,6 +345,7 @@ enum qd_status qd_sources_find(struct qd_sources *sources, size_t index, struct 
     sources->readings = NULL;
     sources->reading_capacity = 0;
     qd_arena_deinit(sources->version_arena);
+    qd_arena_deinit(sources->file_arena);
     sources->version = sources->versions[index];
     sources->in_order = !sources->from_repository;
     atomic_flag_clear(&sources->failed_first);

@@ -62,7 +62,8 @@ struct qd_sources {
     const char *name;
     const struct qd_repository *repository; /* NULL: there is none */
     struct qd_arena *arena;                 /* for as long as the load */
-    struct qd_arena *version_arena;         /* emptied by qd_sources_find */
+    struct qd_arena *version_arena;         /* these two are emptied by qd_sources_find */
+    struct qd_arena *file_arena;            /* for the version's own files */
     char *body; /* of a load call; its base64 is decoded in place. NULL: there is none */
     size_t body_bytes;
     const char *json_bytes_header; /* as in qd_oip_message */
