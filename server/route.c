@@ -409,7 +409,7 @@ static bool end_unload(void *context, struct qd_request *request)
         return true;
     }
     request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
-    qd_request_advance(request, QD_REPLYING);
+    qd_request_reply(request);
     return true;
 }
 

@@ -129,6 +129,8 @@ def response_problem(response, answer):
     if more:
         return "headers %s are not described" % ", ".join(sorted(more))
     kind = answer.headers["Content-Type"]
+    if "content" not in response:
+        return None if kind is None and answer.body == b"" else "a body is not described"
     if kind not in response["content"]:
         return "content type %s is not described" % kind
     if kind == "application/octet-stream":

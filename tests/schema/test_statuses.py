@@ -8,6 +8,7 @@ import unittest
 
 from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, header_problem, operation,
                       resolve)
+from loading import kept_request
 from quantd import LENGTH, Answer, Reader, Server, ServerTest, example_request, infer_path
 
 BODY_BYTES_MAX = 1 << 20
@@ -45,7 +46,8 @@ UNREADABLE = {
 def operations():
     """(method, template, path): the path has names that are there."""
     for template, item in DOCUMENT["paths"].items():
-        path = template.replace("{model}", "onnx.QLinearConv").replace("{version}", "10")
+        model = "layer" if is_loading(template) else "onnx.QLinearConv"
+        path = template.replace("{model}", model).replace("{version}", "10")
         for method in METHODS:
             if method in item:
                 yield method.upper(), template, path.replace("{region}", "r")
@@ -53,6 +55,10 @@ def operations():
 
 def is_inference(template):
     return template.endswith("/infer")
+
+
+def is_loading(template):
+    return template.endswith(("/load", "/unload"))
 
 
 def unknown(template):
@@ -65,6 +71,8 @@ def unknown(template):
 
 def good_request(template):
     """(body, headers) of an example that the path shows; any other path needs none."""
+    if template.endswith("/load"):
+        return json.dumps(kept_request([1, 2])), {}
     if not is_inference(template):
         return None, {}
     content = resolve(operation("post", template)["requestBody"])["content"]
@@ -112,7 +120,7 @@ def longer_lists(tree):
 class Statuses(ServerTest):
     """No operation answers what it does not describe, or describes what it never answers."""
 
-    FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX))
+    FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX), "--model-control-mode", "explicit")
 
     def setUp(self):
         self.seen = collections.defaultdict(set)
@@ -138,7 +146,8 @@ class Statuses(ServerTest):
             self.check(method, template, self.server.request(method, other), 404)
         answer = self.server.request(method, path, body,
                                      dict(headers, **{"Content-Encoding": "gzip"}))
-        self.check(method, template, answer, 415 if is_inference(template) else 200)
+        self.check(method, template, answer,
+                   415 if is_inference(template) or is_loading(template) else 200)
 
     def try_heads(self, method, template, path):
         for fields, status in HEADS.items():
