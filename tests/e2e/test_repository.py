@@ -374,7 +374,7 @@ class Polling(RepositoryTest):
         self.wait_for(lambda: self.is_convolving("a", WEIGHTS))
 
     def test_what_had_no_room_is_loaded_when_there_is_some(self):
-        weights = conv_file([1] * 200000, w_dims=[200, 1, 1000])
+        weights = conv_file([1] * 300000, w_dims=[300, 1, 1000])
         self.write("a/1/model.onnx", weights)
         self.start("--max-model-bytes", "1M")
         self.write("b/1/model.onnx", weights)
