@@ -431,7 +431,7 @@ void qd_config_print_help(FILE *file)
         snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
         char names[QK_NAMES_BYTES];
         print_names(flag, names, sizeof(names));
-        fprintf(file, "  %-28s %s%s", left, flag->about, names);
+        fprintf(file, "  %-30s  %s%s", left, flag->about, names);
         fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
                 flag->initial);
     }

@@ -37,6 +37,8 @@ class CommandLine(unittest.TestCase):
             self.assertIn("--" + flag, result.stdout)
         for line in result.stdout.splitlines():
             self.assertLessEqual(len(line), 120)
+            if line.startswith("  --"):  # help2man sees where a flag ends by two spaces
+                self.assertRegex(line, r"^  --[a-z-]+( [A-Z:]+)?  +\S")
 
     def test_version(self):
         result = run("--version")
