@@ -91,7 +91,7 @@ static struct folder *find_folder(const struct qd_loader *loader, const char *na
                                                sizeof(*loader->folders), compare_name);
 }
 
-/* A number of the index for those that are not in service. */
+/* Tells the index what becomes of a name. */
 static void note(struct qd_loader *loader, const char *name, enum qd_model_state state,
                  const char *reason)
 {
