@@ -10,10 +10,13 @@
 
 enum {
     ALIGNMENT = 64,
+    LEAST_BLOCK_BYTES = 1 << 10,
     SMALL_BLOCK_BYTES = 32 << 10, /* holds everything of a request with a few KiB of tensors */
-    LARGE_BYTES = SMALL_BLOCK_BYTES / 4, /* an allocation from here on gets a block of its own */
+    MODEL_BLOCK_BYTES = 4 << 10,  /* what models hold stays, and a small one has not much */
     HUGE_PAGE_BYTES = 2 << 20,
-    CLASS_COUNT = 4 * 50, /* four sizes per doubling, from SMALL_BLOCK_BYTES beyond any memory */
+    STEP_COUNT = 4,        /* sizes of blocks for each doubling: a few, as most are used again */
+    MODEL_STEP_COUNT = 16, /* and weights are as often as not a power of two, before the header */
+    CLASS_COUNT = MODEL_STEP_COUNT * 50, /* from LEAST_BLOCK_BYTES beyond any memory */
 };
 
 /* The header sits in front of the payload, and keeps it aligned. */
@@ -39,23 +42,23 @@ struct qd_memory {
     struct block_class classes[CLASS_COUNT];
 };
 
-/* Sizes (4, 5, 6, 7) * 2^n: beyond the smallest, under a fifth of a block is wasted. */
-static bool class_of(size_t bytes, unsigned *class_index, size_t *class_bytes)
+/* Sizes (4, 5, 6, 7) * 2^n: beyond the smallest, under a fifth of a block is wasted; of a model's
+ * under a seventeenth. */
+static bool class_of(const struct qd_memory *memory, size_t bytes, unsigned *class_index,
+                     size_t *class_bytes)
 {
-    size_t quarter = SMALL_BLOCK_BYTES / 4;
-    for (unsigned doubling = 0; doubling < CLASS_COUNT / 4; doubling++) {
-        for (unsigned step = 0; step < 4; step++) {
-            if (quarter * (4 + step) >= bytes) {
-                *class_index = doubling * 4 + step;
-                *class_bytes = quarter * (4 + step);
-                return true;
-            }
-        }
-        if (quarter > SIZE_MAX / 16)
+    const unsigned step_count = memory->is_for_models ? MODEL_STEP_COUNT : STEP_COUNT;
+    size_t step = LEAST_BLOCK_BYTES / step_count;
+    unsigned doubling = 0;
+    for (; step * (2 * step_count - 1) < bytes; step *= 2)
+        if (++doubling == CLASS_COUNT / step_count || step > SIZE_MAX / (4 * MODEL_STEP_COUNT))
             return false;
-        quarter *= 2;
-    }
-    return false;
+    unsigned steps = step_count;
+    while (step * steps < bytes)
+        steps++;
+    *class_index = doubling * step_count + steps - step_count;
+    *class_bytes = step * steps;
+    return true;
 }
 
 struct qd_memory *qd_memory_create(size_t bytes_max)
@@ -229,6 +232,12 @@ bool qd_arena_hopeless(const struct qd_arena *arena)
     return arena->refused_bytes > arena->memory->bytes_max - arena->bytes;
 }
 
+/* An allocation of a quarter of these gets a block of its own. */
+static size_t small_block_bytes(const struct qd_arena *arena)
+{
+    return arena->memory->is_for_models ? MODEL_BLOCK_BYTES : SMALL_BLOCK_BYTES;
+}
+
 static char *payload(struct qd_block *block)
 {
     return (char *)block + ALIGNMENT;
@@ -239,7 +248,7 @@ static struct qd_block *add_block(struct qd_arena *arena, size_t payload_bytes)
 {
     unsigned class_index;
     size_t bytes;
-    if (!class_of(payload_bytes + ALIGNMENT, &class_index, &bytes)) {
+    if (!class_of(arena->memory, payload_bytes + ALIGNMENT, &class_index, &bytes)) {
         arena->refused_bytes = SIZE_MAX;
         return NULL;
     }
@@ -268,10 +277,12 @@ void *qd_arena_alloc(struct qd_arena *arena, size_t bytes)
         arena->room -= rounded;
         return result;
     }
-    struct qd_block *block = add_block(arena, rounded < LARGE_BYTES ? 1 : rounded);
+    const size_t small = small_block_bytes(arena);
+    const bool is_small = rounded < small / 4;
+    struct qd_block *block = add_block(arena, is_small ? small - ALIGNMENT : rounded);
     if (block == NULL)
         return NULL;
-    if (rounded < LARGE_BYTES) {
+    if (is_small) {
         arena->next = payload(block) + rounded;
         arena->room = block->bytes - ALIGNMENT - rounded;
     }
@@ -295,7 +306,7 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
     while (*link != NULL && payload(*link) != old)
         link = &(*link)->next;
     struct qd_block *own = *link; /* NULL: `old` is in a shared small block */
-    bool whole = own != NULL && old_bytes >= LARGE_BYTES;
+    bool whole = own != NULL && old_bytes >= small_block_bytes(arena) / 4;
     if (whole && new_bytes <= own->bytes - ALIGNMENT)
         return old;
     void *result = qd_arena_alloc(arena, new_bytes);

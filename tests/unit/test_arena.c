@@ -177,3 +177,22 @@ Test(arena, threads_share_the_memory)
     cr_assert_eq(qd_memory_used(memory), 0);
     qd_memory_destroy(memory);
 }
+
+/* What models hold stays: many small ones and their plans must not hold a request's block each. */
+Test(arena, models_take_little_more_than_they_need)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 64 * MIB);
+    qd_memory_set_for_models(scratch.memory);
+    static const size_t sizes[] = {1, 64, 100, 900, 1000, 1024, 3000, 10000, 36864, 40000, 2359296};
+    size_t wanted = 0;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        unsigned char *made = qd_arena_alloc(&scratch.arena, sizes[i]);
+        cr_assert_not_null(made);
+        cr_assert_eq((uintptr_t)made % 64, 0);
+        memset(made, 1, sizes[i]);
+        wanted += sizes[i];
+        cr_assert_leq(scratch.arena.bytes, 4 * KIB + wanted + wanted / 16 + 128 * (i + 1));
+    }
+    scratch_deinit(&scratch);
+}
