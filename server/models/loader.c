@@ -439,6 +439,8 @@ enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *na
                                   struct qd_error *error)
 {
     enum qd_status status = qd_loader_check(loader, name, error);
+    if (status == QD_OK && qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
+        return qd_fail(error, QD_UNAVAILABLE, "the server shuts down");
     if (status == QD_OK && loader->waiting_count == QD_LOADER_WAITING_MAX) {
         return qd_fail(error, QD_UNAVAILABLE, "%d loads wait already; try again later",
                        QD_LOADER_WAITING_MAX);

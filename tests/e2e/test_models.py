@@ -511,6 +511,18 @@ class Bounds(ModelTest):
         self.assertEqual(self.model_bytes(), 0)
 
 
+class Timeout(ModelTest):
+    FLAGS = ModelTest.FLAGS + ("--compute-timeout", "0.001")
+
+    def test_a_load_has_a_deadline(self):
+        large = conv_file([1] * 3 * 2048 * 2048, dims=(1, 2048, "length"), w_dims=[2048, 2048, 3])
+        answer = self.load_files("layer", model_onnx=large)
+        self.assert_error(answer, 503, "--compute-timeout")
+        self.assertEqual(self.entries("layer"), [])
+        metrics = parse_metrics(self.server.get("/metrics").body.decode())
+        self.assertEqual(metrics[("quantd_model_bytes", ())], 0)
+
+
 class Off(ModelTest):
     FLAGS = ()
 
