@@ -374,13 +374,17 @@ class Polling(RepositoryTest):
         self.wait_for(lambda: self.is_convolving("a", WEIGHTS))
 
     def test_what_had_no_room_is_loaded_when_there_is_some(self):
-        weights = conv_file([1] * 300000, w_dims=[300, 1, 1000])
-        self.write("a/1/model.onnx", weights)
+        names = ["m%d" % i for i in range(5)]
         self.start("--max-model-bytes", "1M")
-        self.write("b/1/model.onnx", weights)
-        self.wait_for(lambda: "--max-model-bytes" in str(self.entries("b")))
-        shutil.rmtree(self.folder / "a")
-        self.wait_for(lambda: self.states("b") == ["READY"])
+        for name in names:
+            self.write(name + "/1/model.onnx", conv_file([1] * 300000, w_dims=[300, 1, 1000]))
+        self.wait_for(lambda: "--max-model-bytes" in str([self.entries(name) for name in names]))
+        late = next(name for name in names if "--max-model-bytes" in str(self.entries(name)))
+        self.assertEqual(self.states(late), ["UNAVAILABLE"])
+        for name in names:
+            if name != late:
+                shutil.rmtree(self.folder / name)
+        self.wait_for(lambda: self.states(late) == ["READY"])
 
     def test_what_does_not_change_is_loaded_once(self):
         self.write("a/1/model.onnx", conv_file(WEIGHTS))
