@@ -1,9 +1,14 @@
 #include "server/infer.h"
 
+#include <stdlib.h>
+
 #include "server/clock.h"
 #include "server/limits.h"
 #include "server/oip_encode.h"
 #include "server/refusal.h"
+
+/* Some 10 us to read, and to print. */
+enum { BRIEF_JSON_BYTES = 4 << 10, BRIEF_NUMBERS = 512 };
 
 static void *alloc(void *context, size_t bytes)
 {
@@ -234,12 +239,32 @@ static enum qd_status make_phases(struct qd_request *request)
     return QD_OK;
 }
 
+/* Whether reading the request ends before another thread would begin: only its JSON takes time. */
+static bool is_brief(const struct qd_request *request)
+{
+    const char *json = request->message.json_bytes_header;
+    return (json == NULL ? request->body_bytes : strtoull(json, NULL, 10)) <= BRIEF_JSON_BYTES;
+}
+
+/* The same of the answer. */
+static bool has_brief_answer(const struct qd_request *request)
+{
+    const uint32_t json = request->infer.outputs & ~request->infer.binary_outputs;
+    size_t count = 0;
+    for (size_t i = 0; i < request->plan->output_count; i++)
+        count += (json >> i & 1) != 0 ? request->plan->outputs[i].count : 0;
+    return count <= BRIEF_NUMBERS;
+}
+
 static bool start(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
     qd_request_advance(request, QD_DECODING);
     job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
-    return decode(request) == QD_OK && plan(request) == QD_OK && make_phases(request) == QD_OK;
+    if (decode(request) != QD_OK || plan(request) != QD_OK || make_phases(request) != QD_OK)
+        return false;
+    job->brief = job->brief && has_brief_answer(request);
+    return true;
 }
 
 static void on_running(struct qd_job *job, bool running)
@@ -293,5 +318,5 @@ bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
     request->message.body = request->body;
     request->message.body_bytes = (size_t)request->body_bytes;
     qd_request_advance(request, QD_QUEUED);
-    return qd_scheduler_submit(scheduler, &request->job, &code);
+    return qd_scheduler_submit(scheduler, &request->job, &code, is_brief(request));
 }

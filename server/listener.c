@@ -306,18 +306,30 @@ static uint64_t run_daemon(struct MHD_Daemon *mhd)
     return ms;
 }
 
-/* One pump a turn of the loop serves all that became ready in it. */
+/* As run_daemon, for all of them. */
+static uint64_t pump(struct qd_listener *listener)
+{
+    uint64_t wait_ms = UINT64_MAX;
+    listener->pump_needed = false;
+    for (size_t i = 0; i < listener->endpoint_count; i++) {
+        uint64_t ms = run_daemon(listener->endpoints[i].mhd);
+        wait_ms = ms < wait_ms ? ms : wait_ms;
+    }
+    return wait_ms;
+}
+
+/* One pump a turn of the loop serves all that became ready in it, and one more what was answered
+ * since: that may be all that there is to do. */
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;
     if (!listener->pump_needed)
         return;
-    listener->pump_needed = false;
-    uint64_t wait_ms = UINT64_MAX;
-    for (size_t i = 0; i < listener->endpoint_count; i++) {
-        uint64_t ms = run_daemon(listener->endpoints[i].mhd);
-        wait_ms = ms < wait_ms ? ms : wait_ms;
-    }
+    uint64_t wait_ms;
+    unsigned runs = 0;
+    do {
+        wait_ms = pump(listener);
+    } while (listener->handler.idle(listener->handler.context) && ++runs < PUMP_RUNS_MAX);
     if (listener->pump_needed)
         wait_ms = 0;
     if (wait_ms != UINT64_MAX)

@@ -1,6 +1,7 @@
 #include "server/loop.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -51,6 +52,12 @@ void qd_loop_run(struct qd_loop *loop)
 void qd_loop_stop(struct qd_loop *loop)
 {
     uv_stop(&loop->uv);
+}
+
+bool qd_loop_is_ready(struct qd_loop *loop)
+{
+    struct pollfd backend = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+    return poll(&backend, 1, 0) > 0;
 }
 
 uint64_t qd_loop_memory_bytes(void)

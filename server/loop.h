@@ -5,6 +5,7 @@
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct qd_loop;
@@ -18,6 +19,9 @@ void qd_loop_destroy(struct qd_loop *loop);
 
 void qd_loop_run(struct qd_loop *loop); /* until qd_loop_stop */
 void qd_loop_stop(struct qd_loop *loop);
+
+/* Something has happened that it would wake for: signals, calls, what it watches; not timers. */
+bool qd_loop_is_ready(struct qd_loop *loop);
 
 /* Memory that the process can have: the machine's, or its control group's if that is less. libuv
  * 1.50 (Debian 13) knows both versions of control groups, 1.44 (Debian 12) only the first. 0:

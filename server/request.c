@@ -37,7 +37,7 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to)
     static const unsigned allowed[] = {
         [QD_READING] = BIT(QD_QUEUED) | BIT(QD_REPLYING) | BIT(QD_DONE),
         [QD_QUEUED] = BIT(QD_DECODING) | BIT(QD_RUNNING) | BIT(QD_REPLYING),
-        [QD_DECODING] = BIT(QD_RUNNING) | BIT(QD_REPLYING),
+        [QD_DECODING] = BIT(QD_RUNNING) | BIT(QD_QUEUED) | BIT(QD_REPLYING),
         [QD_RUNNING] = BIT(QD_QUEUED) | BIT(QD_ENCODING) | BIT(QD_REPLYING),
         [QD_ENCODING] = BIT(QD_REPLYING),
         [QD_REPLYING] = BIT(QD_DONE),

@@ -513,7 +513,14 @@ static void closed(void *context, const struct qd_request *request, bool deliver
     log_answer(request, delivered, stage_ns[QD_STAGE_TOTAL]);
 }
 
+static bool idle(void *context)
+{
+    struct qd_router *router = context;
+    return qd_scheduler_help(router->scheduler);
+}
+
 struct qd_handler qd_router_handler(struct qd_router *router)
 {
-    return (struct qd_handler){.begin = begin, .end = end, .closed = closed, .context = router};
+    return (struct qd_handler){
+        .begin = begin, .end = end, .closed = closed, .idle = idle, .context = router};
 }

@@ -17,9 +17,11 @@ struct list {
 /* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
  * others may join, it is in `open`. */
 struct qd_scheduler {
+    struct qd_loop *loop;
     struct qd_pool *pool;
     struct qd_handle *over_async;
     size_t unstarted_max;
+    size_t worker_count;
     atomic_size_t waiting; /* jobs in the queue */
     atomic_size_t news;    /* counts what a worker that watches wants to see */
     atomic_bool abandoned;
@@ -140,13 +142,21 @@ static void wake(struct qd_scheduler *scheduler, int index)
         qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
 }
 
+/* The same where the caller has nothing to compute. */
+static void wake_here(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+}
+
 /* ---- A worker at a job -------------------------------------------------------------------- */
 
-/* A worker's turn at a job. */
+/* A worker's turn at a job, or the loop's. */
 struct turn {
     struct qd_job *job; /* NULL: the scheduler ends */
     struct qd_seat *seat;
     uint64_t until_ns; /* then it gives way, if something waits; 0: a helper */
+    bool on_loop;
 };
 
 /* From one phase to the next it stays so. */
@@ -175,10 +185,19 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_fetch_add(&scheduler->news, 1);
 }
 
-/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. */
-static void open_phase(struct qd_scheduler *scheduler, struct turn *turn)
+/* The loop only does what ends soon, or can be left soon. */
+static bool suits(const struct turn *turn)
+{
+    const struct qd_job *job = turn->job;
+    return !turn->on_loop || (job->brief && job->phase.unit_cost_ns <= QD_CHUNK_NS);
+}
+
+/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
+ * the job is for others, and waits for them. */
+static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
 {
     struct qd_job *job = turn->job;
+    const bool stays = suits(turn);
     assert(job->phase.seat_count > 0);
     for (size_t i = 0; i + 1 < job->phase.seat_count; i++)
         job->phase.seats[i].next = &job->phase.seats[i + 1];
@@ -186,17 +205,27 @@ static void open_phase(struct qd_scheduler *scheduler, struct turn *turn)
     job->free_seats = job->phase.seats;
     atomic_store(&job->next_unit, 0);
     pthread_mutex_lock(&scheduler->lock);
-    sit_down(turn);
-    show_open(scheduler, job);
+    if (stays) {
+        sit_down(turn);
+        show_open(scheduler, job);
+    } else {
+        job->code->on_running(job, false);
+        job->running = false;
+        enqueue(scheduler, job);
+    }
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     wake(scheduler, chosen);
+    return stays;
 }
 
-static bool gives_way(struct qd_scheduler *scheduler, uint64_t until_ns)
+static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
 {
-    return atomic_load(&scheduler->abandoned) ||
-           (atomic_load(&scheduler->waiting) > 0 && qd_clock_ns() >= until_ns);
+    if (atomic_load(&scheduler->abandoned))
+        return true;
+    if (turn->on_loop)
+        return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
+    return atomic_load(&scheduler->waiting) > 0 && qd_clock_ns() >= turn->until_ns;
 }
 
 /* How many units to take at once: fewer towards the end, so that all end together. */
@@ -224,7 +253,7 @@ static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
             break;
         job->phase.run(job, turn->seat->workspace, begin,
                        units < count - begin ? begin + units : count);
-    } while (!gives_way(scheduler, turn->until_ns));
+    } while (!gives_way(scheduler, turn));
 }
 
 /* True: the job is this worker's alone now, because all units are done, or none may be any more.
@@ -267,13 +296,13 @@ static bool turn_phase(struct qd_scheduler *scheduler, struct qd_job *job)
     return job->phase.then(job) && !is_cancelled(scheduler, job);
 }
 
-static void end_job(struct qd_scheduler *scheduler, struct qd_job *job)
+static void end_job(struct qd_scheduler *scheduler, const struct turn *turn)
 {
     pthread_mutex_lock(&scheduler->lock);
     bool first = scheduler->over.head == NULL;
-    append(&scheduler->over, job);
+    append(&scheduler->over, turn->job);
     pthread_mutex_unlock(&scheduler->lock);
-    if (first)
+    if (first && !turn->on_loop)
         qd_async_send(scheduler->over_async);
 }
 
@@ -283,18 +312,18 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
     bool goes_on = true;
     if (turn->seat == NULL) {
         goes_on = turn->job->code->start(turn->job) && !is_cancelled(scheduler, turn->job);
-        if (goes_on)
-            open_phase(scheduler, turn);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
     }
     while (goes_on) {
         run_units(scheduler, turn);
         if (!leave_phase(scheduler, turn))
             return true;
         goes_on = turn_phase(scheduler, turn->job);
-        if (goes_on)
-            open_phase(scheduler, turn);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
     }
-    end_job(scheduler, turn->job);
+    end_job(scheduler, turn);
     return false;
 }
 
@@ -402,7 +431,9 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_c
         calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
     if (scheduler == NULL)
         return NULL;
+    scheduler->loop = loop;
     scheduler->unstarted_max = queue_max;
+    scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
     pthread_mutex_init(&scheduler->lock, NULL);
     scheduler->over_async = qd_loop_async(loop, on_over, scheduler);
@@ -458,21 +489,56 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
     return count;
 }
 
+/* Under the lock. One job alone: with more to do, workers are awake, and each takes the next
+ * without being woken, while the loop has its own work. */
+static bool is_for_loop(const struct qd_scheduler *scheduler)
+{
+    const struct qd_job *first = scheduler->queue.head;
+    return first != NULL && first->next == NULL && first->brief && !first->started &&
+           scheduler->idle_count == scheduler->worker_count;
+}
+
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
-                         const struct qd_job_code *code)
+                         const struct qd_job_code *code, bool brief)
 {
     int chosen = NOBODY;
     pthread_mutex_lock(&scheduler->lock);
     bool room = has_room(scheduler);
     if (room) {
-        *job = (struct qd_job){.code = code};
+        *job = (struct qd_job){.code = code, .brief = brief};
         enqueue(scheduler, job);
-        chosen = choose(scheduler);
+        if (!is_for_loop(scheduler))
+            chosen = choose(scheduler);
     }
     pthread_mutex_unlock(&scheduler->lock);
-    if (chosen != NOBODY)
-        qd_pool_wake(scheduler->pool, (unsigned)chosen);
+    wake_here(scheduler, chosen);
     return room;
+}
+
+bool qd_scheduler_help(struct qd_scheduler *scheduler)
+{
+    struct turn turn = {.job = NULL};
+    if (atomic_load(&scheduler->waiting) == 0)
+        return false;
+    const bool ready = qd_loop_is_ready(scheduler->loop);
+    pthread_mutex_lock(&scheduler->lock);
+    if (!ready && is_for_loop(scheduler))
+        turn = find_turn(scheduler);
+    turn.on_loop = true;
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (turn.job == NULL) {
+        wake_here(scheduler, chosen);
+        return false;
+    }
+    wake(scheduler, chosen);
+    take_turn(scheduler, &turn);
+    pthread_mutex_lock(&scheduler->lock);
+    chosen = choose(scheduler); /* for what it has left */
+    pthread_mutex_unlock(&scheduler->lock);
+    wake_here(scheduler, chosen);
+    on_over(scheduler);
+    return true;
 }
 
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)

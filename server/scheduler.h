@@ -16,6 +16,11 @@
  *   next chunk of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
  *   The last to leave puts the job at the end of the queue. So nobody waits for a large job's end.
  *
+ *   The loop helps instead of falling asleep. Waking a worker and being woken by it takes longer
+ *   than many a job, so the loop takes a brief one itself, while a worker is idle and nothing else
+ *   is to do: qd_scheduler_help. It leaves it, with the next chunk of units, as soon as something
+ *   is, and when QD_QUANTUM_NS are over.
+ *
  * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
  * Calls are on the loop's thread but where it says "on a worker".
  */
@@ -57,9 +62,11 @@ struct qd_phase {
 
 /* What a kind of job does. */
 struct qd_job_code {
-    /* On a worker. True: it has set job->phase and job->deadline_ns. False: the job is done. */
+    /* On a worker, as all that follows may be on the loop, too, where the job is brief. True: it
+     * has set job->phase and job->deadline_ns. False: the job is done. */
     bool (*start)(struct qd_job *job);
-    /* On a worker: its first worker sits down at a phase, or the last one gives way. */
+    /* On a worker: its first worker sits down at a phase, or the last one gives way, or the loop
+     * leaves it to the workers. */
     void (*on_running)(struct qd_job *job, bool running);
     /* On a worker, instead of all that is left: its deadline has passed. */
     void (*expire)(struct qd_job *job);
@@ -73,6 +80,9 @@ struct qd_job {
     const struct qd_job_code *code;
     struct qd_phase phase;
     uint64_t deadline_ns; /* no unit starts later */
+    /* Its `start`, and its `then`s, take no longer than waking a worker: the loop may call them.
+     * As submitted; `start` may take it back for what follows. */
+    bool brief;
 
     /* The scheduler's own. */
     atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
@@ -98,9 +108,14 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet started */
 
-/* Takes the job until its `done`. False: the queue is full, and nothing happened. */
+/* Takes the job until its `done`. False: the queue is full, and nothing happened. Where it is
+ * brief, qd_scheduler_help has to follow before the loop sleeps. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
-                         const struct qd_job_code *code);
+                         const struct qd_job_code *code, bool brief);
+
+/* The loop would sleep now: it computes a brief job that waits, or wakes somebody for it. True: it
+ * has computed, and perhaps some are `done`. */
+bool qd_scheduler_help(struct qd_scheduler *scheduler);
 
 /* Cancels every job that does not run, and others at their next chunk. It takes no more. */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);

@@ -229,5 +229,5 @@ static void done(struct qd_job *job)
 bool qd_load_submit(struct qd_load *load)
 {
     static const struct qd_job_code code = {start, on_running, expire, cancel, done};
-    return qd_scheduler_submit(load->tools->scheduler, &load->job, &code);
+    return qd_scheduler_submit(load->tools->scheduler, &load->job, &code, false);
 }

@@ -95,7 +95,7 @@ bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct
     scan->count = 0;
     qd_arena_init(&scan->arena, memory);
     qd_arena_init(&scan->folder_arena, memory);
-    return qd_scheduler_submit(scheduler, &scan->job, &code);
+    return qd_scheduler_submit(scheduler, &scan->job, &code, false);
 }
 
 void qd_scan_clear(struct qd_scan *scan)

@@ -135,10 +135,14 @@ static struct qd_request *ask_binary(const struct graph_case *made, size_t batch
     return request;
 }
 
+/* As the listener does: the loop helps before it sleeps. */
 static void run(void)
 {
-    if (desk.left > 0)
-        qd_loop_run(desk.loop);
+    if (desk.left == 0)
+        return;
+    while (qd_scheduler_help(desk.scheduler)) {
+    }
+    qd_loop_run(desk.loop);
 }
 
 static char *body_of(const struct qd_request *request)

@@ -30,6 +30,128 @@ Test(scheduler, shares_are_worth_a_hand_over)
     cr_assert_eq(qd_scheduler_shares(SIZE_MAX, UINT64_MAX, 8), 8);
 }
 
+/* ---- The loop helps ----------------------------------------------------------------------- */
+
+static _Atomic pthread_t unit_thread; /* that ran a unit last */
+
+static void note_thread(struct toy *toy)
+{
+    (void)toy;
+    atomic_store(&unit_thread, pthread_self());
+}
+
+/* Submits the same job until all workers sleep, so that the loop takes it. Others are whole. */
+static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t unit_ns,
+                                       void (*on_unit)(struct toy *toy))
+{
+    for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
+        struct toy *toy = &desk->toys[i];
+        toy->brief = true;
+        toy->on_unit = on_unit;
+        cr_assert(desk_submit(desk, i, units, unit_ns));
+        if (qd_scheduler_help(desk->scheduler)) {
+            if (toy->done_at > 0)
+                qd_loop_run(desk->loop); /* only takes notice of qd_loop_stop */
+            return toy;
+        }
+        qd_loop_run(desk->loop);
+        toy_assert_whole(toy);
+        usleep(10000);
+    }
+    cr_assert_fail("the loop never helps");
+    return NULL;
+}
+
+/* What the loop has left, the workers end. */
+static void finish(struct desk *desk, struct toy *toy)
+{
+    if (toy->done_at == 0)
+        qd_loop_run(desk->loop);
+    toy_assert_whole(toy);
+}
+
+Test(scheduler, the_loop_computes_a_lone_brief_job)
+{
+    struct desk *desk = desk_create(2, 100);
+    struct toy *toy = submit_until_helped(desk, 5, 1000, note_thread);
+    cr_assert_gt(toy->done_at, 0, "it is done, without a turn of the loop");
+    toy_assert_whole(toy);
+    cr_assert(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    cr_assert_eq(toy_thread_count(toy), 1);
+    desk_destroy(desk);
+}
+
+static void make_loop_ready(struct toy *toy)
+{
+    note_thread(toy);
+    if (atomic_load(&toy->ran[0][0]) == 0)
+        qd_async_send(toy->desk->async);
+}
+
+static void ignore(void *context)
+{
+    (void)context;
+}
+
+Test(scheduler, the_loop_leaves_a_job_for_its_own_work)
+{
+    struct desk *desk = desk_create(2, 100);
+    desk->async = qd_loop_async(desk->loop, ignore, NULL);
+    struct toy *toy = submit_until_helped(desk, 100, 20000, make_loop_ready);
+    finish(desk, toy);
+    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    qd_handle_destroy(desk->async);
+    desk_destroy(desk);
+}
+
+Test(scheduler, the_loop_leaves_a_job_after_a_while)
+{
+    struct desk *desk = desk_create(1, 100);
+    struct toy *toy = submit_until_helped(desk, 1000, 20000, note_thread);
+    finish(desk, toy);
+    cr_assert_eq(toy_thread_count(toy), 2);
+    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    desk_destroy(desk);
+}
+
+/* Large units, or a long end, which `start` sees: the loop starts the job, and leaves it. */
+static void assert_left_to_workers(uint64_t unit_ns, bool takes_back)
+{
+    struct desk *desk = desk_create(2, 100);
+    for (size_t i = 0; i < JOB_COUNT_MAX; i++)
+        desk->toys[i].takes_back = takes_back;
+    struct toy *toy = submit_until_helped(desk, 3, unit_ns, note_thread);
+    finish(desk, toy);
+    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    desk_destroy(desk);
+}
+
+Test(scheduler, the_loop_leaves_large_units_to_workers)
+{
+    assert_left_to_workers(QD_CHUNK_NS * 10, false);
+}
+
+Test(scheduler, the_loop_leaves_a_job_that_is_not_brief_any_more)
+{
+    assert_left_to_workers(1000, true);
+}
+
+Test(scheduler, the_loop_does_not_help_where_more_is_to_do)
+{
+    struct desk *desk = desk_create(2, 100);
+    struct toy *toy = submit_until_helped(desk, 5, 1000, note_thread);
+    struct toy *more = toy + 1;
+    for (size_t i = 0; i < 2; i++) {
+        more[i].brief = true;
+        cr_assert(desk_submit_toy(desk, &more[i], 5, 1000));
+    }
+    qd_scheduler_help(desk->scheduler); /* one of them may be over by now */
+    qd_loop_run(desk->loop);
+    for (size_t i = 0; i < 2; i++)
+        toy_assert_whole(&more[i]);
+    desk_destroy(desk);
+}
+
 /* ---- Who helps ---------------------------------------------------------------------------- */
 
 static bool has_four_threads(struct toy *toy)

@@ -19,6 +19,8 @@ struct toy {
     struct qd_job job;
     struct desk *desk;
 
+    bool brief;
+    bool takes_back;    /* in start: what follows is not brief */
     uint64_t start_ns;  /* of work in start */
     size_t phase_count; /* 0: start does it all */
     size_t units[PHASE_COUNT_MAX];
@@ -51,6 +53,7 @@ struct desk {
     struct qd_loop *loop;
     struct qd_scheduler *scheduler;
     struct qd_handle *timer;
+    struct qd_handle *async;
     struct toy toys[JOB_COUNT_MAX];
     unsigned left;
     atomic_uint starts;
