@@ -399,6 +399,24 @@ static enum qd_config_result take_environment(struct qd_config *config, char *co
     return QD_CONFIG_RUN;
 }
 
+/* Flags that are in vain beside the others. */
+static enum qd_config_result check_together(const struct qd_config *config, char *complaint)
+{
+    bool has_repository = config->model_repository[0] != '\0';
+    const char *text = NULL;
+    if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
+        text = "--load-model: only with --model-control-mode explicit; in the other modes all "
+               "models are loaded";
+    else if (config->load_model_count > 0 && !has_repository)
+        text = "--load-model: there is no --model-repository to load from";
+    else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository)
+        text = "--model-control-mode poll: there is no --model-repository to look at";
+    if (text == NULL)
+        return QD_CONFIG_RUN;
+    snprintf(complaint, QD_COMPLAINT_BYTES, "%s", text);
+    return QD_CONFIG_BAD;
+}
+
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
                                       char complaint[QD_COMPLAINT_BYTES])
 {
@@ -407,6 +425,8 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
     enum qd_config_result result = take_environment(config, complaint);
     for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
         result = take_argument(config, argc, argv, &i, given, complaint);
+    if (result == QD_CONFIG_RUN)
+        result = check_together(config, complaint);
     if (result != QD_CONFIG_RUN)
         return result;
     return config->healthcheck ? QD_CONFIG_HEALTHCHECK

@@ -250,25 +250,10 @@ static bool start_services(struct process *process)
 
 /* ---- Models at start ---------------------------------------------------------------------- */
 
-static bool check_model_flags(const struct qd_config *config)
-{
-    bool has_repository = config->model_repository[0] != '\0';
-    if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
-        return complain("--load-model: only with --model-control-mode explicit; in the other modes "
-                        "all models are loaded");
-    if (!has_repository && config->load_model_count > 0)
-        return complain("--load-model: there is no --model-repository to load from");
-    if (!has_repository && config->model_control_mode == QD_CONTROL_POLL)
-        return complain("--model-control-mode poll: there is no --model-repository to look at");
-    return true;
-}
-
 static bool create_loader(struct process *process)
 {
     const struct qd_config *config = &process->config;
     struct qd_error error;
-    if (!check_model_flags(config))
-        return false;
     if (config->model_repository[0] != '\0') {
         process->repository = qd_repository_open(config->model_repository, &error);
         if (process->repository == NULL)

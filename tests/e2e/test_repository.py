@@ -45,13 +45,13 @@ class RepositoryTest(ModelTest):
         self.server = Server("--model-repository", str(self.folder), *flags)
         self.addCleanup(self.server.stop)
 
-    def fail_to_start(self, *flags, repository=True):
+    def fail_to_start(self, *flags, repository=True, status=1):
         """What it says, in one line."""
         flags = (["--model-repository", str(self.folder)] if repository else []) + list(flags)
         result = subprocess.run([str(PROGRAM), "--listen", "127.0.0.1:0", "--log-level", "error",
                                  *flags], stdin=subprocess.DEVNULL, capture_output=True,
                                 timeout=30 * SLOW, check=False)
-        self.assertEqual((result.returncode, result.stdout), (1, b""), result.stderr)
+        self.assertEqual((result.returncode, result.stdout), (status, b""), result.stderr)
         line, = result.stderr.decode().splitlines()
         return line
 
@@ -128,14 +128,17 @@ class AtStart(RepositoryTest):
 
     def test_flags_that_do_not_fit(self):
         self.write("layer/1/model.onnx", conv_file(WEIGHTS))
-        self.assertIn("--load-model: only with", self.fail_to_start("--load-model", "layer"))
+        self.assertIn("--load-model: only with",
+                      self.fail_to_start("--load-model", "layer", status=2))
         explicit = ("--model-control-mode", "explicit")
         self.assertIn("no folder nothing",
                       self.fail_to_start(*explicit, "--load-model", "layer,nothing"))
         self.assertIn("no --model-repository",
-                      self.fail_to_start(*explicit, "--load-model", "*", repository=False))
+                      self.fail_to_start(*explicit, "--load-model", "*", repository=False,
+                                         status=2))
         self.assertIn("no --model-repository",
-                      self.fail_to_start("--model-control-mode", "poll", repository=False))
+                      self.fail_to_start("--model-control-mode", "poll", repository=False,
+                                         status=2))
         shutil.rmtree(self.folder)
         self.assertIn("--model-repository", self.fail_to_start())
 

@@ -199,6 +199,25 @@ Test(config, mistakes_name_the_flag)
     cr_assert(strstr(complaint, "got nothing") != NULL, "%s", complaint);
 }
 
+Test(config, flags_that_do_not_fit_together)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-repository", "d"), QD_CONFIG_BAD);
+    cr_assert_str_eq(complaint, "--load-model: only with --model-control-mode explicit; in the "
+                                "other modes all models are loaded");
+    cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-control-mode=explicit"),
+                 QD_CONFIG_BAD);
+    cr_assert_str_eq(complaint, "--load-model: there is no --model-repository to load from");
+    cr_assert_eq(PARSE(&config, "--model-control-mode", "poll"), QD_CONFIG_BAD);
+    cr_assert_str_eq(complaint,
+                     "--model-control-mode poll: there is no --model-repository to look at");
+    cr_assert_eq(PARSE(&config, "--model-control-mode", "explicit"), QD_CONFIG_RUN);
+    cr_assert_eq(
+        PARSE(&config, "--load-model=a", "--model-control-mode=explicit", "--model-repository=d"),
+        QD_CONFIG_RUN);
+    cr_assert_eq(PARSE(&config, "--model-control-mode", "poll", "--help"), QD_CONFIG_HELP);
+}
+
 Test(config, help_and_version_stop_the_parsing)
 {
     struct qd_config config;
