@@ -17,34 +17,63 @@ enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
 /* A vector's division takes the time of ten multiplications. By one scale, many elements can be
  * divided by fused multiplications with the scale's reciprocal r, to the same bits: q0 = x * r is
- * off by less than two of its last places; q1 = q0 + (x - q0 * scale) * r by less than one, so that
- * the remainder x - q1 * scale is exact; then q1 + (x - q1 * scale) * r is the quotient rounded
- * once (Markstein's theorem, for a reciprocal that is itself rounded to nearest). That takes scales
- * and quotients in a range where nothing overflows and no remainder is subnormal: x is brought
- * within `most` scales, beyond which all integers saturate, or are INT32_MIN; and quotients so
- * small that remainders are subnormal become 0 in any case, but only as integers. */
-struct divisor {
-    vector scale;
-    vector reciprocal;
-    vector low, high; /* of x; what NaN becomes is low */
-};
-
+ * off by less than two of its last places; q1 = q0 - (q0 * scale - x) * r by less than one, so that
+ * the remainder q1 * scale - x is exact; then q1 - (q1 * scale - x) * r is the quotient rounded
+ * once (Markstein's theorem, for a reciprocal that is itself rounded to nearest). Remainders are
+ * taken this way round since so a quotient of -0 stays one.
+ *
+ * Where x and the scale are BF16, q0 rounded to BF16 is the quotient: it would be wrong next to a
+ * tie alone, and there are none, since an x of 8 bits is no product of the scale and an odd number
+ * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
+ * q0 is to it.
+ *
+ * All this takes scales for which no remainder overflows. For integers, x is brought within `reach`
+ * scales, beyond which all of them saturate, or are INT32_MIN. To floats, what is NaN, infinite or
+ * overflows has a quotient of NaN, and is divided again. Where a remainder is subnormal, the
+ * quotient may be off, but is so small that it rounds to 0, with its sign, or leaves the zero point
+ * as it is. */
 #define DIVISOR_LEAST 0x1p-60F
 #define DIVISOR_MOST 0x1p60F
 
-INLINE struct divisor divisor_of(float scale, float most)
+struct divisor {
+    vector scale;
+    vector reciprocal;
+    vector low, high; /* of x for integers; what NaN becomes is low */
+};
+
+INLINE struct divisor divisor_of(float scale, float reach)
 {
-    return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-most * scale),
-                            splat(most * scale)};
+    return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-reach * scale),
+                            splat(reach * scale)};
 }
 
-INLINE vector divide_by(vector x, const struct divisor *divisor)
+/* Rounds a number, which is no tie, to BF16; a NaN that a BF16 was stays one. */
+INLINE vector nearest_bf16(vector v)
 {
-    const vector within = lesser(greater(x, divisor->low), divisor->high);
-    const vector q0 = multiply(within, divisor->reciprocal);
-    const vector q1 =
-        multiply_add(remainder_of(within, q0, divisor->scale), divisor->reciprocal, q0);
-    return multiply_add(remainder_of(within, q1, divisor->scale), divisor->reciprocal, q1);
+    const words sum = add_words(words_of_vector(v), splat_word(0x8000));
+    return vector_of_words(and_words(sum, splat_word(0xffff0000)));
+}
+
+INLINE vector improved(vector quotient, vector x, const struct divisor *divisor)
+{
+    const vector remainder = multiply_subtract(quotient, divisor->scale, x);
+    return negated_multiply_add(remainder, divisor->reciprocal, quotient);
+}
+
+INLINE vector divide_by(enum qk_division division, vector x, const struct divisor *divisor)
+{
+    const vector q0 = multiply(x, divisor->reciprocal);
+    if (division == QK_DIVISION_BF16)
+        return nearest_bf16(q0);
+    const vector quotient = improved(improved(q0, x, divisor), x, divisor);
+    return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;
+}
+
+/* Whether the types are such that quotients may be products. NaN of FP32 may become 0 when they are
+ * rounded to BF16 by nearest_bf16(). */
+INLINE bool has_products(enum qk_type x_type, enum qk_division division)
+{
+    return division < QK_DIVISION_FP64 && (division != QK_DIVISION_BF16 || x_type == QK_BF16);
 }
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
@@ -57,10 +86,28 @@ struct job {
     unsigned x_bytes;
     unsigned y_bits;
     bool limits;
-    const struct qk_narrow *narrow; /* NULL: y is an integer */
-    vector low, high;               /* of quotients, where they are limited */
-    int8_t least, most;             /* of integers of less than 8 bits */
+    vector low, high;   /* of quotients, where they are limited */
+    int8_t least, most; /* of integers of less than 8 bits */
+    bool floats;        /* y is of floats, and what follows is set: */
+    const struct qk_narrow *narrow;
+    vector normal, cap; /* the least normal number, and the power of two above the largest */
+    struct summands summands;
+    uint8_t largest, sign;
+    bool zero_has_sign, saturates;
 };
+
+INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)
+{
+    const unsigned exponents = narrow->largest >> (23 - narrow->shift);
+    job->narrow = narrow;
+    job->normal = vector_of_words(splat_word(narrow->normal));
+    job->cap = vector_of_words(splat_word(narrow->normal + (exponents << 23)));
+    job->summands = summands_of(narrow);
+    job->largest = (uint8_t)narrow->largest;
+    job->sign = (uint8_t)narrow->sign;
+    job->zero_has_sign = narrow->signed_bits == 0;
+    job->saturates = narrow->beyond == narrow->largest;
+}
 
 INLINE struct job job_of(const struct qk_quantize_args *args)
 {
@@ -73,7 +120,7 @@ INLINE struct job job_of(const struct qk_quantize_args *args)
                       .x_bytes = x->bits / 8,
                       .y_bits = y->bits,
                       .limits = args->limits,
-                      .narrow = args->narrow,
+                      .floats = is_float,
                       .low = splat(-0x1p30F),
                       .high = splat(0x1p30F),
                       .least = (int8_t)y->min,
@@ -82,6 +129,8 @@ INLINE struct job job_of(const struct qk_quantize_args *args)
                   : y->bits == 8 ? is_signed ? PACK_S8 : PACK_U8
                   : y->bits == 4 ? PACK_4
                                  : PACK_2;
+    if (is_float)
+        describe_floats(&job, args->narrow);
     return job;
 }
 
@@ -135,45 +184,57 @@ INLINE words narrowed(const struct qk_narrow *narrow, vector value)
     return xor_words(code, sign);
 }
 
-INLINE words codes_by_doubles(const struct job *job, const uint8_t *x, vector scale, vector zero)
+/* The quotients as the division rounds them, if it is none of FP64. */
+INLINE vector quotient_of(const struct job *job, vector x, vector scale)
+{
+    return rounded(job->division, divide(rounded(job->division, x), scale));
+}
+
+INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *x, vector scale)
 {
     const struct doubles dividend = job->x_type == QK_INT32 ? doubles_of_words(load_words(x))
                                                             : doubles_of_floats(read_x(job, x));
     const struct doubles divisor = job->division == QK_DIVISION_FP64_INTEGER
                                        ? doubles_of_words(words_of_vector(scale))
                                        : doubles_of_floats(scale);
-    const struct doubles quotient = divide_doubles(dividend, divisor);
-    if (!job->narrow)
-        return add_words(words_of_doubles(quotient), words_of_vector(zero));
-    return narrowed(job->narrow, floats_of_doubles(add_doubles(quotient, doubles_of_floats(zero))));
+    return divide_doubles(dividend, divisor);
 }
 
-/* The codes of one vector's elements. A NaN becomes the lower limit: `greater` returns its second
- * operand for it. */
-INLINE words codes_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
+/* The integers of one vector's elements. A NaN becomes the lower limit: `greater` returns its
+ * second operand for it. */
+INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
+{
+    const words zeros = words_of_vector(zero);
+    if (job->division >= QK_DIVISION_FP64)
+        return add_words(words_of_doubles(quotient_of_doubles(job, x, scale)), zeros);
+    const vector quotient = quotient_of(job, read_x(job, x), scale);
+    const vector limited = job->limits ? lesser(greater(quotient, job->low), job->high) : quotient;
+    return add_words(round_to_words(limited), zeros);
+}
+
+/* The sums, of which y has the nearest floats. */
+INLINE vector sums_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     if (job->division >= QK_DIVISION_FP64)
-        return codes_by_doubles(job, x, scale, zero);
-    const vector dividend = rounded(job->division, read_x(job, x));
-    const vector quotient = rounded(job->division, divide(dividend, scale));
-    if (job->narrow)
-        return narrowed(job->narrow, add(quotient, zero));
-    const vector limited = job->limits ? lesser(greater(quotient, job->low), job->high) : quotient;
-    return add_words(round_to_words(limited), words_of_vector(zero));
+        return floats_of_doubles(
+            add_doubles(quotient_of_doubles(job, x, scale), doubles_of_floats(zero)));
+    return add(quotient_of(job, read_x(job, x), scale), zero);
 }
 
-struct chunk {
-    words a, b, c, d;
-};
+INLINE words codes_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
+{
+    return job->floats ? narrowed(job->narrow, sums_of(job, x, scale, zero))
+                       : integers_of(job, x, scale, zero);
+}
 
 INLINE void store(const struct job *job, char *y, struct chunk codes, bool stream)
 {
     switch (job->packing) {
     case PACK_U8:
-        store_bytes(y, pack_u8(codes), stream);
+        store_bytes(y, in_order(packed(codes, false)), stream);
         break;
     case PACK_S8:
-        store_bytes(y, pack_s8(codes), stream);
+        store_bytes(y, in_order(packed(codes, true)), stream);
         break;
     case PACK_U16:
         store_bytes(y, pack_u16(codes.a, codes.b), stream);
@@ -184,10 +245,10 @@ INLINE void store(const struct job *job, char *y, struct chunk codes, bool strea
         store_bytes(y + CHUNK, pack_s16(codes.c, codes.d), stream);
         break;
     case PACK_4:
-        store_nibbles(y, within(pack_s8(codes), job->least, job->most), stream);
+        store_nibbles(y, within(in_order(packed(codes, true)), job->least, job->most), stream);
         break;
     default:
-        store_pairs(y, within(pack_s8(codes), job->least, job->most), stream);
+        store_pairs(y, within(in_order(packed(codes, true)), job->least, job->most), stream);
     }
 }
 
@@ -195,6 +256,60 @@ INLINE void prefetch(const struct job *job, const uint8_t *x)
 {
     for (size_t k = 0; k < CHUNK * job->x_bytes; k += 64)
         _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
+}
+
+/* ---- Floats of 8 and 4 bits ------------------------------------------------------------------ */
+
+/* The code of a sum's magnitude, for all that is no NaN: a larger one than the largest where that
+ * is what it rounds to.
+ *
+ * A magnitude in [2^e, 2^(e+1)) is added to 2^(e + shift): as floats are there as far apart as y's
+ * numbers are at 2^e, that rounds it as y wants it, ties to even, and the lowest bits of the sum
+ * count by such steps. To these bits what is added to has the code of 2^e, less the count of it, so
+ * that they become the code. Subnormal numbers are as far apart as the least normal ones. */
+INLINE words magnitude_code(const struct job *job, vector sum)
+{
+    const vector magnitude = capped(sum, job->cap);
+    const vector moved = add(magnitude, summand(&job->summands, greater(magnitude, job->normal)));
+    return and_words(words_of_vector(moved), splat_word(0xff));
+}
+
+INLINE void store_codes(char *y, octets codes, bool is_4_bits, bool stream)
+{
+    if (is_4_bits)
+        store_nibbles(y, codes, stream);
+    else
+        store_bytes(y, codes, stream);
+}
+
+/* By all the rules of qk_narrow, which few chunks need. */
+static __attribute__((noinline, cold)) void store_narrowed(const struct qk_narrow *narrow, char *y,
+                                                           vector a, vector b, vector c, vector d,
+                                                           bool is_4_bits, bool stream)
+{
+    const struct chunk codes = {narrowed(narrow, a), narrowed(narrow, b), narrowed(narrow, c),
+                                narrowed(narrow, d)};
+    store_codes(y, in_order(packed(codes, false)), is_4_bits, stream);
+}
+
+/* `has_nan` is any_nan() of the sums. */
+INLINE void store_floats(const struct job *job, char *y, const vector *sums, bool has_nan,
+                         bool stream)
+{
+    const bool is_4_bits = job->packing == PACK_4;
+    const struct chunk codes = {magnitude_code(job, sums[0]), magnitude_code(job, sums[1]),
+                                magnitude_code(job, sums[2]), magnitude_code(job, sums[3])};
+    const struct chunk bits = {words_of_vector(sums[0]), words_of_vector(sums[1]),
+                               words_of_vector(sums[2]), words_of_vector(sums[3])};
+    const octets magnitudes = packed(codes, false);
+    const bool is_rare = has_nan || (!job->saturates && any_above(magnitudes, job->largest));
+    if (__builtin_expect(is_rare, false)) {
+        store_narrowed(job->narrow, y, sums[0], sums[1], sums[2], sums[3], is_4_bits, stream);
+        return;
+    }
+    const octets signed_codes =
+        with_signs(magnitudes, packed(bits, true), job->largest, job->sign, job->zero_has_sign);
+    store_codes(y, in_order(signed_codes), is_4_bits, stream);
 }
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
@@ -207,7 +322,7 @@ struct parameters {
 /* The zero point that changes nothing, as integers and as floats have it. */
 INLINE vector no_zero(const struct job *job)
 {
-    return job->narrow ? splat(-0.0F) : splat(0);
+    return job->floats ? splat(-0.0F) : splat(0);
 }
 
 INLINE vector zero_at(const struct job *job, const struct qk_span *span, size_t p)
@@ -300,7 +415,33 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
     }
 }
 
-/* Chunks of one block, from element i to `end`, to integers, by products. */
+INLINE vector dividend_of(const struct job *job, const uint8_t *x)
+{
+    const vector v = read_x(job, x);
+    return job->division == QK_DIVISION_BF16 ? v : rounded(job->division, v); /* v is BF16 */
+}
+
+INLINE words integers_by_products(const struct job *job, const uint8_t *x,
+                                  const struct divisor *divisor, words zeros)
+{
+    const vector within = lesser(greater(dividend_of(job, x), divisor->low), divisor->high);
+    return add_words(round_to_words(divide_by(job->division, within, divisor)), zeros);
+}
+
+INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
+                               const struct divisor *divisor, vector zero, bool stream)
+{
+    const size_t bytes = LANES * job->x_bytes;
+    vector sums[4];
+    for (size_t v = 0; v < 4; v++)
+        sums[v] = add(divide_by(job->division, dividend_of(job, x + v * bytes), divisor), zero);
+    const bool has_nan = any_nan(sums[0], sums[1], sums[2], sums[3]);
+    for (size_t v = 0; v < 4 && __builtin_expect(has_nan, false); v++)
+        sums[v] = sums_of(job, x + v * bytes, divisor->scale, zero);
+    store_floats(job, y, sums, has_nan, stream);
+}
+
+/* Chunks of one block, from element i to `end`, by products. */
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
                              size_t end, float scale, vector zero)
 {
@@ -310,14 +451,18 @@ INLINE void take_by_products(const struct job *job, const struct qk_span *span, 
     const size_t bytes = LANES * job->x_bytes;
     for (; i < end; i += CHUNK) {
         const uint8_t *x = (const uint8_t *)span->x + i * job->x_bytes;
+        char *y = (char *)span->y + i * job->y_bits / 8;
         if (span->stream)
             prefetch(job, x);
-        const struct chunk codes = {
-            add_words(round_to_words(divide_by(read_x(job, x), &divisor)), zeros),
-            add_words(round_to_words(divide_by(read_x(job, x + bytes), &divisor)), zeros),
-            add_words(round_to_words(divide_by(read_x(job, x + 2 * bytes), &divisor)), zeros),
-            add_words(round_to_words(divide_by(read_x(job, x + 3 * bytes), &divisor)), zeros)};
-        store(job, (char *)span->y + i * job->y_bits / 8, codes, span->stream);
+        if (job->floats) {
+            floats_by_products(job, x, y, &divisor, zero, span->stream);
+            continue;
+        }
+        const struct chunk codes = {integers_by_products(job, x, &divisor, zeros),
+                                    integers_by_products(job, x + bytes, &divisor, zeros),
+                                    integers_by_products(job, x + 2 * bytes, &divisor, zeros),
+                                    integers_by_products(job, x + 3 * bytes, &divisor, zeros)};
+        store(job, y, codes, span->stream);
     }
 }
 
@@ -328,7 +473,7 @@ INLINE void take_whole(const struct job *job, const struct qk_span *span, struct
     const size_t end = at->i + left / CHUNK * CHUNK;
     const float scale = ((const float *)span->scales)[at->p];
     at->left -= end - at->i;
-    if (job->division == QK_DIVISION_FP32 && !job->narrow && scale >= DIVISOR_LEAST &&
+    if (has_products(job->x_type, job->division) && scale >= DIVISOR_LEAST &&
         scale <= DIVISOR_MOST) {
         take_by_products(job, span, at->i, end, scale, zero_at(job, span, at->p));
         at->i = end;
@@ -367,19 +512,36 @@ INLINE void loops(const struct job *job, const struct qk_span *span)
         loop_blocks(job, span);
 }
 
-/* Gives the common case a loop of its own, in which all that does not vary is a constant. The
- * arguments are copied, so that the compiler can see that storing y does not change them. */
+/* Loops of their own for the types that are common, in which what does not vary is a constant. */
+INLINE void loops_of(struct job job, const struct qk_span *span, enum qk_type x_type,
+                     enum qk_division division, bool floats)
+{
+    job.x_type = x_type;
+    job.x_bytes = x_type == QK_FP32 ? 4 : 2;
+    job.division = division;
+    job.floats = floats;
+    loops(&job, span);
+}
+
+/* The arguments are copied, so that the compiler can see that storing y does not change them. */
 static void quantize(const struct qk_quantize_args *args)
 {
     const struct qk_span span = args->span;
     struct job job = job_of(args);
-    if (job.x_type == QK_FP32 && job.division == QK_DIVISION_FP32 && job.limits && !job.narrow) {
-        job.x_type = QK_FP32;
-        job.x_bytes = sizeof(float);
-        job.division = QK_DIVISION_FP32;
+    const bool is_fp32 = job.x_type == QK_FP32 && job.division == QK_DIVISION_FP32;
+    const bool is_fp16 = job.x_type == QK_FP16 && job.division == QK_DIVISION_FP32;
+    const bool is_bf16 = job.x_type == QK_BF16 && job.division == QK_DIVISION_BF16;
+    if (is_fp32 && job.limits && !job.floats) {
         job.limits = true;
-        job.narrow = NULL;
-        loops(&job, &span);
+        loops_of(job, &span, QK_FP32, QK_DIVISION_FP32, false);
+    } else if (is_fp32 && job.floats) {
+        loops_of(job, &span, QK_FP32, QK_DIVISION_FP32, true);
+    } else if (is_fp16 && job.floats) {
+        loops_of(job, &span, QK_FP16, QK_DIVISION_FP32, true);
+    } else if (is_bf16 && job.floats) {
+        loops_of(job, &span, QK_BF16, QK_DIVISION_BF16, true);
+    } else if (is_bf16) {
+        loops_of(job, &span, QK_BF16, QK_DIVISION_BF16, false);
     } else {
         loops(&job, &span);
     }

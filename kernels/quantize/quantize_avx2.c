@@ -13,7 +13,11 @@
 #define LANES ((size_t)8)
 
 typedef __m256 vector;
-typedef __m256i words; /* integers of 32 bits */
+typedef __m256i words;  /* integers of 32 bits */
+typedef __m256i octets; /* of a chunk */
+struct chunk {
+    words a, b, c, d;
+};
 struct doubles {
     __m256d low, high;
 };
@@ -40,16 +44,16 @@ INLINE vector multiply(vector a, vector b)
     return _mm256_mul_ps(a, b);
 }
 
-/* a * b + c, rounded once. */
-INLINE vector multiply_add(vector a, vector b, vector c)
+/* a * b - c, rounded once. */
+INLINE vector multiply_subtract(vector a, vector b, vector c)
 {
-    return _mm256_fmadd_ps(a, b, c);
+    return _mm256_fmsub_ps(a, b, c);
 }
 
-/* x - quotient * divisor, rounded once. */
-INLINE vector remainder_of(vector x, vector quotient, vector divisor)
+/* c - a * b, rounded once. */
+INLINE vector negated_multiply_add(vector a, vector b, vector c)
 {
-    return _mm256_fnmadd_ps(quotient, divisor, x);
+    return _mm256_fnmadd_ps(a, b, c);
 }
 
 INLINE vector divide(vector a, vector b)
@@ -65,6 +69,12 @@ INLINE vector greater(vector a, vector b)
 INLINE vector lesser(vector a, vector b)
 {
     return _mm256_min_ps(a, b);
+}
+
+INLINE bool any_nan(vector a, vector b, vector c, vector d)
+{
+    const vector low = _mm256_cmp_ps(a, b, _CMP_UNORD_Q);
+    return _mm256_movemask_ps(_mm256_or_ps(low, _mm256_cmp_ps(c, d, _CMP_UNORD_Q))) != 0;
 }
 
 /* The first `count` elements of `before` and the others of `after`. */
@@ -147,6 +157,32 @@ INLINE vector float_of_words(words w)
     return _mm256_cvtepi32_ps(w);
 }
 
+/* ---- Summands of magnitude_code() ----------------------------------------------------------- */
+
+struct summands {
+    unsigned shift;
+    words step; /* from the exponent and its part of the code to the summand */
+};
+
+INLINE struct summands summands_of(const struct qk_narrow *narrow)
+{
+    return (struct summands){narrow->shift,
+                             splat_word((narrow->shift << 23) - (narrow->normal >> narrow->shift))};
+}
+
+INLINE vector summand(const struct summands *summands, vector magnitude)
+{
+    const words exponent = and_words(words_of_vector(magnitude), splat_word(0x7f800000));
+    const words code = shift_right(exponent, summands->shift);
+    return vector_of_words(add_words(add_words(exponent, code), summands->step));
+}
+
+/* The lesser of a magnitude and a cap. */
+INLINE vector capped(vector v, vector cap)
+{
+    return lesser(vector_of_words(and_words(words_of_vector(v), splat_word(0x7fffffff))), cap);
+}
+
 /* ---- Halves --------------------------------------------------------------------------------- */
 
 INLINE vector widen_fp16(const void *from)
@@ -211,20 +247,18 @@ INLINE vector floats_of_doubles(struct doubles d)
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
 /* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
-INLINE __m256i in_order(__m256i bytes)
+INLINE octets in_order(octets b)
 {
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    return _mm256_permutevar8x32_epi32(b, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
-INLINE __m256i pack_bytes(words a, words b, words c, words d, bool is_signed)
+/* Four vectors' integers, saturating, but not in order. */
+INLINE octets packed(struct chunk chunk, bool is_signed)
 {
-    const __m256i low = _mm256_packs_epi32(a, b);
-    const __m256i high = _mm256_packs_epi32(c, d);
-    return in_order(is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high));
+    const __m256i low = _mm256_packs_epi32(chunk.a, chunk.b);
+    const __m256i high = _mm256_packs_epi32(chunk.c, chunk.d);
+    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
 }
-
-#define pack_u8(codes) pack_bytes((codes).a, (codes).b, (codes).c, (codes).d, false)
-#define pack_s8(codes) pack_bytes((codes).a, (codes).b, (codes).c, (codes).d, true)
 
 INLINE __m256i pack_u16(words a, words b)
 {
@@ -239,6 +273,25 @@ INLINE __m256i pack_s16(words a, words b)
 INLINE __m256i within(__m256i bytes, int8_t least, int8_t most)
 {
     return _mm256_min_epi8(_mm256_max_epi8(bytes, _mm256_set1_epi8(least)), _mm256_set1_epi8(most));
+}
+
+INLINE bool any_above(octets b, uint8_t most)
+{
+    const __m256i above = _mm256_subs_epu8(b, _mm256_set1_epi8((char)most));
+    return !_mm256_testz_si256(above, above);
+}
+
+/* Codes of magnitudes, as far as `largest`, with the signs of numbers. */
+INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
+                         bool zero_has_sign)
+{
+    const __m256i none = _mm256_setzero_si256();
+    const __m256i within = _mm256_min_epu8(codes, _mm256_set1_epi8((char)largest));
+    __m256i signs =
+        _mm256_and_si256(_mm256_cmpgt_epi8(none, numbers), _mm256_set1_epi8((char)sign));
+    if (!zero_has_sign)
+        signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(within, none), signs);
+    return _mm256_or_si256(within, signs);
 }
 
 INLINE void store_bytes(char *y, __m256i bytes, bool stream)

@@ -13,7 +13,11 @@
 #define LANES ((size_t)16)
 
 typedef __m512 vector;
-typedef __m512i words; /* integers of 32 bits */
+typedef __m512i words;  /* integers of 32 bits */
+typedef __m512i octets; /* of a chunk */
+struct chunk {
+    words a, b, c, d;
+};
 struct doubles {
     __m512d low, high;
 };
@@ -40,16 +44,16 @@ INLINE vector multiply(vector a, vector b)
     return _mm512_mul_ps(a, b);
 }
 
-/* a * b + c, rounded once. */
-INLINE vector multiply_add(vector a, vector b, vector c)
+/* a * b - c, rounded once. */
+INLINE vector multiply_subtract(vector a, vector b, vector c)
 {
-    return _mm512_fmadd_ps(a, b, c);
+    return _mm512_fmsub_ps(a, b, c);
 }
 
-/* x - quotient * divisor, rounded once. */
-INLINE vector remainder_of(vector x, vector quotient, vector divisor)
+/* c - a * b, rounded once. */
+INLINE vector negated_multiply_add(vector a, vector b, vector c)
 {
-    return _mm512_fnmadd_ps(quotient, divisor, x);
+    return _mm512_fnmadd_ps(a, b, c);
 }
 
 INLINE vector divide(vector a, vector b)
@@ -65,6 +69,12 @@ INLINE vector greater(vector a, vector b)
 INLINE vector lesser(vector a, vector b)
 {
     return _mm512_min_ps(a, b);
+}
+
+INLINE bool any_nan(vector a, vector b, vector c, vector d)
+{
+    const __mmask16 low = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+    return !_kortestz_mask16_u8(low, _mm512_cmp_ps_mask(c, d, _CMP_UNORD_Q));
 }
 
 /* The first `count` elements of `before` and the others of `after`. */
@@ -145,6 +155,41 @@ INLINE vector float_of_words(words w)
     return _mm512_cvtepi32_ps(w);
 }
 
+/* ---- Summands of magnitude_code() ----------------------------------------------------------- */
+
+/* A table of 32, by the last bits of the exponent: no type has more. */
+struct summands {
+    vector low, high;
+};
+
+INLINE vector some_summands(const struct qk_narrow *narrow, words places)
+{
+    const uint32_t least = narrow->normal >> 23;
+    const words from_least = and_words(subtract_words(places, splat_word(least)), splat_word(31));
+    const words codes = _mm512_slli_epi32(from_least, 23 - narrow->shift);
+    const words exponents = add_words(from_least, splat_word(least + narrow->shift));
+    return vector_of_words(add_words(_mm512_slli_epi32(exponents, 23), codes));
+}
+
+INLINE struct summands summands_of(const struct qk_narrow *narrow)
+{
+    const words places = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return (struct summands){some_summands(narrow, places),
+                             some_summands(narrow, add_words(places, splat_word(16)))};
+}
+
+INLINE vector summand(const struct summands *summands, vector magnitude)
+{
+    return _mm512_permutex2var_ps(summands->low, shift_right(words_of_vector(magnitude), 23),
+                                  summands->high);
+}
+
+/* The lesser of a magnitude and a cap. */
+INLINE vector capped(vector v, vector cap)
+{
+    return _mm512_range_ps(v, cap, 10);
+}
+
 /* ---- Halves --------------------------------------------------------------------------------- */
 
 INLINE vector widen_fp16(const void *from)
@@ -213,10 +258,10 @@ INLINE vector floats_of_doubles(struct doubles d)
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
 /* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
-INLINE __m512i in_order(__m512i bytes)
+INLINE octets in_order(octets b)
 {
     const __m512i places = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(places, bytes);
+    return _mm512_permutexvar_epi32(places, b);
 }
 
 INLINE __m512i halves_in_order(__m512i halves)
@@ -224,15 +269,13 @@ INLINE __m512i halves_in_order(__m512i halves)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), halves);
 }
 
-INLINE __m512i pack_bytes(words a, words b, words c, words d, bool is_signed)
+/* Four vectors' integers, saturating, but not in order. */
+INLINE octets packed(struct chunk chunk, bool is_signed)
 {
-    const __m512i low = _mm512_packs_epi32(a, b);
-    const __m512i high = _mm512_packs_epi32(c, d);
-    return in_order(is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high));
+    const __m512i low = _mm512_packs_epi32(chunk.a, chunk.b);
+    const __m512i high = _mm512_packs_epi32(chunk.c, chunk.d);
+    return is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
 }
-
-#define pack_u8(codes) pack_bytes((codes).a, (codes).b, (codes).c, (codes).d, false)
-#define pack_s8(codes) pack_bytes((codes).a, (codes).b, (codes).c, (codes).d, true)
 
 INLINE __m512i pack_u16(words a, words b)
 {
@@ -247,6 +290,22 @@ INLINE __m512i pack_s16(words a, words b)
 INLINE __m512i within(__m512i bytes, int8_t least, int8_t most)
 {
     return _mm512_min_epi8(_mm512_max_epi8(bytes, _mm512_set1_epi8(least)), _mm512_set1_epi8(most));
+}
+
+INLINE bool any_above(octets b, uint8_t most)
+{
+    return _mm512_cmpgt_epu8_mask(b, _mm512_set1_epi8((char)most)) != 0;
+}
+
+/* Codes of magnitudes, as far as `largest`, with the signs of numbers. */
+INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
+                         bool zero_has_sign)
+{
+    const __m512i within = _mm512_min_epu8(codes, _mm512_set1_epi8((char)largest));
+    __mmask64 negative = _mm512_movepi8_mask(numbers);
+    if (!zero_has_sign)
+        negative = _mm512_mask_test_epi8_mask(negative, within, within);
+    return _mm512_mask_add_epi8(within, negative, within, _mm512_set1_epi8((char)sign));
 }
 
 INLINE void store_bytes(char *y, __m512i bytes, bool stream)
