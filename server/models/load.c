@@ -57,13 +57,19 @@ static bool take_version(struct qd_load *load);
 static bool prepare_version(struct qd_load *load);
 static bool end_version(struct qd_load *load);
 
-/* The last step. Memory goes back to the system at once: a load takes much, and the next one may be
- * far away. */
+/* Memory that nobody holds goes back to the system at once, and not when a timer comes: a load
+ * takes much, and the next one may be far away. */
+static void give_back(struct qd_load *load)
+{
+    qd_memory_trim(load->tools->memory);
+    qd_memory_trim(load->tools->memory);
+}
+
+/* The last step. */
 static bool end(struct qd_load *load)
 {
     clear(load);
-    qd_memory_trim(load->tools->memory);
-    qd_memory_trim(load->tools->memory);
+    give_back(load);
     return false;
 }
 
@@ -156,6 +162,7 @@ static bool prepare_version(struct qd_load *load)
     if (qd_build_prepare(&load->build, &model, &load->graph, &load->error) != QD_OK)
         return fail_in_file(load);
     load->models[load->model_count++] = model;
+    give_back(load); /* before weights fill what they have got */
     const struct qk_graph *graph = load->graph;
     if (graph == NULL)
         return end_version(load);
