@@ -239,17 +239,22 @@ enum qd_status qd_models_check_name(const char *name, struct qd_error *error)
 {
     const size_t bytes = strlen(name);
     bool valid = bytes > 0 && bytes <= QD_MODEL_NAME_BYTES_MAX && strcmp(name, ".") != 0 &&
-                 strcmp(name, "..") != 0;
+                 strcmp(name, "..") != 0 && strpbrk(name, "\"\\/") == NULL;
     for (size_t at = 0; at < bytes && valid;) {
         const size_t length = qd_utf8_length(name + at, bytes - at);
-        valid = length > 0 && (unsigned char)name[at] >= ' ' && name[at] != 0x7f && name[at] != '/';
+        valid = length > 0 && (unsigned char)name[at] >= ' ' && name[at] != 0x7f;
         at += length;
     }
     if (!valid) {
         return qd_fail(error, QD_INVALID,
-                       "the model's name: expected 1 to %d bytes of UTF-8 without slashes and "
-                       "control characters, got %s",
+                       "the model's name: expected 1 to %d bytes of UTF-8 without slashes, "
+                       "backslashes, quotes and control characters, got %s",
                        QD_MODEL_NAME_BYTES_MAX, qd_show_string(name).text);
+    }
+    if (strcmp(name, "stats") == 0) {
+        return qd_fail(error, QD_INVALID,
+                       "the model's name: expected another than \"stats\", which the path of all "
+                       "models' statistics has");
     }
     if (begins_as_operator(name)) {
         return qd_fail(error, QD_INVALID,

@@ -30,8 +30,10 @@ void qd_models_destroy(struct qd_models *models);
 enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
                               struct qd_model **model, struct qd_error *error);
 
-/* Whether a loaded model may have this name: bytes of UTF-8, without slashes and control
- * characters, not "." or "..", and not beginning as the operators' names do. Pure. */
+/* Whether a loaded model may have this name: bytes of UTF-8, not "." or "..", and not beginning as
+ * the operators' names do. It has no slashes, backslashes, quotes and control characters, so that
+ * logs and metrics print it as it is; and it is not "stats", because GET /v2/models/stats is about
+ * all models. Pure. */
 #define QD_MODEL_NAME_BYTES_MAX 128
 enum qd_status qd_models_check_name(const char *name, struct qd_error *error);
 

@@ -153,11 +153,15 @@ Test(models, names)
 {
     char long_name[QD_MODEL_NAME_BYTES_MAX + 2];
     static const char *const good[] = {"a",   "A-b_c.1", "onnx",   "onnxy.a",
-                                       "...", "a b\"",   "\u00e9", "tensorflow"};
-    static const char *const bad[] = {
-        "",          ".",           "..",    "a/b",    "a\nb",
-        "a\x7f",     "\xff",        "a\xc3", "onnx.a", "onnx.QLinearConv",
-        "directml.", "tensorflow.x"};
+                                       "...", "a b'",    "\u00e9", "tensorflow"};
+    static const char *const bad[] = {"",          ".",
+                                      "..",        "a/b",
+                                      "a\nb",      "a\x7f",
+                                      "\xff",      "a\xc3",
+                                      "onnx.a",    "onnx.QLinearConv",
+                                      "directml.", "tensorflow.x",
+                                      "a\"b",      "a\\b",
+                                      "stats"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         cr_assert_eq(qd_models_check_name(good[i], &error), QD_OK, "%s", good[i]);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
