@@ -7,8 +7,14 @@
 #include "server/oip_encode.h"
 #include "server/refusal.h"
 
-/* Some 10 us to read, and to print. */
-enum { BRIEF_JSON_BYTES = 4 << 10, BRIEF_NUMBERS = 512 };
+/* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes to
+ * plan. */
+enum {
+    BRIEF_JSON_BYTES = 4 << 10,
+    BRIEF_NUMBERS = 512,
+    BRIEF_BODY_BYTES = 1 << 20,
+    BRIEF_NODES = 8,
+};
 
 static void *alloc(void *context, size_t bytes)
 {
@@ -239,11 +245,14 @@ static enum qd_status make_phases(struct qd_request *request)
     return QD_OK;
 }
 
-/* Whether reading the request ends before another thread would begin: only its JSON takes time. */
+/* Whether all that is before the first unit ends before another thread would begin. */
 static bool is_brief(const struct qd_request *request)
 {
+    const struct qd_model *model = request->model;
     const char *json = request->message.json_bytes_header;
-    return (json == NULL ? request->body_bytes : strtoull(json, NULL, 10)) <= BRIEF_JSON_BYTES;
+    return request->body_bytes <= BRIEF_BODY_BYTES &&
+           (json == NULL ? request->body_bytes : strtoull(json, NULL, 10)) <= BRIEF_JSON_BYTES &&
+           model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
 }
 
 /* The same of the answer. */
