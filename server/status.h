@@ -12,7 +12,8 @@
     X(UNSUPPORTED_ENCODING, 415) \
     X(INTERNAL, 500)             \
     X(NOT_IMPLEMENTED, 501)      \
-    X(UNAVAILABLE, 503)
+    X(UNAVAILABLE, 503)          \
+    X(NOT_OFFERED, 503) /* by this server, as it was started: trying again is in vain */
 
 enum qd_status {
 #define X(name, http) QD_##name,

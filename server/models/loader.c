@@ -427,7 +427,7 @@ enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
                                struct qd_error *error)
 {
     if (loader->settings.mode != QD_CONTROL_EXPLICIT) {
-        return qd_fail(error, QD_UNAVAILABLE,
+        return qd_fail(error, QD_NOT_OFFERED,
                        "models are not loaded or unloaded by calls: --model-control-mode is %s, "
                        "expected explicit",
                        loader->settings.mode == QD_CONTROL_POLL ? "poll" : "none");

@@ -530,6 +530,7 @@ class Off(ModelTest):
         for action in ("load", "unload"):
             answer = self.post("layer", action, kept_request(WEIGHTS))
             self.assert_error(answer, 503, "--model-control-mode is none, expected explicit")
+            self.assertNotIn("Retry-After", answer.headers)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,9 @@ Test(oip_encode, errors)
                       "{\"error\":\"x: expected 1, got \\\"2\\\"\"}");
     expect_error_body(QD_NOT_FOUND, "\xc3", "{\"error\":\"\uFFFD\"}");
     expect_error_body(QD_UNAVAILABLE, "full", "{\"error\":\"full\"}");
+    cr_assert_eq(answer.http_status, 503);
+    expect_error_body(QD_NOT_OFFERED, "off", "{\"error\":\"off\"}");
+    cr_assert_eq(answer.http_status, 503);
 }
 
 Test(oip_encode, errors_need_no_memory)
