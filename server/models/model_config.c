@@ -298,8 +298,11 @@ static enum qd_status read_versions(const struct reader *reader, const char *pat
 {
     struct qd_model_config *config = target;
     config->version_count = 0;
-    if (!qd_json_is_array(value) || qd_json_first(value) == NULL)
+    if (!qd_json_is_array(value))
         return expected(reader, path, "an array of version numbers", value);
+    if (qd_json_first(value) == NULL)
+        return qd_fail(reader->error, QD_INVALID, "%s: %s: expected a version, got none",
+                       reader->source, path);
     for (const struct cJSON *item = qd_json_first(value); item != NULL; item = qd_json_next(item)) {
         int64_t number;
         if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX) {

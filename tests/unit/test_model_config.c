@@ -88,6 +88,8 @@ Test(model_config, refuses_what_it_does_not_do)
          "config: version_policy: expected one of latest, all and specific, got an object"},
         {"{\"version_policy\":{\"latest\":{\"num_versions\":0}}}",
          "config: version_policy.latest.num_versions: expected an integer >= 1, got 0"},
+        {"{\"version_policy\":{\"specific\":{\"versions\":[]}}}",
+         "config: version_policy.specific.versions: expected a version, got none"},
         {"{\"version_policy\":{\"specific\":{\"versions\":[0]}}}",
          "config: version_policy.specific.versions: expected integers > 0, got 0"},
         {"{\"version_policy\":{\"specific\":{}}}",
