@@ -184,8 +184,9 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature 
     qd_text_json_string(text, signature->name);
     qd_text_format(text,
                    ",\"platform\":\"%s\",\"backend\":\"quantd\","
-                   "\"max_batch_size\":%" PRIu64 ",\"version_policy\":{\"all\":{}},",
-                   signature->platform, signature->batch_max);
+                   "\"max_batch_size\":%" PRIu64 ",\"version_policy\":%s,",
+                   signature->platform, signature->batch_max,
+                   signature->version_policy == NULL ? "{\"all\":{}}" : signature->version_policy);
     print_config_ports(text, signature);
     qd_text_string(text, "\"instance_group\":[{\"name\":");
     qd_text_json_string(text, signature->name);

@@ -321,10 +321,11 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
         .input_count = call->input_count,
         .outputs = outputs,
         .output_count = call->output_count,
+        .version_policy = qd_model_config_print_policy(build->config, &model->arena),
         .batch_max = build->config->batch_max,
     };
     if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
-        model->signature.about == NULL)
+        model->signature.about == NULL || model->signature.version_policy == NULL)
         return qd_refuse_memory(&model->arena, "the model's signature", error);
     for (size_t i = 0; i < call->input_count; i++)
         inputs[i].types = QK_BIT(call->inputs[i].type);

@@ -58,6 +58,10 @@ bool qd_model_config_wants(const struct qd_model_config *config, const uint64_t 
 uint64_t qd_model_config_misses(const struct qd_model_config *config, const uint64_t *versions,
                                 size_t version_count);
 
+/* The policy as JSON, in the arena, as a configuration has it. NULL: no memory. */
+const char *qd_model_config_print_policy(const struct qd_model_config *config,
+                                         struct qd_arena *arena);
+
 /* Compares a model's ports with the configuration's, which may narrow dimensions that are free. */
 enum qd_status qd_model_config_apply(const struct qd_model_config *config, struct qd_port *inputs,
                                      size_t input_count, struct qd_port *outputs,

@@ -1,3 +1,5 @@
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "server/json_tree.h"
@@ -37,6 +39,29 @@ uint64_t qd_model_config_misses(const struct qd_model_config *config, const uint
             return config->versions[i];
     }
     return 0;
+}
+
+const char *qd_model_config_print_policy(const struct qd_model_config *config,
+                                         struct qd_arena *arena)
+{
+    enum { FRAME_BYTES = 64, NUMBER_BYTES = 24 };
+    const bool specific = config->policy == QD_POLICY_SPECIFIC;
+    const size_t size = FRAME_BYTES + (specific ? config->version_count * NUMBER_BYTES : 0);
+    char *text = qd_arena_alloc(arena, size);
+    if (text == NULL)
+        return NULL;
+    if (config->policy == QD_POLICY_ALL)
+        snprintf(text, size, "{\"all\":{}}");
+    else if (!specific)
+        snprintf(text, size, "{\"latest\":{\"num_versions\":%" PRIu64 "}}", config->latest_count);
+    if (!specific)
+        return text;
+    size_t used = (size_t)snprintf(text, size, "{\"specific\":{\"versions\":[");
+    for (size_t i = 0; i < config->version_count; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRIu64, i == 0 ? "" : ",",
+                                 config->versions[i]);
+    snprintf(text + used, size - used, "]}}");
+    return text;
 }
 
 /* ---- Inputs and outputs ------------------------------------------------------------------- */

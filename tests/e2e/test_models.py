@@ -136,12 +136,18 @@ class Sources(ModelTest):
         self.assert_done(self.load_named("layer", "{}", files))
         self.assertEqual([entry["version"] for entry in self.entries("layer")], ["10"])
         self.assert_error(self.ask("layer", [1, 2, 3], "2"), 404, "10")
+        config = self.server.get("/v2/models/layer/config").json()
+        self.assertEqual(config["version_policy"], {"latest": {"num_versions": 1}})
         for policy, expected in (({"all": {}}, [2, 3, 10]),
                                  ({"latest": {"num_versions": 2}}, [3, 10]),
                                  ({"specific": {"versions": [2, 3]}}, [2, 3])):
             self.assert_done(self.load_named("layer", {"version_policy": policy}, files))
             tree = self.server.get("/v2/models/layer").json()
             self.assertEqual(tree["versions"], [str(version) for version in expected])
+            config = self.server.get("/v2/models/layer/config").json()
+            self.assertEqual(config["version_policy"], policy)
+            self.assert_done(self.load_named("layer", config, files))
+            self.assertEqual(self.server.get("/v2/models/layer").json(), tree)
             for version in expected:
                 self.assert_convolves("layer", [version, 1], version)
             self.assert_convolves("layer", [expected[-1], 1])
