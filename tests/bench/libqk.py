@@ -75,6 +75,17 @@ class Libqk:
         self.say("handover", threads, work_ns, unit_ns)
         return dict(zip(("alone", "all", "again", "wake", "counted"), map(float, self.answer())))
 
+    def echo(self, request_bytes, answer_bytes):
+        """The port of a server that only takes and gives so many, until the next one."""
+        self.say("echo", request_bytes, answer_bytes)
+        return int(self.answer()[0])
+
+    def exchange(self, port, connections, ms, path):
+        """(answers in a second, p50 and p99 in nanoseconds) to what is in the file."""
+        self.say("exchange", port, connections, ms, path)
+        count, ns, p50, p99 = map(float, self.answer())
+        return count / ns * 1e9, p50, p99
+
     def round(self, *measures):
         """Measure -> nanoseconds."""
         self.say("round", *measures)

@@ -27,6 +27,11 @@
  *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
  *                                  handover.h, for a job of so many in units of so many, and what
  *                                  the server's scheduler counts for a hand-over
+ *   echo REQUEST ANSWER            answers "port": of a server that takes and gives so many bytes,
+ *                                  until the next one
+ *   exchange PORT CONNECTIONS MS FILE
+ *                                  posts what is in the file for so long; answers
+ *                                  "count ns p50 p99", as exchange.h has them
  *   save FILE                      runs once, and writes the output's bytes
  *
  * The first argument is the tier, "auto" without one; the first line says "tier width core", the
@@ -38,6 +43,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +51,7 @@
 #include "server/pool.h"
 #include "server/scheduler.h"
 #include "tests/bench/call.h"
+#include "tests/bench/exchange.h"
 #include "tests/bench/handover.h"
 #include "tests/bench/move.h"
 #include "tests/bench/peak.h"
@@ -82,6 +89,8 @@ struct bench {
     int doublings; /* of x_bytes to the output's */
     struct qk_sgemm_args sgemm;
     struct bench_buffer matrices[3];
+    struct bench_echo *echo;
+    struct bench_buffer request;
 };
 
 /* ---- What can be measured ---------------------------------------------------------------- */
@@ -369,6 +378,32 @@ static void on_handover(char *const *words)
            (unsigned long long)found.wake_ns, (unsigned long long)QD_HANDOVER_NS);
 }
 
+static void on_echo(struct bench *bench, char *const *words)
+{
+    bench_echo_destroy(bench->echo);
+    bench->echo = bench_echo_create(strtoull(words[0], NULL, 10), strtoull(words[1], NULL, 10));
+    printf("%u\n", bench_echo_port(bench->echo));
+}
+
+static void on_exchange(struct bench *bench, char *const *words)
+{
+    struct stat file;
+    if (stat(words[3], &file) != 0)
+        bench_fail("%s: cannot be read", words[3]);
+    bench_buffer_read(&bench->request, words[3], (size_t)file.st_size);
+    const struct bench_exchange exchange = {
+        .request = (const char *)bench->request.data,
+        .request_bytes = (size_t)file.st_size,
+        .port = (uint16_t)strtoul(words[0], NULL, 10),
+        .connection_count = strtoull(words[1], NULL, 10),
+        .for_ns = 1000000 * strtoull(words[2], NULL, 10),
+    };
+    if (exchange.connection_count == 0 || exchange.for_ns == 0)
+        bench_fail("exchange: expected a connection and a millisecond at least");
+    const struct bench_exchanged found = bench_exchange(&exchange);
+    printf("%zu %.0f %.0f %.0f\n", found.count, found.ns, found.p50_ns, found.p99_ns);
+}
+
 static void on_save(struct bench *bench, const char *path)
 {
     const size_t bytes = bench->call.plan.output_bytes[0];
@@ -405,6 +440,10 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_round(bench, words + 1, count - 1);
     else if (strcmp(name, "handover") == 0 && count == 4)
         on_handover(words + 1);
+    else if (strcmp(name, "echo") == 0 && count == 3)
+        on_echo(bench, words + 1);
+    else if (strcmp(name, "exchange") == 0 && count == 5)
+        on_exchange(bench, words + 1);
     else if (strcmp(name, "save") == 0 && count == 2 && bench->team)
         on_save(bench, words[1]);
     else
@@ -469,6 +508,7 @@ int main(int argc, char **argv)
             obey(&bench, words, count);
     }
     free(line);
+    bench_echo_destroy(bench.echo);
     bench_team_destroy(bench.team);
     while (bench.gemm_count > 0)
         qk_kernels_destroy(bench.gemms[--bench.gemm_count]);
