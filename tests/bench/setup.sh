@@ -1,22 +1,25 @@
 #!/bin/sh
-# Installs ONNX Runtime, the peer of `make bench`, into build/bench/venv. Where it cannot be had,
-# says so, and the benchmark goes without.
+# Installs the peers of `make bench`, ONNX Runtime and FastAPI, into build/bench/venv, in the
+# versions of requirements.txt. Where they cannot be had, says so, and the benchmark goes without.
 set -eu
 cd "$(dirname "$0")/../.."
 venv=build/bench/venv
 log=build/bench/pip.log
+wanted=tests/bench/requirements.txt
+installed=$venv/requirements.txt
 
 works()
 {
-    "$venv/bin/python" -c 'import numpy, onnx, onnxruntime' 2>/dev/null
+    cmp -s "$wanted" "$installed" &&
+        "$venv/bin/python" -c 'import fastapi, numpy, onnx, onnxruntime, uvicorn' 2>/dev/null
 }
 
 works && exit 0
 mkdir -p build/bench
-echo "bench: installing ONNX Runtime into $venv"
+echo "bench: installing ONNX Runtime and FastAPI into $venv"
 {
     test -x "$venv/bin/python" || python3 -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
-        --retries 2 --timeout 20 numpy onnx onnxruntime
+        --retries 2 --timeout 20 --requirement "$wanted" && cp "$wanted" "$installed"
 } >"$log" 2>&1 </dev/null || true
-works || echo "bench: ONNX Runtime is not to be had ($log): measuring without it"
+works || echo "bench: these are not to be had ($log): measuring without them"

@@ -1,0 +1,25 @@
+"""What a user writes instead of running quantd: every ONNX file of $MODELS, loaded once, behind
+FastAPI. The bytes of x are the request's body, those of y the answer's; x's shape is the model's.
+
+    MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1
+"""
+import os
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from fastapi import FastAPI, Request, Response
+
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = int(os.environ["THREADS"])
+sessions = {path.stem: onnxruntime.InferenceSession(path, options)
+            for path in Path(os.environ["MODELS"]).glob("*.onnx")}
+shapes = {name: session.get_inputs()[0].shape for name, session in sessions.items()}
+app = FastAPI()
+
+
+@app.post("/{name}")
+async def infer(name: str, request: Request):
+    x = np.frombuffer(await request.body(), np.uint8).reshape(shapes[name])
+    y, = sessions[name].run(None, {"x": x})
+    return Response(y.tobytes(), media_type="application/octet-stream")
