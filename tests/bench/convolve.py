@@ -1,5 +1,6 @@
 """The convolutions' part of `make bench`: which rows, and how one is measured."""
 import layers
+import part
 from convolve_report import Report, falls_short, one_line
 from figures import threads_text
 from peer import Unsupported
@@ -10,7 +11,7 @@ PEAKS = ("fma", "madd", "avxvnni", "vnni", "amx")
 CALL_ROUNDS = 3  # its best comes soon
 
 
-class Part:
+class Part(part.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
     x_bytes = staticmethod(random_bytes)
 

@@ -1,4 +1,5 @@
 """The parts of `make bench` that change a tensor's type: which rows, and how one is measured."""
+import part
 import rows
 from linear_report import Report, falls_short, name, one_line
 from peer import Unsupported
@@ -19,7 +20,7 @@ def memory_bytes():
         return 1 << 40
 
 
-class Part:
+class Part(part.Part):
     falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
 
     def __init__(self, model, budget_seconds):

@@ -54,13 +54,27 @@ class OnnxRuntime:
         self.y = None
         self.y = Buffer(size)
 
+    def nodes(self, row, variable):
+        """Of its stages, each with what it gives as the next one's x, and their constants."""
+        make, stages = self.helper, getattr(row, "stages", (row,))
+        nodes, constants = [], []
+        for k, stage in enumerate(stages):
+            end = "_%d" % k if k > 0 else ""
+            inputs = [name + end for name, *_ in stage.inputs]
+            for name, (_, datatype, shape, raw) in zip(inputs, stage.inputs):
+                if raw is not None and name not in variable:
+                    constants.append(make.make_tensor(name, NUMBERS[datatype], shape, raw,
+                                                      raw=True))
+            nodes.append(make.make_node(
+                stage.model.removeprefix("onnx."), inputs,
+                ["y"] if stage is stages[-1] else ["x_%d" % (k + 1)], **stage.attributes))
+        return nodes, constants
+
     def model(self, row, variable):
         make = self.helper
-        constants = [make.make_tensor(name, NUMBERS[datatype], shape, raw, raw=True)
-                     for name, datatype, shape, raw in row.inputs if name not in variable]
+        nodes, constants = self.nodes(row, variable)
         graph = make.make_graph(
-            [make.make_node(row.model.removeprefix("onnx."), [name for name, *_ in row.inputs],
-                            ["y"], **row.attributes)], "row",
+            nodes, "row",
             [make.make_tensor_value_info(name, NUMBERS[datatype], shape)
              for name, datatype, shape, _ in row.inputs if name in variable],
             [make.make_tensor_value_info("y", NUMBERS[row.y], row.y_shape)], constants)

@@ -1,6 +1,7 @@
 """The pictures of RESULTS.md. Dequantizers and quantizers: for each type and FP32, per tensor, on
 one thread, the share of the limit that libqk reaches, and ONNX Runtime. Convolutions: for each
-layer, how many times as fast as ONNX Runtime."""
+layer, how many times as fast as ONNX Runtime. Served layers: how many times as many answers as
+FastAPI gives."""
 from tensors import size_text
 
 TOP, BAR, GAP = 40, 9, 8
@@ -8,6 +9,7 @@ LEFT, WIDTH, PANEL = 120, 230, 260
 COLORS = {"libqk": "#2a6f97", "ONNX Runtime": "#e07a5f"}
 CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # of the bars: where, how long one time is, the end
 CONV_COLORS = {"1 thread": "#2a6f97", "all threads": "#014f86", "1 thread, packing": "#90be6d"}
+SERVED_COLORS = {"1 connection": "#2a6f97", "4 connections": "#014f86", "16 connections": "#90be6d"}
 
 
 def linear_svg(shares, codes, sizes):
@@ -34,12 +36,21 @@ def linear_svg(shares, codes, sizes):
 
 def conv_svg(layers):
     """`layers`: (name, network, times ONNX Runtime as CONV_COLORS has them, or None)."""
-    step = len(CONV_COLORS) * BAR + GAP
+    return times_svg(layers, CONV_COLORS, "times as fast as ONNX Runtime")
+
+
+def served_svg(layers):
+    """`layers`: (name, kind, times the better FastAPI's answers as SERVED_COLORS has them)."""
+    return times_svg(layers, SERVED_COLORS, "times FastAPI's answers")
+
+
+def times_svg(layers, colors, words):
+    step = len(colors) * BAR + GAP
     networks = {network for _, network, *_ in layers}
     height = TOP + len(layers) * step + len(networks) * 24 + 10
     parts = head(CONV_LEFT + CONV_UNIT * CONV_MOST + 50, height)
-    parts += legend(CONV_LEFT, 8, CONV_COLORS, 130)
-    parts.append(text(CONV_LEFT + 400, 17, "times as fast as ONNX Runtime"))
+    parts += legend(CONV_LEFT, 8, colors, 130)
+    parts.append(text(CONV_LEFT + 400, 17, words))
     for times in range(CONV_MOST + 1):
         x = CONV_LEFT + CONV_UNIT * times
         parts.append(line(x, TOP, height - 8, "#c33" if times == 1 else "#ddd"))
@@ -51,7 +62,7 @@ def conv_svg(layers):
             parts.append('<text x="8" y="%d" font-weight="bold">%s</text>' % (y + 16, network))
             y += 24
         parts.append(text(CONV_LEFT - 8, y + 1.5 * BAR + 4, name, "end"))
-        for k, (value, color) in enumerate(zip(values, CONV_COLORS.values())):
+        for k, (value, color) in enumerate(zip(values, colors.values())):
             if value is not None:
                 length = CONV_UNIT * min(value, CONV_MOST)
                 parts.append(bar(CONV_LEFT, y + k * BAR, length, color))

@@ -18,6 +18,7 @@ import figures
 import handover
 import linear
 import rows
+import served
 from libqk import FILES, ROOT, Libqk
 from peer import OnnxRuntime
 
@@ -25,7 +26,8 @@ from peer import OnnxRuntime
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320),
-         "handover": handover.Part()}
+         "handover": handover.Part(),
+         "served": served.Part(240)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
 SECONDS_AGAIN = 0.5  # for a row that falls short
@@ -86,6 +88,22 @@ def parse(arguments):
     return options, chosen or list(PARTS)
 
 
+def measure_all(part, selected, options, libqk, peer):
+    """One row after the other; then those that fall short once more."""
+    seconds = SMOKE_SECONDS if options.smoke else options.seconds
+    budget = float("inf") if options.full or options.only else part.budget_seconds
+    clock, results = Clock(len(selected), part.one_line, budget * FIRST_SHARE), []
+    for index, row in enumerate(selected):
+        results.append(part.measure(row, libqk, peer, min(seconds, clock.share(index))))
+        clock.tick(index, results[-1])
+    clock = Clock(len(selected), part.one_line, budget * (1 - FIRST_SHARE))
+    for index, row in enumerate(selected):
+        if not options.smoke and clock.left() and part.falls_short(results[index]):
+            again = part.measure(row, libqk, peer, min(seconds, SECONDS_AGAIN))
+            results[index] = part.best_of(results[index], again)
+    return results
+
+
 def run_part(name, options):
     """Its results: a wrong one is a failure, a slow one is not."""
     part = PARTS[name]
@@ -98,17 +116,11 @@ def run_part(name, options):
     libqk.give(x)
     peer = None if options.without_peer else start_peer(x, selected)
     del x
-    seconds = SMOKE_SECONDS if options.smoke else options.seconds
-    budget = float("inf") if options.full or options.only else part.budget_seconds
-    clock, results = Clock(len(selected), part.one_line, budget * FIRST_SHARE), []
-    for index, row in enumerate(selected):
-        results.append(part.measure(row, libqk, peer, min(seconds, clock.share(index))))
-        clock.tick(index, results[-1])
-    clock = Clock(len(selected), part.one_line, budget * (1 - FIRST_SHARE))
-    for index, row in enumerate(selected):
-        if not options.smoke and clock.left() and part.falls_short(results[index]):
-            again = part.measure(row, libqk, peer, min(seconds, SECONDS_AGAIN))
-            results[index] = figures.best_of(results[index], again)
+    try:
+        selected = part.open(selected, libqk, peer)
+        results = measure_all(part, selected, options, libqk, peer)
+    finally:
+        part.close()
     report = part.report(results, figures.machine(libqk, peer), libqk)
     libqk.close()
     if options.only:

@@ -1,0 +1,15 @@
+"""What the parts of `make bench` have in common."""
+import figures
+
+
+class Part:
+    """One has select, x_bytes, measure, falls_short, one_line, report, and budget_seconds."""
+
+    best_of = staticmethod(figures.best_of)  # of a row that was measured twice
+
+    def open(self, selected, libqk, peer):
+        """Before the first row. Those rows of `selected` that it can measure."""
+        return selected
+
+    def close(self):
+        """After the last one, even where something went wrong."""
