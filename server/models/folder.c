@@ -72,10 +72,11 @@ static enum qd_status fail(const char *shown, const char *what, struct qd_error 
         return qd_fail(error, QD_NOT_FOUND, "%.200s: there is no such %s", shown, what);
     case EXDEV:
     case ELOOP:
-        return qd_fail(error, QD_INVALID,
-                       "%.200s: expected a %s inside the model's folder; the path or a link leaves "
-                       "it",
-                       shown, what);
+        return qd_fail(
+            error, QD_INVALID,
+            "%.200s: expected a %s inside the folder where it is looked for; the path or "
+            "a link leaves it",
+            shown, what);
     case ENOTDIR:
         return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got something else", shown, what);
     case EMFILE:
