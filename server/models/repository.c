@@ -120,7 +120,8 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
     struct name_list *list = (struct name_list *)visitor;
     struct stat about;
     struct qd_error unfit;
-    if (*name == '.' || fstatat(folder, name, &about, 0) != 0 || !S_ISDIR(about.st_mode))
+    if (*name == '.' || strcmp(name, "lost+found") == 0 || fstatat(folder, name, &about, 0) != 0 ||
+        !S_ISDIR(about.st_mode))
         return QD_OK;
     if (qd_models_check_name(name, &unfit) != QD_OK) {
         qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"", unfit.text);

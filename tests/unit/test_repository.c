@@ -70,6 +70,7 @@ Test(repository, lists_folders_with_names_that_models_may_have)
 {
     make_folder("a");
     make_folder(".hidden");
+    make_folder("lost+found");
     make_folder("onnx.QLinearConv");
     make_folder("two\nlines");
     write_file("README", "x");
