@@ -361,6 +361,8 @@ static enum qd_status parse(struct qd_onnx_reader *reader)
         onnx__model_proto__unpack(&calls, source->count, (const uint8_t *)source->bytes);
     if (allocator.failed)
         return qd_onnx_no_memory(reader);
+    if (source->count == 0)
+        return qd_fail(reader->error, QD_INVALID, "expected an ONNX file, got an empty one");
     if (reader->model == NULL)
         return qd_fail(reader->error, QD_INVALID,
                        "expected an ONNX file, which is a ModelProto of protobuf, got %zu bytes "

@@ -205,7 +205,7 @@ class Refusals(ModelTest):
                 ("file:1/model.onnx", ["AAAA"], ("expected a string",)),
                 ("file:1/model.onnx", "AAA", ("file:1/model.onnx", "base64", "character 3")),
                 ("file:1/model.onnx", "A\nAA", ("base64, character 1",)),
-                ("file:1/model.onnx", "", ("layer/1/model.onnx",)),
+                ("file:1/model.onnx", "", ("layer/1/model.onnx: ", "got an empty one")),
                 ("file:1/other.onnx", "AAAA", ("expected model.onnx or request.json",)),
                 ("file:0/model.onnx", "AAAA", ("file:VERSION/NAME",)),
                 ("file:model.onnx", "AAAA", ("file:VERSION/NAME",)),

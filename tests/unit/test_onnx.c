@@ -1034,7 +1034,7 @@ Test(onnx, little_memory)
 
 Test(onnx, garbage)
 {
-    expect_error((struct message){.bytes = NULL}, "graph: expected one, got none");
+    expect_error((struct message){.bytes = NULL}, "expected an ONNX file, got an empty one");
     struct message file = {.bytes = NULL};
     put_bytes(&file, "\x3a\xff\xff\x7f", 4);
     expect_error(file, "expected an ONNX file, which is a ModelProto of protobuf, got 4 bytes that "
