@@ -334,7 +334,7 @@ static enum qd_status refuse_absent(const struct family *family, struct qd_error
         return qd_fail(error, QD_UNAVAILABLE, "model %s is being loaded; try again later",
                        shown.text);
     }
-    return qd_fail(error, QD_NOT_FOUND, "model %s is not loaded%s%.300s", shown.text,
+    return qd_fail(error, QD_NOT_FOUND, "model %s is not in service%s%.300s", shown.text,
                    family->reason[0] == '\0' ? "" : ": ", family->reason);
 }
 

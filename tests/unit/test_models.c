@@ -300,7 +300,7 @@ Test(models, a_removed_one_ends_with_its_last_request)
     cr_assert_not(qd_models_remove(models, "m"));
     cr_assert_not(qd_models_remove(models, "n"));
     cr_assert_not(qd_models_remove(models, DEQUANTIZE));
-    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not loaded: unloaded");
+    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: unloaded");
     expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNLOADING\"}]");
     expect_index(true, "]");
     cr_assert_gt(qd_memory_used(memory), 0);
@@ -338,7 +338,7 @@ Test(models, what_loads_say)
     expect_absent("m", NULL, QD_UNAVAILABLE, "model \"m\" is being loaded; try again later");
     expect_index(false, ",{\"name\":\"m\",\"state\":\"LOADING\"}]");
     cr_assert(qd_models_note(models, "m", QD_MODEL_UNAVAILABLE, "no \"file\""));
-    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not loaded: no \"file\"");
+    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: no \"file\"");
     expect_index(false,
                  ",{\"name\":\"m\",\"state\":\"UNAVAILABLE\",\"reason\":\"no \\\"file\\\"\"}]");
     install("m", 1);
