@@ -77,6 +77,14 @@ static void complain(struct qd_loader *loader, const char *text)
         snprintf(loader->complaint, sizeof(loader->complaint), "%s", text);
 }
 
+/* Of a model, whose name the text begins with. */
+static void complain_of(struct qd_loader *loader, const char *text)
+{
+    char whole[COMPLAINT_BYTES];
+    snprintf(whole, sizeof(whole), "a model of --model-repository: %s", text);
+    complain(loader, whole);
+}
+
 /* ---- The repository's folders ------------------------------------------------------------- */
 
 static int compare_name(const void *name, const void *folder)
@@ -112,7 +120,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         }
         if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
-            complain(loader, entry->failure);
+            complain_of(loader, entry->failure);
         folder->fingerprint = 0;
         return;
     }
@@ -279,7 +287,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
         qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
                load->name, count > 0 ? "yes" : "no", error.text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
-        complain(loader, load->error.text);
+        complain_of(loader, load->error.text);
     }
     if (count == 0 && find_folder(loader, load->name) == NULL)
         qd_models_forget(loader->settings.models, load->name);

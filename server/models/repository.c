@@ -224,6 +224,8 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     bool is_folder = fstatat(fd, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
     folder->has_config |= !is_folder && strcmp(name, "config.json") == 0;
     folder->has_pbtxt |= !is_folder && strcmp(name, "config.pbtxt") == 0;
+    folder->has_model |=
+        !is_folder && (strcmp(name, "model.onnx") == 0 || strcmp(name, "request.json") == 0);
     if (!is_folder)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!is_folder || number == 0) {

@@ -35,6 +35,7 @@ struct qd_model_folder {
     size_t version_count;
     bool has_config; /* config.json */
     bool has_pbtxt;  /* config.pbtxt, which is not read */
+    bool has_model;  /* what belongs into a version's folder */
     /* Of names, sizes, times and inodes of all files in it and in the folders of its versions: of
      * what a model is made of, so that it changes when one of them does. */
     uint64_t fingerprint;

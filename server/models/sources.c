@@ -139,9 +139,13 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
     }
     if (sources->version_count == 0) {
         return qd_fail(error, QD_INVALID,
-                       "%.128s: expected a version: a folder with a number above "
-                       "0 as its name, and model.onnx or request.json in it",
-                       sources->name);
+                       "%.128s: expected a version: a folder with a number above 0, without zeros "
+                       "before it, as its name, and model.onnx or request.json in it%s",
+                       sources->name,
+                       sources->folder.has_model
+                           ? "; they lie here without one, or --model-repository is the folder of "
+                             "one model instead of that of all"
+                           : "");
     }
     return QD_OK;
 }

@@ -109,7 +109,9 @@ class AtStart(RepositoryTest):
         for path, data, words in (
                 ("bad/1/model.onnx", b"x", "bad/1/model.onnx: "),
                 ("bad/1/other.onnx", b"x", "bad/1: expected model.onnx or request.json"),
-                ("bad/one/model.onnx", b"x", "bad: expected a version"),
+                ("bad/one/model.onnx", b"x", "a model of --model-repository: bad: expected a ver"),
+                ("bad/01/model.onnx", b"x", "above 0, without zeros before it"),
+                ("bad/model.onnx", b"x", "or --model-repository is the folder of one model"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "node 0"),
                 ("bad/2/model.onnx", conv_file(WEIGHTS, colour="red"), "colour"),
                 ("bad/1/request.json", b"{}", "bad/1/request.json: model_name"),

@@ -99,7 +99,9 @@ Test(repository, versions_are_numbers_above_0)
     cr_assert_eq(folder.versions[0], 1);
     cr_assert_eq(folder.versions[1], 2);
     cr_assert_eq(folder.versions[2], 10);
-    cr_assert(folder.has_config && !folder.has_pbtxt);
+    cr_assert(folder.has_config && !folder.has_pbtxt && !folder.has_model);
+    write_file("b/model.onnx", "x");
+    cr_assert(look("b").has_model);
 }
 
 Test(repository, a_folder_that_is_not_there)
