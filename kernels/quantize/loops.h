@@ -27,6 +27,9 @@ enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
  * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
  * q0 is to it.
  *
+ * Where x is FP16 and the scale has no more bits than one, q1 is the quotient: nothing that two
+ * numbers of 11 bits divide to is as near to the middle of two floats as what q1 rounds.
+ *
  * All this takes scales for which no remainder overflows. For integers, x is brought within `reach`
  * scales, beyond which all of them saturate, or are INT32_MIN. To floats, what is NaN, infinite or
  * overflows has a quotient of NaN, and is divided again. Where a remainder is subnormal, the
@@ -39,12 +42,13 @@ struct divisor {
     vector scale;
     vector reciprocal;
     vector low, high; /* of x for integers; what NaN becomes is low */
+    bool is_short;    /* it has 11 bits, and x has */
 };
 
-INLINE struct divisor divisor_of(float scale, float reach)
+INLINE struct divisor divisor_of(float scale, float reach, bool is_short)
 {
     return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-reach * scale),
-                            splat(reach * scale)};
+                            splat(reach * scale), is_short};
 }
 
 /* Rounds a number, which is no tie, to BF16; a NaN that a BF16 was stays one. */
@@ -65,7 +69,8 @@ INLINE vector divide_by(enum qk_division division, vector x, const struct diviso
     const vector q0 = multiply(x, divisor->reciprocal);
     if (division == QK_DIVISION_BF16)
         return nearest_bf16(q0);
-    const vector quotient = improved(improved(q0, x, divisor), x, divisor);
+    const vector q1 = improved(q0, x, divisor);
+    const vector quotient = divisor->is_short ? q1 : improved(q1, x, divisor);
     return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;
 }
 
@@ -443,10 +448,10 @@ INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
 
 /* Chunks of one block, from element i to `end`, by products. */
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
-                             size_t end, float scale, vector zero)
+                             size_t end, float scale, vector zero, bool is_short)
 {
     /* Limited quotients saturate; the others become INT32_MIN, as 2^32 does. */
-    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F);
+    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F, is_short);
     const words zeros = words_of_vector(zero);
     const size_t bytes = LANES * job->x_bytes;
     for (; i < end; i += CHUNK) {
@@ -475,7 +480,11 @@ INLINE void take_whole(const struct job *job, const struct qk_span *span, struct
     at->left -= end - at->i;
     if (has_products(job->x_type, job->division) && scale >= DIVISOR_LEAST &&
         scale <= DIVISOR_MOST) {
-        take_by_products(job, span, at->i, end, scale, zero_at(job, span, at->p));
+        const vector zero = zero_at(job, span, at->p);
+        if (job->x_type == QK_FP16 && (qk_bits_of_float(scale) & 0x1fff) == 0)
+            take_by_products(job, span, at->i, end, scale, zero, true);
+        else
+            take_by_products(job, span, at->i, end, scale, zero, false);
         at->i = end;
     } else {
         const struct parameters parameters = same(job, span, at->p);
