@@ -42,6 +42,7 @@ static enum qd_status split_body(const struct qd_oip_message *message,
     }
     *json_bytes = (size_t)count;
     decoder->blobs = message->body + *json_bytes;
+    decoder->blobs_source = message->blobs_source == NULL ? "the body" : message->blobs_source;
     decoder->blobs_bytes = message->body_bytes - *json_bytes;
     return QD_OK;
 }

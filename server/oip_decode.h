@@ -18,6 +18,7 @@ struct qd_oip_message {
     const char *body; /* borrowed as the signature; binary tensors become views on it */
     size_t body_bytes;
     const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
+    const char *blobs_source; /* what errors call it that holds binary tensors; NULL: the body */
 };
 
 /* It may not be moved: `inputs` may point into it. */

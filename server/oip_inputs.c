@@ -275,8 +275,8 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
                        where.text);
     if (bytes > decoder->blobs_bytes)
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected %zu bytes of binary data, the body has only %zu left",
-                       where.text, bytes, decoder->blobs_bytes);
+                       "%s: expected %zu bytes of binary data, %s has only %zu left", where.text,
+                       bytes, decoder->blobs_source, decoder->blobs_bytes);
     input->tensor->data = decoder->blobs;
     decoder->blobs += bytes;
     decoder->blobs_bytes -= bytes;
@@ -510,8 +510,8 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
                        signature->inputs[__builtin_ctz(infer->call.op->variable_inputs)].name);
     if (decoder->blobs_bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
-                       "the body has %zu bytes after the last binary tensor, expected none",
-                       decoder->blobs_bytes);
+                       "%s has %zu bytes after the last binary tensor, expected none",
+                       decoder->blobs_source, decoder->blobs_bytes);
     return QD_OK;
 }
 

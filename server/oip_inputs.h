@@ -22,6 +22,7 @@ struct qd_oip_decoder {
     struct qd_json_envelope envelope;
     const char *blobs; /* the binary tensors not taken yet, in the order of the inputs */
     size_t blobs_bytes;
+    const char *blobs_source; /* "the body", for errors */
 };
 
 /* Fills infer->inputs, and infer->declared where there is one: binary ones are views on blobs, the

@@ -139,7 +139,8 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
         .declares = true,
         .body = source->onnx.bytes,
         .body_bytes = source->onnx.count,
-        .json_bytes_header = has_blobs ? json_bytes : NULL,
+        .json_bytes_header = has_blobs || source->is_file ? json_bytes : NULL,
+        .blobs_source = source->is_file ? "request.bin" : NULL,
     };
     status = qd_oip_decode(&message, build->scratch, infer, error);
     if (status != QD_OK)

@@ -18,6 +18,7 @@ struct qd_source {
     enum qd_source_kind kind;
     struct qd_onnx_source onnx; /* a request: its JSON, and binary tensors behind it */
     size_t json_bytes;          /* of a request: how much of it is the JSON */
+    bool is_file;               /* of a request: its binary tensors are request.bin */
 };
 
 struct qd_build {

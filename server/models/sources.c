@@ -543,7 +543,8 @@ enum qd_status qd_sources_take(struct qd_sources *sources, struct qd_source *sou
                                struct qd_error *error)
 {
     enum qd_status status = qd_sources_check(sources, error);
-    *source = (struct qd_source){.kind = sources->kind, .onnx = {.context = sources}};
+    *source = (struct qd_source){
+        .kind = sources->kind, .onnx = {.context = sources}, .is_file = !sources->is_request};
     if (status != QD_OK)
         return status;
     if (sources->from_repository) {

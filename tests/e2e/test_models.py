@@ -109,6 +109,10 @@ class Sources(ModelTest):
         text, blobs = kept_binary_request(WEIGHTS)
         self.assert_done(self.load_files("layer", "{}", request_json=text, request_bin=blobs))
         self.assert_convolves("layer", WEIGHTS)
+        self.assert_error(self.load_files("layer", request_json=text), 400,
+                          "layer/1/request.json: ", "request.bin has only 0 left")
+        answer = self.load_files("layer", request_json=text, request_bin=blobs + b"12")
+        self.assert_error(answer, 400, "request.bin has 2 bytes after the last binary tensor")
 
     def test_external_data_in_the_call(self):
         weights = struct.pack("5b", 9, *WEIGHTS, 9)
