@@ -4,9 +4,9 @@
  * Honoured are name, platform and backend (which must be ours), max_batch_size (a bound of the
  * first dimension), input and output (which must agree with the model, and may narrow what it
  * leaves free), version_policy. What only places or speeds up work has no effect on CPUs and is
- * accepted; what would change results or needs a GPU is refused, and so is any key that Triton does
- * not have.
- * Numbers may be strings, and keys in camel case, as protobuf's JSON allows. */
+ * accepted; what would change results or asks for a GPU (KIND_GPU, too: nobody is to believe that
+ * it has one) is refused, and so is any key that Triton does not have. Numbers may be strings, and
+ * keys in camel case, as protobuf's JSON allows. */
 #ifndef SERVER_MODELS_MODEL_CONFIG_H
 #define SERVER_MODELS_MODEL_CONFIG_H
 
