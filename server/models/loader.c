@@ -275,7 +275,7 @@ static void install(struct qd_loader *loader, struct qd_load *load)
     load->model_count = 0; /* they are the table's now */
 }
 
-/* A name that is nowhere but in a call that failed is not kept: anybody can make up names. */
+/* A name that is nowhere but in a call that failed is kept for a while. */
 static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 {
     size_t count;
@@ -290,7 +290,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
         complain_of(loader, load->error.text);
     }
     if (count == 0 && find_folder(loader, load->name) == NULL)
-        qd_models_forget(loader->settings.models, load->name);
+        qd_models_shelve(loader->settings.models, load->name);
 }
 
 static void on_loaded(struct qd_load *load)
@@ -493,10 +493,9 @@ enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, stru
     any |= qd_models_remove(loader->settings.models, name);
     if (!any && folder == NULL)
         return qd_fail(error, QD_NOT_FOUND, "unknown model \"%s\": it is not loaded", name);
-    if (folder != NULL)
-        note(loader, name, QD_MODEL_UNAVAILABLE, "unloaded");
-    else
-        qd_models_forget(loader->settings.models, name);
+    note(loader, name, QD_MODEL_UNAVAILABLE, "unloaded");
+    if (folder == NULL)
+        qd_models_shelve(loader->settings.models, name);
     qd_log(QD_LOG_INFO, "model unloaded", "model=\"%s\"", name);
     return QD_OK;
 }

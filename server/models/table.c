@@ -23,6 +23,7 @@ struct family {
     char reason[REASON_BYTES]; /* why it is not READY; "": there is none */
     uint64_t last_version;     /* the newest that was in service; 0: none was */
     bool leaving;              /* to be forgotten with its last request */
+    uint64_t shelved;          /* when, in a count of them; 0: it is not */
 };
 
 /* A built-in model with its signature. */
@@ -40,6 +41,7 @@ struct qd_models {
     struct family **loaded; /* by name */
     size_t loaded_count;
     size_t loaded_capacity;
+    uint64_t shelved_count; /* ever */
 };
 
 /* ---- Built-in models ---------------------------------------------------------------------- */
@@ -203,6 +205,7 @@ static struct family *take_family(struct qd_models *models, const char *name)
     size_t place = find_place(models, name, &found);
     if (found) {
         models->loaded[place]->leaving = false;
+        models->loaded[place]->shelved = 0;
         return models->loaded[place];
     }
     if (models->loaded_count == models->loaded_capacity) {
@@ -462,6 +465,27 @@ void qd_models_forget(struct qd_models *models, const char *name)
     struct family *family = find_loaded(models, name);
     if (family != NULL && family->version_count == 0)
         family->leaving = true;
+    sweep(models);
+}
+
+void qd_models_shelve(struct qd_models *models, const char *name)
+{
+    struct family *family = find_loaded(models, name);
+    if (family == NULL || family->version_count > 0)
+        return;
+    family->shelved = ++models->shelved_count;
+    struct family *oldest = family;
+    size_t count = 0;
+    for (size_t i = 0; i < models->loaded_count; i++) {
+        struct family *other = models->loaded[i];
+        if (other->shelved == 0 || other->leaving)
+            continue;
+        count++;
+        if (other->shelved < oldest->shelved)
+            oldest = other;
+    }
+    if (count > QD_MODELS_SHELVED_MAX)
+        oldest->leaving = true;
     sweep(models);
 }
 

@@ -51,6 +51,11 @@ bool qd_models_remove(struct qd_models *models, const char *name);
  * why). What is in service stays there, and is READY meanwhile. False: malloc failed. */
 bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
                     const char *reason);
+/* Keeps in the index, for a while, what was noted last of a name of which nothing is in service,
+ * and that no repository has: anybody can make up names, so the oldest of too many are forgotten.
+ */
+#define QD_MODELS_SHELVED_MAX 64
+void qd_models_shelve(struct qd_models *models, const char *name);
 /* Forgets a name of which nothing is in service, with its last request. */
 void qd_models_forget(struct qd_models *models, const char *name);
 

@@ -181,7 +181,10 @@ class Sources(ModelTest):
                          [{"name": "layer", "version": "1", "state": "READY"}])
         self.assert_done(self.post("layer", "unload"))
         self.assert_error(self.server.get("/v2/models/layer"), 404, "layer")
-        self.assertEqual(self.entries("layer"), [])
+        entry, = self.entries("layer")
+        self.assertEqual((entry["version"], entry["state"], entry["reason"]),
+                         ("1", "UNAVAILABLE", "unloaded"))
+        self.assertEqual(self.entries("layer", ready=True), [])
         metrics = parse_metrics(self.server.get("/metrics").body.decode())
         self.assertEqual(metrics[("quantd_models_loaded", ())], 0)
 
@@ -189,7 +192,8 @@ class Sources(ModelTest):
 class Refusals(ModelTest):
     def assert_refused(self, answer, *words):
         self.assert_error(answer, 400, *words)
-        self.assertEqual(self.entries("layer"), [])
+        self.assertEqual(self.states("layer"), ["UNAVAILABLE"])
+        self.assertIn(self.entries("layer")[0]["reason"][:300], answer.json()["error"])
 
     def test_bodies(self):
         self.assert_refused(self.post("layer", "load", b"{"), "malformed JSON at byte 1")
@@ -271,6 +275,13 @@ class Refusals(ModelTest):
         self.assert_error(self.post("layer", "unload", b"["), 400)
         self.assertEqual(self.server.get("/v2/repository/models/layer/load").status, 405)
         self.assert_error(self.post("layer", "load", b"", {"Content-Encoding": "gzip"}), 415)
+
+    def test_made_up_names_are_forgotten(self):
+        for i in range(70):
+            self.assert_error(self.post("made-up-%d" % i, "load", b"{"), 400)
+        self.assertEqual(self.entries("made-up-5"), [])
+        self.assertEqual(self.states("made-up-69"), ["UNAVAILABLE"])
+        self.assert_error(self.ask("made-up-69", [1]), 404, "malformed JSON")
 
     def test_hostile_onnx_files(self):
         good = conv_file(WEIGHTS)
@@ -403,7 +414,7 @@ class Life(ModelTest):
             answers["load"] = self.load_files("layer", model_onnx=large)
 
         def unload():
-            while not self.entries("layer") and "load" not in answers:
+            while self.states("layer") != ["LOADING"] and "load" not in answers:
                 pass
             answers["unload"] = self.post("layer", "unload")
 
@@ -412,7 +423,7 @@ class Life(ModelTest):
             run_threads([load, unload])
             self.assert_done(answers["unload"])
             self.assertIn(answers["load"].status, (200, 503), answers["load"].body)
-            self.assertEqual(self.entries("layer"), [])
+            self.assertEqual(self.entries("layer")[0]["reason"], "unloaded")
             self.assert_error(self.ask("layer", [1, 2, 3]), 404)
 
     def test_a_large_load_holds_up_nobody(self):
@@ -528,7 +539,7 @@ class Timeout(ModelTest):
         large = conv_file([1] * 3 * 2048 * 2048, dims=(1, 2048, "length"), w_dims=[2048, 2048, 3])
         answer = self.load_files("layer", model_onnx=large)
         self.assert_error(answer, 503, "--compute-timeout")
-        self.assertEqual(self.entries("layer"), [])
+        self.assertIn("--compute-timeout", self.entries("layer")[0]["reason"])
         metrics = parse_metrics(self.server.get("/metrics").body.decode())
         self.assertEqual(metrics[("quantd_model_bytes", ())], 0)
 

@@ -293,7 +293,8 @@ class ByName(RepositoryTest):
                                               "reason": "unloaded"}])
         self.assert_error(self.ask("a", [1, 2, 3]), 404, "unloaded")
         self.assert_error(self.post("z", "load"), 404, "no folder z")
-        self.assertEqual(self.entries("z"), [])
+        self.assertEqual(self.entries("z"), [{"name": "z", "state": "UNAVAILABLE",
+                                              "reason": "the repository has no folder z"}])
 
     def test_a_folder_that_comes_later(self):
         self.start()

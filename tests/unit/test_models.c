@@ -332,6 +332,35 @@ Test(models, one_that_still_runs_is_forgotten_with_its_last_request)
     expect_index(false, ",{\"name\":\"m\",\"version\":\"5\",\"state\":\"READY\"}]");
 }
 
+/* The oldest goes when there are too many, and what comes back counts anew. */
+Test(models, names_without_a_model_are_kept_for_a_while)
+{
+    char name[16];
+    install("m", 3);
+    cr_assert(qd_models_remove(models, "m"));
+    qd_models_shelve(models, "m");
+    expect_index(false, ",{\"name\":\"m\",\"version\":\"3\",\"state\":\"UNAVAILABLE\","
+                        "\"reason\":\"unloaded\"}]");
+    for (int i = 1; i <= QD_MODELS_SHELVED_MAX; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        cr_assert(qd_models_note(models, name, QD_MODEL_UNAVAILABLE, "bad"));
+        qd_models_shelve(models, name);
+        if (i == 1) {
+            install("served", 1);
+            qd_models_shelve(models, "served");
+            qd_models_shelve(models, "nobody");
+            cr_assert(qd_models_note(models, "m", QD_MODEL_UNAVAILABLE, "again"));
+            qd_models_shelve(models, "m");
+        }
+    }
+    expect_absent("m", NULL, QD_NOT_FOUND, "model \"m\" is not in service: again");
+    expect_absent("n2", NULL, QD_NOT_FOUND, "model \"n2\" is not in service: bad");
+    struct qd_model *model;
+    cr_assert_eq(qd_models_find(models, "n1", NULL, &model, &error), QD_NOT_FOUND);
+    cr_assert_not_null(strstr(error.text, "unknown model"), "%s", error.text);
+    qd_model_release(find("served", NULL));
+}
+
 Test(models, what_loads_say)
 {
     cr_assert(qd_models_note(models, "m", QD_MODEL_LOADING, ""));
