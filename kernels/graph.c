@@ -18,7 +18,7 @@ struct text {
 static const char *print_node(const char *name, uint32_t index, const struct qk_operator *op,
                               struct text *text)
 {
-    if (name[0])
+    if (name && name[0])
         snprintf(text->bytes, sizeof(text->bytes), "node %u (\"%.*s\", %s)", index, NAME_BYTES_MAX,
                  name, op->name);
     else
@@ -351,24 +351,33 @@ static void link_values(struct draft *draft)
                 graph->values[graph->nodes[i].inputs[k]].last = i;
 }
 
+/* Bytes of a node's name as it is kept. */
+static size_t name_bytes(const struct qk_node *node)
+{
+    return node->name ? strnlen(node->name, NAME_BYTES_MAX) + 1 : 0;
+}
+
 /* A node is not before those that it reads, so the last one that reads is behind the maker. */
 static enum qk_status take_nodes(struct draft *draft)
 {
     const struct qk_graph_call *call = draft->call;
     struct qk_graph *graph = draft->graph;
-    size_t name_bytes = 0;
+    size_t all_bytes = 1; /* no node may have a name */
     for (size_t i = 0; i < call->node_count; i++)
-        name_bytes += strnlen(call->nodes[i].name, NAME_BYTES_MAX) + 1;
+        all_bytes += name_bytes(&call->nodes[i]);
     graph->node_count = call->node_count;
     graph->nodes = take(draft, graph->node_count * sizeof(*graph->nodes));
-    char *names = graph->nodes ? take(draft, name_bytes) : NULL;
+    char *names = graph->nodes ? take(draft, all_bytes) : NULL;
     if (!names)
         return QK_NO_MEMORY;
     for (uint32_t i = 0; i < call->node_count; i++) {
-        const size_t bytes = strnlen(call->nodes[i].name, NAME_BYTES_MAX);
-        add_node(draft, i, memcpy(names, call->nodes[i].name, bytes));
-        names[bytes] = '\0';
-        names += bytes + 1;
+        const size_t bytes = name_bytes(&call->nodes[i]);
+        add_node(draft, i, bytes > 0 ? names : NULL);
+        if (bytes == 0)
+            continue;
+        memcpy(names, call->nodes[i].name, bytes - 1);
+        names[bytes - 1] = '\0';
+        names += bytes;
     }
     link_values(draft);
     return QK_OK;

@@ -6,7 +6,7 @@
 
 struct qk_graph_node {
     struct qk_instance *instance;
-    const char *name;  /* NULL: it is the graph's only node, and errors need not name it */
+    const char *name;  /* NULL: errors do not name the node */
     uint32_t index;    /* in the call, for errors */
     size_t pack_begin; /* the graph's first unit of packing that is this node's */
     /* Values. An input that is constant or absent, and no output, is QK_VALUE_NONE. */

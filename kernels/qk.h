@@ -340,7 +340,9 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 
 /* One operator of a graph. Its variable inputs are values, and so are its outputs. */
 struct qk_node {
-    const char *name; /* for people; "" where it has none */
+    /* For people; "" where it has none. NULL: errors do not name the node, as where it is the only
+     * one of a graph that nobody drew. */
+    const char *name;
     /* As for qk_prepare, but the types of variable inputs are found by the graph, and not read
      * here. */
     struct qk_call call;

@@ -93,7 +93,7 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_infer *i
     if (node == NULL || inputs == NULL || names == NULL)
         return qd_refuse_memory(build->scratch, "the model", error);
     *call = (struct qk_graph_call){.nodes = node, .node_count = 1, .value_names = names};
-    *node = (struct qk_node){.name = "", .call = infer->call};
+    *node = (struct qk_node){.name = NULL, .call = infer->call};
     for (size_t i = 0; i < op->input_count; i++) {
         node->inputs[i] = QK_VALUE_NONE;
         if ((infer->call.variable >> i & 1) == 0)
