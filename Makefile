@@ -101,7 +101,7 @@ SERVER := \
     server/models/sources_body.c server/models/build.c \
     server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
     server/models/onnx.pb-c.c server/models/onnx.c server/models/onnx_node.c \
-    server/models/onnx_tensor.c server/models/late.c \
+    server/models/onnx_tensor.c server/models/late.c server/models/shapes.c \
     server/models/model.c server/models/plans.c server/models/table.c \
     server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
     server/models/load.c server/models/scan.c server/models/loader.c \

@@ -7,6 +7,7 @@
 #include "server/json_envelope.h"
 #include "server/json_number.h"
 #include "server/json_tree.h"
+#include "server/models/shapes.h"
 #include "server/oip_decode.h"
 #include "server/refusal.h"
 
@@ -336,6 +337,9 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
     if (status == QD_OK)
         status = qd_model_config_apply(build->config, inputs, call->input_count, outputs,
                                        call->output_count, error);
+    if (status == QD_OK && model->graph != NULL)
+        status =
+            qd_shapes_settle(model->plans, model->graph, inputs, outputs, build->memory, error);
     return status;
 }
 
@@ -353,13 +357,13 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     const enum qk_type *types = status == QD_OK && *graph != NULL ? (*graph)->output_types : NULL;
     if (status == QD_OK && build->onnx != NULL)
         status = qd_onnx_settle_outputs(build->onnx, types, error);
-    if (status == QD_OK)
-        status = make_signature(build, types, *model, error);
     if (status == QD_OK && *graph != NULL) {
         (*model)->plans = qd_plans_create(*graph, build->memory);
         if ((*model)->plans == NULL)
             status = qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
     }
+    if (status == QD_OK)
+        status = make_signature(build, types, *model, error);
     if (status == QD_OK)
         (*model)->resident_bytes = (*model)->arena.bytes;
     if (status != QD_OK) {

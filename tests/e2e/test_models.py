@@ -70,6 +70,34 @@ class Sources(ModelTest):
         self.assert_convolves("layer", WEIGHTS)
         tree = self.server.get("/v2/models/layer").json()
         self.assertEqual(tree["inputs"], [declared])
+        self.assertEqual(tree["outputs"], [{"name": "y", "datatype": "UINT8",
+                                            "shape": [1, 1, -1]}])
+
+    def shapes(self):
+        """What metadata and configuration say of the output."""
+        shape = self.server.get("/v2/models/layer").json()["outputs"][0]["shape"]
+        config = self.server.get("/v2/models/layer/config").json()
+        self.assertEqual(config["output"][0]["dims"], shape)
+        return shape
+
+    def test_shapes_of_outputs(self):
+        file = conv_file([1, 2, 3] * 4, dims=("n", 1, "length"), w_dims=[4, 1, 3],
+                         strides=[32], kernel_shape=[3])
+        self.assert_done(self.load_files("layer", model_onnx=file))
+        self.assertEqual(self.shapes(), [-1, 4, -1])
+        config = {"input": [{"name": "x", "dims": [2, 1, 67]}]}
+        self.assert_done(self.load_files("layer", config, model_onnx=file))
+        self.assertEqual(self.shapes(), [2, 4, 3])
+        config["output"] = [{"name": "y", "dims": [2, 4, 2]}]
+        self.assert_error(self.load_files("layer", config, model_onnx=file), 400,
+                          'output 0 ("y")', "expected [2,4,3]", "got [2,4,2]")
+
+    def test_shapes_that_no_request_could_have(self):
+        wrong = {"name": "x", "datatype": "UINT8", "shape": [1, 3, 6]}
+        answer = self.post("layer", "load", kept_request(WEIGHTS, wrong))
+        self.assert_error(answer, 400, "shapes: x: expects C = 1", "[1,3,6]")
+        file = conv_file(WEIGHTS, dims=(1, 1, 2))
+        self.assert_error(self.load_files("layer", model_onnx=file), 400, "node 0", "D1 is 2")
 
     def test_request_without_a_declaration(self):
         # x_zero_point leaves one datatype for x.
@@ -163,7 +191,7 @@ class Sources(ModelTest):
         self.assertEqual(tree["inputs"],
                          [{"name": "x", "datatype": "UINT8", "shape": [-1, 1, -1]}])
         self.assertEqual(tree["outputs"],
-                         [{"name": "y", "datatype": "UINT8", "shape": [-1, -1, -1]}])
+                         [{"name": "y", "datatype": "UINT8", "shape": [-1, 1, -1]}])
         self.assertEqual((tree["platform"], tree["versions"]), ("onnx_onnxv1", ["1"]))
         config = self.server.get("/v2/models/layer/config").json()
         self.assertEqual([port["name"] for port in config["input"] + config["output"]],

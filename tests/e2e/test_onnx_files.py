@@ -58,7 +58,8 @@ class Computes(Files):
     def test_two_outputs_of_which_one_is_read(self):
         self.assert_loads(model(
             13, [node("QuantizeLinear", ["a", "s", "z"], ["x"]), DEQUANTIZE], [SCALE, ZERO],
-            [value_info("a", FLOAT, [2, "n"])], [Y, value_info("x", UINT8, [])]))
+            [value_info("a", FLOAT, [2, "n"])],
+            [value_info("y", FLOAT, ["m", "n"]), value_info("x", UINT8, ["m", "n"])]))
         outputs = self.ask(Tensor.of("a", "FP32", [2, 1], [0.7, -1000]))
         self.assertEqual(outputs, {"y": ("FP32", [2, 1], struct.pack("<2f", 0.5, -64)),
                                    "x": ("UINT8", [2, 1], b"\x81\0")})
@@ -148,6 +149,20 @@ class Refused(Files):
         self.assert_refused(self.file(constants=[SCALE, zero]), "x_zero_point", "INT8")
         self.assert_refused(self.file(outputs=[value_info("y", UINT8, [])]), 'output 0 ("y")',
                             "FP32")
+
+    def test_shapes(self):
+        """Those that the file declares and those that its nodes make of them."""
+        for x, y, words in (([2, 3], [2, 4], ["expected [2,3]", "got [2,4]"]),
+                            (["n", 3], [2, 4], ["expected [-1,3]", "got [2,4]"]),
+                            (["n", 3], ["n"], ["expected [-1,3]", "got [-1]"])):
+            self.assert_refused(self.file(inputs=[value_info("x", UINT8, x)],
+                                          outputs=[value_info("y", FLOAT, y)]),
+                                'output 0 ("y"): shape', *words)
+        scales = tensor("s", FLOAT, [2], (9, struct.pack("<2f", 1, 2)))
+        zeros = tensor("z", UINT8, [2], (9, b"\0\0"))
+        self.assert_refused(self.file(constants=[scales, zeros],
+                                      inputs=[value_info("x", UINT8, [1, 3])]),
+                            "onnx.DequantizeLinear): x_scale", "[1,3]")
 
     def test_nested_a_million_deep(self):
         levels = 1 << 20

@@ -1,0 +1,211 @@
+#include "server/models/shapes.h"
+
+#include "server/json_tree.h"
+
+/* Instead of a free dimension. An output that is the same with one of the small sizes and with the
+ * far one does not depend on it: no model has strides that would take a million steps at once. The
+ * first small size is larger than most kernels, the second than nearly all; of the last, the
+ * product fits in 64 bits whatever the rank is. */
+static const size_t small_sizes[] = {61, 1021, 2};
+#define FAR_SIZE ((size_t)1 << 20)
+#define NO_AXIS UINT32_MAX
+
+struct search {
+    const struct qk_graph *graph;
+    const struct qd_port *inputs;
+    struct qd_memory *memory;
+    struct qk_tensor tensors[QK_GRAPH_PORT_COUNT_MAX];
+    /* The ranks and dimensions of outputs, as far as they are known. */
+    struct qd_port found[QK_GRAPH_PORT_COUNT_MAX];
+};
+
+static void *alloc(void *arena, size_t bytes)
+{
+    return qd_arena_alloc(arena, bytes);
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------- */
+
+static bool is_free(const struct qd_port *port, uint32_t axis)
+{
+    return axis < port->rank && port->dims[axis] == QD_DIM_FREE;
+}
+
+static bool any_is_free(const struct search *search, uint32_t axis)
+{
+    for (size_t i = 0; i < search->graph->input_count; i++)
+        if (is_free(&search->inputs[i], axis))
+            return true;
+    return false;
+}
+
+static bool all_are_shaped(const struct search *search)
+{
+    for (size_t i = 0; i < search->graph->input_count; i++)
+        if (!search->inputs[i].shaped)
+            return false;
+    return true;
+}
+
+/* Tensors of the inputs' shapes, whose free dimensions have this size, or FAR_SIZE on that axis.
+ * False: one is too large to be. */
+static bool set_tensors(struct search *search, size_t size, uint32_t far_axis)
+{
+    for (size_t i = 0; i < search->graph->input_count; i++) {
+        const struct qd_port *port = &search->inputs[i];
+        const struct qk_attribute *strides = port->strides;
+        struct qk_tensor *tensor = &search->tensors[i];
+        *tensor = (struct qk_tensor){.type = (enum qk_type)__builtin_ctz(port->types),
+                                     .rank = port->rank};
+        for (uint32_t k = 0; k < port->rank; k++)
+            if (is_free(port, k))
+                tensor->dims[k] = k == far_axis ? FAR_SIZE : size;
+            else
+                tensor->dims[k] = (size_t)port->dims[k];
+        if (!qk_tensor_set_count(tensor) ||
+            (strides != NULL && !qk_tensor_set_strides(tensor, strides->list, strides->list_count)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Outputs ------------------------------------------------------------------------------ */
+
+static void take_shapes(struct search *search, const struct qk_graph_plan *plan)
+{
+    for (size_t i = 0; i < plan->output_count; i++) {
+        const struct qk_tensor *tensor = &plan->outputs[i];
+        struct qd_port *port = &search->found[i];
+        port->rank = tensor->rank;
+        for (uint32_t k = 0; k < tensor->rank; k++)
+            port->dims[k] = (int64_t)tensor->dims[k];
+    }
+}
+
+/* NULL: there was no plan. Of what differs, or was not seen, nothing is known. */
+static void forget_others(struct search *search, const struct qk_graph_plan *plan)
+{
+    for (size_t i = 0; i < search->graph->output_count; i++) {
+        struct qd_port *port = &search->found[i];
+        for (uint32_t k = 0; k < port->rank; k++)
+            if (plan == NULL || port->dims[k] != (int64_t)plan->outputs[i].dims[k])
+                port->dims[k] = QD_DIM_FREE;
+    }
+}
+
+static enum qd_status refuse_shape(const struct qd_port *found, const struct qd_port *declared,
+                                   size_t index, struct qd_error *error)
+{
+    char made[160];
+    char got[160];
+    qd_port_print_shape(found, made, sizeof(made));
+    qd_port_print_shape(declared, got, sizeof(got));
+    return qd_fail(error, QD_INVALID,
+                   "output %zu (%s): shape: expected %s, which the graph makes of its inputs, got "
+                   "%s",
+                   index, qd_show_string(declared->name).text, made, got);
+}
+
+static enum qd_status settle_output(const struct qd_port *found, struct qd_port *port, size_t index,
+                                    struct qd_error *error)
+{
+    const struct qd_port declared = *port;
+    if (!port->shaped) {
+        port->shaped = true;
+        port->rank = found->rank;
+        for (uint32_t k = 0; k < found->rank; k++)
+            port->dims[k] = QD_DIM_FREE;
+    }
+    if (port->rank != found->rank)
+        return refuse_shape(found, &declared, index, error);
+    for (uint32_t k = 0; k < found->rank; k++) {
+        if (found->dims[k] == QD_DIM_FREE)
+            continue;
+        if (port->dims[k] != QD_DIM_FREE && port->dims[k] != found->dims[k])
+            return refuse_shape(found, &declared, index, error);
+        port->dims[k] = found->dims[k];
+    }
+    return QD_OK;
+}
+
+static enum qd_status settle_outputs(const struct search *search, struct qd_port *outputs,
+                                     struct qd_error *error)
+{
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < search->graph->output_count && status == QD_OK; i++)
+        status = settle_output(&search->found[i], &outputs[i], i, error);
+    return status;
+}
+
+/* ---- Plans -------------------------------------------------------------------------------- */
+
+/* All shapes are known: as a request would have it. */
+static enum qd_status plan_known(struct search *search, struct qd_plans *plans,
+                                 struct qd_port *outputs, struct qd_error *error)
+{
+    struct qd_pin pin = {.plan = NULL};
+    struct qk_error cause = {.status = QK_OK};
+    struct qd_arena arena;
+    if (!set_tensors(search, 0, NO_AXIS))
+        return qd_fail(error, QD_INVALID, "inputs: expected shapes whose sizes fit in 64 bits");
+    qd_arena_init(&arena, search->memory);
+    enum qk_status planned = qd_plans_pin(plans, search->tensors, &arena, &pin, &cause);
+    if (planned == QK_OK)
+        take_shapes(search, pin.plan);
+    qd_plans_unpin(plans, &pin);
+    qd_arena_deinit(&arena);
+    if (planned == QK_OK)
+        return settle_outputs(search, outputs, error);
+    return planned == QK_INVALID
+               ? qd_fail(error, QD_INVALID, "with inputs of the declared shapes: %s", cause.text)
+               : QD_OK;
+}
+
+/* One try. False: the graph takes no such sizes, or there is no memory for the plan. */
+static bool try_sizes(struct search *search, size_t size, uint32_t far_axis)
+{
+    struct qk_error cause;
+    struct qk_graph_plan plan;
+    struct qd_arena arena;
+    if (!set_tensors(search, size, far_axis))
+        return false;
+    qd_arena_init(&arena, search->memory);
+    bool planned = qk_graph_plan(search->graph, search->tensors, (struct qk_memory){alloc, &arena},
+                                 &plan, &cause) == QK_OK;
+    if (planned && far_axis == NO_AXIS)
+        take_shapes(search, &plan);
+    else if (planned)
+        forget_others(search, &plan);
+    qd_arena_deinit(&arena);
+    return planned;
+}
+
+/* Some dimensions are free. */
+static enum qd_status plan_free(struct search *search, struct qd_port *outputs,
+                                struct qd_error *error)
+{
+    const size_t count = sizeof(small_sizes) / sizeof(*small_sizes);
+    size_t at = 0;
+    while (at < count && !try_sizes(search, small_sizes[at], NO_AXIS))
+        at++;
+    if (at == count)
+        return QD_OK;
+    for (uint32_t axis = 0; axis < QK_RANK_MAX; axis++)
+        if (any_is_free(search, axis) && !try_sizes(search, small_sizes[at], axis))
+            forget_others(search, NULL);
+    return settle_outputs(search, outputs, error);
+}
+
+enum qd_status qd_shapes_settle(struct qd_plans *plans, const struct qk_graph *graph,
+                                const struct qd_port *inputs, struct qd_port *outputs,
+                                struct qd_memory *memory, struct qd_error *error)
+{
+    struct search search = {.graph = graph, .inputs = inputs, .memory = memory};
+    if (!all_are_shaped(&search))
+        return QD_OK;
+    uint32_t axis = 0;
+    while (axis < QK_RANK_MAX && !any_is_free(&search, axis))
+        axis++;
+    return axis == QK_RANK_MAX ? plan_known(&search, plans, outputs, error)
+                               : plan_free(&search, outputs, error);
+}
