@@ -224,12 +224,19 @@ void qd_arena_deinit(struct qd_arena *arena)
         arena->blocks = block->next;
         give_block(arena->memory, block);
     }
-    *arena = (struct qd_arena){.memory = arena->memory};
+    if (arena->together != NULL)
+        *arena->together -= arena->bytes;
+    *arena = (struct qd_arena){.memory = arena->memory, .together = arena->together};
+}
+
+size_t qd_arena_own_bytes(const struct qd_arena *arena)
+{
+    return arena->together != NULL ? *arena->together : arena->bytes;
 }
 
 bool qd_arena_hopeless(const struct qd_arena *arena)
 {
-    return arena->refused_bytes > arena->memory->bytes_max - arena->bytes;
+    return arena->refused_bytes > arena->memory->bytes_max - qd_arena_own_bytes(arena);
 }
 
 /* An allocation of a quarter of these gets a block of its own. */
@@ -260,6 +267,8 @@ static struct qd_block *add_block(struct qd_arena *arena, size_t payload_bytes)
     block->next = arena->blocks;
     arena->blocks = block;
     arena->bytes += block->bytes;
+    if (arena->together != NULL)
+        *arena->together += block->bytes;
     return block;
 }
 
@@ -319,6 +328,8 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
         }
         *link = own->next;
         arena->bytes -= own->bytes;
+        if (arena->together != NULL)
+            *arena->together -= own->bytes;
         give_block(arena->memory, own);
     }
     return result;

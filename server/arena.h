@@ -39,6 +39,8 @@ struct qd_arena {
     size_t room;
     size_t bytes;         /* of all its blocks */
     size_t refused_bytes; /* the block that it did not get, the last time */
+    size_t *together; /* bytes of several that one job has, and this among them; borrowed, on one
+                       * thread at a time; NULL: it stands alone */
 };
 
 void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory);
@@ -55,6 +57,7 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
 
 /* After a NULL: not even with the whole memory to itself would the arena have got the block. So
  * trying again later is in vain. */
+size_t qd_arena_own_bytes(const struct qd_arena *arena); /* with those that are together with it */
 bool qd_arena_hopeless(const struct qd_arena *arena);
 
 #endif

@@ -8,14 +8,15 @@ static enum qd_status refuse_model_memory(const struct qd_arena *arena, const ch
     size_t used = qd_memory_used(arena->memory);
     size_t left = used < bytes_max ? bytes_max - used : 0;
     size_t wanted = arena->refused_bytes;
+    size_t own = qd_arena_own_bytes(arena);
     if (wanted <= left) {
         return qd_fail(error, QD_UNAVAILABLE, "no memory for %s: the system has no %zu bytes", what,
                        wanted);
     }
     return qd_fail(error, qd_arena_hopeless(arena) ? QD_TOO_LARGE : QD_UNAVAILABLE,
                    "no memory for %s: %zu bytes are missing in --max-model-bytes (%zu), of which "
-                   "%zu are taken",
-                   what, wanted - left, bytes_max, used);
+                   "this load has %zu, and others %zu",
+                   what, wanted - left, bytes_max, own, used > own ? used - own : 0);
 }
 
 enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,

@@ -199,6 +199,7 @@ static enum qd_status prepare_graph(const struct qd_build *build, struct qd_mode
     *model = qd_model_create(build->memory);
     if (*model == NULL)
         return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    (*model)->arena.together = build->scratch->together;
     struct qk_memory memory = {alloc, &(*model)->arena};
     if (qk_graph_prepare(build->kernels, &build->call, memory, graph, &cause) == QK_OK) {
         (*model)->graph = *graph;
@@ -222,6 +223,7 @@ static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_mo
     *model = qd_model_create(build->memory);
     if (*model == NULL)
         return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    (*model)->arena.together = build->scratch->together;
     (*model)->late =
         qd_late_copy(&build->call, build->onnx->lates, build->onnx->late_count, &(*model)->arena);
     return (*model)->late != NULL

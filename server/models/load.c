@@ -26,6 +26,9 @@ struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *na
     qd_arena_init(&load->arena, tools->memory);
     qd_arena_init(&load->version_arena, tools->memory);
     qd_arena_init(&load->file_arena, tools->memory);
+    load->arena.together = &load->bytes;
+    load->version_arena.together = &load->bytes;
+    load->file_arena.together = &load->bytes;
     qd_sources_init(&load->sources);
     return load;
 }
@@ -68,6 +71,8 @@ static void give_back(struct qd_load *load)
 /* The last step. */
 static bool end(struct qd_load *load)
 {
+    for (size_t i = 0; i < load->model_count; i++)
+        load->models[i]->arena.together = NULL; /* they outlive it */
     clear(load);
     give_back(load);
     return false;

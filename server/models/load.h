@@ -44,6 +44,7 @@ struct qd_load {
     /* The load's own. */
     const struct qd_load_tools *tools;
     struct qd_job job;
+    size_t bytes; /* of all its arenas, and of the models that it makes */
     struct qd_arena arena;
     struct qd_arena version_arena; /* of the version that is made */
     struct qd_arena file_arena;    /* of its files, until they are parsed */

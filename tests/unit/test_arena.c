@@ -63,6 +63,26 @@ Test(arena, what_can_never_fit_is_hopeless)
     scratch_deinit(&scratch);
 }
 
+Test(arena, what_several_have_together_is_hopeless)
+{
+    struct scratch scratch;
+    struct qd_arena other;
+    size_t together = 0;
+    scratch_init(&scratch, MIB);
+    qd_arena_init(&other, scratch.memory);
+    scratch.arena.together = other.together = &together;
+    void *old = qd_arena_alloc(&other, 100 * KIB);
+    cr_assert_not_null(qd_arena_grow(&other, old, 100 * KIB, 600 * KIB));
+    cr_assert_eq(together, other.bytes);
+    cr_assert_null(qd_arena_alloc(&scratch.arena, 600 * KIB));
+    cr_assert(qd_arena_hopeless(&scratch.arena));
+    qd_arena_deinit(&other);
+    cr_assert_eq(together, 0);
+    cr_assert_not_null(qd_arena_alloc(&scratch.arena, 600 * KIB));
+    cr_assert_eq(together, qd_arena_own_bytes(&scratch.arena));
+    scratch_deinit(&scratch);
+}
+
 Test(arena, absurd_sizes_are_refused)
 {
     struct scratch scratch;
