@@ -91,6 +91,7 @@ class AtStart(RepositoryTest):
         self.write("layer/03/model.onnx", b"x")
         self.write("layer/old/model.onnx", b"x")
         self.write(".git/1/model.onnx", b"x")
+        self.write("onnx.mine/1/model.onnx", b"x")
         self.write("README", b"x")
         self.write("all/config.json", '{"version_policy": {"all": {}}}')
         for version in (1, 3, 20):
@@ -103,6 +104,7 @@ class AtStart(RepositoryTest):
         for version in (1, 3, 20):
             self.assert_convolves("all", [version, 1], version)
         self.assertIn("config.pbtxt is not read", self.server.stderr())
+        self.assertIn("got 'onnx.mine'\"\n", self.server.stderr())
 
     def test_a_model_that_cannot_be_loaded_ends_the_start(self):
         self.write("good/1/model.onnx", conv_file(WEIGHTS))
