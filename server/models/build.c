@@ -83,7 +83,7 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
 
 /* The call as a graph of one node, whose values are its variable inputs and its outputs. */
 static enum qd_status make_call(struct qd_build *build, const struct qd_infer *infer,
-                                const struct qd_signature *operator, struct qd_error * error)
+                                const struct qd_signature *signature, struct qd_error *error)
 {
     const struct qk_operator *op = infer->call.op;
     struct qk_graph_call *call = &build->call;
@@ -103,7 +103,7 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_infer *i
         uint32_t value = (uint32_t)call->value_count++;
         inputs[port] = infer->declared[i];
         if (infer->declared[i].types == 0) {
-            inputs[port] = operator->inputs[i];
+            inputs[port] = signature->inputs[i];
             build->untyped |= UINT32_C(1) << port;
         }
         call->inputs[port] = (struct qk_graph_input){value, infer->inputs[i].type};
@@ -127,16 +127,16 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
     enum qd_status status = read_operator(build, source, &op, &row, error);
     if (status != QD_OK)
         return status;
-    struct qd_builtin *operator= qd_arena_alloc(build->scratch, sizeof(*operator));
+    struct qd_builtin *builtin = qd_arena_alloc(build->scratch, sizeof(*builtin));
     struct qd_infer *infer = qd_arena_alloc(build->scratch, sizeof(*infer));
     char *json_bytes = qd_arena_alloc(build->scratch, QD_PRINT_BYTES_MAX);
-    if (operator== NULL || infer == NULL || json_bytes == NULL)
+    if (builtin == NULL || infer == NULL || json_bytes == NULL)
         return qd_refuse_memory(build->scratch, "the request", error);
-    qd_builtin_init(operator, op, row);
+    qd_builtin_init(builtin, op, row);
     snprintf(json_bytes, QD_PRINT_BYTES_MAX, "%zu", source->json_bytes);
     bool has_blobs = source->json_bytes < source->onnx.count;
     const struct qd_oip_message message = {
-        .signature = &operator->signature,
+        .signature = &builtin->signature,
         .declares = true,
         .body = source->onnx.bytes,
         .body_bytes = source->onnx.count,
@@ -146,11 +146,11 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
     status = qd_oip_decode(&message, build->scratch, infer, error);
     if (status != QD_OK)
         return status;
-    build->outputs = operator->outputs;
+    build->outputs = builtin->outputs;
     build->platform = op->platform;
     snprintf(build->about, sizeof(build->about), "%s, version %u, with constants of its own",
              op->name, row->number);
-    return make_call(build, infer, &operator->signature, error);
+    return make_call(build, infer, &builtin->signature, error);
 }
 
 /* ---- An ONNX file ------------------------------------------------------------------------- */
