@@ -197,6 +197,14 @@ size_t qd_memory_used(struct qd_memory *memory)
     return used;
 }
 
+size_t qd_memory_kept(struct qd_memory *memory)
+{
+    pthread_mutex_lock(&memory->lock);
+    size_t kept = memory->bytes_kept;
+    pthread_mutex_unlock(&memory->lock);
+    return kept;
+}
+
 size_t qd_memory_max(const struct qd_memory *memory)
 {
     return memory->bytes_max;

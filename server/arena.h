@@ -19,6 +19,7 @@ struct qd_memory;
 struct qd_memory *qd_memory_create(size_t bytes_max); /* NULL: malloc failed */
 void qd_memory_destroy(struct qd_memory *memory);     /* every arena must be gone */
 size_t qd_memory_used(struct qd_memory *memory);      /* bytes handed out */
+size_t qd_memory_kept(struct qd_memory *memory);      /* and kept for reuse */
 size_t qd_memory_max(const struct qd_memory *memory);
 
 /* That it is the loaded models' memory, and not that of requests: refusals name --max-model-bytes
