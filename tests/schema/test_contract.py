@@ -152,9 +152,11 @@ class Answers(ServerTest):
                         self.assertIsNone(response_problem(response, answer))
 
     def test_timeout(self):
-        """A 503, from a microsecond for a request that takes longer."""
+        """A 503, from a microsecond for a request that waits longer: it is too long for the loop to
+        read itself, and a worker has to be woken for it."""
         path = "/v2/models/onnx.DequantizeLinear/infer"
-        request = dict(EXAMPLES["ok_dequantize"]["request"], parameters={"timeout": 1})
+        request = dict(EXAMPLES["ok_dequantize"]["request"], parameters={"timeout": 1},
+                       id="x" * 5000)
         answer = self.server.infer("onnx.DequantizeLinear", request)
         self.assert_described("POST", path, answer, 503)
 
