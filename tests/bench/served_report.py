@@ -202,14 +202,7 @@ class Report:
                   "| target | reach it | of | |", "|---|---:|---:|---|"]
         lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
         lines += ["", "## Groups", "", "× the better FastAPI: geometric mean, and least. Of the "
-                  "bound: geometric mean, and most.", "",
-                  "| layers | rows |%s of the bound |" % "".join(
-                      " %s |" % connections_text(count) for count in CONNECTIONS),
-                  "|---|---:|" + "---:|" * (len(CONNECTIONS) + 1)]
-        for kind, rows in self.groups():
-            lines.append("| %s | %d |%s %s |" % (kind, len(rows), "".join(
-                " %s |" % mean_text(rows, lambda row, count=count: times(row, count))
-                for count in CONNECTIONS), mean_text(rows, bound_share, max)))
+                  "bound: geometric mean, and most.", "", *self.group_table()]
         lines += figures.short_lines(self.short()) + self.chain_table() + self.one_table()
         for count in CONNECTIONS[1:]:
             lines += self.table(count)
@@ -219,16 +212,17 @@ class Report:
                 [(row["layer"], row["kind"], *(times(row, count) for count in CONNECTIONS))
                  for row in self.results]))
 
-    def readme_lines(self):
-        lines = [self.machine[0] + ":", "",
-                 "| layers | rows |%s p50 of the bound |" % "".join(
-                     " %s |" % connections_text(count) for count in CONNECTIONS),
-                 "|---|---:|" + "---:|" * (len(CONNECTIONS) + 1)]
+    def group_table(self):
+        yield "| layers | rows |%s p50 of the bound |" % "".join(
+            " %s |" % connections_text(count) for count in CONNECTIONS)
+        yield "|---|---:|" + "---:|" * (len(CONNECTIONS) + 1)
         for kind, rows in self.groups():
-            lines.append("| %s | %d |%s %s |" % (kind, len(rows), "".join(
+            yield "| %s | %d |%s %s |" % (kind, len(rows), "".join(
                 " %s |" % mean_text(rows, lambda row, count=count: times(row, count))
-                for count in CONNECTIONS), mean_text(rows, bound_share, max)))
-        return lines
+                for count in CONNECTIONS), mean_text(rows, bound_share, max))
+
+    def readme_lines(self):
+        return [self.machine[0] + ":", "", *self.group_table()]
 
     def chain_table(self):
         rows = list(self.chain_lines())
