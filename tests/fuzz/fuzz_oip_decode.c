@@ -10,6 +10,7 @@
 
 #include "server/oip_decode.h"
 #include "server/oip_encode.h"
+#include "tests/fuzz/fuzz_kernels.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -109,17 +110,6 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_in
     if (output != NULL && qd_oip_encode_infer(infer, plan.kernel, plan.outputs, &stages, arena,
                                               answer, error) == QD_OK)
         read_answer(answer);
-}
-
-static struct qk_kernels *make_kernels(void)
-{
-    struct qk_kernels *kernels;
-    struct qk_error error;
-    if (qk_kernels_create("scalar", "auto", false, 1, &kernels, &error) != QK_OK) {
-        fprintf(stderr, "%s\n", error.text);
-        abort();
-    }
-    return kernels;
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)

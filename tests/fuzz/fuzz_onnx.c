@@ -1,11 +1,10 @@
 /* libFuzzer on everything between an ONNX file's bytes and the run of its graph; run.sh builds and
  * runs it. An input is a file. */
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/models/onnx.h"
+#include "tests/fuzz/fuzz_kernels.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -181,17 +180,6 @@ static void run_graph(struct run *run)
     if (qd_onnx_settle_outputs(&run->graph, graph->output_types, &error) == QD_OK &&
         qk_graph_plan(graph, run->inputs, memory, &plan, &refusal) == QK_OK)
         run_plan(run, &plan);
-}
-
-static struct qk_kernels *make_kernels(void)
-{
-    struct qk_kernels *kernels;
-    struct qk_error error;
-    if (qk_kernels_create("scalar", "auto", false, 1, &kernels, &error) != QK_OK) {
-        fprintf(stderr, "%s\n", error.text);
-        abort();
-    }
-    return kernels;
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)

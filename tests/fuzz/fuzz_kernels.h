@@ -1,0 +1,21 @@
+/* The kernels that all fuzz targets compute with: scalar, since it is bytes that they are after. */
+#ifndef TESTS_FUZZ_FUZZ_KERNELS_H
+#define TESTS_FUZZ_FUZZ_KERNELS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/qk.h"
+
+static struct qk_kernels *make_kernels(void)
+{
+    struct qk_kernels *kernels;
+    struct qk_error error;
+    if (qk_kernels_create("scalar", "auto", false, 1, &kernels, &error) != QK_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        abort();
+    }
+    return kernels;
+}
+
+#endif
