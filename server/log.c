@@ -57,3 +57,12 @@ void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
     qd_log_list(level, event, format, arguments);
     va_end(arguments);
 }
+
+struct qd_logged qd_log_value(const char *text)
+{
+    struct qd_logged value;
+    snprintf(value.text, sizeof(value.text), "%s", text);
+    for (char *c = value.text; *c != '\0'; c++)
+        *c = *c == '"' ? '\'' : *c;
+    return value;
+}

@@ -19,4 +19,10 @@ void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
 void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
 
+/* A text to stand between quotes, where the next one would end it: its own are single ones. */
+struct qd_logged {
+    char text[512];
+};
+struct qd_logged qd_log_value(const char *text);
+
 #endif

@@ -116,7 +116,8 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
     bool starting = loader->on_started != NULL;
     if (entry->failure != NULL) {
         if (before == NULL || before->fingerprint != 0) {
-            qd_log(QD_LOG_WARN, "a model's folder cannot be read", "why=\"%s\"", entry->failure);
+            qd_log(QD_LOG_WARN, "a model's folder cannot be read", "why=\"%s\"",
+                   qd_log_value(entry->failure).text);
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         }
         if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
@@ -197,7 +198,8 @@ static void on_scanned(struct qd_scan *scan)
     struct qd_loader *loader = scan->context;
     loader->scanning = false;
     if (scan->error.status != QD_OK) {
-        qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"", scan->error.text);
+        qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
+               qd_log_value(scan->error.text).text);
         complain(loader, scan->error.text);
     } else if (!loader->stopping) {
         take_scan(loader, scan);
@@ -279,13 +281,10 @@ static void install(struct qd_loader *loader, struct qd_load *load)
 static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 {
     size_t count;
-    struct qd_error error = load->error;
     qd_models_versions(loader->settings.models, load->name, &count);
     if (!loader->dropped) {
-        for (char *c = error.text; *c != '\0'; c++)
-            *c = *c == '"' ? '\'' : *c; /* the line's own quotes end at the next */
         qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
-               load->name, count > 0 ? "yes" : "no", error.text);
+               load->name, count > 0 ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
         complain_of(loader, load->error.text);
     }

@@ -124,9 +124,8 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
         !S_ISDIR(about.st_mode))
         return QD_OK;
     if (qd_models_check_name(name, &unfit) != QD_OK) {
-        for (char *c = unfit.text; *c != '\0'; c++)
-            *c = *c == '"' ? '\'' : *c; /* the line's own quotes end at the next */
-        qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"", unfit.text);
+        qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"",
+               qd_log_value(unfit.text).text);
         return QD_OK;
     }
     if (list->count == QD_REPOSITORY_MODEL_COUNT_MAX)
