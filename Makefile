@@ -89,24 +89,26 @@ KERNELS := \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \
     kernels/conv/backend.c kernels/conv/conv.c
 
-# base, data, models, work, edge, main: each may include only what stands before it.
+# By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/status.c server/arena.c server/text.c server/refusal.c server/log.c \
-    server/address.c server/config.c server/metrics.c server/schema.c \
-    server/json_number.c server/json_number_print.c server/json_string.c server/json_envelope.c \
-    server/json_element.c server/json_tensor.c server/json_tensor_print.c server/json_tree.c \
-    server/signature.c server/oip_metadata.c server/oip_parameters.c \
-    server/oip_inputs.c server/oip_decode.c server/oip_encode.c \
-    server/models/folder.c server/models/repository.c server/models/sources.c \
-    server/models/sources_body.c server/models/build.c \
-    server/models/base64.c server/models/model_config.c server/models/model_config_apply.c \
-    server/models/onnx.pb-c.c server/models/onnx.c server/models/onnx_node.c \
-    server/models/onnx_tensor.c server/models/late.c server/models/shapes.c \
-    server/models/model.c server/models/plans.c server/models/table.c \
-    server/loop.c server/pool.c server/scheduler.c server/request.c server/infer.c \
-    server/models/load.c server/models/scan.c server/models/loader.c \
-    server/head.c server/socket.c server/connection.c server/path.c server/route.c \
-    server/listener.c server/healthcheck.c
+    server/base/address.c server/base/arena.c server/base/config.c server/base/log.c \
+    server/base/metrics.c server/base/refusal.c server/base/schema.c server/base/status.c \
+    server/base/text.c \
+    server/json/element.c server/json/envelope.c server/json/number.c \
+    server/json/number_print.c server/json/string.c server/json/tensor.c \
+    server/json/tensor_print.c server/json/tree.c \
+    server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
+    server/oip/parameters.c server/oip/signature.c \
+    server/models/base64.c server/models/build.c server/models/folder.c \
+    server/models/late.c server/models/model.c server/models/model_config.c \
+    server/models/model_config_apply.c server/models/onnx.c server/models/onnx.pb-c.c \
+    server/models/onnx_node.c server/models/onnx_tensor.c server/models/plans.c \
+    server/models/repository.c server/models/shapes.c server/models/sources.c \
+    server/models/sources_body.c server/models/table.c \
+    server/work/infer.c server/work/load.c server/work/loader.c server/work/loop.c \
+    server/work/pool.c server/work/request.c server/work/scan.c server/work/scheduler.c \
+    server/http/connection.c server/http/head.c server/http/healthcheck.c \
+    server/http/listener.c server/http/path.c server/http/route.c server/http/socket.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

@@ -106,8 +106,8 @@ fi
 
 # ---- Build ---------------------------------------------------------------------------------------
 
-version=$(sed -n 's/^#define QD_VERSION "\(.*\)"$/\1/p' server/version.h)
-test -n "$version" || fail 'server/version.h: expected #define QD_VERSION "…", got none'
+version=$(sed -n 's/^#define QD_VERSION "\(.*\)"$/\1/p' server/base/version.h)
+test -n "$version" || fail 'server/base/version.h: expected #define QD_VERSION "…", got none'
 revision=$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null || echo unknown)
 # The commit's time and not today's: the same commit gives the same layers.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}

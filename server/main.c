@@ -11,20 +11,20 @@
 #include <unistd.h>
 
 #include "kernels/qk.h"
-#include "server/arena.h"
-#include "server/config.h"
-#include "server/healthcheck.h"
-#include "server/listener.h"
-#include "server/log.h"
-#include "server/loop.h"
-#include "server/metrics.h"
-#include "server/models/loader.h"
+#include "server/base/arena.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/base/version.h"
+#include "server/http/healthcheck.h"
+#include "server/http/listener.h"
+#include "server/http/route.h"
 #include "server/models/repository.h"
 #include "server/models/table.h"
-#include "server/pool.h"
-#include "server/route.h"
-#include "server/scheduler.h"
-#include "server/version.h"
+#include "server/work/loader.h"
+#include "server/work/loop.h"
+#include "server/work/pool.h"
+#include "server/work/scheduler.h"
 
 #define INFLIGHT_AUTO_BYTES_MAX (UINT64_C(2) << 30)
 #define MODEL_AUTO_BYTES (UINT64_C(1) << 30) /* where nobody knows how much memory there is */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "server/json_string.h"
+#include "server/json/string.h"
 
 /* Six bits for each ASCII character; N: it is not one of the alphabet. */
 enum { N = 0x80 };

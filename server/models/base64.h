@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/status.h"
+#include "server/base/status.h"
 
 struct qd_base64 {
     const char *begin; /* of the text */

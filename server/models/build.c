@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json_envelope.h"
-#include "server/json_number.h"
-#include "server/json_tree.h"
+#include "server/base/refusal.h"
+#include "server/json/envelope.h"
+#include "server/json/number.h"
+#include "server/json/tree.h"
 #include "server/models/shapes.h"
-#include "server/oip_decode.h"
-#include "server/refusal.h"
+#include "server/oip/decode.h"
 
 /* ---- A request that is kept --------------------------------------------------------------- */
 

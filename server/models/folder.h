@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "server/status.h"
+#include "server/base/status.h"
 
 /* Opens a folder; `at` is a folder's descriptor, below which it lies. Close it with close. `shown`:
  * the path for errors. */

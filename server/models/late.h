@@ -5,7 +5,7 @@
 #define SERVER_MODELS_LATE_H
 
 #include "kernels/qk.h"
-#include "server/arena.h"
+#include "server/base/arena.h"
 #include "server/models/onnx.h"
 
 struct qd_late_graph {

@@ -12,11 +12,11 @@
 #define SERVER_MODELS_MODEL_H
 
 #include "kernels/qk.h"
-#include "server/arena.h"
-#include "server/metrics.h"
+#include "server/base/arena.h"
+#include "server/base/metrics.h"
 #include "server/models/late.h"
 #include "server/models/plans.h"
-#include "server/signature.h"
+#include "server/oip/signature.h"
 
 struct qd_model {
     struct qd_signature signature;    /* a loaded model's lies in its arena */

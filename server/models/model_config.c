@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json_envelope.h"
-#include "server/json_number.h"
-#include "server/json_tree.h"
-#include "server/log.h"
-#include "server/refusal.h"
+#include "server/base/log.h"
+#include "server/base/refusal.h"
+#include "server/json/envelope.h"
+#include "server/json/number.h"
+#include "server/json/tree.h"
 
 enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
 

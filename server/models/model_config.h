@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/arena.h"
-#include "server/signature.h"
-#include "server/status.h"
+#include "server/base/arena.h"
+#include "server/base/status.h"
+#include "server/oip/signature.h"
 
 #define QD_CONFIG_VERSION_COUNT_MAX 64 /* that a version_policy may name */
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json_tree.h"
+#include "server/json/tree.h"
 #include "server/models/model_config.h"
 
 /* ---- Versions ----------------------------------------------------------------------------- */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/refusal.h"
+#include "server/base/text.h"
 #include "server/models/onnx_reader.h"
-#include "server/refusal.h"
-#include "server/text.h"
 
 /* ---- Parts of the file, and its strings -------------------------------------------------- */
 

@@ -12,9 +12,9 @@
 #define SERVER_MODELS_ONNX_H
 
 #include "kernels/qk.h"
-#include "server/arena.h"
-#include "server/signature.h"
-#include "server/status.h"
+#include "server/base/arena.h"
+#include "server/base/status.h"
+#include "server/oip/signature.h"
 
 /* Values of all kinds in one file. A graph of QK_GRAPH_NODE_COUNT_MAX nodes needs far less. */
 #define QD_ONNX_VALUE_COUNT_MAX 65536

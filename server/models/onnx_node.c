@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/models/onnx_reader.h"
-#include "server/signature.h"
+#include "server/oip/signature.h"
 
 /* ---- Constants --------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef SERVER_MODELS_ONNX_READER_H
 #define SERVER_MODELS_ONNX_READER_H
 
-#include "server/json_tree.h"
+#include "server/json/tree.h"
 #include "server/models/onnx.h"
 #include "server/models/onnx.pb-c.h"
 

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/json_number.h"
-#include "server/log.h"
+#include "server/base/log.h"
+#include "server/base/refusal.h"
+#include "server/json/number.h"
 #include "server/models/folder.h"
 #include "server/models/table.h"
-#include "server/refusal.h"
 
 enum {
     VERSION_DIGITS_MAX = 18,

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/arena.h"
-#include "server/status.h"
+#include "server/base/arena.h"
+#include "server/base/status.h"
 
 #define QD_REPOSITORY_MODEL_COUNT_MAX 4096
 #define QD_REPOSITORY_VERSION_COUNT_MAX 4096 /* of one model */

@@ -1,6 +1,6 @@
 #include "server/models/shapes.h"
 
-#include "server/json_tree.h"
+#include "server/json/tree.h"
 
 /* Instead of a free dimension. An output that is the same with one of the small sizes and with the
  * far one does not depend on it: no model has strides that would take a million steps at once. The

@@ -4,10 +4,10 @@
 #define SERVER_MODELS_SHAPES_H
 
 #include "kernels/qk.h"
-#include "server/arena.h"
+#include "server/base/arena.h"
+#include "server/base/status.h"
 #include "server/models/plans.h"
-#include "server/signature.h"
-#include "server/status.h"
+#include "server/oip/signature.h"
 
 /* Fills in what is not known yet of the outputs' shapes. `inputs` and `outputs` go with the
  * graph's.

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/log.h"
+#include "server/base/log.h"
+#include "server/base/refusal.h"
 #include "server/models/folder.h"
-#include "server/refusal.h"
 
 enum {
     FILE_UNIT_BYTES = 1 << 20,

@@ -1,11 +1,11 @@
 #include <string.h>
 
-#include "server/json_envelope.h"
-#include "server/json_number.h"
-#include "server/json_tree.h"
+#include "server/base/refusal.h"
+#include "server/json/envelope.h"
+#include "server/json/number.h"
+#include "server/json/tree.h"
 #include "server/models/sources.h"
-#include "server/oip_inputs.h"
-#include "server/refusal.h"
+#include "server/oip/inputs.h"
 
 enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/json_number.h"
-#include "server/json_tree.h"
+#include "server/json/number.h"
+#include "server/json/tree.h"
 
 enum { LIST_BYTES = 320, REASON_BYTES = 512 };
 

@@ -5,9 +5,9 @@
 #ifndef SERVER_MODELS_TABLE_H
 #define SERVER_MODELS_TABLE_H
 
+#include "server/base/status.h"
+#include "server/base/text.h"
 #include "server/models/model.h"
-#include "server/status.h"
-#include "server/text.h"
 
 /* What a loaded name is about, for the index. */
 enum qd_model_state {

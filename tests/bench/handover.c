@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "server/clock.h"
-#include "server/scheduler.h"
+#include "server/base/clock.h"
+#include "server/work/scheduler.h"
 #include "tests/bench/buffer.h"
 
 enum { TRIALS = 101, PAUSE_MS = 1 };

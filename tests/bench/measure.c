@@ -48,8 +48,8 @@
 #include <unistd.h>
 
 #include "kernels/dispatch.h"
-#include "server/pool.h"
-#include "server/scheduler.h"
+#include "server/work/pool.h"
+#include "server/work/scheduler.h"
 #include "tests/bench/call.h"
 #include "tests/bench/exchange.h"
 #include "tests/bench/handover.h"

@@ -52,21 +52,21 @@ class Lint(unittest.TestCase):
                 ("text", "tests/a.py", "x = 1\r\n"),
                 ("text", "tests/a.py", "x" * 101 + "\n"),
                 ("machine paths", "README.md", "see /" + "home/me/notes\n"),
-                ("includes", "kernels/a.c", '#include "server/log.h"\n'),
+                ("includes", "kernels/a.c", '#include "server/base/log.h"\n'),
                 ("includes", "kernels/a.c", "#include <cblas.h>\n"),
-                ("includes", "server/log.c", '#include "server/route.h"\n'),
-                ("includes", "server/route.c", '#include "kernels/cpu.h"\n'),
-                ("includes", "server/route.c", "#include <microhttpd.h>\n"),
-                ("includes", "server/listener.c", "#  include <uv.h>\n"),
-                ("includes", "server/new.c", '#include "server/log.h"\n'),
-                ("include guards", "server/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
-                ("typedefs", "server/log.c", "typedef struct log log;\n"),
-                ("sizes", "server/log.c", LONG_FUNCTION),
-                ("comment lists", "server/log.c", FILLED_TABLE),
-                ("comment lists", "server/log.c", FILLED_TABLE.split("what")[0] + "what */\n"),
-                ("comment lists", "server/log.c", "/* a first   checks */\n"),
-                ("comment lists", "server/log.c", FILLED_LIST),
-                ("sizes", "server/log.c", "int x;\n" * 601),
+                ("includes", "server/base/log.c", '#include "server/http/route.h"\n'),
+                ("includes", "server/http/route.c", '#include "kernels/cpu.h"\n'),
+                ("includes", "server/http/route.c", "#include <microhttpd.h>\n"),
+                ("includes", "server/http/listener.c", "#  include <uv.h>\n"),
+                ("includes", "server/new.c", '#include "server/base/log.h"\n'),
+                ("include guards", "server/base/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
+                ("typedefs", "server/base/log.c", "typedef struct log log;\n"),
+                ("sizes", "server/base/log.c", LONG_FUNCTION),
+                ("comment lists", "server/base/log.c", FILLED_TABLE),
+                ("comment lists", "server/base/log.c", FILLED_TABLE.split("what")[0] + "what */\n"),
+                ("comment lists", "server/base/log.c", "/* a first   checks */\n"),
+                ("comment lists", "server/base/log.c", FILLED_LIST),
+                ("sizes", "server/base/log.c", "int x;\n" * 601),
                 ("layout", "notes.txt", "x\n"),
                 ("named files", "README.md", "see `kernels/moved.c`\n"),
                 ("final newline", "tests/a.py", "x = 1"),
@@ -76,13 +76,14 @@ class Lint(unittest.TestCase):
                 self.assertIn(rule, self.findings(path, text))
 
     def test_what_is_fine(self):
-        for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/log.h"\n'),
+        for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/base/log.h"\n'),
                            ("tests/a.py", "x = 1\n"),
                            ("tests/a.c", WHOLE_LIST),
                            ("tests/README.md", "see `tests/README.md` and `x.c`\n"),
                            ("tests/a.go", "\tx()\n"),
-                           ("server/log.h", "#ifndef SERVER_LOG_H\n#define SERVER_LOG_H\n\n"
-                                            '#include "server/text.h"\n\n#endif\n')):
+                           ("server/base/log.h",
+                            "#ifndef SERVER_BASE_LOG_H\n#define SERVER_BASE_LOG_H\n\n"
+                            '#include "server/base/text.h"\n\n#endif\n')):
             self.assertEqual(self.findings(path, text), set())
 
 

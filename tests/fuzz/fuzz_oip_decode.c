@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/oip_decode.h"
-#include "server/oip_encode.h"
+#include "server/oip/decode.h"
+#include "server/oip/encode.h"
 #include "tests/fuzz/fuzz_kernels.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/arena.h"
-#include "server/text.h"
+#include "server/base/arena.h"
+#include "server/base/text.h"
 
 struct scratch {
     struct qd_memory *memory;

@@ -1,4 +1,4 @@
-#include "server/arena.h"
+#include "server/base/arena.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

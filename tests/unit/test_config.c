@@ -1,10 +1,10 @@
-#include "server/config.h"
+#include "server/base/config.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 static char complaint[QD_COMPLAINT_BYTES];
 

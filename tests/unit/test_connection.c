@@ -1,11 +1,11 @@
-#include "server/connection.h"
+#include "server/http/connection.h"
 
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/clock.h"
-#include "server/limits.h"
+#include "server/base/clock.h"
+#include "server/base/limits.h"
 
 /* A connection, and the client's end of it. */
 struct desk {

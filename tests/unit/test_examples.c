@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "server/models/table.h"
-#include "server/oip_decode.h"
-#include "server/oip_encode.h"
+#include "server/oip/decode.h"
+#include "server/oip/encode.h"
 #include "tests/unit/scratch.h"
 
 /* What a client sends. */

@@ -1,4 +1,4 @@
-#include "server/head.h"
+#include "server/http/head.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

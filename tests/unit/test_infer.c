@@ -3,9 +3,9 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/clock.h"
-#include "server/infer.h"
+#include "server/base/clock.h"
 #include "server/models/table.h"
+#include "server/work/infer.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
 

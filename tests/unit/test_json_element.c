@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/json_element.h"
-#include "server/json_number.h"
+#include "server/json/element.h"
+#include "server/json/number.h"
 
 struct format {
     enum qk_type type;

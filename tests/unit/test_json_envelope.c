@@ -1,8 +1,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/json_envelope.h"
-#include "server/limits.h"
+#include "server/base/limits.h"
+#include "server/json/envelope.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;

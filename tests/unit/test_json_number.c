@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "server/json_number.h"
+#include "server/json/number.h"
 #include "tests/unit/scratch.h"
 
 static struct qd_json_number number;

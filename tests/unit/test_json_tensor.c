@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "server/json_tensor.h"
+#include "server/json/tensor.h"
 #include "tests/unit/scratch.h"
 
 /* Shapes of tests, ended by END. */

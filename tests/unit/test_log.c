@@ -1,6 +1,6 @@
 /* Lines on standard error, and where nobody reads them. */
 #define _GNU_SOURCE
-#include "server/log.h"
+#include "server/base/log.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-#include "server/metrics.h"
-#include "server/version.h"
+#include "server/base/metrics.h"
+#include "server/base/version.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/oip_decode.h"
+#include "server/oip/decode.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "server/limits.h"
-#include "server/oip_encode.h"
+#include "server/base/limits.h"
+#include "server/oip/encode.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;

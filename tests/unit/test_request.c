@@ -1,11 +1,11 @@
-#include "server/request.h"
+#include "server/work/request.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
 #include <stdio.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/scratch.h"
 
 enum { MIB = 1 << 20 };

@@ -1,9 +1,9 @@
-#include "server/route.h"
+#include "server/http/route.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/scratch.h"
 
 struct desk {

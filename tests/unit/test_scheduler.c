@@ -1,4 +1,4 @@
-#include "server/scheduler.h"
+#include "server/work/scheduler.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 #include "tests/unit/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */

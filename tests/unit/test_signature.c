@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/oip_decode.h"
-#include "server/oip_encode.h"
+#include "server/oip/decode.h"
+#include "server/oip/encode.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;

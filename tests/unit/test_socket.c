@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/socket.h"
+#include "server/http/socket.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

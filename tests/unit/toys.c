@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 static void spin(uint64_t ns)
 {

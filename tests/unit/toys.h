@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/loop.h"
-#include "server/scheduler.h"
+#include "server/work/loop.h"
+#include "server/work/scheduler.h"
 
 enum { JOB_COUNT_MAX = 64, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
 

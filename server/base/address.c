@@ -1,0 +1,88 @@
+#define _GNU_SOURCE
+#include "server/base/address.h"
+
+#include <assert.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == QD_UNIX_PATH_BYTES, "as Linux has it");
+
+enum { HOST_BYTES = 256 };
+
+/* The path of a Unix socket; NULL: it is none. */
+static const char *unix_path(const char *address)
+{
+    return strncmp(address, "unix:", strlen("unix:")) == 0 ? address + strlen("unix:") : NULL;
+}
+
+/* @NAME is how others write an abstract socket. A file of that name is ./@NAME. */
+static bool valid_path(const char *path)
+{
+    return *path != '\0' && *path != '@' && strlen(path) < QD_UNIX_PATH_BYTES;
+}
+
+/* Cuts "[::1]:80" or "127.0.0.1:80" into host and port. */
+static bool split(const char *address, char host[HOST_BYTES], const char **port)
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || colon == address || colon[1] == '\0')
+        return false;
+    const char *begin = address;
+    const char *end = colon;
+    if (*begin == '[' && end[-1] == ']') {
+        begin++;
+        end--;
+    } else if (memchr(begin, ':', (size_t)(end - begin)) != NULL) {
+        return false; /* IPv6 without brackets: which colon is which? */
+    }
+    size_t bytes = (size_t)(end - begin);
+    if (bytes == 0 || bytes >= HOST_BYTES)
+        return false;
+    memcpy(host, begin, bytes);
+    host[bytes] = '\0';
+    *port = colon + 1;
+    size_t digits = strspn(*port, "0123456789");
+    return (*port)[digits] == '\0' && digits <= 5 && atoi(*port) <= 65535;
+}
+
+bool qd_address_valid(const char *address)
+{
+    char host[HOST_BYTES];
+    const char *port;
+    const char *path = unix_path(address);
+    return path != NULL ? valid_path(path) : split(address, host, &port);
+}
+
+bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
+                        char complaint[QD_ADDRESS_COMPLAINT_BYTES])
+{
+    char host[HOST_BYTES];
+    const char *port;
+    const char *path = unix_path(address);
+    *name = (struct sockaddr_storage){.ss_family = AF_UNIX};
+    *name_bytes = sizeof(struct sockaddr_un);
+    if (path != NULL && valid_path(path)) {
+        strcpy(((struct sockaddr_un *)name)->sun_path, path);
+        return true;
+    }
+    if (path != NULL || !split(address, host, &port)) {
+        snprintf(complaint, QD_ADDRESS_COMPLAINT_BYTES,
+                 "expected ADDR:PORT, [ADDR6]:PORT or unix:PATH, the path of at most %d bytes",
+                 QD_UNIX_PATH_BYTES - 1);
+        return false;
+    }
+    struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int result = getaddrinfo(host, port, &hints, &found);
+    if (result != 0) {
+        snprintf(complaint, QD_ADDRESS_COMPLAINT_BYTES, "%s", gai_strerror(result));
+        return false;
+    }
+    memcpy(name, found->ai_addr, found->ai_addrlen);
+    *name_bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}

@@ -1,0 +1,24 @@
+/* What goes back to the client. */
+#ifndef SERVER_BASE_ANSWER_H
+#define SERVER_BASE_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "server/base/text.h"
+
+struct qd_answer {
+    unsigned http_status;
+    const char *content_type;    /* of errors exactly "application/json", as OIP clients
+                                  * compare; NULL: none */
+    const struct qd_part *parts; /* the body: borrowed until sent */
+    size_t part_count;
+    size_t bytes;            /* of all parts */
+    size_t json_bytes;       /* Inference-Header-Content-Length; 0: header not sent */
+    const char *allow;       /* Allow, with 405; NULL: not sent */
+    unsigned retry_after_s;  /* Retry-After, with 503; 0: not sent */
+    bool close;              /* Connection: close */
+    char server_timing[192]; /* Server-Timing; "": not sent */
+};
+
+#endif

@@ -1,0 +1,20 @@
+/* One clock for deadlines and durations. */
+#ifndef SERVER_BASE_CLOCK_H
+#define SERVER_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define QD_NS_PER_US UINT64_C(1000)
+#define QD_NS_PER_MS UINT64_C(1000000)
+#define QD_NS_PER_S UINT64_C(1000000000)
+
+/* Never goes back; its zero means nothing. */
+static inline uint64_t qd_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * QD_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* What the user may move. One table (config.c) makes the flags, the environment variables and the
+ * help text: --max-queue is QUANTD_MAX_QUEUE. The command line wins over the environment, and that
+ * over the defaults. */
+#ifndef SERVER_BASE_CONFIG_H
+#define SERVER_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "server/base/log.h"
+
+#define QD_LISTEN_COUNT_MAX 16
+#define QD_LISTEN_BYTES_MAX 256
+
+#define QD_LOAD_MODEL_COUNT_MAX 256 /* --load-model, each with names between commas */
+
+/* Of threads, max_inflight_bytes and max_model_bytes: as the machine, or the container, has it. */
+#define QD_AUTO 0
+
+/* Who says which models are loaded. */
+enum qd_control_mode {
+    QD_CONTROL_NONE,     /* all that the repository has, at start */
+    QD_CONTROL_EXPLICIT, /* --load-model at start, and calls */
+    QD_CONTROL_POLL,     /* the repository, whenever it changes */
+};
+
+struct qd_config {
+    char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
+    size_t listen_count;
+    bool healthcheck, kernels;
+    uint64_t threads;
+    uint64_t max_connections; /* for each listener */
+    uint64_t max_queue;       /* requests that no worker has taken yet */
+    uint64_t max_body_bytes;
+    uint64_t max_inflight_bytes;
+    uint64_t max_model_bytes;
+    uint64_t receive_timeout_ns;
+    uint64_t idle_timeout_ns;
+    uint64_t compute_timeout_ns;
+    uint64_t drain_timeout_ns;
+    const char *model_repository; /* a folder; "": none */
+    enum qd_control_mode model_control_mode;
+    const char *load_models[QD_LOAD_MODEL_COUNT_MAX];
+    size_t load_model_count;
+    uint64_t repository_poll_ns;
+    bool exit_on_error;
+    const char *cpu; /* this and the next two: for qk_kernels_create */
+    const char *gemm;
+    bool measure;
+    enum qd_log_level log_level;
+};
+
+enum qd_config_result {
+    QD_CONFIG_RUN,
+    QD_CONFIG_HEALTHCHECK, /* --healthcheck: all else is as for the server that it asks */
+    QD_CONFIG_KERNELS,     /* --kernels: the same */
+    QD_CONFIG_HELP,        /* --help was asked for */
+    QD_CONFIG_VERSION,     /* --version */
+    QD_CONFIG_BAD          /* `complaint` names the flag, what it takes and what came */
+};
+
+#define QD_COMPLAINT_BYTES 512
+
+/* argv and the environment are borrowed for as long as the config is. */
+enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
+                                      char complaint[QD_COMPLAINT_BYTES]);
+
+void qd_config_print_help(FILE *file);
+
+#endif

@@ -1,0 +1,31 @@
+/* Every fixed bound of the server, and why. What a user may want to move is a flag (config.h). */
+#ifndef SERVER_BASE_LIMITS_H
+#define SERVER_BASE_LIMITS_H
+
+/* JSON without its tensor data. Ours are under 4 KiB; cJSON makes up to 40 bytes of nodes per byte,
+ * so this bounds its tree to 10 MiB a worker. */
+#define QD_ENVELOPE_BYTES_MAX (256u << 10)
+
+/* OIP nests 4 deep. */
+#define QD_ENVELOPE_DEPTH_MAX 32
+
+/* The C++ OIP client reads lengths into an int. */
+#define QD_ANSWER_BYTES_MAX 0x7fffffffu
+
+/* A refused upload without Expect is read and thrown away up to here, so that a client that sends
+ * everything before it reads sees the refusal and not a reset. Go's and Node's clients too report
+ * the reset when they notice it first. Reading costs no memory, and --receive-timeout ends it. */
+#define QD_DRAIN_BYTES_MAX (1u << 30)
+
+/* Beyond a first --receive-timeout a client takes its answer at least so fast. Whoever reads a
+ * little now and then is never silent, and would hold the answer's memory for ever. */
+#define QD_ANSWER_BYTES_PER_S (64u << 10)
+
+/* SO_SNDBUF of a connection. Its kernel memory is ours, and else grows to 4 MiB over TCP for a
+ * client that reads no more. Linux doubles the number: 256 KiB over TCP; a Unix socket takes 68
+ * KiB. 16 MiB answers come over TCP 2.5 times as fast as with the kernel's own choice, and
+ * no faster with more; under 64 KiB loopback stalls, its packets being as large. */
+#define QD_TCP_SEND_BYTES (128u << 10)
+#define QD_UNIX_SEND_BYTES (32u << 10)
+
+#endif

@@ -1,0 +1,72 @@
+/* Counters, for /metrics (Prometheus) and /v2/models/.../stats (Triton's form).
+ *
+ * They are written and read on the loop's thread only, when a request is done: so no atomics. */
+#ifndef SERVER_BASE_METRICS_H
+#define SERVER_BASE_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/base/text.h"
+
+/*    name, as in Server-Timing */
+#define QD_STAGE_LIST(X)  \
+    X(RECEIVE, "receive") \
+    X(QUEUE, "queue")     \
+    X(DECODE, "decode")   \
+    X(COMPUTE, "compute") \
+    X(ENCODE, "encode")   \
+    X(TOTAL, "total")
+
+enum qd_stage {
+#define X(name, text) QD_STAGE_##name,
+    QD_STAGE_LIST(X)
+#undef X
+        QD_STAGE_COUNT
+};
+
+extern const char *const qd_stage_names[QD_STAGE_COUNT];
+
+struct qd_metrics;
+struct qd_counters;
+
+/* What is measured when it is asked for. */
+struct qd_gauges {
+    const char *cpu_tier;
+    const char *gemm;
+    const char *blas_core;
+    size_t connections;
+    size_t queue_length;
+    size_t inflight_bytes;
+    size_t inflight_bytes_max;
+    size_t model_bytes;
+    size_t model_bytes_max;
+    size_t model_count;
+};
+
+struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
+/* All counters must be released. NULL is fine. */
+void qd_metrics_destroy(struct qd_metrics *metrics);
+
+/* Any answer. */
+void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status);
+
+/* Those of one version of one model, found or made; a copy of the name is kept. NULL: malloc
+ * failed. Who takes them releases them; with their last holder they vanish from all texts. */
+struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *name,
+                                        uint64_t version);
+void qd_counters_release(struct qd_counters *counters); /* NULL is fine */
+
+/* An inference; http_status 0: the client went before its answer. */
+void qd_counters_count(struct qd_counters *counters, unsigned http_status,
+                       const uint64_t stage_ns[QD_STAGE_COUNT]);
+
+/* Prometheus' text format 0.0.4. */
+void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *gauges,
+                      struct qd_text *text);
+
+/* {"model_stats":[…]}: of all models (name NULL), of one, or of one version. */
+void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
+                            const uint64_t *version, struct qd_text *text);
+
+#endif

@@ -1,0 +1,24 @@
+#include "server/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+unsigned qd_status_http(enum qd_status status)
+{
+    static const unsigned http[] = {
+#define X(name, code) [QD_##name] = (code),
+        QD_STATUS_LIST(X)
+#undef X
+    };
+    return http[status];
+}
+
+enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    va_end(arguments);
+    error->status = status;
+    return status;
+}

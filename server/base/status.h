@@ -1,0 +1,37 @@
+/* Errors of the server: a status, which fixes the HTTP code, and a text for the client. */
+#ifndef SERVER_BASE_STATUS_H
+#define SERVER_BASE_STATUS_H
+
+/*    name, HTTP code */
+#define QD_STATUS_LIST(X)        \
+    X(OK, 200)                   \
+    X(INVALID, 400)              \
+    X(NOT_FOUND, 404)            \
+    X(METHOD_NOT_ALLOWED, 405)   \
+    X(TOO_LARGE, 413)            \
+    X(UNSUPPORTED_ENCODING, 415) \
+    X(INTERNAL, 500)             \
+    X(NOT_IMPLEMENTED, 501)      \
+    X(UNAVAILABLE, 503)          \
+    X(NOT_OFFERED, 503) /* by this server, as it was started: trying again is in vain */
+
+enum qd_status {
+#define X(name, http) QD_##name,
+    QD_STATUS_LIST(X)
+#undef X
+};
+
+unsigned qd_status_http(enum qd_status status);
+
+/* Formatted in place: reporting an error never needs memory. Clients' bytes may be in the text; the
+ * JSON printer makes them safe. */
+struct qd_error {
+    enum qd_status status;
+    char text[512];
+};
+
+/* Fills `error` and returns `status`. */
+enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,167 @@
+#include "server/base/text.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Text grows by what it already holds, within these: a small answer stays small, and a large one
+ * has few pieces. */
+enum { CHUNK_BYTES_MIN = 4 << 10, CHUNK_BYTES_MAX = 256 << 10, PARTS_MIN = 8 };
+static_assert(CHUNK_BYTES_MIN >= QD_TEXT_RESERVE_MAX, "a new chunk holds any reservation");
+
+void qd_text_init(struct qd_text *text, struct qd_arena *arena)
+{
+    *text = (struct qd_text){.arena = arena};
+}
+
+static bool add_part(struct qd_text *text, const void *bytes, size_t count)
+{
+    if (text->part_count == text->part_capacity) {
+        size_t capacity = text->part_capacity == 0 ? PARTS_MIN : text->part_capacity * 2;
+        struct qd_part *parts =
+            qd_arena_grow(text->arena, text->parts, text->part_capacity * sizeof(*parts),
+                          capacity * sizeof(*parts));
+        if (parts == NULL) {
+            text->failed = true;
+            return false;
+        }
+        text->parts = parts;
+        text->part_capacity = capacity;
+    }
+    text->parts[text->part_count++] = (struct qd_part){bytes, count};
+    return true;
+}
+
+static bool add_chunk(struct qd_text *text)
+{
+    size_t bytes = text->bytes;
+    bytes = bytes < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : bytes;
+    bytes = bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : bytes;
+    char *tail = qd_arena_alloc(text->arena, bytes);
+    if (tail == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->tail = tail;
+    text->tail_room = bytes;
+    return true;
+}
+
+char *qd_text_reserve(struct qd_text *text, size_t bytes)
+{
+    assert(bytes <= QD_TEXT_RESERVE_MAX);
+    if (text->failed || (bytes > text->tail_room && !add_chunk(text)))
+        return NULL;
+    return text->tail;
+}
+
+void qd_text_commit(struct qd_text *text, size_t bytes)
+{
+    if (text->failed || bytes == 0)
+        return;
+    assert(bytes <= text->tail_room);
+    struct qd_part *last = text->part_count > 0 ? &text->parts[text->part_count - 1] : NULL;
+    if (last != NULL && (const char *)last->bytes + last->count == text->tail)
+        last->count += bytes;
+    else if (!add_part(text, text->tail, bytes))
+        return;
+    text->tail += bytes;
+    text->tail_room -= bytes;
+    text->bytes += bytes;
+}
+
+void qd_text_append(struct qd_text *text, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        size_t piece = count < QD_TEXT_RESERVE_MAX ? count : QD_TEXT_RESERVE_MAX;
+        char *room = qd_text_reserve(text, piece);
+        if (room == NULL)
+            return;
+        memcpy(room, bytes, piece);
+        qd_text_commit(text, piece);
+        bytes += piece;
+        count -= piece;
+    }
+}
+
+void qd_text_string(struct qd_text *text, const char *string)
+{
+    qd_text_append(text, string, strlen(string));
+}
+
+void qd_text_format(struct qd_text *text, const char *format, ...)
+{
+    char *room = qd_text_reserve(text, QD_TEXT_RESERVE_MAX);
+    if (room == NULL)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    int count = vsnprintf(room, QD_TEXT_RESERVE_MAX, format, arguments);
+    va_end(arguments);
+    assert(count >= 0 && count < QD_TEXT_RESERVE_MAX);
+    qd_text_commit(text, (size_t)count);
+}
+
+size_t qd_utf8_length(const char *bytes, size_t count)
+{
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
+    if (count == 0)
+        return 0;
+    unsigned char first = (unsigned char)bytes[0];
+    if (first < 0x80)
+        return 1;
+    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc0 || first >= 0xf8 || length > count)
+        return 0;
+    uint32_t point = first & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        unsigned char next = (unsigned char)bytes[i];
+        if ((next & 0xc0) != 0x80)
+            return 0;
+        point = point << 6 | (next & 0x3f);
+    }
+    bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    return point < smallest[length] || point > 0x10ffff || surrogate ? 0 : length;
+}
+
+/* One byte that may not stand in a JSON string as it is. */
+static void append_escape(struct qd_text *text, unsigned char byte)
+{
+    static const char names[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                 ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+    if (byte >= 0x80)
+        qd_text_string(text, "\xef\xbf\xbd"); /* U+FFFD */
+    else if (names[byte] != '\0')
+        qd_text_append(text, (const char[]){'\\', names[byte]}, 2);
+    else
+        qd_text_format(text, "\\u%04x", byte);
+}
+
+void qd_text_json_string(struct qd_text *text, const char *string)
+{
+    size_t count = strlen(string);
+    qd_text_append(text, "\"", 1);
+    for (size_t at = 0, plain = 0;; at += plain) {
+        for (plain = 0; at + plain < count;) {
+            const char *next = string + at + plain;
+            size_t length = qd_utf8_length(next, count - at - plain);
+            if (length == 0 || (unsigned char)*next < 0x20 || *next == '"' || *next == '\\')
+                break;
+            plain += length;
+        }
+        qd_text_append(text, string + at, plain);
+        if (at + plain == count)
+            break;
+        append_escape(text, (unsigned char)string[at + plain]);
+        plain++;
+    }
+    qd_text_append(text, "\"", 1);
+}
+
+void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count)
+{
+    if (!text->failed && count > 0 && add_part(text, bytes, count))
+        text->bytes += count;
+}

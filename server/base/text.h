@@ -1,0 +1,53 @@
+/* Growing text in an arena, in pieces that never move: answers are sent as they lie, without a
+ * copy. A failed append (no memory) makes every later one a no-op; check `failed` once at the end.
+ */
+#ifndef SERVER_BASE_TEXT_H
+#define SERVER_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "server/base/arena.h"
+
+/* Bytes of an answer: text pieces, and tensors as they lie. */
+struct qd_part {
+    const void *bytes;
+    size_t count;
+};
+
+struct qd_text {
+    struct qd_arena *arena;
+    struct qd_part *parts; /* in the arena */
+    size_t part_count;
+    size_t part_capacity;
+    char *tail; /* of the last text piece: room left */
+    size_t tail_room;
+    size_t bytes; /* all parts together */
+    bool failed;
+};
+
+void qd_text_init(struct qd_text *text, struct qd_arena *arena);
+
+/* Room for `bytes` (at most QD_TEXT_RESERVE_MAX) to print into, then commit what was used.
+ * NULL: failed. */
+#define QD_TEXT_RESERVE_MAX 1024
+char *qd_text_reserve(struct qd_text *text, size_t bytes);
+void qd_text_commit(struct qd_text *text, size_t bytes);
+
+void qd_text_append(struct qd_text *text, const char *bytes, size_t count);
+void qd_text_string(struct qd_text *text, const char *string);
+void qd_text_format(struct qd_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* at most QD_TEXT_RESERVE_MAX - 1 bytes a call */
+
+/* A JSON string with its quotes. Control characters are escaped, bytes that are not UTF-8 become
+ * U+FFFD: the result is always valid JSON. */
+void qd_text_json_string(struct qd_text *text, const char *string);
+
+/* Bytes of the UTF-8 character that bytes[0..count) starts with (RFC 3629: no surrogates, no
+ * overlong form); 0: there is none. */
+size_t qd_utf8_length(const char *bytes, size_t count);
+
+/* Appends bytes that the caller keeps alive as long as the arena: no copy. */
+void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count);
+
+#endif

@@ -1,0 +1,125 @@
+#include "server/http/head.h"
+
+#include <string.h>
+#include <strings.h>
+
+void qd_head_init(struct qd_head *head, const char *method, const char *target, const char *version)
+{
+    *head = (struct qd_head){.method = method, .path = target};
+    head->is_http_1_1 = strcmp(version, "HTTP/1.0") != 0;
+    if (target[0] != '/') { /* absolute-form, as to a proxy: http://host/path */
+        const char *authority = strstr(target, "://");
+        const char *path = authority == NULL ? NULL : strchr(authority + 3, '/');
+        head->path = path != NULL ? path : authority != NULL ? "/" : target;
+    }
+}
+
+/* RFC 9110: a name is a token, a value has no control characters but tabs. */
+static bool is_name(const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c <= ' ' || c >= 0x7f || strchr("\"(),/:;<=>?@[\\]{}", c) != NULL)
+            return false;
+    }
+    return bytes > 0;
+}
+
+static bool is_value(const char *value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)value[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+/* libmicrohttpd 0.9.75 appends a header's second line (obs-fold) to its name: "Content-Length:" and
+ * " 5" come as "Content-Length5". A proxy before us may have read a length there. */
+static bool is_folded_length(const char *name)
+{
+    static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
+    for (size_t i = 0; i < sizeof(framing) / sizeof(*framing); i++) {
+        size_t bytes = strlen(framing[i]);
+        if (strncasecmp(name, framing[i], bytes) == 0 && name[bytes] != '\0')
+            return true;
+    }
+    return false;
+}
+
+void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
+                 size_t value_bytes)
+{
+    value = value == NULL ? "" : value;
+    if (!is_name(name, name_bytes) || !is_value(value, value_bytes) || is_folded_length(name)) {
+        head->bad_header = true;
+    } else if (strcasecmp(name, "Content-Length") == 0) {
+        head->content_length = value;
+        head->content_length_count++;
+    } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        head->transfer_encoding = value;
+        head->transfer_encoding_count++;
+    } else if (strcasecmp(name, "Host") == 0) {
+        head->host_count++;
+    } else if (strcasecmp(name, "Content-Encoding") == 0) {
+        head->content_encoding = value;
+    } else if (strcasecmp(name, "Inference-Header-Content-Length") == 0) {
+        head->json_bytes = value;
+        head->json_bytes_count++;
+    } else if (strcasecmp(name, "Expect") == 0) {
+        head->expects_continue = strcasecmp(value, "100-continue") == 0;
+    }
+}
+
+static bool parse_length(const char *text, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (const char *at = text; *at != '\0'; at++)
+        if (*at < '0' || *at > '9' || __builtin_mul_overflow(*bytes, 10, bytes) ||
+            __builtin_add_overflow(*bytes, (uint64_t)(*at - '0'), bytes))
+            return false;
+    return *text != '\0';
+}
+
+enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
+{
+    if (head->bad_header) {
+        return qd_fail(error, QD_INVALID,
+                       "a header's name has a character that is no token character, its value a "
+                       "control character, or the body's length a second line");
+    }
+    if (head->host_count > 1 || (head->host_count == 0 && head->is_http_1_1)) {
+        return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",
+                       head->host_count);
+    }
+    if (head->content_length_count > 1) {
+        return qd_fail(error, QD_INVALID, "header Content-Length: expected at most one, got %u",
+                       head->content_length_count);
+    }
+    if (head->json_bytes_count > 1) {
+        return qd_fail(error, QD_INVALID,
+                       "header Inference-Header-Content-Length: expected at most one, got %u",
+                       head->json_bytes_count);
+    }
+    if (head->transfer_encoding_count > 0) {
+        if (head->content_length_count > 0) {
+            return qd_fail(error, QD_INVALID,
+                           "headers Content-Length and Transfer-Encoding: expected one, got both");
+        }
+        if (head->transfer_encoding_count > 1 ||
+            strcasecmp(head->transfer_encoding, "chunked") != 0) {
+            return qd_fail(error, QD_NOT_IMPLEMENTED,
+                           "header Transfer-Encoding: expected chunked, got \"%.64s\"",
+                           head->transfer_encoding);
+        }
+        head->chunked = true;
+    }
+    if (head->content_length_count > 0 &&
+        !parse_length(head->content_length, &head->content_bytes)) {
+        return qd_fail(error, QD_INVALID,
+                       "header Content-Length: expected a number of bytes, got \"%.64s\"",
+                       head->content_length);
+    }
+    return QD_OK;
+}

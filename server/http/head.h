@@ -1,0 +1,45 @@
+/* A request's head, held to the rules that keep two readers of one connection from disagreeing
+ * about where a request ends. Pure. */
+#ifndef SERVER_HTTP_HEAD_H
+#define SERVER_HTTP_HEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/base/status.h"
+
+/* Strings are borrowed; NULL: no such header. */
+struct qd_head {
+    const char *method;
+    const char *path; /* as it came, without scheme, authority and query */
+    const char *content_encoding;
+    const char *json_bytes; /* Inference-Header-Content-Length */
+    uint64_t content_bytes; /* 0 when chunked */
+    bool chunked;
+    bool expects_continue; /* the client waits for a word before it sends its body */
+
+    /* While it is read. */
+    bool is_http_1_1;
+    const char *content_length;
+    const char *transfer_encoding;
+    unsigned content_length_count;
+    unsigned transfer_encoding_count;
+    unsigned host_count;
+    unsigned json_bytes_count;
+    bool bad_header;
+};
+
+/* `target` without its query. `version` as in the request line: "HTTP/1.1". */
+void qd_head_init(struct qd_head *head, const char *method, const char *target,
+                  const char *version);
+
+/* Every header, in any order. Name and value end with a NUL. */
+void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
+                 size_t value_bytes);
+
+/* When all are added. A failure means that nobody can say where the next request begins: answer,
+ * and close. */
+enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error);
+
+#endif

@@ -1,0 +1,490 @@
+#define _GNU_SOURCE
+#include "server/http/listener.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+#include "server/base/limits.h"
+#include "server/base/log.h"
+#include "server/http/connection.h"
+#include "server/http/socket.h"
+
+enum {
+    BACKLOG = 1024,
+    CONNECTION_BYTES = 32 << 10, /* a whole head fits; more slows small requests down */
+    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer */
+    PUMP_RUNS_MAX = 8,           /* MHD_run moves one buffer a connection: more runs batch better */
+    SWEEP_MS = 250,              /* how late a deadline may be noticed */
+    DRAIN_SWEEP_MS = 20,
+};
+
+/* One daemon for each socket: libmicrohttpd knows no other way. */
+struct endpoint {
+    struct qd_socket socket;
+    struct MHD_Daemon *mhd;
+    struct qd_handle *watch;
+};
+
+struct qd_listener {
+    struct qd_memory *memory;
+    const struct qd_config *config;
+    struct qd_handler handler;
+    struct qd_handle *before_sleep;
+    struct qd_handle *pump_timer;
+    struct qd_handle *sweep_timer;
+    struct qd_connections connections;
+    unsigned silence_s; /* libmicrohttpd's own timeout: our deadlines come before it */
+    bool pump_needed;
+    qd_callback *on_drained;
+    void *on_drained_context;
+    size_t endpoint_count;
+    struct endpoint endpoints[QD_LISTEN_COUNT_MAX];
+};
+
+/* ---- Connections -------------------------------------------------------------------------- */
+
+static struct qd_connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+static struct qd_listener *listener_of(const struct qd_connection *connection)
+{
+    return (struct qd_listener *)((char *)connection->all -
+                                  offsetof(struct qd_listener, connections));
+}
+
+/* A NULL in the slot, for want of memory, makes on_access close it. */
+static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct qd_listener *listener = context;
+    if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        qd_connection_close(*slot);
+        listener->pump_needed = true; /* it accepts again below its limit: at its next run only */
+        return;
+    }
+    int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    qd_socket_bound_send(fd);
+    *slot = qd_connection_open(&listener->connections, fd, mhd);
+    if (listener->connections.count == 1 && !listener->connections.draining)
+        qd_timer_start(listener->sweep_timer, SWEEP_MS, SWEEP_MS);
+}
+
+static void on_sweep(void *context)
+{
+    struct qd_listener *listener = context;
+    qd_connections_sweep(&listener->connections);
+    if (listener->connections.count > 0)
+        return;
+    qd_timer_stop(listener->sweep_timer);
+    if (listener->connections.draining)
+        listener->on_drained(listener->on_drained_context);
+}
+
+/* ---- The answer --------------------------------------------------------------------------- */
+
+static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
+                  offsetof(struct qd_part, bytes) == offsetof(struct MHD_IoVec, iov_base) &&
+                  offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
+              "an answer's parts are libmicrohttpd's as they lie");
+
+static bool add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    return MHD_add_response_header(response, name, value) == MHD_YES;
+}
+
+/* False: malloc failed. An answer that lacks one of them would be misread. */
+static bool add_headers(struct MHD_Response *response, const struct qd_answer *answer, bool close)
+{
+    char number[24];
+    bool added =
+        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
+    if (answer->json_bytes > 0) {
+        snprintf(number, sizeof(number), "%zu", answer->json_bytes);
+        added = add_header(response, "Inference-Header-Content-Length", number) && added;
+    }
+    if (answer->allow != NULL)
+        added = add_header(response, "Allow", answer->allow) && added;
+    if (answer->retry_after_s > 0) {
+        snprintf(number, sizeof(number), "%u", answer->retry_after_s);
+        added = add_header(response, "Retry-After", number) && added;
+    }
+    if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)
+        added = add_header(response, "Accept-Encoding", "identity") && added;
+    if (answer->server_timing[0] != '\0')
+        added = add_header(response, "Server-Timing", answer->server_timing) && added;
+    if (close)
+        added = add_header(response, "Connection", "close") && added;
+    return added;
+}
+
+/* The parts stay in the request's arena until on_completed: no copy. */
+static enum MHD_Result send_answer(struct qd_connection *connection)
+{
+    const struct qd_answer *answer = &connection->request->answer;
+    struct MHD_Response *response =
+        MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
+                                       (unsigned)answer->part_count, NULL, NULL);
+    if (response == NULL)
+        return MHD_NO; /* malloc failed: all that is left is to close */
+    qd_connection_on_answer(connection, answer->bytes);
+    enum MHD_Result result = MHD_NO;
+    if (add_headers(response, answer, answer->close || connection->all->draining))
+        result = MHD_queue_response(connection->http, answer->http_status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+void qd_listener_answer(struct qd_request *request)
+{
+    struct qd_connection *connection = request->connection;
+    assert(connection->suspended && request->state == QD_REPLYING);
+    connection->suspended = false;
+    listener_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
+    MHD_resume_connection(connection->http);
+}
+
+/* ---- The request -------------------------------------------------------------------------- */
+
+static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_bytes, const char *value, size_t value_bytes)
+{
+    (void)kind;
+    qd_head_add(context, name, name_bytes, value, value_bytes);
+    return MHD_YES;
+}
+
+/* The earliest that we see of a request: its first line is there. */
+static void *on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
+{
+    (void)context;
+    (void)uri;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection != NULL)
+        qd_connection_on_request_line(connection);
+    return NULL;
+}
+
+static enum MHD_Result refuse(struct qd_connection *connection)
+{
+    connection->request->answer.close = true;
+    qd_request_refuse(connection->request);
+    return send_answer(connection);
+}
+
+static void check_size(const struct qd_connection *connection, const struct qd_head *head)
+{
+    uint64_t bytes_max = connection->all->config->max_body_bytes;
+    if (head->content_bytes > bytes_max) {
+        qd_fail(&connection->request->error, QD_TOO_LARGE,
+                "the body: expected at most %llu bytes (--max-body-bytes), got %llu",
+                (unsigned long long)bytes_max, (unsigned long long)head->content_bytes);
+    }
+}
+
+static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
+                               const char *method, const char *version)
+{
+    struct qd_listener *listener = listener_of(connection);
+    struct qd_request *request = qd_request_create(listener->memory, connection->first_byte_ns);
+    if (request == NULL)
+        return MHD_NO;
+    request->connection = connection;
+    connection->request = request;
+    qd_connection_on_head(connection);
+    struct qd_head head;
+    qd_head_init(&head, method, target, version);
+    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
+    if (qd_head_check(&head, &request->error) != QD_OK)
+        return refuse(connection);
+    check_size(connection, &head);
+    if (request->error.status == QD_OK)
+        listener->handler.begin(listener->handler.context, &head, request);
+    bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;
+    if (request->error.status != QD_OK && rests)
+        return refuse(connection); /* before the client sends it all in vain */
+    return MHD_YES;
+}
+
+/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
+ * connection first when it is resumed, and takes our answer before it reads. It would read the end
+ * of a client that has shut its sending side, and close without the answer. */
+static void suspend(struct qd_connection *connection)
+{
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
+                              (unsigned)REPLY_SILENCE_S);
+    connection->suspended = true;
+    MHD_suspend_connection(connection->http);
+}
+
+static enum MHD_Result on_body_complete(struct qd_connection *connection)
+{
+    struct qd_listener *listener = listener_of(connection);
+    struct qd_request *request = connection->request;
+    qd_connection_on_body_end(connection);
+    if (request->error.status != QD_OK) {
+        qd_request_refuse(request);
+    } else if (!listener->handler.end(listener->handler.context, request)) {
+        suspend(connection);
+        return MHD_YES;
+    }
+    return send_answer(connection);
+}
+
+/* libmicrohttpd calls this when the head is complete, for each piece of the body, at the body's
+ * end, and after a resume. It can take an answer in the first of these (and then it closes) and in
+ * the last two. */
+static enum MHD_Result on_access(void *context, struct MHD_Connection *mhd, const char *target,
+                                 const char *method, const char *version, const char *bytes,
+                                 size_t *count, void **request_slot)
+{
+    (void)context;
+    (void)request_slot;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL)
+        return MHD_NO; /* malloc failed in on_connection */
+    if (connection->request == NULL)
+        return on_head(connection, target, method, version);
+    if (*count > 0) {
+        qd_request_take_body(connection->request, bytes, *count,
+                             connection->all->config->max_body_bytes);
+        *count = 0;
+        return MHD_YES;
+    }
+    if (connection->request->state == QD_REPLYING)
+        return send_answer(connection);
+    return on_body_complete(connection);
+}
+
+static void on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)request_slot;
+    struct qd_listener *listener = context;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL)
+        return;
+    if (connection->request != NULL) {
+        bool replied = connection->request->state == QD_REPLYING;
+        qd_request_advance(connection->request, QD_DONE);
+        listener->handler.closed(listener->handler.context, connection->request,
+                                 replied && code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+        qd_request_destroy(connection->request);
+        connection->request = NULL;
+    }
+    MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, listener->silence_s);
+    qd_connection_on_request_end(connection);
+}
+
+/* ---- libmicrohttpd on our loop ------------------------------------------------------------ */
+
+static void on_pump_needed(void *context)
+{
+    struct qd_listener *listener = context;
+    listener->pump_needed = true;
+}
+
+/* Runs it while it has something to do. Its time until a timeout, in ms; UINT64_MAX: none. */
+static uint64_t run_daemon(struct MHD_Daemon *mhd)
+{
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    for (unsigned i = 0; i < PUMP_RUNS_MAX && ms == 0; i++) {
+        MHD_run(mhd);
+        if (MHD_get_timeout(mhd, &ms) != MHD_YES)
+            return UINT64_MAX;
+    }
+    return ms;
+}
+
+/* As run_daemon, for all of them. */
+static uint64_t pump(struct qd_listener *listener)
+{
+    uint64_t wait_ms = UINT64_MAX;
+    listener->pump_needed = false;
+    for (size_t i = 0; i < listener->endpoint_count; i++) {
+        uint64_t ms = run_daemon(listener->endpoints[i].mhd);
+        wait_ms = ms < wait_ms ? ms : wait_ms;
+    }
+    return wait_ms;
+}
+
+/* One pump a turn of the loop serves all that became ready in it, and one more what was answered
+ * since: that may be all that there is to do. */
+static void on_before_sleep(void *context)
+{
+    struct qd_listener *listener = context;
+    if (!listener->pump_needed)
+        return;
+    uint64_t wait_ms;
+    unsigned runs = 0;
+    do {
+        wait_ms = pump(listener);
+    } while (listener->handler.idle(listener->handler.context) && ++runs < PUMP_RUNS_MAX);
+    if (listener->pump_needed)
+        wait_ms = 0;
+    if (wait_ms != UINT64_MAX)
+        qd_timer_start(listener->pump_timer, wait_ms, 0);
+    else
+        qd_timer_stop(listener->pump_timer);
+}
+
+/* The query is cut off already; what is left is decoded in route.c, part by part. */
+static size_t keep_escapes(void *context, struct MHD_Connection *mhd, char *text)
+{
+    (void)context;
+    (void)mhd;
+    return strlen(text);
+}
+
+static void on_log(void *context, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+
+static void on_log(void *context, const char *format, va_list arguments)
+{
+    (void)context;
+    char text[256];
+    vsnprintf(text, sizeof(text), format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
+}
+
+static struct MHD_Daemon *start_daemon(struct qd_listener *listener, int fd)
+{
+    const struct qd_config *config = listener->config;
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+                            NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)config->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+                            listener->silence_s, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+                            listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, listener,
+                            MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener,
+                            MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, listener, MHD_OPTION_END);
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static bool open_endpoint(struct qd_listener *listener, struct qd_loop *loop, const char *address,
+                          char *complaint)
+{
+    struct endpoint *endpoint = &listener->endpoints[listener->endpoint_count];
+    if (!qd_socket_listen(&endpoint->socket, address, BACKLOG, complaint))
+        return false;
+    endpoint->mhd = start_daemon(listener, endpoint->socket.fd);
+    if (endpoint->mhd == NULL) {
+        snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES,
+                 "cannot listen on %s: libmicrohttpd did not start", address);
+        close(endpoint->socket.fd);
+        qd_socket_unlink(&endpoint->socket);
+        return false;
+    }
+    listener->endpoint_count++;
+    int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    endpoint->watch = qd_loop_watch(loop, epoll_fd, on_pump_needed, listener);
+    if (endpoint->watch == NULL) {
+        snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES,
+                 "cannot listen on %s: the loop cannot watch it", address);
+    }
+    return endpoint->watch != NULL;
+}
+
+static unsigned silence_s(const struct qd_config *config)
+{
+    uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
+                                                                       : config->idle_timeout_ns;
+    unsigned seconds = (unsigned)(ns / QD_NS_PER_S) + 2;
+    return seconds == REPLY_SILENCE_S ? seconds + 1 : seconds; /* see suspend */
+}
+
+struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
+                                       const struct qd_config *config,
+                                       const struct qd_handler *handler,
+                                       char complaint[QD_LISTENER_COMPLAINT_BYTES])
+{
+    struct qd_listener *listener = calloc(1, sizeof(*listener));
+    snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES, "out of memory");
+    if (listener == NULL)
+        return NULL;
+    listener->memory = memory;
+    listener->config = config;
+    listener->connections.config = config;
+    listener->handler = *handler;
+    listener->silence_s = silence_s(config);
+    listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
+    listener->pump_timer = qd_loop_timer(loop, on_pump_needed, listener);
+    listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
+    bool open = listener->before_sleep != NULL && listener->pump_timer != NULL &&
+                listener->sweep_timer != NULL;
+    for (size_t i = 0; open && i < config->listen_count; i++)
+        open = open_endpoint(listener, loop, config->listen[i], complaint);
+    if (!open) {
+        qd_listener_destroy(listener);
+        return NULL;
+    }
+    return listener;
+}
+
+void qd_listener_destroy(struct qd_listener *listener)
+{
+    if (listener == NULL)
+        return;
+    for (size_t i = 0; i < listener->endpoint_count; i++) {
+        qd_handle_destroy(listener->endpoints[i].watch);
+        qd_socket_unlink(&listener->endpoints[i].socket);
+        MHD_stop_daemon(listener->endpoints[i].mhd); /* aborts if a connection is suspended */
+    }
+    assert(listener->connections.count == 0);
+    qd_handle_destroy(listener->before_sleep);
+    qd_handle_destroy(listener->pump_timer);
+    qd_handle_destroy(listener->sweep_timer);
+    free(listener);
+}
+
+const char *qd_listener_name(const struct qd_listener *listener, size_t index)
+{
+    return index < listener->endpoint_count ? listener->endpoints[index].socket.name : NULL;
+}
+
+size_t qd_listener_connection_count(const struct qd_listener *listener)
+{
+    return listener->connections.count;
+}
+
+/* Who has connected is to be answered: the kernel would reset those in its backlog. */
+static void accept_backlog(const struct endpoint *endpoint)
+{
+    struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
+    for (unsigned i = 0; i < BACKLOG && poll(&waiting, 1, 0) > 0; i++)
+        MHD_run(endpoint->mhd);
+}
+
+void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context)
+{
+    listener->connections.draining = true;
+    listener->on_drained = on_drained;
+    listener->on_drained_context = context;
+    for (size_t i = 0; i < listener->endpoint_count; i++) {
+        qd_socket_unlink(&listener->endpoints[i].socket);
+        accept_backlog(&listener->endpoints[i]);
+        int fd = MHD_quiesce_daemon(listener->endpoints[i].mhd);
+        if (fd >= 0)
+            close(fd);
+    }
+    listener->pump_needed = true;
+    qd_timer_start(listener->sweep_timer, 0, DRAIN_SWEEP_MS);
+}
+
+void qd_listener_cut(struct qd_listener *listener)
+{
+    listener->connections.cutting = true;
+}

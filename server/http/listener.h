@@ -1,0 +1,62 @@
+/* HTTP, behind a thin face: begin, data, end, answer, closed. Only listener.c knows that it is
+ * libmicrohttpd's. All of it is on the loop's thread.
+ *
+ * What the handler never sees: bodies that are too large or too slow, heads that two readers could
+ * take for different requests, connections beyond the limit. A refused body is read and thrown away
+ * where that is cheap, so that the client gets to read why.
+ */
+#ifndef SERVER_HTTP_LISTENER_H
+#define SERVER_HTTP_LISTENER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "server/base/arena.h"
+#include "server/base/config.h"
+#include "server/http/head.h"
+#include "server/work/loop.h"
+#include "server/work/request.h"
+
+struct qd_listener;
+
+struct qd_handler {
+    /* The head is there, and its body still to come. Sets request->message.op if it wants the body.
+     * A failure is in request->error; `end` is not called then. */
+    enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);
+    /* The body is complete. True: the request is in REPLYING. False: it will be, and
+     * qd_listener_answer is called then. */
+    bool (*end)(void *context, struct qd_request *request);
+    /* The request goes. `delivered`: all of its answer was sent. */
+    void (*closed)(void *context, const struct qd_request *request, bool delivered);
+    /* All is read and sent that can be. True: it has used the time, and perhaps there are answers
+     * now. */
+    bool (*idle)(void *context);
+    void *context;
+};
+
+#define QD_LISTENER_COMPLAINT_BYTES 512
+
+/* Listens on all of config->listen. NULL: `complaint` says why. config is borrowed. */
+struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
+                                       const struct qd_config *config,
+                                       const struct qd_handler *handler,
+                                       char complaint[QD_LISTENER_COMPLAINT_BYTES]);
+
+/* Cuts what is open. No request is between `end` and its answer. */
+void qd_listener_destroy(struct qd_listener *listener);
+
+/* The real address: "http://127.0.0.1:8000"; NULL beyond the last. */
+const char *qd_listener_name(const struct qd_listener *listener, size_t index);
+
+size_t qd_listener_connection_count(const struct qd_listener *listener);
+
+/* Sends the answer of a request that is in REPLYING since `end` returned false. */
+void qd_listener_answer(struct qd_request *request);
+
+/* Accepts nobody any more, answers who is there, then calls back, once. */
+void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context);
+
+/* While it drains: cuts every connection off, those with an answer to come as soon as it came. */
+void qd_listener_cut(struct qd_listener *listener);
+
+#endif

@@ -1,0 +1,69 @@
+#include "server/http/path.h"
+
+#include <string.h>
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *found = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
+    return found == NULL ? -1 : (int)(found - digits);
+}
+
+/* Decodes one escape at `at`; 0: it is none, or stands for NUL. */
+static char decode_escape(const char *at)
+{
+    int high = hex_digit(at[1]);
+    int low = high < 0 ? -1 : hex_digit(at[2]);
+    return low < 0 ? '\0' : (char)(high * 16 + low);
+}
+
+enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
+{
+    *path = (struct qd_path){.count = 0};
+    if (text[0] != '/' || strlen(text) >= QD_PATH_BYTES_MAX)
+        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+    char *to = path->bytes;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '/') {
+            if (path->count == QD_PATH_SEGMENT_COUNT_MAX)
+                return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+            *to++ = '\0';
+            path->segments[path->count++] = to;
+            continue;
+        }
+        *to = *at;
+        if (*at == '%') {
+            *to = decode_escape(at);
+            if (*to == '\0') {
+                return qd_fail(error, QD_INVALID,
+                               "the path: expected %%01 to %%FF after '%%', got \"%.3s\"", at);
+            }
+            at += 2;
+        }
+        to++;
+    }
+    *to = '\0';
+    return QD_OK;
+}
+
+bool qd_path_matches(struct qd_path *path, const char *pattern)
+{
+    path->model = NULL;
+    path->version = NULL;
+    size_t i = 0;
+    for (; *pattern == '/'; i++) {
+        pattern++;
+        size_t bytes = strcspn(pattern, "/");
+        if (i == path->count)
+            return false;
+        const char *segment = path->segments[i];
+        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0')
+            path->model = segment;
+        else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0')
+            path->version = segment;
+        else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0)
+            return false;
+        pattern += bytes;
+    }
+    return i == path->count;
+}

@@ -1,0 +1,33 @@
+/* Which path does what. All but inference is answered at once, on the loop: health never waits
+ * behind anything that computes. */
+#ifndef SERVER_HTTP_ROUTE_H
+#define SERVER_HTTP_ROUTE_H
+
+#include <stdbool.h>
+
+#include "kernels/qk.h"
+#include "server/base/metrics.h"
+#include "server/http/listener.h"
+#include "server/models/table.h"
+#include "server/work/loader.h"
+#include "server/work/scheduler.h"
+
+/* Everything is borrowed. */
+struct qd_router {
+    const struct qk_kernels *kernels;
+    struct qd_memory *memory;
+    struct qd_metrics *metrics;
+    struct qd_models *models;
+    struct qd_memory *model_memory;
+    struct qd_loader *loader;
+    struct qd_scheduler *scheduler;
+    const struct qd_listener *listener; /* to count its connections; NULL: none */
+    unsigned thread_count;
+    uint64_t compute_timeout_ns;
+    bool draining; /* then it is not ready any more */
+};
+
+/* For qd_listener_create. */
+struct qd_handler qd_router_handler(struct qd_router *router);
+
+#endif

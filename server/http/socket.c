@@ -1,0 +1,225 @@
+#define _GNU_SOURCE
+#include "server/http/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/base/address.h"
+#include "server/base/limits.h"
+
+enum { LOCK_TRIES = 500, LOCK_PAUSE_NS = 10000000 };
+
+static bool complain(char *complaint, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Returns false. */
+static bool complain(char *complaint, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(complaint, QD_SOCKET_COMPLAINT_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static int open_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+/* In the user's terms where the system's are too short. */
+static const char *reason(bool is_unix, int error)
+{
+    static const struct {
+        bool is_unix;
+        int error;
+        const char *text;
+    } reasons[] = {
+        {true, EADDRINUSE, "another process listens on it"},
+        {true, EEXIST, "there is a file of that name, and it is no socket"},
+        {true, ENOENT, "its directory does not exist"},
+        {true, EWOULDBLOCK, "another process holds a lock on its directory"},
+        {true, EACCES, "no right to make it, or to replace what is there"},
+        {false, EACCES, "no right to listen on so low a port (CAP_NET_BIND_SERVICE gives it)"},
+        {false, EADDRNOTAVAIL, "this host has no such address"},
+    };
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (reasons[i].is_unix == is_unix && reasons[i].error == error)
+            return reasons[i].text;
+    return strerror(error);
+}
+
+/* Of errno. */
+static bool close_and_complain(struct qd_socket *listener, const char *address, bool is_unix,
+                               char *complaint)
+{
+    const char *why = reason(is_unix, errno);
+    if (listener->fd >= 0)
+        close(listener->fd);
+    return complain(complaint, "cannot listen on %s: %s", address, why);
+}
+
+/* ---- Unix --------------------------------------------------------------------------------- */
+
+/* Between bind and listen a socket looks like one that was left behind. So only one process at a
+ * time is between them: it holds a lock on the directory, which goes with it, however it ends.
+ * Returns the lock, to be closed; -1: errno is EWOULDBLOCK, or there is no right to read the
+ * directory, and it goes without. */
+static int lock_directory(const char *path)
+{
+    char directory[QD_UNIX_PATH_BYTES + 1];
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof(directory), "%.*s/.", slash == NULL ? 1 : (int)(slash - path),
+             slash == NULL ? "." : path);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return fd;
+        nanosleep(&pause, NULL);
+    }
+    close(fd);
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+/* Removes a socket file that a process left behind: connecting to it is refused. False: errno says
+ * why not. */
+static bool remove_stale(const struct sockaddr_un *name)
+{
+    struct stat file;
+    if (lstat(name->sun_path, &file) != 0)
+        return false;
+    errno = EEXIST;
+    if (!S_ISSOCK(file.st_mode))
+        return false;
+    int fd = open_socket(AF_UNIX);
+    if (fd < 0)
+        return false;
+    int error = connect(fd, (const struct sockaddr *)name, sizeof(*name)) != 0 ? errno : EADDRINUSE;
+    close(fd);
+    errno = error == EAGAIN ? EADDRINUSE : error; /* so many want to connect to it */
+    return error == ECONNREFUSED && unlink(name->sun_path) == 0;
+}
+
+static bool bind_unix(int fd, const struct sockaddr_un *name)
+{
+    const struct sockaddr *any = (const struct sockaddr *)name;
+    return bind(fd, any, sizeof(*name)) == 0 ||
+           (errno == EADDRINUSE && remove_stale(name) && bind(fd, any, sizeof(*name)) == 0);
+}
+
+static bool listen_locked(struct qd_socket *listener, const char *address,
+                          const struct sockaddr_un *name, int backlog, char *complaint)
+{
+    const char *path = name->sun_path;
+    listener->fd = open_socket(AF_UNIX);
+    if (listener->fd < 0 || !bind_unix(listener->fd, name))
+        return close_and_complain(listener, address, true, complaint);
+    struct stat file;
+    strcpy(listener->unix_path, path);
+    /* Its mode first: nobody can connect before listen. */
+    if (chmod(path, 0660) != 0 || stat(path, &file) != 0 || listen(listener->fd, backlog) != 0) {
+        close_and_complain(listener, address, true, complaint);
+        unlink(path);
+        return false;
+    }
+    listener->unix_device = file.st_dev;
+    listener->unix_inode = file.st_ino;
+    listener->unix_made = file.st_mtim;
+    snprintf(listener->name, sizeof(listener->name), "%s", address);
+    return true;
+}
+
+static bool listen_unix(struct qd_socket *listener, const char *address,
+                        const struct sockaddr_un *name, int backlog, char *complaint)
+{
+    int lock = lock_directory(name->sun_path);
+    if (lock < 0 && errno == EWOULDBLOCK)
+        return close_and_complain(listener, address, true, complaint);
+    bool listens = listen_locked(listener, address, name, backlog, complaint);
+    if (lock >= 0)
+        close(lock);
+    return listens;
+}
+
+void qd_socket_unlink(const struct qd_socket *listener)
+{
+    struct stat file;
+    if (listener->unix_path[0] != '\0' && lstat(listener->unix_path, &file) == 0 &&
+        file.st_dev == listener->unix_device && file.st_ino == listener->unix_inode &&
+        file.st_mtim.tv_sec == listener->unix_made.tv_sec &&
+        file.st_mtim.tv_nsec == listener->unix_made.tv_nsec)
+        unlink(listener->unix_path);
+}
+
+/* ---- TCP ---------------------------------------------------------------------------------- */
+
+static void name_tcp(struct qd_socket *listener)
+{
+    struct sockaddr_storage name;
+    socklen_t name_bytes = sizeof(name);
+    char host[64] = "?";
+    char port[8] = "?";
+    getsockname(listener->fd, (struct sockaddr *)&name, &name_bytes);
+    getnameinfo((struct sockaddr *)&name, name_bytes, host, sizeof(host), port, sizeof(port),
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(listener->name, sizeof(listener->name),
+             name.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s", host, port);
+}
+
+static bool listen_tcp(struct qd_socket *listener, const char *address,
+                       const struct sockaddr_storage *name, socklen_t name_bytes, int backlog,
+                       char *complaint)
+{
+    listener->fd = open_socket(name->ss_family);
+    int on = 1;
+    bool bound = listener->fd >= 0 &&
+                 setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+                 (name->ss_family != AF_INET6 ||
+                  setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
+                 bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
+                 listen(listener->fd, backlog) == 0;
+    if (!bound)
+        return close_and_complain(listener, address, false, complaint);
+    name_tcp(listener);
+    return true;
+}
+
+/* On the accepted one: a Unix socket does not take it over from the one that listens. */
+void qd_socket_bound_send(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t family_bytes = sizeof(family);
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
+    int bytes = family == AF_UNIX ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
+                      char complaint[QD_SOCKET_COMPLAINT_BYTES])
+{
+    *listener = (struct qd_socket){.fd = -1};
+    struct sockaddr_storage name;
+    socklen_t name_bytes;
+    char why[QD_ADDRESS_COMPLAINT_BYTES];
+    if (!qd_address_resolve(address, &name, &name_bytes, why))
+        return complain(complaint, "cannot listen on %s: %s", address, why);
+    if (name.ss_family == AF_UNIX) {
+        return listen_unix(listener, address, (const struct sockaddr_un *)&name, backlog,
+                           complaint);
+    }
+    return listen_tcp(listener, address, &name, name_bytes, backlog, complaint);
+}

@@ -1,0 +1,34 @@
+/* Listening sockets: TCP and Unix. Non-blocking, closed on exec. */
+#ifndef SERVER_HTTP_SOCKET_H
+#define SERVER_HTTP_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "server/base/address.h"
+
+struct qd_socket {
+    int fd;
+    char name[300]; /* for people: "http://127.0.0.1:8000", "unix:/run/quantd.sock" */
+    char unix_path[QD_UNIX_PATH_BYTES]; /* "": TCP */
+    dev_t unix_device; /* of the file, to know it again: an inode number may be used anew */
+    ino_t unix_inode;
+    struct timespec unix_made;
+};
+
+#define QD_SOCKET_COMPLAINT_BYTES 512
+
+/* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file gets mode
+ * 0660, and replaces a socket file on which nobody listens. False: `complaint` says why. */
+bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
+                      char complaint[QD_SOCKET_COMPLAINT_BYTES]);
+
+/* Bounds what the kernel keeps for a connection's peer that does not read. */
+void qd_socket_bound_send(int fd);
+
+/* Removes the Unix socket's file, if it is still its own: nobody new can connect. */
+void qd_socket_unlink(const struct qd_socket *listener);
+
+#endif

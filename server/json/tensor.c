@@ -1,0 +1,375 @@
+#include "server/json/tensor.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/json/element.h"
+#include "server/json/number.h"
+
+struct reader {
+    const char *at;
+    const char *end;
+    const struct qk_tensor *tensor;
+    const struct qk_type_info *type;
+    const char *field;
+    char *out;
+    size_t index; /* elements read so far */
+    struct qd_error *error;
+};
+
+/* ---- Errors ------------------------------------------------------------------------------ */
+
+enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
+
+static bool is_space(char byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+/* "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most 84 bytes: a digit more
+ * costs a factor of ten. */
+static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (uint32_t i = 0; i < rank; i++) {
+        used += (size_t)snprintf(text + used, size - used, i == 0 ? "%zu" : ",%zu", dims[i]);
+        assert(used + 2 <= size);
+    }
+    snprintf(text + used, size - used, "]");
+}
+
+/* The value at `at`, as it is written, for an error: its bytes and whether there are more. */
+static int shown_bytes(const struct reader *reader, const char **more)
+{
+    const char *end = reader->at;
+    if (end < reader->end && *end == '"') {
+        for (end++; end < reader->end && *end != '"'; end++)
+            end += *end == '\\' && end + 1 < reader->end;
+        end += end < reader->end;
+    } else {
+        while (!qd_json_element_ends(end, reader->end))
+            end++;
+        end += end == reader->at && end < reader->end; /* a comma, a bracket */
+    }
+    *more = end - reader->at > SHOWN_BYTES ? "..." : "";
+    return (int)(end - reader->at > SHOWN_BYTES ? SHOWN_BYTES : end - reader->at);
+}
+
+static enum qd_status refuse_element(const struct reader *reader)
+{
+    const struct qk_type_info *type = reader->type;
+    char wanted[120];
+    if (type->kind == QK_KIND_FLOAT)
+        qd_json_float_expected(reader->tensor->type, reader->at, reader->end, wanted,
+                               sizeof(wanted));
+    else
+        snprintf(wanted, sizeof(wanted), "an integer in [%lld, %lld] (%s)", (long long)type->min,
+                 (long long)type->max, type->name);
+    if (reader->at < reader->end && *reader->at == '[') {
+        char shape[SHAPE_BYTES];
+        print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: element %zu: expected %s, got an array: nested deeper than shape %s",
+                       reader->field, reader->index, wanted, shape);
+    }
+    const char *more;
+    int shown = shown_bytes(reader, &more);
+    return qd_fail(reader->error, QD_INVALID, "%s: element %zu: expected %s, got %.*s%s",
+                   reader->field, reader->index, wanted, shown, reader->at, more);
+}
+
+static enum qd_status expected(const struct reader *reader, const char *what)
+{
+    const char *more;
+    int shown = shown_bytes(reader, &more);
+    char where[40] = "";
+    if (reader->index > 0)
+        snprintf(where, sizeof(where), " behind element %zu", reader->index - 1);
+    return qd_fail(reader->error, QD_INVALID, "%s: expected %s%s, got %.*s%s", reader->field, what,
+                   where, shown, reader->at, more);
+}
+
+#define MORE SIZE_MAX /* entries than wanted, not counted */
+
+/* `position`: of the array that has the wrong length, NULL when the data is flat. */
+static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
+                                   uint32_t axis, size_t wanted, size_t got)
+{
+    char shape[SHAPE_BYTES];
+    print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
+    if (position == NULL) {
+        return qd_fail(reader->error, QD_INVALID, "%s: expected %zu elements for shape %s, got %zu",
+                       reader->field, wanted, shape, got);
+    }
+    char where[SHAPE_BYTES];
+    print_dims(position, axis, where, sizeof(where));
+    char got_text[24] = "more";
+    if (got != MORE)
+        snprintf(got_text, sizeof(got_text), "%zu", got);
+    return qd_fail(reader->error, QD_INVALID,
+                   "%s: the array at index %s: expected %zu entries for shape %s, got %s",
+                   reader->field, where, wanted, shape, got_text);
+}
+
+/* ---- Elements ---------------------------------------------------------------------------- */
+
+static void skip_space(struct reader *reader)
+{
+    while (reader->at < reader->end && is_space(*reader->at))
+        reader->at++;
+}
+
+/* Elements are stored in order: the first one in a byte of several sets all of it, so that the
+ * bits behind the last one are 0. */
+static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
+{
+    size_t place = index * bits % 8;
+    uint32_t part = (value & ((UINT32_C(1) << bits) - 1)) << place;
+    char *byte = out + index / (8 / bits);
+    *byte = (char)(place == 0 ? part : part | (unsigned char)*byte);
+}
+
+/* The low bits of a two's complement integer are the smaller integer; the machine is
+ * little-endian, as the wire is. */
+static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
+{
+    switch (bits) {
+    case 8:
+        out[index] = (char)value;
+        break;
+    case 16:
+        memcpy(out + index * 2, &value, 2);
+        break;
+    case 32:
+        memcpy(out + index * 4, &value, 4);
+        break;
+    default:
+        store_part(out, index, value, bits);
+    }
+}
+
+/* No integer type here has more than 10 digits. */
+enum { INTEGER_DIGITS_MAX = 10 };
+
+static inline bool read_integer(struct reader *reader, uint32_t *bits)
+{
+    const char *at = reader->at;
+    bool negative = at < reader->end && *at == '-';
+    at += negative;
+    const char *digits = at;
+    uint64_t magnitude = 0;
+    for (; at < reader->end && (unsigned char)(*at - '0') < 10; at++) {
+        if (at - digits == INTEGER_DIGITS_MAX)
+            return false;
+        magnitude = magnitude * 10 + (unsigned char)(*at - '0');
+    }
+    bool leading_zero = magnitude == 0 ? at - digits != 1 || negative : *digits == '0';
+    int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    if (leading_zero || value < reader->type->min || value > reader->type->max ||
+        !qd_json_element_ends(at, reader->end))
+        return false;
+    reader->at = at;
+    *bits = (uint32_t)value;
+    return true;
+}
+
+/* Reads `12,` after `12,`, spaces allowed, up to six digits each, and stops before anything
+ * else: then the general way is the judge. Eight bytes at a time, because a loop over digits costs
+ * a mispredicted branch for each number. */
+static void read_short_integers(struct reader *reader)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const struct qk_type_info *type = reader->type;
+    const char *at = reader->at;
+    size_t index = reader->index;
+    while (index < reader->tensor->count && reader->end - at >= 16) {
+        uint64_t word;
+        memcpy(&word, at, sizeof(word));
+        if ((word & 0xff) == ' ') {
+            at++;
+            continue;
+        }
+        bool negative = (word & 0xff) == '-';
+        word = (word >> 8 * negative) ^ ones * '0';
+        uint64_t others = ((word & ones * 0x7f) + ones * (0x7f - 9)) | word; /* no digits: bit 7 */
+        others &= ones * 0x80;
+        int bits = others == 0 ? 64 : __builtin_ctzll(others) - 7; /* of the digits */
+        const char *behind = at + negative + bits / 8;
+        if (bits == 0 || bits == 64 || *behind != ',')
+            break;
+        word <<= 64 - bits; /* as if zeros stood in front: 2, then 4, then 8 digits in one sum */
+        uint64_t sum = (word * 10 + (word >> 8)) & UINT64_C(0x00ff00ff00ff00ff);
+        sum = (sum * 100 + (sum >> 16)) & UINT64_C(0x0000ffff0000ffff);
+        sum = (sum * 10000 + (sum >> 32)) & UINT64_C(0xffffffff);
+        int64_t value = negative ? -(int64_t)sum : (int64_t)sum;
+        bool zero_first = at[negative] == '0' && (bits > 8 || negative);
+        if (zero_first || value < type->min || value > type->max)
+            break;
+        store(reader->out, index++, (uint32_t)value, type->bits);
+        at = behind + 1;
+    }
+    reader->at = at;
+    reader->index = index;
+}
+
+static inline bool read_float(struct reader *reader, uint32_t *bits)
+{
+    const enum qk_type type = reader->tensor->type;
+    struct qd_json_number number;
+    const char *end;
+    if (type == QK_FP32) { /* most are numbers of this type: the short way */
+        end = qd_json_number_scan(reader->at, reader->end, &number);
+        float value = end == NULL ? INFINITY : qd_json_number_to_float(&number);
+        if (!isinf(value) && qd_json_element_ends(end, reader->end)) {
+            memcpy(bits, &value, sizeof(value));
+            reader->at = end;
+            return true;
+        }
+    }
+    end = qd_json_float_read(type, reader->at, reader->end, bits);
+    if (end == NULL)
+        return false;
+    reader->at = end;
+    return true;
+}
+
+/* One element, kept unless it is beyond the tensor's end. */
+static inline enum qd_status read_element(struct reader *reader)
+{
+    uint32_t bits;
+    bool read = reader->type->kind == QK_KIND_FLOAT ? read_float(reader, &bits)
+                                                    : read_integer(reader, &bits);
+    if (!read)
+        return refuse_element(reader);
+    if (reader->index < reader->tensor->count)
+        store(reader->out, reader->index, bits, reader->type->bits);
+    reader->index++;
+    return QD_OK;
+}
+
+/* ---- Arrays ------------------------------------------------------------------------------ */
+
+/* Elements up to the closing bracket; the opening one is behind us. */
+static enum qd_status read_run(struct reader *reader, size_t *count)
+{
+    size_t begin = reader->index;
+    skip_space(reader);
+    if (reader->at < reader->end && *reader->at == ']') {
+        reader->at++;
+        *count = 0;
+        return QD_OK;
+    }
+    for (;;) {
+        if (reader->type->kind != QK_KIND_FLOAT && reader->type->bits <= 16) {
+            read_short_integers(reader);
+            skip_space(reader);
+        }
+        enum qd_status status = read_element(reader);
+        if (status != QD_OK)
+            return status;
+        skip_space(reader);
+        if (reader->at == reader->end || *reader->at != ',')
+            break;
+        reader->at++;
+        skip_space(reader);
+    }
+    if (reader->at == reader->end || *reader->at != ']')
+        return expected(reader, "',' or ']'");
+    reader->at++;
+    *count = reader->index - begin;
+    return QD_OK;
+}
+
+static enum qd_status read_flat(struct reader *reader)
+{
+    size_t count;
+    enum qd_status status = read_run(reader, &count);
+    if (status == QD_OK && count != reader->tensor->count)
+        return refuse_count(reader, NULL, 0, reader->tensor->count, count);
+    return status;
+}
+
+/* Behind an entry of the array at axis - 1: to its next entry, or out of it and of the arrays that
+ * end with it. axis: how many arrays are open. */
+static enum qd_status next_entry(struct reader *reader, size_t *position, uint32_t *axis)
+{
+    const size_t *dims = reader->tensor->dims;
+    while (*axis > 0) {
+        size_t *at = &position[*axis - 1];
+        skip_space(reader);
+        char byte = reader->at < reader->end ? *reader->at : '\0';
+        if (byte != ',' && byte != ']')
+            return expected(reader, "',' or ']'");
+        size_t got = *at + 1;
+        size_t wanted = dims[*axis - 1];
+        if ((byte == ',') != (got < wanted))
+            return refuse_count(reader, position, *axis - 1, wanted, byte == ',' ? MORE : got);
+        reader->at++;
+        if (byte == ',') {
+            ++*at;
+            return QD_OK;
+        }
+        --*axis;
+    }
+    return QD_OK;
+}
+
+/* The outermost bracket is behind us. Arrays without entries end the nesting early: the shape
+ * [2,0,3] is written [[],[]]. */
+static enum qd_status read_nested(struct reader *reader)
+{
+    const struct qk_tensor *tensor = reader->tensor;
+    size_t position[QK_RANK_MAX] = {0};
+    uint32_t leaf = 0;
+    while (leaf + 1 < tensor->rank && tensor->dims[leaf] != 0)
+        leaf++;
+    for (uint32_t axis = 1; axis > 0;) {
+        for (; axis <= leaf; axis++) {
+            skip_space(reader);
+            if (reader->at == reader->end || *reader->at != '[')
+                return expected(reader, "'['");
+            reader->at++;
+            position[axis] = 0;
+        }
+        size_t count;
+        enum qd_status status = read_run(reader, &count);
+        if (status != QD_OK)
+            return status;
+        if (count != tensor->dims[leaf])
+            return refuse_count(reader, position, leaf, tensor->dims[leaf], count);
+        axis = leaf;
+        status = next_entry(reader, position, &axis);
+        if (status != QD_OK)
+            return status;
+    }
+    return QD_OK;
+}
+
+enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_tensor *tensor,
+                                   const char *field, void *out, struct qd_error *error)
+{
+    const struct qk_type_info *type = qk_type_info(tensor->type);
+    struct reader reader = {.at = data.bytes,
+                            .end = data.bytes + data.count,
+                            .tensor = tensor,
+                            .type = type,
+                            .field = field,
+                            .out = out,
+                            .error = error};
+    enum qd_status status;
+    skip_space(&reader);
+    if (reader.at == reader.end || *reader.at != '[') {
+        status = tensor->rank == 0 ? read_element(&reader) : expected(&reader, "an array");
+    } else {
+        reader.at++;
+        skip_space(&reader);
+        bool nested = tensor->rank > 1 && reader.at < reader.end && *reader.at == '[';
+        status = nested ? read_nested(&reader) : read_flat(&reader);
+    }
+    skip_space(&reader);
+    if (status == QD_OK && reader.at != reader.end)
+        return expected(&reader, "nothing");
+    return status;
+}

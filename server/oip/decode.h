@@ -1,0 +1,42 @@
+/* An OIP inference request, from bytes to tensors, and to a qk_call for a built-in model. Pure:
+ * body, arena, output, error.
+ *
+ * Names no operator: the signature says which inputs, datatypes and attributes there are. */
+#ifndef SERVER_OIP_DECODE_H
+#define SERVER_OIP_DECODE_H
+
+#include "kernels/qk.h"
+#include "server/base/arena.h"
+#include "server/base/status.h"
+#include "server/oip/signature.h"
+
+struct qd_oip_message {
+    const struct qd_signature *signature; /* borrowed as long as what comes out */
+    /* Not to be run, but to be kept: a built-in model's variable inputs need not come, or come
+     * without data, with their datatype and shape, where -1 is a size that is free. */
+    bool declares;
+    const char *body; /* borrowed as the signature; binary tensors become views on it */
+    size_t body_bytes;
+    const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
+    const char *blobs_source; /* what errors call it that holds binary tensors; NULL: the body */
+};
+
+/* It may not be moved: `inputs` may point into it. */
+struct qd_infer {
+    const struct qd_signature *signature;
+    const char *id;          /* to echo; NULL: absent or "" */
+    uint32_t outputs;        /* bit i: the answer has output i */
+    uint32_t binary_outputs; /* and as bytes, not as JSON */
+    uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
+    struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
+    /* Of a message that declares: each input that came without data, by the same index, with
+     * strides that are among the call's attributes; types 0: others. The call's `variable` has
+     * these inputs and those that did not come, whose type is QK_NONE. */
+    struct qd_port *declared;
+    struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
+};
+
+enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
+                             struct qd_infer *infer, struct qd_error *error);
+
+#endif

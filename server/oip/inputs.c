@@ -1,0 +1,532 @@
+#include "server/oip/inputs.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/base/refusal.h"
+#include "server/json/tensor.h"
+#include "server/json/tree.h"
+
+/* ---- One input --------------------------------------------------------------------------- */
+
+/* An input, on its way from the request. */
+struct input {
+    const struct cJSON *json;
+    size_t position; /* in the request's array */
+    size_t index;    /* in the signature */
+    const struct qd_port *port;
+    const char *name; /* the port's */
+    struct qk_tensor *tensor;
+    const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
+    const struct qk_attribute *strides;   /* NULL: none */
+    struct qk_tensor wire; /* what its data is written as: other than `tensor` for these two */
+};
+
+/* "inputs[1].shape (\"x_scale\")" */
+static struct qd_json_path label(const struct input *input, const char *field)
+{
+    struct qd_json_path path;
+    snprintf(path.text, sizeof(path.text), "inputs[%zu]%s (\"%s\")", input->position, field,
+             input->name);
+    return path;
+}
+
+static enum qd_status find_field(const struct qd_oip_decoder *decoder, const struct input *input,
+                                 const char *key, const struct cJSON **value)
+{
+    return qd_json_field(input->json, qd_json_path("inputs", input->position, ".").text, key, value,
+                         decoder->error);
+}
+
+/* "x, x_scale, x_zero_point (optional)" */
+static void list_inputs(const struct qd_signature *signature, char *text, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < signature->input_count && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s", i == 0 ? "" : ", ",
+                                 signature->inputs[i].name,
+                                 signature->inputs[i].optional ? " (optional)" : "");
+    }
+}
+
+static const struct qk_attribute *find_strides(const struct qd_infer *infer, size_t index)
+{
+    const struct qk_call *call = &infer->call;
+    if (call->op == NULL)
+        return infer->signature->inputs[index].strides;
+    for (size_t i = 0; i < call->op->attribute_count; i++) {
+        const struct qk_attribute_def *def = &call->op->attributes[i];
+        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
+            return &call->attributes[i];
+    }
+    return NULL;
+}
+
+static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *decoder, size_t index)
+{
+    const bool came = decoder->carriers != NULL && decoder->carriers[index].tensor.type != QK_NONE;
+    return came ? &decoder->carriers[index] : NULL;
+}
+
+static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    const struct qd_signature *signature = decoder->infer->signature;
+    const struct cJSON *value;
+    enum qd_status status = find_field(decoder, input, "name", &value);
+    if (status != QD_OK)
+        return status;
+    const char *name = value == NULL ? NULL : qd_json_string(value);
+    if (name == NULL) {
+        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
+                       input->position, value == NULL ? "none" : qd_json_show(value).text);
+    }
+    input->index = 0;
+    while (input->index < signature->input_count &&
+           strcmp(name, signature->inputs[input->index].name) != 0)
+        input->index++;
+    if (input->index == signature->input_count) {
+        char known[256];
+        list_inputs(signature, known, sizeof(known));
+        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: %s is unknown; %s takes %s",
+                       input->position, qd_show_string(name).text, signature->name, known);
+    }
+    input->port = &signature->inputs[input->index];
+    input->name = input->port->name;
+    input->tensor = &decoder->infer->inputs[input->index];
+    input->carrier = find_carrier(decoder, input->index);
+    input->strides = find_strides(decoder->infer, input->index);
+    input->wire = (struct qk_tensor){.type = QK_NONE};
+    if (input->tensor->type != QK_NONE) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
+                       input->position, input->name);
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    const struct qd_signature *signature = decoder->infer->signature;
+    const struct cJSON *value;
+    enum qd_status status = find_field(decoder, input, "datatype", &value);
+    if (status != QD_OK)
+        return status;
+    const char *name = value == NULL ? NULL : qd_json_string(value);
+    struct qd_shown shown = value == NULL ? (struct qd_shown){"none"} : qd_json_show(value);
+    input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if (input->carrier != NULL && input->wire.type != QK_UINT8)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
+                       label(input, ".datatype").text, input->name, shown.text);
+    if (input->carrier == NULL &&
+        (input->wire.type == QK_NONE || (input->port->types & QK_BIT(input->wire.type)) == 0))
+        return qd_refuse_type(signature->name, signature->version, input->port->types,
+                              label(input, ".datatype").text, shown.text, decoder->error);
+    return QD_OK;
+}
+
+static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = &input->wire;
+    const struct cJSON *shape;
+    enum qd_status status = find_field(decoder, input, "shape", &shape);
+    if (status != QD_OK)
+        return status;
+    if (shape == NULL || !qd_json_is_array(shape)) {
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
+                       label(input, ".shape").text,
+                       shape == NULL ? "none" : qd_json_show(shape).text);
+    }
+    for (const struct cJSON *dim = qd_json_first(shape); dim != NULL; dim = qd_json_next(dim)) {
+        int64_t size;
+        if (tensor->rank == QK_RANK_MAX) {
+            return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
+                           label(input, ".shape").text, QK_RANK_MAX);
+        }
+        if (!qd_json_whole(dim, &size) || size < 0) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           "%s: expected an integer in [0, 2^53) for dimension %u, got %s",
+                           label(input, ".shape").text, tensor->rank, qd_json_show(dim).text);
+        }
+        tensor->dims[tensor->rank++] = (size_t)size;
+    }
+    size_t bytes;
+    if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: the product of the dimensions overflows 64 bits",
+                       label(input, ".shape").text);
+    }
+    return QD_OK;
+}
+
+/* A configuration's max_batch_size. */
+static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    const uint64_t batch_max = decoder->infer->signature->batch_max;
+    const struct qk_tensor *tensor = input->tensor;
+    if (batch_max == 0 || (tensor->rank > 0 && tensor->dims[0] <= batch_max))
+        return QD_OK;
+    return qd_fail(decoder->error, QD_INVALID,
+                   "%s: expected a first dimension of at most %llu (max_batch_size), got %lld",
+                   label(input, ".shape").text, (unsigned long long)batch_max,
+                   tensor->rank == 0 ? -1LL : (long long)tensor->dims[0]);
+}
+
+/* A loaded model knows some of its sizes. */
+static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    char field[128];
+    char wanted[256];
+    char given[256];
+    const struct qk_tensor *tensor = input->tensor;
+    struct qd_port came = {.rank = tensor->rank};
+    if (qd_port_takes(input->port, tensor))
+        return check_batch(decoder, input);
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        came.dims[i] = (int64_t)tensor->dims[i]; /* under 2^53 */
+    qd_port_print_shape(input->port, wanted, sizeof(wanted));
+    qd_port_print_shape(&came, given, sizeof(given));
+    snprintf(field, sizeof(field), "parameters.%s.shape", input->name);
+    return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
+                   input->carrier == NULL ? label(input, ".shape").text : field, wanted,
+                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size", given);
+}
+
+/* The tensor's strides say how many elements its data has: these come as a flat list. */
+static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->tensor;
+    size_t bytes;
+    if (!qk_tensor_set_strides(tensor, input->strides->list, input->strides->list_count) ||
+        !qk_type_bytes(tensor->type, tensor->stored, &bytes))
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
+                       "that reach less than 2^64 bytes",
+                       input->name, tensor->rank);
+    if (input->carrier == NULL)
+        input->wire = (struct qk_tensor){.type = tensor->type,
+                                         .rank = 1,
+                                         .dims = {tensor->stored},
+                                         .count = tensor->stored,
+                                         .stored = tensor->stored};
+    return QD_OK;
+}
+
+/* From what the data is written as to what it means. */
+static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->tensor;
+    *tensor = input->carrier == NULL ? input->wire : input->carrier->tensor;
+    enum qd_status status = check_shape(decoder, input);
+    if (status == QD_OK && input->strides != NULL)
+        status = apply_strides(decoder, input);
+    if (status != QD_OK)
+        return status;
+    size_t bytes;
+    qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
+    if (input->carrier != NULL && input->wire.count != bytes)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
+                       "%zu",
+                       label(input, ".shape").text, bytes, tensor->stored,
+                       qk_type_info(tensor->type)->name, input->name, input->wire.count);
+    return QD_OK;
+}
+
+/* The bytes of a blob as its size parameter has them. DirectML's buffers end at a multiple of
+ * four bytes, so one with strides may. */
+static enum qd_status read_blob_bytes(const struct qd_oip_decoder *decoder,
+                                      const struct input *input, const struct cJSON *size,
+                                      size_t *bytes)
+{
+    const struct qk_tensor *wire = &input->wire;
+    struct qd_json_path where = label(input, ".parameters.binary_data_size");
+    int64_t given;
+    size_t wanted;
+    char rounded[40] = "";
+    if (!qd_json_whole(size, &given) || given < 0)
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
+                       where.text, qd_json_show(size).text);
+    qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
+    *bytes = (size_t)given;
+    size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
+    if (*bytes == wanted || (*bytes > wanted && *bytes - wanted == padding))
+        return QD_OK;
+    if (padding > 0)
+        snprintf(rounded, sizeof(rounded), " or %zu", wanted + padding);
+    return qd_fail(decoder->error, QD_INVALID,
+                   "%s: expected %zu%s bytes for %zu elements of %s, got %zu", where.text, wanted,
+                   rounded, wire->count, qk_type_info(wire->type)->name, *bytes);
+}
+
+/* The next blob becomes the tensor's data, where it lies. */
+static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct input *input,
+                                const struct cJSON *size)
+{
+    struct qd_json_path where = label(input, ".parameters.binary_data_size");
+    size_t bytes = 0;
+    enum qd_status status = read_blob_bytes(decoder, input, size, &bytes);
+    if (status != QD_OK)
+        return status;
+    if (decoder->json_bytes_header == NULL && bytes > 0)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: binary tensor data needs the header " QD_OIP_JSON_BYTES_HEADER,
+                       where.text);
+    if (bytes > decoder->blobs_bytes)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected %zu bytes of binary data, %s has only %zu left", where.text,
+                       bytes, decoder->blobs_source, decoder->blobs_bytes);
+    input->tensor->data = decoder->blobs;
+    decoder->blobs += bytes;
+    decoder->blobs_bytes -= bytes;
+    return QD_OK;
+}
+
+static enum qd_status read_numbers(const struct qd_oip_decoder *decoder, const struct input *input,
+                                   struct qd_json_slice slice)
+{
+    const struct qk_tensor *wire = &input->wire;
+    struct qd_json_path where =
+        label(input, input->strides == NULL ? ".data" : ".data, as far as its strides reach");
+    size_t room = QD_JSON_ELEMENTS_MAX(slice.count);
+    size_t bytes;
+    qk_type_bytes(wire->type, wire->count < room ? wire->count : room, &bytes);
+    void *out = qd_arena_alloc(decoder->arena, bytes);
+    if (out == NULL)
+        return qd_refuse_memory(decoder->arena, where.text, decoder->error);
+    input->tensor->data = out;
+    return qd_json_tensor_read(slice, wire, where.text, out, decoder->error);
+}
+
+/* The cut data of an input, or false: it has none, or null. */
+static bool find_slice(const struct qd_oip_decoder *decoder, const struct cJSON *data,
+                       struct qd_json_slice *slice)
+{
+    int64_t index;
+    if (data == NULL || !qd_json_whole(data, &index))
+        return false;
+    assert((uint64_t)index < decoder->envelope.data_count); /* each such data was cut */
+    *slice = decoder->envelope.data[index];
+    return slice->count != 4 || memcmp(slice->bytes, "null", 4) != 0;
+}
+
+/* Where an input's data is: at most one of the two, unless it is wrong. */
+struct content {
+    const struct cJSON *blob; /* the size of the binary one */
+    bool has_data;
+    struct qd_json_slice slice;
+};
+
+static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
+                                   struct content *content)
+{
+    const struct cJSON *parameters;
+    const struct cJSON *data = NULL;
+    const struct cJSON *shared = NULL;
+    *content = (struct content){.blob = NULL};
+    struct qd_json_path path = qd_json_path("inputs", input->position, ".parameters.");
+    enum qd_status status = find_field(decoder, input, "parameters", &parameters);
+    if (status == QD_OK)
+        status = find_field(decoder, input, "data", &data);
+    if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
+                       label(input, ".parameters").text, qd_json_show(parameters).text);
+    }
+    if (status == QD_OK && parameters != NULL)
+        status = qd_json_field(parameters, path.text, "binary_data_size", &content->blob,
+                               decoder->error);
+    if (status == QD_OK && parameters != NULL) {
+        status =
+            qd_json_field(parameters, path.text, "shared_memory_region", &shared, decoder->error);
+    }
+    if (status != QD_OK)
+        return status;
+    if (shared != NULL) {
+        return qd_fail(decoder->error, QD_INVALID, "%s: shared memory is not supported",
+                       label(input, ".parameters.shared_memory_region").text);
+    }
+    content->has_data = find_slice(decoder, data, &content->slice);
+    return QD_OK;
+}
+
+static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
+{
+    struct content content;
+    enum qd_status status = find_content(decoder, input, &content);
+    if (status != QD_OK)
+        return status;
+    if (content.has_data == (content.blob != NULL)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected one of data and parameters.binary_data_size, got %s",
+                       label(input, "").text, content.has_data ? "both" : "neither");
+    }
+    return content.has_data ? read_numbers(decoder, input, content.slice)
+                            : take_blob(decoder, input, content.blob);
+}
+
+/* ---- An input that each run will bring --------------------------------------------------- */
+
+/* The message declares, and the input may come without data, and does. */
+static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const struct input *input,
+                                    bool *declared)
+{
+    struct content content;
+    *declared = false;
+    if (decoder->infer->declared == NULL ||
+        (decoder->infer->call.op->variable_inputs >> input->index & 1) == 0)
+        return QD_OK;
+    enum qd_status status = find_content(decoder, input, &content);
+    *declared = !content.has_data && content.blob == NULL;
+    return status;
+}
+
+static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
+                                          const struct input *input, struct qd_port *port)
+{
+    const struct cJSON *shape;
+    enum qd_status status = find_field(decoder, input, "shape", &shape);
+    if (status != QD_OK)
+        return status;
+    if (shape == NULL || !qd_json_is_array(shape)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: expected an array of integers, -1 where a size is free, got %s",
+                       label(input, ".shape").text,
+                       shape == NULL ? "none" : qd_json_show(shape).text);
+    }
+    port->shaped = true;
+    for (const struct cJSON *dim = qd_json_first(shape); dim != NULL; dim = qd_json_next(dim)) {
+        if (port->rank == QK_RANK_MAX) {
+            return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
+                           label(input, ".shape").text, QK_RANK_MAX);
+        }
+        if (!qd_json_whole(dim, &port->dims[port->rank]) || port->dims[port->rank] < QD_DIM_FREE) {
+            return qd_fail(decoder->error, QD_INVALID,
+                           "%s: expected an integer in [-1, 2^53) for dimension %u, got %s",
+                           label(input, ".shape").text, port->rank, qd_json_show(dim).text);
+        }
+        port->rank++;
+    }
+    return QD_OK;
+}
+
+/* What a port of the model will be. The sizes that are known must make a tensor. */
+static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
+{
+    struct qd_port *port = &decoder->infer->declared[input->index];
+    if (input->carrier != NULL) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.datatype: expected together with data, got none: name the "
+                       "datatype itself",
+                       input->name);
+    }
+    *port = (struct qd_port){.name = input->name,
+                             .types = QK_BIT(input->wire.type),
+                             .shape_text = input->port->shape_text,
+                             .strides = input->strides};
+    enum qd_status status = read_declared_shape(decoder, input, port);
+    if (status != QD_OK)
+        return status;
+    struct qk_tensor least = {.type = input->wire.type, .rank = port->rank};
+    for (uint32_t i = 0; i < port->rank; i++)
+        least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
+    size_t bytes;
+    if (!qk_tensor_set_count(&least) || !qk_type_bytes(least.type, least.count, &bytes)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s: the product of the dimensions overflows 64 bits",
+                       label(input, ".shape").text);
+    }
+    *input->tensor = least;
+    if (input->strides != NULL &&
+        !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension",
+                       input->name, least.rank);
+    }
+    decoder->infer->call.variable |= UINT32_C(1) << input->index;
+    return QD_OK;
+}
+
+static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *input)
+{
+    if (!qd_json_is_object(input->json)) {
+        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu]: expected an object, got %s",
+                       input->position, qd_json_show(input->json).text);
+    }
+    bool declared = false;
+    enum qd_status status = read_name(decoder, input);
+    if (status == QD_OK)
+        status = read_datatype(decoder, input);
+    if (status == QD_OK)
+        status = find_declared(decoder, input, &declared);
+    if (status == QD_OK && declared)
+        return declare(decoder, input);
+    if (status == QD_OK)
+        status = read_shape(decoder, input);
+    if (status == QD_OK)
+        status = make_tensor(decoder, input);
+    return status == QD_OK ? read_content(decoder, input) : status;
+}
+
+/* ---- All inputs -------------------------------------------------------------------------- */
+
+/* What else would describe an input that did not come. */
+static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
+{
+    const struct qd_signature *signature = decoder->infer->signature;
+    const char *name = signature->inputs[index].name;
+    bool carried = find_carrier(decoder, index) != NULL;
+    if (!carried && find_strides(decoder->infer, index) == NULL)
+        return QD_OK;
+    return qd_fail(decoder->error, QD_INVALID,
+                   "parameters.%s.%s: expected together with the input \"%s\", got none", name,
+                   carried ? "datatype" : "strides", name);
+}
+
+static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
+{
+    struct qd_infer *infer = decoder->infer;
+    const struct qd_signature *signature = infer->signature;
+    for (size_t i = 0; i < signature->input_count; i++) {
+        if (infer->inputs[i].type != QK_NONE)
+            continue;
+        const bool may_vary =
+            infer->declared != NULL && (infer->call.op->variable_inputs >> i & 1) != 0;
+        infer->call.variable |= (uint32_t)may_vary << i;
+        if (!may_vary && !signature->inputs[i].optional) {
+            char known[256];
+            list_inputs(signature, known, sizeof(known));
+            return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",
+                           signature->inputs[i].name, signature->name, known);
+        }
+        enum qd_status status = refuse_absent(decoder, i);
+        if (status != QD_OK)
+            return status;
+    }
+    if (infer->declared != NULL && infer->call.variable == 0)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "inputs: expected one without data, which each request brings; \"%s\" can "
+                       "be one",
+                       signature->inputs[__builtin_ctz(infer->call.op->variable_inputs)].name);
+    if (decoder->blobs_bytes > 0)
+        return qd_fail(decoder->error, QD_INVALID,
+                       "%s has %zu bytes after the last binary tensor, expected none",
+                       decoder->blobs_source, decoder->blobs_bytes);
+    return QD_OK;
+}
+
+enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder, const struct cJSON *inputs)
+{
+    if (inputs == NULL || !qd_json_is_array(inputs)) {
+        return qd_fail(decoder->error, QD_INVALID, "inputs: expected an array, got %s",
+                       inputs == NULL ? "none" : qd_json_show(inputs).text);
+    }
+    struct input input = {.json = qd_json_first(inputs)};
+    for (; input.json != NULL; input.json = qd_json_next(input.json)) {
+        enum qd_status status = read_input(decoder, &input);
+        if (status != QD_OK)
+            return status;
+        input.position++;
+    }
+    return check_complete(decoder);
+}

@@ -1,0 +1,381 @@
+#include "server/oip/parameters.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/base/refusal.h"
+#include "server/json/number.h"
+
+struct reader {
+    struct qd_arena *arena;
+    struct qd_infer *infer;
+    struct qd_oip_carrier *carriers; /* NULL: none so far */
+    struct qd_error *error;
+    unsigned seen; /* OIP's own keys, one bit each */
+};
+
+static enum qd_status expected(const struct reader *reader, const struct cJSON *value,
+                               const char *what)
+{
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s",
+                   qd_json_key(value), what, qd_json_show(value).text);
+}
+
+static enum qd_status twice(const struct reader *reader, const char *key)
+{
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected once, got twice", key);
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+static const char *skip_spaces(const char *at)
+{
+    return at + strspn(at, " ");
+}
+
+/* One integer of a text such as "1, 1"; NULL: there is none. */
+static const char *scan_integer(const char *at, int64_t *number)
+{
+    struct qd_json_number scanned;
+    at = skip_spaces(at);
+    at = qd_json_number_scan(at, at + strlen(at), &scanned);
+    return at != NULL && qd_json_number_to_int64(&scanned, number) ? skip_spaces(at) : NULL;
+}
+
+static bool parse_int(const struct cJSON *value, int64_t *number)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL)
+        return qd_json_whole(value, number);
+    const char *end = scan_integer(text, number);
+    return end != NULL && *end == '\0';
+}
+
+static enum qd_status read_int(const struct reader *reader, const struct cJSON *value,
+                               struct qk_attribute *attribute)
+{
+    return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, "an integer");
+}
+
+static enum qd_status read_text_list(const struct reader *reader, const struct cJSON *value,
+                                     int64_t *list, size_t *count)
+{
+    const char *at = skip_spaces(qd_json_string(value));
+    *count = 0;
+    while (*at != '\0') {
+        at = scan_integer(at, &list[*count]);
+        if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
+            return expected(reader, value, "integers such as \"1,1,1,1\"");
+        ++*count;
+        at += *at == ',';
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_array(const struct reader *reader, const struct cJSON *array,
+                                 int64_t *list, size_t *count)
+{
+    *count = 0;
+    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item)) {
+        if (!qd_json_whole(item, &list[*count])) {
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s[%zu]: expected an integer, got %s", qd_json_key(array),
+                           *count, qd_json_show(item).text);
+        }
+        ++*count;
+    }
+    return QD_OK;
+}
+
+static enum qd_status read_ints(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL && !qd_json_is_array(value))
+        return expected(reader, value, "an array of integers, or a string such as \"1,1,1,1\"");
+    size_t room = 1; /* one integer more than separators, at the most */
+    for (const char *at = text; at != NULL && *at != '\0'; at++)
+        room += *at == ',';
+    for (const struct cJSON *item = text == NULL ? qd_json_first(value) : NULL; item != NULL;
+         item = qd_json_next(item))
+        room++;
+    int64_t *list = qd_arena_alloc(reader->arena, room * sizeof(*list));
+    if (list == NULL)
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    attribute->list = list;
+    return text != NULL ? read_text_list(reader, value, list, &attribute->list_count)
+                        : read_array(reader, value, list, &attribute->list_count);
+}
+
+static enum qd_status read_bool(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    bool flag;
+    if (!qd_json_bool(value, &flag))
+        return expected(reader, value, "true or false");
+    attribute->number = flag;
+    return QD_OK;
+}
+
+static enum qd_status read_type(const struct reader *reader, const struct cJSON *value,
+                                struct qk_attribute *attribute)
+{
+    const char *name = qd_json_string(value);
+    enum qk_type type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if (type == QK_NONE && !parse_int(value, &attribute->number))
+        return expected(reader, value,
+                        "a datatype such as \"FP16\", or its number in ONNX's TensorProto");
+    if (type != QK_NONE)
+        attribute->number = qk_type_info(type)->onnx;
+    return QD_OK;
+}
+
+static enum qd_status read_string(const struct reader *reader, const struct cJSON *value,
+                                  struct qk_attribute *attribute)
+{
+    const char *text = qd_json_string(value);
+    if (text == NULL)
+        return expected(reader, value, "a string");
+    size_t bytes = strlen(text) + 1;
+    char *copy = qd_arena_alloc(reader->arena, bytes);
+    if (copy == NULL)
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    attribute->string = memcpy(copy, text, bytes);
+    return QD_OK;
+}
+
+static enum qd_status read_attribute(const struct reader *reader, const struct cJSON *value,
+                                     size_t index)
+{
+    const struct qk_call *call = &reader->infer->call;
+    const struct qk_attribute_def *def = &call->op->attributes[index];
+    struct qk_attribute *attribute = &reader->infer->call.attributes[index];
+    if (def->since > call->version->number) {
+        return qd_fail(reader->error, QD_INVALID,
+                       "parameters.%s: %s has it since version %u, this is version %u", def->name,
+                       call->op->name, def->since, call->version->number);
+    }
+    if (attribute->present)
+        return twice(reader, def->name);
+    attribute->present = true;
+    switch (def->kind) {
+    case QK_ATTRIBUTE_INT:
+        return read_int(reader, value, attribute);
+    case QK_ATTRIBUTE_INTS:
+    case QK_ATTRIBUTE_STRIDES:
+        return read_ints(reader, value, attribute);
+    case QK_ATTRIBUTE_BOOL:
+        return read_bool(reader, value, attribute);
+    case QK_ATTRIBUTE_TYPE:
+        return read_type(reader, value, attribute);
+    case QK_ATTRIBUTE_STRING:
+        break;
+    }
+    return read_string(reader, value, attribute);
+}
+
+/* ---- The carrier form -------------------------------------------------------------------- */
+
+static enum qd_status read_carried_type(const struct reader *reader, const struct cJSON *value,
+                                        size_t input)
+{
+    const struct qd_signature *signature = reader->infer->signature;
+    struct qk_tensor *tensor = &reader->carriers[input].tensor;
+    const char *key = qd_json_key(value);
+    const char *name = qd_json_string(value);
+    if (tensor->type != QK_NONE)
+        return twice(reader, key);
+    tensor->type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if ((signature->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
+        return QD_OK;
+    char field[96];
+    snprintf(field, sizeof(field), "parameters.%s", key);
+    return qd_refuse_type(signature->name, signature->version, signature->inputs[input].types,
+                          field, qd_json_show(value).text, reader->error);
+}
+
+static enum qd_status read_carried_shape(const struct reader *reader, const struct cJSON *value,
+                                         size_t input)
+{
+    struct qd_oip_carrier *carrier = &reader->carriers[input];
+    struct qk_tensor *tensor = &carrier->tensor;
+    struct qk_attribute shape;
+    if (carrier->shaped)
+        return twice(reader, qd_json_key(value));
+    carrier->shaped = true;
+    enum qd_status status = read_ints(reader, value, &shape);
+    if (status != QD_OK)
+        return status;
+    bool valid = shape.list_count <= QK_RANK_MAX;
+    for (size_t i = 0; i < shape.list_count && valid; i++) {
+        valid = shape.list[i] >= 0;
+        tensor->dims[tensor->rank++] = (size_t)shape.list[i];
+    }
+    if (!valid || !qk_tensor_set_count(tensor))
+        return expected(reader, value,
+                        "up to 32 integers >= 0 whose product fits 64 bits, such as \"2,3\"");
+    return QD_OK;
+}
+
+/* Finds the input that "<input>.datatype" or "<input>.shape" is about. */
+static bool find_carried(const struct qd_signature *signature, const char *key, size_t *input,
+                         bool *is_type)
+{
+    for (*input = 0; *input < signature->input_count; ++*input) {
+        const char *name = signature->inputs[*input].name;
+        size_t length = strlen(name);
+        if (strncmp(key, name, length) != 0)
+            continue;
+        *is_type = strcmp(key + length, ".datatype") == 0;
+        if (*is_type || strcmp(key + length, ".shape") == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum qd_status read_carrier(struct reader *reader, const struct cJSON *value, size_t input,
+                                   bool is_type)
+{
+    const size_t count = reader->infer->signature->input_count;
+    if (reader->carriers == NULL)
+        reader->carriers = qd_arena_calloc(reader->arena, count, sizeof(*reader->carriers));
+    if (reader->carriers == NULL)
+        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
+    return is_type ? read_carried_type(reader, value, input)
+                   : read_carried_shape(reader, value, input);
+}
+
+static enum qd_status check_carriers(const struct reader *reader)
+{
+    const struct qd_signature *signature = reader->infer->signature;
+    for (size_t i = 0; reader->carriers != NULL && i < signature->input_count; i++) {
+        const struct qd_oip_carrier *carrier = &reader->carriers[i];
+        const char *name = signature->inputs[i].name;
+        size_t bytes;
+        if (carrier->shaped != (carrier->tensor.type != QK_NONE))
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s.%s: expected together with %s.%s, got none", name,
+                           carrier->shaped ? "datatype" : "shape", name,
+                           carrier->shaped ? "shape" : "datatype");
+        if (carrier->shaped && !qk_type_bytes(carrier->tensor.type, carrier->tensor.count, &bytes))
+            return qd_fail(reader->error, QD_INVALID,
+                           "parameters.%s.shape: expected less than 2^64 bytes of %s", name,
+                           qk_type_info(carrier->tensor.type)->name);
+    }
+    return QD_OK;
+}
+
+/* ---- OIP's own keys ---------------------------------------------------------------------- */
+
+static enum qd_status read_binary_output(const struct reader *reader, const struct cJSON *value)
+{
+    bool binary;
+    if (!qd_json_bool(value, &binary))
+        return expected(reader, value, "true or false");
+    reader->infer->binary_outputs = binary ? UINT32_MAX : 0;
+    return QD_OK;
+}
+
+static enum qd_status read_timeout(const struct reader *reader, const struct cJSON *value)
+{
+    int64_t timeout;
+    if (!qd_json_whole(value, &timeout) || timeout < 0)
+        return expected(reader, value, "microseconds, an integer >= 0");
+    reader->infer->timeout_us = (uint64_t)timeout;
+    return QD_OK;
+}
+
+static enum qd_status check_priority(const struct reader *reader, const struct cJSON *value)
+{
+    int64_t priority;
+    return qd_json_whole(value, &priority) && priority >= 0
+               ? QD_OK
+               : expected(reader, value, "an integer >= 0");
+}
+
+static enum qd_status ignore(const struct reader *reader, const struct cJSON *value)
+{
+    (void)reader;
+    (void)value;
+    return QD_OK;
+}
+
+static const struct own_key {
+    const char *name;
+    enum qd_status (*read)(const struct reader *reader, const struct cJSON *value);
+} own_keys[] = {
+    {"binary_data_output", read_binary_output},
+    {"timeout", read_timeout},
+    {"priority", check_priority}, /* a hint: the queue is first come, first served */
+    {"sequence_id", ignore},
+    {"sequence_start", ignore},
+    {"sequence_end", ignore},
+    {"headers", ignore},
+    {"content_type", ignore}, /* MLServer's clients send it */
+};
+
+/* ---- All of them ------------------------------------------------------------------------- */
+
+static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
+{
+    const struct qd_signature *signature = reader->infer->signature;
+    const size_t count = signature->op == NULL ? 0 : signature->op->attribute_count;
+    char known[160] = "no parameters";
+    size_t used = 0;
+    for (size_t i = 0; i < count && used < sizeof(known); i++) {
+        const struct qk_attribute_def *def = &signature->op->attributes[i];
+        if (def->since <= signature->version) {
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+                                     used == 0 ? "" : ", ", def->name);
+        }
+    }
+    return qd_fail(reader->error, QD_INVALID,
+                   "parameters: %s is unknown; version %" PRIu64 " of %s has %s",
+                   qd_show_string(key).text, signature->version, signature->name, known);
+}
+
+static enum qd_status read_parameter(struct reader *reader, const struct cJSON *value)
+{
+    const struct qk_operator *op = reader->infer->signature->op;
+    const char *key = qd_json_key(value);
+    for (size_t i = 0; op != NULL && i < op->attribute_count; i++)
+        if (strcmp(key, op->attributes[i].name) == 0)
+            return read_attribute(reader, value, i);
+    for (size_t i = 0; i < sizeof(own_keys) / sizeof(own_keys[0]); i++) {
+        if (strcmp(key, own_keys[i].name) == 0) {
+            bool again = (reader->seen >> i & 1) != 0;
+            reader->seen |= 1u << i;
+            return again ? twice(reader, key) : own_keys[i].read(reader, value);
+        }
+    }
+    size_t input;
+    bool is_type;
+    if (find_carried(reader->infer->signature, key, &input, &is_type))
+        return read_carrier(reader, value, input, is_type);
+    if (strncmp(key, "triton_", 7) == 0) {
+        return qd_fail(reader->error, QD_INVALID,
+                       "parameters: %s is reserved: expected no key that begins with triton_",
+                       qd_show_string(key).text);
+    }
+    return refuse_unknown(reader, key);
+}
+
+enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
+                                      struct qd_infer *infer, struct qd_oip_carrier **carriers,
+                                      struct qd_error *error)
+{
+    struct reader reader = {.arena = arena, .infer = infer, .error = error};
+    if (!qd_json_is_object(parameters)) {
+        return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
+                       qd_json_show(parameters).text);
+    }
+    for (const struct cJSON *value = qd_json_first(parameters); value != NULL;
+         value = qd_json_next(value)) {
+        enum qd_status status = qd_json_is_null(value) ? QD_OK : read_parameter(&reader, value);
+        if (status != QD_OK)
+            return status;
+    }
+    *carriers = reader.carriers;
+    return check_carriers(&reader);
+}

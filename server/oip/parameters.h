@@ -1,0 +1,26 @@
+/* The request-level `parameters` of an inference: a built-in model's attributes and a few of OIP's
+ * own keys (timeout, binary_data_output, ...). */
+#ifndef SERVER_OIP_PARAMETERS_H
+#define SERVER_OIP_PARAMETERS_H
+
+#include "server/base/arena.h"
+#include "server/base/status.h"
+#include "server/json/tree.h"
+#include "server/oip/decode.h"
+
+/* The carrier form, for clients that cannot name a datatype beyond OIP's: what the UINT8 elements
+ * of an input are the bytes of, by the parameters "<input>.datatype" and "<input>.shape". */
+struct qd_oip_carrier {
+    bool shaped;
+    struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
+};
+
+/* Fills infer's attributes, binary_outputs and timeout_us; infer has its signature. *carriers are
+ * made in the arena if there are any: one goes with each input of the signature; one that came has
+ * both type and shape, and the input takes the type. Lists and strings are copied into the arena.
+ * Pure. */
+enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
+                                      struct qd_infer *infer, struct qd_oip_carrier **carriers,
+                                      struct qd_error *error);
+
+#endif

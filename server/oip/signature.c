@@ -1,0 +1,96 @@
+#include "server/oip/signature.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
+                     const struct qk_version *row)
+{
+    *builtin = (struct qd_builtin){.signature = {.name = op->name,
+                                                 .platform = op->platform,
+                                                 .about = op->about,
+                                                 .version = row->number,
+                                                 .inputs = builtin->inputs,
+                                                 .input_count = op->input_count,
+                                                 .outputs = builtin->outputs,
+                                                 .output_count = op->output_count,
+                                                 .op = op,
+                                                 .row = row}};
+    for (size_t i = 0; i < op->input_count; i++) {
+        builtin->inputs[i] = (struct qd_port){.name = op->input_names[i],
+                                              .types = row->inputs[i].types,
+                                              .optional = row->inputs[i].optional,
+                                              .shape_text = op->input_shapes[i]};
+    }
+    for (size_t i = 0; i < op->output_count; i++) {
+        builtin->outputs[i] = (struct qd_port){.name = op->output_names[i],
+                                               .types = row->output_types[i],
+                                               .shape_text = op->output_shapes[i]};
+    }
+}
+
+void qd_port_print_shape(const struct qd_port *port, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (uint32_t i = 0; i < port->rank && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i == 0 ? "" : ",",
+                                 (long long)port->dims[i]);
+    }
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+bool qd_port_takes(const struct qd_port *port, const struct qk_tensor *tensor)
+{
+    bool fits = !port->shaped || port->rank == tensor->rank;
+    for (uint32_t i = 0; port->shaped && i < port->rank && fits; i++)
+        fits = port->dims[i] == QD_DIM_FREE || (uint64_t)port->dims[i] == tensor->dims[i];
+    return fits;
+}
+
+enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types, const char *field,
+                              const char *got, struct qd_error *error)
+{
+    char known[320];
+    size_t used = 0;
+    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT && used < sizeof(known); type++)
+        if ((types & QK_BIT(type)) != 0)
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+                                     used == 0 ? "" : ", ", qk_type_info(type)->name);
+    return qd_fail(error, QD_INVALID, "%s: version %" PRIu64 " of %s takes %s, got %s", field,
+                   version, name, known, got);
+}
+
+static enum qd_status check_ports(const struct qd_port *ports, size_t count, const char *what,
+                                  struct qd_error *error)
+{
+    if (count == 0 || count > QK_GRAPH_PORT_COUNT_MAX) {
+        return qd_fail(error, QD_INVALID, "%s: expected 1 to %d, got %zu", what,
+                       QK_GRAPH_PORT_COUNT_MAX, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t bytes = strlen(ports[i].name);
+        if (bytes == 0 || bytes > QD_PORT_NAME_BYTES_MAX) {
+            return qd_fail(error, QD_INVALID,
+                           "the name of %s[%zu]: expected 1 to %d bytes, got %zu", what, i,
+                           QD_PORT_NAME_BYTES_MAX, bytes);
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(ports[i].name, ports[j].name) == 0) {
+                return qd_fail(error, QD_INVALID,
+                               "the name of %s[%zu]: expected another than %s[%zu] has", what, i,
+                               what, j);
+            }
+        }
+    }
+    return QD_OK;
+}
+
+enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error)
+{
+    enum qd_status status = check_ports(signature->inputs, signature->input_count, "inputs", error);
+    return status == QD_OK
+               ? check_ports(signature->outputs, signature->output_count, "outputs", error)
+               : status;
+}

@@ -1,6 +1,0 @@
-#ifndef SERVER_VERSION_H
-#define SERVER_VERSION_H
-
-#define QD_VERSION "0.2.0"
-
-#endif

@@ -1,0 +1,250 @@
+#include "server/work/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/clock.h"
+#include "server/base/refusal.h"
+
+enum { KEPT_BYTES_MAX = 16 << 20 };
+
+static struct qd_load *load_of(struct qd_job *job)
+{
+    return (struct qd_load *)((char *)job - offsetof(struct qd_load, job));
+}
+
+struct qd_load *qd_load_create(const struct qd_load_tools *tools, const char *name)
+{
+    struct qd_load *load = calloc(1, sizeof(*load));
+    struct qd_seat *seats = calloc(tools->thread_count, sizeof(*seats));
+    if (load == NULL || seats == NULL) {
+        free(load);
+        free(seats);
+        return NULL;
+    }
+    strncpy(load->name, name, sizeof(load->name) - 1);
+    load->tools = tools;
+    load->seats = seats;
+    qd_arena_init(&load->arena, tools->memory);
+    qd_arena_init(&load->version_arena, tools->memory);
+    qd_arena_init(&load->file_arena, tools->memory);
+    load->arena.together = &load->bytes;
+    load->version_arena.together = &load->bytes;
+    load->file_arena.together = &load->bytes;
+    qd_sources_init(&load->sources);
+    return load;
+}
+
+/* What is needed only while it is made. */
+static void clear(struct qd_load *load)
+{
+    qd_sources_close(&load->sources);
+    qd_arena_deinit(&load->file_arena);
+    qd_arena_deinit(&load->version_arena);
+    qd_arena_deinit(&load->arena);
+}
+
+void qd_load_destroy(struct qd_load *load)
+{
+    for (size_t i = 0; i < load->model_count; i++)
+        qd_model_release(load->models[i]);
+    clear(load);
+    free(load->seats);
+    free(load);
+}
+
+/* ---- Steps, on a worker ------------------------------------------------------------------- */
+
+/* Each returns true when it has set the next phase, and false when the load is done. */
+static bool fetch(struct qd_load *load, bool (*then)(struct qd_load *load));
+static bool begin_version(struct qd_load *load);
+static bool take_version(struct qd_load *load);
+static bool prepare_version(struct qd_load *load);
+static bool end_version(struct qd_load *load);
+
+/* Memory that nobody holds goes back to the system at once, and not when a timer comes: a load
+ * takes much, and the next one may be far away. A little is kept for it, as fresh pages take a
+ * third of a small load's time. */
+static void give_back(struct qd_load *load)
+{
+    if (qd_memory_kept(load->tools->memory) <= KEPT_BYTES_MAX)
+        return;
+    qd_memory_trim(load->tools->memory);
+    qd_memory_trim(load->tools->memory);
+}
+
+/* The last step. */
+static bool end(struct qd_load *load)
+{
+    for (size_t i = 0; i < load->model_count; i++)
+        load->models[i]->arena.together = NULL; /* they outlive it */
+    clear(load);
+    give_back(load);
+    return false;
+}
+
+/* Fails, with the name of the file before a text that does not say it. */
+static bool fail_in_file(struct qd_load *load)
+{
+    struct qd_error inner = load->error;
+    const char *file = load->sources.shown;
+    if (*file != '\0')
+        qd_fail(&load->error, inner.status, "%.180s: %.320s", file, inner.text);
+    return end(load);
+}
+
+static bool then(struct qd_job *job)
+{
+    struct qd_load *load = load_of(job);
+    return load->next_step(load);
+}
+
+static void set_phase(struct qd_load *load,
+                      void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end),
+                      size_t unit_count, uint64_t unit_cost_ns, size_t seat_count)
+{
+    load->job.phase = (struct qd_phase){
+        .run = run,
+        .then = then,
+        .unit_count = unit_count,
+        .unit_cost_ns = unit_cost_ns,
+        .seats = load->seats,
+        .seat_count = seat_count,
+    };
+}
+
+static void run_fetch(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    qd_sources_fetch(&load_of(job)->sources, begin, end);
+}
+
+/* One seat keeps the order of the units. */
+static bool fetch(struct qd_load *load, bool (*next_step)(struct qd_load *load))
+{
+    const struct qd_sources *sources = &load->sources;
+    uint64_t cost_ns = sources->from_repository ? QD_FETCH_FILE_UNIT_NS : QD_FETCH_TEXT_UNIT_NS;
+    size_t seats = qd_scheduler_shares(sources->unit_count, cost_ns, load->tools->thread_count);
+    load->next_step = next_step;
+    set_phase(load, run_fetch, sources->unit_count, cost_ns, sources->in_order ? 1 : seats);
+    return true;
+}
+
+static bool begin_version(struct qd_load *load)
+{
+    if (qd_sources_find(&load->sources, load->version, &load->error) != QD_OK)
+        return end(load);
+    return fetch(load, take_version);
+}
+
+/* Parses what came. An ONNX file may name external data, to be fetched before anyone looks. */
+static bool take_version(struct qd_load *load)
+{
+    struct qd_source source;
+    if (qd_sources_take(&load->sources, &source, &load->error) != QD_OK)
+        return end(load);
+    load->build = (struct qd_build){
+        .kernels = load->tools->kernels,
+        .name = load->name,
+        .version = load->sources.version,
+        .config = &load->sources.config,
+        .scratch = &load->version_arena,
+        .memory = load->tools->memory,
+    };
+    if (qd_build_read(&load->build, &source, &load->error) != QD_OK)
+        return fail_in_file(load);
+    if (source.kind == QD_SOURCE_ONNX)
+        qd_arena_deinit(&load->file_arena); /* what was parsed is a copy; weights take its place */
+    return fetch(load, prepare_version);
+}
+
+static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    qk_graph_pack(load_of(job)->graph, begin, end);
+}
+
+static bool prepare_version(struct qd_load *load)
+{
+    struct qd_model *model;
+    if (qd_sources_check(&load->sources, &load->error) != QD_OK)
+        return end(load);
+    if (qd_build_prepare(&load->build, &model, &load->graph, &load->error) != QD_OK)
+        return fail_in_file(load);
+    load->models[load->model_count++] = model;
+    give_back(load); /* before weights fill what they have got */
+    const struct qk_graph *graph = load->graph;
+    if (graph == NULL)
+        return end_version(load);
+    load->next_step = end_version;
+    set_phase(load, run_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
+              qd_scheduler_shares(graph->pack_unit_count, graph->pack_unit_cost_ns,
+                                  load->tools->thread_count));
+    return true;
+}
+
+static bool end_version(struct qd_load *load)
+{
+    if (++load->version < load->sources.version_count)
+        return begin_version(load);
+    return end(load);
+}
+
+/* ---- The job ------------------------------------------------------------------------------ */
+
+static bool start(struct qd_job *job)
+{
+    struct qd_load *load = load_of(job);
+    struct qd_request *request = load->request;
+    struct qd_sources *sources = &load->sources;
+    job->deadline_ns = load->timeout_ns == 0 ? UINT64_MAX : qd_clock_ns() + load->timeout_ns;
+    sources->name = load->name;
+    sources->repository = load->tools->repository;
+    sources->arena = &load->arena;
+    sources->version_arena = &load->version_arena;
+    sources->file_arena = &load->file_arena;
+    if (request != NULL) {
+        qd_request_advance(request, QD_DECODING);
+        sources->body = request->body;
+        sources->body_bytes = (size_t)request->body_bytes;
+        sources->json_bytes_header = request->message.json_bytes_header;
+    }
+    if (qd_sources_open(sources, &load->error) != QD_OK)
+        return end(load);
+    load->from_repository = sources->from_repository;
+    load->fingerprint = sources->folder.fingerprint;
+    return begin_version(load);
+}
+
+static void on_running(struct qd_job *job, bool running)
+{
+    struct qd_request *request = load_of(job)->request;
+    if (request != NULL)
+        qd_request_advance(request, running ? QD_RUNNING : QD_QUEUED);
+}
+
+static void expire(struct qd_job *job)
+{
+    struct qd_load *load = load_of(job);
+    qd_fail(&load->error, QD_UNAVAILABLE,
+            "the load: expected to end within %llu ms (--compute-timeout); it did not",
+            (unsigned long long)(load->timeout_ns / QD_NS_PER_MS));
+    end(load);
+}
+
+static void cancel(struct qd_job *job)
+{
+    qd_fail(&load_of(job)->error, QD_UNAVAILABLE, "the server shuts down");
+}
+
+static void done(struct qd_job *job)
+{
+    struct qd_load *load = load_of(job);
+    load->on_done(load);
+}
+
+bool qd_load_submit(struct qd_load *load)
+{
+    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+    return qd_scheduler_submit(load->tools->scheduler, &load->job, &code, false);
+}

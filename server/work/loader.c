@@ -1,0 +1,509 @@
+#include "server/work/loader.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/work/scan.h"
+
+enum {
+    RETRY_MS = 100, /* the scheduler's queue was full */
+    COMPLAINT_BYTES = 700,
+};
+
+/* A model of the repository, as it was when it was last looked at. */
+struct folder {
+    char name[QD_MODEL_NAME_BYTES_MAX + 1];
+    uint64_t fingerprint; /* of what was loaded last, or cannot be; 0: neither, so look again */
+    bool wanted;          /* to be loaded */
+};
+
+struct qd_loader {
+    struct qd_loader_settings settings;
+    struct folder *folders; /* by name */
+    size_t folder_count;
+    size_t wanted_from;      /* no folder before it is wanted */
+    struct qd_load *current; /* on the workers, or NULL */
+    bool dropped;            /* whatever becomes of it */
+    uint64_t begun_ns;
+    struct qd_load *waiting; /* calls, the first first */
+    size_t waiting_count;
+    struct qd_scan scan;
+    bool scanning;
+    struct qd_handle *timer; /* to the next scan, or to try again */
+    bool stopping;
+
+    void (*on_started)(void *context, const char *complaint); /* NULL: it has been called */
+    void *started_context;
+    char complaint[COMPLAINT_BYTES];
+    qd_callback *on_stopped; /* NULL: not asked for, or called */
+    void *stopped_context;
+};
+
+static void go_on(struct qd_loader *loader);
+static void on_timer(void *context);
+
+struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
+{
+    struct qd_loader *loader = calloc(1, sizeof(*loader));
+    if (loader == NULL)
+        return NULL;
+    loader->settings = *settings;
+    loader->timer = qd_loop_timer(settings->loop, on_timer, loader);
+    if (loader->timer == NULL) {
+        free(loader);
+        return NULL;
+    }
+    return loader;
+}
+
+void qd_loader_destroy(struct qd_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    assert(loader->current == NULL && loader->waiting == NULL && !loader->scanning);
+    qd_handle_destroy(loader->timer);
+    free(loader->folders);
+    free(loader);
+}
+
+/* What went wrong first, while it starts. */
+static void complain(struct qd_loader *loader, const char *text)
+{
+    if (loader->on_started != NULL && loader->complaint[0] == '\0')
+        snprintf(loader->complaint, sizeof(loader->complaint), "%s", text);
+}
+
+/* Of a model, whose name the text begins with. */
+static void complain_of(struct qd_loader *loader, const char *text)
+{
+    char whole[COMPLAINT_BYTES];
+    snprintf(whole, sizeof(whole), "a model of --model-repository: %s", text);
+    complain(loader, whole);
+}
+
+/* ---- The repository's folders ------------------------------------------------------------- */
+
+static int compare_name(const void *name, const void *folder)
+{
+    return strcmp(name, ((const struct folder *)folder)->name);
+}
+
+static struct folder *find_folder(const struct qd_loader *loader, const char *name)
+{
+    return loader->folder_count == 0 ? NULL
+                                     : bsearch(name, loader->folders, loader->folder_count,
+                                               sizeof(*loader->folders), compare_name);
+}
+
+/* Tells the index what becomes of a name. */
+static void note(struct qd_loader *loader, const char *name, enum qd_model_state state,
+                 const char *reason)
+{
+    if (!qd_models_note(loader->settings.models, name, state, reason))
+        qd_log(QD_LOG_WARN, "no memory to note a model's state", "model=\"%s\"", name);
+}
+
+/* Compares a folder with what it was. */
+static void update_folder(struct qd_loader *loader, struct folder *folder,
+                          const struct folder *before, const struct qd_scan_entry *entry)
+{
+    *folder = before != NULL ? *before : (struct folder){.wanted = false};
+    snprintf(folder->name, sizeof(folder->name), "%s", entry->name);
+    bool starting = loader->on_started != NULL;
+    if (entry->failure != NULL) {
+        if (before == NULL || before->fingerprint != 0) {
+            qd_log(QD_LOG_WARN, "a model's folder cannot be read", "why=\"%s\"",
+                   qd_log_value(entry->failure).text);
+            note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
+        }
+        if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
+            complain_of(loader, entry->failure);
+        folder->fingerprint = 0;
+        return;
+    }
+    if (loader->settings.mode == QD_CONTROL_EXPLICIT) {
+        if (before == NULL)
+            note(loader, folder->name, QD_MODEL_UNAVAILABLE, "not loaded");
+        return;
+    }
+    folder->wanted |= before == NULL || before->fingerprint != entry->fingerprint;
+    folder->fingerprint = entry->fingerprint;
+    if (folder->wanted)
+        note(loader, folder->name, QD_MODEL_LOADING, "");
+}
+
+/* What is not there any more goes out of service. */
+static void remove_gone(struct qd_loader *loader, const struct qd_scan *scan)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < loader->folder_count; i++) {
+        const char *name = loader->folders[i].name;
+        while (at < scan->count && strcmp(scan->entries[at].name, name) < 0)
+            at++;
+        if (at < scan->count && strcmp(scan->entries[at].name, name) == 0)
+            continue;
+        qd_log(QD_LOG_INFO, "a model's folder is gone: unloaded", "model=\"%s\"", name);
+        if (loader->current != NULL && strcmp(loader->current->name, name) == 0)
+            loader->dropped = true;
+        qd_models_remove(loader->settings.models, name);
+        qd_models_forget(loader->settings.models, name);
+    }
+}
+
+static void take_scan(struct qd_loader *loader, const struct qd_scan *scan)
+{
+    struct folder *folders = calloc(scan->count + 1, sizeof(*folders));
+    if (folders == NULL) {
+        qd_log(QD_LOG_WARN, "no memory for the repository's list", "%s", "");
+        return;
+    }
+    for (size_t i = 0; i < scan->count; i++)
+        update_folder(loader, &folders[i], find_folder(loader, scan->entries[i].name),
+                      &scan->entries[i]);
+    remove_gone(loader, scan);
+    free(loader->folders);
+    loader->folders = folders;
+    loader->folder_count = scan->count;
+    loader->wanted_from = 0;
+}
+
+/* --load-model: marks the folders of a list of names. */
+static void want_names(struct qd_loader *loader, const char *names)
+{
+    while (*names != '\0') {
+        char name[QD_MODEL_NAME_BYTES_MAX + 1];
+        size_t bytes = strcspn(names, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)bytes, names);
+        names += bytes + (names[bytes] == ',');
+        bool all = strcmp(name, "*") == 0;
+        struct folder *folder = bytes < sizeof(name) ? find_folder(loader, name) : NULL;
+        if (folder != NULL)
+            folder->wanted = true;
+        for (size_t i = 0; all && i < loader->folder_count; i++)
+            loader->folders[i].wanted = true;
+        if (folder == NULL && !all && bytes > 0) {
+            char text[COMPLAINT_BYTES];
+            snprintf(text, sizeof(text), "--load-model: the repository has no folder %s", name);
+            complain(loader, text);
+        }
+    }
+}
+
+static void on_scanned(struct qd_scan *scan)
+{
+    struct qd_loader *loader = scan->context;
+    loader->scanning = false;
+    if (scan->error.status != QD_OK) {
+        qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
+               qd_log_value(scan->error.text).text);
+        complain(loader, scan->error.text);
+    } else if (!loader->stopping) {
+        take_scan(loader, scan);
+        for (size_t i = 0; loader->on_started != NULL && i < loader->settings.load_model_count; i++)
+            want_names(loader, loader->settings.load_models[i]);
+    }
+    qd_scan_clear(scan);
+    go_on(loader);
+}
+
+static void begin_scan(struct qd_loader *loader)
+{
+    loader->scan = (struct qd_scan){
+        .repository = loader->settings.tools.repository, .on_done = on_scanned, .context = loader};
+    loader->scanning = qd_scan_submit(&loader->scan, loader->settings.tools.scheduler,
+                                      loader->settings.tools.memory);
+    if (!loader->scanning)
+        qd_timer_start(loader->timer, RETRY_MS, 0);
+}
+
+/* ---- One load after the other ------------------------------------------------------------- */
+
+/* Success is an empty body, as Triton's. */
+static void answer(struct qd_request *request, const struct qd_error *error)
+{
+    if (error->status != QD_OK) {
+        request->error = *error;
+        qd_request_refuse(request);
+    } else {
+        request->answer = (struct qd_answer){.http_status = qd_status_http(QD_OK)};
+        qd_request_reply(request);
+    }
+    request->on_answered(request);
+}
+
+/* Refuses calls that have not begun: those for a name, or, for NULL, all. */
+static bool refuse_waiting(struct qd_loader *loader, const char *name, const char *why)
+{
+    bool any = false;
+    for (struct qd_load **link = &loader->waiting; *link != NULL;) {
+        struct qd_load *load = *link;
+        if (name != NULL && strcmp(load->name, name) != 0) {
+            link = &load->next;
+            continue;
+        }
+        *link = load->next;
+        loader->waiting_count--;
+        any = true;
+        qd_fail(&load->error, QD_UNAVAILABLE, "%s", why);
+        answer(load->request, &load->error);
+        qd_load_destroy(load);
+    }
+    return any;
+}
+
+/* Puts what was made into service. */
+static void install(struct qd_loader *loader, struct qd_load *load)
+{
+    if (loader->dropped) {
+        qd_fail(&load->error, QD_UNAVAILABLE, "%s was unloaded while it was loading", load->name);
+        return;
+    }
+    if (load->error.status == QD_OK &&
+        !qd_models_install(loader->settings.models, load->name, load->models, load->model_count))
+        qd_fail(&load->error, QD_UNAVAILABLE, "no memory for the model; try again later");
+    if (load->error.status != QD_OK)
+        return;
+    size_t bytes = 0;
+    for (size_t i = 0; i < load->model_count; i++)
+        bytes += load->models[i]->resident_bytes;
+    qd_log(QD_LOG_INFO, "model loaded", "model=\"%s\" version=%llu versions=%zu bytes=%zu ms=%llu",
+           load->name, (unsigned long long)load->models[load->model_count - 1]->signature.version,
+           load->model_count, bytes,
+           (unsigned long long)((qd_clock_ns() - loader->begun_ns) / QD_NS_PER_MS));
+    load->model_count = 0; /* they are the table's now */
+}
+
+/* A name that is nowhere but in a call that failed is kept for a while. */
+static void note_failure(struct qd_loader *loader, const struct qd_load *load)
+{
+    size_t count;
+    qd_models_versions(loader->settings.models, load->name, &count);
+    if (!loader->dropped) {
+        qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
+               load->name, count > 0 ? "yes" : "no", qd_log_value(load->error.text).text);
+        note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
+        complain_of(loader, load->error.text);
+    }
+    if (count == 0 && find_folder(loader, load->name) == NULL)
+        qd_models_shelve(loader->settings.models, load->name);
+}
+
+static void on_loaded(struct qd_load *load)
+{
+    struct qd_loader *loader = load->context;
+    struct folder *folder = find_folder(loader, load->name);
+    install(loader, load);
+    if (load->error.status != QD_OK)
+        note_failure(loader, load);
+    if (folder != NULL && load->error.status == QD_UNAVAILABLE)
+        folder->fingerprint = 0; /* it may work next time: models may have made room */
+    else if (folder != NULL && load->from_repository)
+        folder->fingerprint = load->fingerprint;
+    if (load->request != NULL)
+        answer(load->request, &load->error);
+    qd_load_destroy(load);
+    loader->current = NULL;
+    go_on(loader);
+}
+
+static struct folder *next_wanted(struct qd_loader *loader)
+{
+    while (loader->wanted_from < loader->folder_count) {
+        struct folder *folder = &loader->folders[loader->wanted_from];
+        if (folder->wanted)
+            return folder;
+        loader->wanted_from++;
+    }
+    return NULL;
+}
+
+static struct qd_load *make_load(struct qd_loader *loader, const char *name)
+{
+    struct qd_load *load = qd_load_create(&loader->settings.tools, name);
+    if (load != NULL) {
+        load->on_done = on_loaded;
+        load->context = loader;
+    }
+    return load;
+}
+
+/* False: there is no room for it just now. */
+static bool try_begin(struct qd_loader *loader, struct qd_load *load)
+{
+    if (load == NULL || !qd_load_submit(load)) {
+        qd_timer_start(loader->timer, RETRY_MS, 0);
+        return false;
+    }
+    loader->current = load;
+    loader->dropped = false;
+    loader->begun_ns = qd_clock_ns();
+    return true;
+}
+
+static void begin_call(struct qd_loader *loader)
+{
+    struct qd_load *load = loader->waiting;
+    if (!try_begin(loader, load))
+        return;
+    loader->waiting = load->next;
+    loader->waiting_count--;
+    note(loader, load->name, QD_MODEL_LOADING, "");
+}
+
+static void begin_folder(struct qd_loader *loader, struct folder *folder)
+{
+    struct qd_load *load = make_load(loader, folder->name);
+    if (!try_begin(loader, load)) {
+        if (load != NULL)
+            qd_load_destroy(load);
+        return;
+    }
+    folder->wanted = false;
+    note(loader, folder->name, QD_MODEL_LOADING, "");
+}
+
+static void end_start(struct qd_loader *loader)
+{
+    void (*on_started)(void *context, const char *complaint) = loader->on_started;
+    loader->on_started = NULL;
+    on_started(loader->started_context, loader->complaint[0] == '\0' ? NULL : loader->complaint);
+}
+
+static bool polls(const struct qd_loader *loader)
+{
+    return loader->settings.mode == QD_CONTROL_POLL && !loader->stopping;
+}
+
+/* Begins what is next, or says that nothing is left. */
+static void go_on(struct qd_loader *loader)
+{
+    if (loader->current != NULL || loader->scanning)
+        return;
+    if (qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
+        refuse_waiting(loader, NULL, "the server shuts down");
+    if (loader->waiting != NULL) {
+        begin_call(loader);
+        return;
+    }
+    struct folder *folder = loader->stopping ? NULL : next_wanted(loader);
+    if (folder != NULL) {
+        begin_folder(loader, folder);
+        return;
+    }
+    if (polls(loader))
+        qd_timer_start(loader->timer, loader->settings.poll_ns / QD_NS_PER_MS, 0);
+    if (loader->on_started != NULL)
+        end_start(loader);
+    if (loader->on_stopped != NULL) {
+        qd_callback *on_stopped = loader->on_stopped;
+        loader->on_stopped = NULL;
+        on_stopped(loader->stopped_context);
+    }
+}
+
+/* The time for a scan, unless something waits for room. */
+static void on_timer(void *context)
+{
+    struct qd_loader *loader = context;
+    bool waits = loader->waiting != NULL || next_wanted(loader) != NULL;
+    bool idle = loader->current == NULL && !loader->scanning;
+    if (idle && !waits && (polls(loader) || loader->on_started != NULL))
+        begin_scan(loader);
+    else
+        go_on(loader);
+}
+
+/* ---- What others ask for ------------------------------------------------------------------ */
+
+void qd_loader_start(struct qd_loader *loader,
+                     void (*on_started)(void *context, const char *complaint), void *context)
+{
+    loader->on_started = on_started;
+    loader->started_context = context;
+    if (loader->settings.tools.repository != NULL)
+        begin_scan(loader);
+    else
+        end_start(loader);
+}
+
+enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
+                               struct qd_error *error)
+{
+    if (loader->settings.mode != QD_CONTROL_EXPLICIT) {
+        return qd_fail(error, QD_NOT_OFFERED,
+                       "models are not loaded or unloaded by calls: --model-control-mode is %s, "
+                       "expected explicit",
+                       loader->settings.mode == QD_CONTROL_POLL ? "poll" : "none");
+    }
+    return qd_models_check_name(name, error);
+}
+
+enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *name,
+                                  struct qd_error *error)
+{
+    enum qd_status status = qd_loader_check(loader, name, error);
+    if (status == QD_OK && qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
+        return qd_fail(error, QD_UNAVAILABLE, "the server shuts down");
+    if (status == QD_OK && loader->waiting_count == QD_LOADER_WAITING_MAX) {
+        return qd_fail(error, QD_UNAVAILABLE, "%d loads wait already; try again later",
+                       QD_LOADER_WAITING_MAX);
+    }
+    return status;
+}
+
+enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
+                              struct qd_request *request)
+{
+    enum qd_status status = qd_loader_try_room(loader, name, &request->error);
+    if (status != QD_OK)
+        return status;
+    struct qd_load *load = make_load(loader, name);
+    if (load == NULL)
+        return qd_fail(&request->error, QD_UNAVAILABLE, "no memory for the load; try again later");
+    load->request = request;
+    load->timeout_ns = loader->settings.load_timeout_ns;
+    struct qd_load **link = &loader->waiting;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = load;
+    loader->waiting_count++;
+    qd_request_advance(request, QD_QUEUED);
+    go_on(loader);
+    return QD_OK;
+}
+
+enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error)
+{
+    enum qd_status status = qd_loader_check(loader, name, error);
+    if (status != QD_OK)
+        return status;
+    bool any = refuse_waiting(loader, name, "the model was unloaded before it was loaded");
+    if (loader->current != NULL && strcmp(loader->current->name, name) == 0) {
+        loader->dropped = true;
+        any = true;
+    }
+    struct folder *folder = find_folder(loader, name);
+    if (folder != NULL)
+        folder->wanted = false;
+    any |= qd_models_remove(loader->settings.models, name);
+    if (!any && folder == NULL)
+        return qd_fail(error, QD_NOT_FOUND, "unknown model \"%s\": it is not loaded", name);
+    note(loader, name, QD_MODEL_UNAVAILABLE, "unloaded");
+    if (folder == NULL)
+        qd_models_shelve(loader->settings.models, name);
+    qd_log(QD_LOG_INFO, "model unloaded", "model=\"%s\"", name);
+    return QD_OK;
+}
+
+void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context)
+{
+    loader->stopping = true;
+    loader->on_stopped = on_stopped;
+    loader->stopped_context = context;
+    qd_timer_stop(loader->timer);
+    go_on(loader);
+}

@@ -1,0 +1,202 @@
+#include "server/work/loop.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <uv.h>
+
+struct qd_loop {
+    uv_loop_t uv;
+};
+
+struct qd_handle {
+    union {
+        uv_handle_t any;
+        uv_poll_t poll;
+        uv_signal_t signal;
+        uv_prepare_t prepare;
+        uv_timer_t timer;
+        uv_async_t async;
+    } uv; /* first, so that both pointers are one */
+    qd_callback *callback;
+    void *context;
+};
+
+struct qd_loop *qd_loop_create(void)
+{
+    struct qd_loop *loop = calloc(1, sizeof(*loop));
+    if (loop != NULL && uv_loop_init(&loop->uv) != 0) {
+        free(loop);
+        return NULL;
+    }
+    return loop;
+}
+
+void qd_loop_destroy(struct qd_loop *loop)
+{
+    if (loop == NULL)
+        return;
+    uv_run(&loop->uv, UV_RUN_DEFAULT); /* the handles' closing ends here */
+    int result = uv_loop_close(&loop->uv);
+    assert(result == 0);
+    (void)result;
+    free(loop);
+}
+
+void qd_loop_run(struct qd_loop *loop)
+{
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+void qd_loop_stop(struct qd_loop *loop)
+{
+    uv_stop(&loop->uv);
+}
+
+bool qd_loop_is_ready(struct qd_loop *loop)
+{
+    struct pollfd backend = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+    return poll(&backend, 1, 0) > 0;
+}
+
+uint64_t qd_loop_memory_bytes(void)
+{
+    uint64_t total = uv_get_total_memory();
+    uint64_t limit = uv_get_constrained_memory(); /* 0, or more than there is: none */
+    return limit == 0 || (total != 0 && total < limit) ? total : limit;
+}
+
+void *qd_loop_uv(struct qd_loop *loop)
+{
+    return &loop->uv;
+}
+
+static struct qd_handle *handle_create(qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = calloc(1, sizeof(*handle));
+    if (handle != NULL) {
+        handle->callback = callback;
+        handle->context = context;
+    }
+    return handle;
+}
+
+static void on_closed(uv_handle_t *uv)
+{
+    free(uv);
+}
+
+/* `result` is what its start said: a handle that did not start goes again. */
+static struct qd_handle *started(struct qd_handle *handle, int result)
+{
+    if (result != 0) {
+        qd_handle_destroy(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+void qd_handle_destroy(struct qd_handle *handle)
+{
+    if (handle != NULL)
+        uv_close(&handle->uv.any, on_closed);
+}
+
+static void call(void *uv)
+{
+    struct qd_handle *handle = uv;
+    handle->callback(handle->context);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    call(poll);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    (void)number;
+    call(signal);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    call(prepare);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    call(timer);
+}
+
+static void on_async(uv_async_t *async)
+{
+    call(async);
+}
+
+struct qd_handle *qd_loop_watch(struct qd_loop *loop, int fd, qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle == NULL || uv_poll_init(&loop->uv, &handle->uv.poll, fd) != 0) {
+        free(handle);
+        return NULL;
+    }
+    return started(handle, uv_poll_start(&handle->uv.poll, UV_READABLE, on_poll));
+}
+
+struct qd_handle *qd_loop_signal(struct qd_loop *loop, int signal, qd_callback *callback,
+                                 void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle == NULL || uv_signal_init(&loop->uv, &handle->uv.signal) != 0) {
+        free(handle);
+        return NULL;
+    }
+    return started(handle, uv_signal_start(&handle->uv.signal, on_signal, signal));
+}
+
+struct qd_handle *qd_loop_before_sleep(struct qd_loop *loop, qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle == NULL)
+        return NULL;
+    uv_prepare_init(&loop->uv, &handle->uv.prepare); /* cannot fail, nor can its start */
+    return started(handle, uv_prepare_start(&handle->uv.prepare, on_prepare));
+}
+
+struct qd_handle *qd_loop_timer(struct qd_loop *loop, qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle != NULL)
+        uv_timer_init(&loop->uv, &handle->uv.timer); /* cannot fail */
+    return handle;
+}
+
+void qd_timer_start(struct qd_handle *timer, uint64_t first_ms, uint64_t repeat_ms)
+{
+    uv_update_time(timer->uv.timer.loop); /* libuv counts from when it woke */
+    uv_timer_start(&timer->uv.timer, on_timer, first_ms, repeat_ms);
+}
+
+void qd_timer_stop(struct qd_handle *timer)
+{
+    uv_timer_stop(&timer->uv.timer);
+}
+
+struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context)
+{
+    struct qd_handle *handle = handle_create(callback, context);
+    if (handle == NULL || uv_async_init(&loop->uv, &handle->uv.async, on_async) != 0) {
+        free(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+void qd_async_send(struct qd_handle *async)
+{
+    uv_async_send(&async->uv.async);
+}

@@ -1,0 +1,160 @@
+#include "server/work/request.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/clock.h"
+#include "server/base/refusal.h"
+#include "server/oip/encode.h"
+
+enum { GROWING_BODY_BYTES_MIN = 64 << 10 };
+
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns)
+{
+    struct qd_request *request = calloc(1, sizeof(*request));
+    if (request != NULL) {
+        request->state = QD_READING;
+        request->since_ns = first_byte_ns;
+        qd_arena_init(&request->arena, memory);
+    }
+    return request;
+}
+
+void qd_request_destroy(struct qd_request *request)
+{
+    if (request != NULL) {
+        qd_arena_deinit(&request->arena);
+        qd_model_release(request->model);
+        free(request);
+    }
+}
+
+void qd_request_advance(struct qd_request *request, enum qd_request_state to)
+{
+#define BIT(state) (1u << (state))
+    static const unsigned allowed[] = {
+        [QD_READING] = BIT(QD_QUEUED) | BIT(QD_REPLYING) | BIT(QD_DONE),
+        [QD_QUEUED] = BIT(QD_DECODING) | BIT(QD_RUNNING) | BIT(QD_REPLYING),
+        [QD_DECODING] = BIT(QD_RUNNING) | BIT(QD_QUEUED) | BIT(QD_REPLYING),
+        [QD_RUNNING] = BIT(QD_QUEUED) | BIT(QD_ENCODING) | BIT(QD_REPLYING),
+        [QD_ENCODING] = BIT(QD_REPLYING),
+        [QD_REPLYING] = BIT(QD_DONE),
+        [QD_DONE] = 0,
+    };
+    assert(allowed[request->state] & BIT(to));
+#undef BIT
+    uint64_t now_ns = qd_clock_ns();
+    request->spent_ns[request->state] += now_ns - request->since_ns;
+    request->since_ns = now_ns;
+    request->state = to;
+}
+
+/* ---- The body ----------------------------------------------------------------------------- */
+
+enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
+{
+    request->keeps_body = true;
+    request->body = qd_arena_alloc(&request->arena, bytes);
+    if (request->body == NULL)
+        return qd_refuse_memory(&request->arena, "the body", &request->error);
+    request->body_capacity = bytes;
+    return QD_OK;
+}
+
+/* Doubles, and never asks for more than the limit. */
+static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_max)
+{
+    size_t capacity = request->body_capacity * 2;
+    capacity = capacity < GROWING_BODY_BYTES_MIN ? GROWING_BODY_BYTES_MIN : capacity;
+    capacity = capacity > bytes_max ? (size_t)bytes_max : capacity;
+    capacity = capacity < bytes ? bytes : capacity;
+    char *body = qd_arena_grow(&request->arena, request->body, request->body_capacity, capacity);
+    if (body != NULL) {
+        request->body = body;
+        request->body_capacity = capacity;
+    }
+    return body != NULL;
+}
+
+static void drop_body(struct qd_request *request)
+{
+    qd_arena_deinit(&request->arena);
+    request->body = NULL;
+}
+
+void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
+                          uint64_t bytes_max)
+{
+    if (request->error.status != QD_OK)
+        return;
+    if (count > bytes_max - request->body_bytes) {
+        qd_fail(&request->error, QD_TOO_LARGE,
+                "the body: expected at most %llu bytes (--max-body-bytes), got more",
+                (unsigned long long)bytes_max);
+        drop_body(request);
+        return;
+    }
+    size_t old = (size_t)request->body_bytes;
+    request->body_bytes += count;
+    if (!request->keeps_body)
+        return;
+    if (old + count > request->body_capacity && !grow_body(request, old + count, bytes_max)) {
+        qd_refuse_memory(&request->arena, "the body", &request->error);
+        drop_body(request);
+        return;
+    }
+    memcpy(request->body + old, bytes, count);
+}
+
+/* ---- The answer --------------------------------------------------------------------------- */
+
+void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    static const enum qd_request_state states[] = {
+        [QD_STAGE_RECEIVE] = QD_READING, [QD_STAGE_QUEUE] = QD_QUEUED,
+        [QD_STAGE_DECODE] = QD_DECODING, [QD_STAGE_COMPUTE] = QD_RUNNING,
+        [QD_STAGE_ENCODE] = QD_ENCODING,
+    };
+    stage_ns[QD_STAGE_TOTAL] = 0;
+    for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++) {
+        stage_ns[stage] = request->spent_ns[states[stage]];
+        stage_ns[QD_STAGE_TOTAL] += stage_ns[stage];
+    }
+}
+
+/* Server-Timing: the stages that it got to, in milliseconds. */
+static void print_timing(const struct qd_request *request, char *text, size_t bytes)
+{
+    uint64_t stage_ns[QD_STAGE_COUNT];
+    qd_request_stages(request, stage_ns);
+    size_t used = 0;
+    for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
+        if (stage_ns[stage] == 0 && stage != QD_STAGE_TOTAL)
+            continue;
+        unsigned long long us = (stage_ns[stage] + 500) / QD_NS_PER_US;
+        int count = snprintf(text + used, bytes - used, "%s%s;dur=%llu.%03llu",
+                             used == 0 ? "" : ", ", qd_stage_names[stage], us / 1000, us % 1000);
+        assert(count > 0 && (size_t)count < bytes - used);
+        used += (size_t)count;
+    }
+}
+
+void qd_request_reply(struct qd_request *request)
+{
+    qd_request_advance(request, QD_REPLYING);
+    print_timing(request, request->answer.server_timing, sizeof(request->answer.server_timing));
+}
+
+void qd_request_refuse(struct qd_request *request)
+{
+    const char *allow = request->answer.allow;
+    bool close = request->answer.close;
+    qd_arena_deinit(&request->arena);
+    request->answer = (struct qd_answer){.http_status = 0};
+    qd_oip_encode_error(&request->error, &request->arena, &request->answer);
+    request->answer.allow = allow;
+    request->answer.close = close;
+    qd_request_reply(request);
+}

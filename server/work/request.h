@@ -1,0 +1,100 @@
+/* One HTTP request: its state, its clock, its memory.
+ *
+ * The state says who may touch it: the loop's thread in READING, QUEUED, REPLYING and DONE, the
+ * worker that has it in DECODING, RUNNING and ENCODING. */
+#ifndef SERVER_WORK_REQUEST_H
+#define SERVER_WORK_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/qk.h"
+#include "server/base/answer.h"
+#include "server/base/arena.h"
+#include "server/base/metrics.h"
+#include "server/base/status.h"
+#include "server/models/model.h"
+#include "server/oip/decode.h"
+#include "server/work/scheduler.h"
+
+enum qd_request_state {
+    QD_READING,  /* from the first byte seen to the last */
+    QD_QUEUED,   /* for a worker: its first, or one to go on */
+    QD_DECODING, /* parsing and planning */
+    QD_RUNNING,  /* the operator packs and computes */
+    QD_ENCODING,
+    QD_REPLYING, /* the answer stands */
+    QD_DONE,
+    QD_REQUEST_STATE_COUNT
+};
+
+struct qd_request {
+    enum qd_request_state state;
+    uint64_t since_ns; /* when it entered the state */
+    uint64_t spent_ns[QD_REQUEST_STATE_COUNT];
+    struct qd_arena arena;
+
+    struct qd_error error;   /* status QD_OK: none so far */
+    struct qd_answer answer; /* from REPLYING on */
+
+    bool keeps_body; /* false: what comes is dropped */
+    char *body;
+    size_t body_capacity;
+    uint64_t body_bytes; /* that came, kept or not */
+    /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
+    bool (*end)(void *context, struct qd_request *request);
+
+    struct qd_model *model; /* a reference, until the request is destroyed; NULL: none */
+
+    const char *name; /* of the model that it loads or unloads, in the arena; NULL: it does not */
+
+    /* An inference; message.signature is NULL for all else. */
+    struct qd_oip_message message;
+    struct qd_infer infer;
+    struct qk_graph *graph;        /* a built-in model's, packed for this request; NULL: loaded */
+    struct qk_graph_plan own_plan; /* of that graph */
+    struct qd_pin pin;             /* a loaded model's plan */
+    const struct qk_graph_plan *plan;            /* one of the two */
+    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
+    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    void *scratch;
+    size_t stage;          /* of the plan, that runs now */
+    struct qd_seat *seats; /* the same for all phases */
+    size_t seat_count;     /* that have a workspace */
+    const struct qk_kernels *kernels;
+    unsigned thread_count; /* that may compute it */
+    uint64_t compute_timeout_ns;
+    struct qd_job job;
+    void (*on_answered)(struct qd_request *request); /* on the loop's thread */
+
+    void *connection; /* the listener's own */
+};
+
+/* Starts in READING, since first_byte_ns. NULL: malloc failed. */
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
+/* The answer's bytes go with it, and its hold on the model: on the loop's thread. */
+void qd_request_destroy(struct qd_request *request);
+
+/* The only way to change the state. Asserts that the step is one of those in request.c's table, and
+ * books the time since the last one. */
+void qd_request_advance(struct qd_request *request, enum qd_request_state to);
+
+/* Keeps the body, and makes room for so many bytes of it, in one piece. */
+enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
+/* Appends to a kept body, and grows it if it has to; only counts any other. A failure is in
+ * request->error, and drops the body and all that still comes. bytes_max: --max-body-bytes. */
+void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
+                          uint64_t bytes_max);
+
+/* To REPLYING, with the answer made from request->error. All else in the arena goes: on the loop's
+ * thread only, since the scheduler's seats lie there. */
+void qd_request_refuse(struct qd_request *request);
+
+/* To REPLYING, with answer.server_timing filled from spent_ns. */
+void qd_request_reply(struct qd_request *request);
+
+/* Stage durations; TOTAL is their sum. */
+void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);
+
+#endif

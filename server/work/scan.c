@@ -1,0 +1,105 @@
+#include "server/work/scan.h"
+
+#include <string.h>
+
+#include "server/base/refusal.h"
+
+enum { MODEL_NS = 50000 }; /* to look at one, when the system remembers it */
+
+static struct qd_scan *scan_of(struct qd_job *job)
+{
+    return (struct qd_scan *)((char *)job - offsetof(struct qd_scan, job));
+}
+
+static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
+{
+    struct qd_model_folder folder;
+    struct qd_error error;
+    if (qd_model_folder_open(scan->repository, entry->name, &scan->folder_arena, &folder, &error) ==
+        QD_OK) {
+        entry->fingerprint = folder.fingerprint;
+        qd_model_folder_close(&folder);
+    } else {
+        char *copy = qd_arena_alloc(&scan->arena, strlen(error.text) + 1);
+        entry->failure = copy == NULL ? "no memory" : strcpy(copy, error.text);
+    }
+    qd_arena_deinit(&scan->folder_arena);
+}
+
+/* There is one seat, so it is never on two threads. */
+static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    struct qd_scan *scan = scan_of(job);
+    (void)workspace;
+    for (size_t i = begin; i < end; i++)
+        look(scan, &scan->entries[i]);
+}
+
+static bool then(struct qd_job *job)
+{
+    (void)job;
+    return false;
+}
+
+static bool start(struct qd_job *job)
+{
+    struct qd_scan *scan = scan_of(job);
+    const char **names;
+    job->deadline_ns = UINT64_MAX;
+    if (qd_repository_list(scan->repository, &scan->arena, &names, &scan->count, &scan->error) !=
+        QD_OK)
+        return false;
+    scan->entries = qd_arena_calloc(&scan->arena, scan->count, sizeof(*scan->entries));
+    if (scan->entries == NULL) {
+        qd_refuse_memory(&scan->arena, "the repository's list", &scan->error);
+        return false;
+    }
+    for (size_t i = 0; i < scan->count; i++)
+        scan->entries[i].name = names[i];
+    job->phase = (struct qd_phase){.run = run,
+                                   .then = then,
+                                   .unit_count = scan->count,
+                                   .unit_cost_ns = MODEL_NS,
+                                   .seats = &scan->seat,
+                                   .seat_count = 1};
+    return true;
+}
+
+static void on_running(struct qd_job *job, bool running)
+{
+    (void)job;
+    (void)running;
+}
+
+static void expire(struct qd_job *job)
+{
+    (void)job; /* it has no deadline */
+}
+
+static void cancel(struct qd_job *job)
+{
+    qd_fail(&scan_of(job)->error, QD_UNAVAILABLE, "the server shuts down");
+}
+
+static void done(struct qd_job *job)
+{
+    struct qd_scan *scan = scan_of(job);
+    scan->on_done(scan);
+}
+
+bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_memory *memory)
+{
+    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+    scan->error.status = QD_OK;
+    scan->entries = NULL;
+    scan->count = 0;
+    qd_arena_init(&scan->arena, memory);
+    qd_arena_init(&scan->folder_arena, memory);
+    return qd_scheduler_submit(scheduler, &scan->job, &code, false);
+}
+
+void qd_scan_clear(struct qd_scan *scan)
+{
+    qd_arena_deinit(&scan->folder_arena);
+    qd_arena_deinit(&scan->arena);
+}

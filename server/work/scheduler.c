@@ -1,0 +1,561 @@
+#include "server/work/scheduler.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "server/base/clock.h"
+#include "server/work/pool.h"
+
+enum { NOBODY = -1 };
+
+struct list {
+    struct qd_job *head;
+    struct qd_job *tail;
+};
+
+/* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
+ * others may join, it is in `open`. */
+struct qd_scheduler {
+    struct qd_loop *loop;
+    struct qd_pool *pool;
+    struct qd_handle *over_async;
+    size_t unstarted_max;
+    size_t worker_count;
+    atomic_size_t waiting; /* jobs in the queue */
+    atomic_size_t news;    /* counts what a worker that watches wants to see */
+    atomic_bool abandoned;
+
+    pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
+    struct list queue;
+    struct list open;
+    struct list over;
+    size_t unstarted; /* jobs in the queue that have not started */
+    bool ending;
+    uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
+    size_t watching;      /* workers that are awake, and will see what comes */
+    int idle;             /* the worker that fell asleep last, or NOBODY */
+    size_t idle_count;
+    int next_idle[]; /* of each worker that sleeps, the one that did before it */
+};
+
+/* ---- Lists -------------------------------------------------------------------------------- */
+
+static void append(struct list *list, struct qd_job *job)
+{
+    job->next = NULL;
+    job->previous = list->tail;
+    if (list->tail != NULL)
+        list->tail->next = job;
+    else
+        list->head = job;
+    list->tail = job;
+}
+
+static void take_out(struct list *list, struct qd_job *job)
+{
+    if (job->previous != NULL)
+        job->previous->next = job->next;
+    else
+        list->head = job->next;
+    if (job->next != NULL)
+        job->next->previous = job->previous;
+    else
+        list->tail = job->previous;
+}
+
+static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    append(&scheduler->queue, job);
+    atomic_fetch_add(&scheduler->news, 1);
+    scheduler->unstarted += !job->started;
+    atomic_fetch_add(&scheduler->waiting, 1);
+}
+
+/* NULL: nothing waits. */
+static struct qd_job *dequeue(struct qd_scheduler *scheduler)
+{
+    struct qd_job *job = scheduler->queue.head;
+    if (job != NULL) {
+        take_out(&scheduler->queue, job);
+        scheduler->unstarted -= !job->started;
+        atomic_fetch_sub(&scheduler->waiting, 1);
+    }
+    return job;
+}
+
+/* ---- Who helps whom ----------------------------------------------------------------------- */
+
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
+{
+    uint64_t cost_ns;
+    if (__builtin_mul_overflow(unit_count, unit_cost_ns, &cost_ns))
+        cost_ns = UINT64_MAX;
+    size_t shares = unit_count < worker_count ? unit_count : worker_count;
+    if (shares > 1 && cost_ns / shares < QD_HANDOVER_NS)
+        shares = (size_t)(cost_ns / QD_HANDOVER_NS);
+    return shares > 1 ? shares : 1;
+}
+
+static size_t units_left(struct qd_job *job)
+{
+    size_t next = atomic_load(&job->next_unit);
+    return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
+}
+
+/* A phase to join. For who is awake anyway even one unit is worth it; to wake somebody, the rest
+ * has to be. None at the end, or who has just left one for that would come back. */
+static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
+{
+    struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
+    while (job != NULL) {
+        size_t left = job->free_seats != NULL ? units_left(job) : 0;
+        if (left > 0 && (awake || qd_scheduler_shares(left, job->phase.unit_cost_ns,
+                                                      1 + scheduler->idle_count) > 1))
+            break;
+        job = job->next;
+    }
+    return job;
+}
+
+/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time, as who comes
+ * wakes the next; but who does not come in time, because its CPU has something else to do, is not
+ * waited for. Who watches comes by itself. */
+static int choose(struct qd_scheduler *scheduler)
+{
+    int index = scheduler->idle;
+    if (index == NOBODY || scheduler->watching > 0 ||
+        (scheduler->queue.head == NULL && find_open(scheduler, false) == NULL))
+        return NOBODY;
+    uint64_t now_ns = qd_clock_ns();
+    if (now_ns < scheduler->expected_ns)
+        return NOBODY;
+    scheduler->expected_ns = now_ns + 2 * QD_HANDOVER_NS;
+    scheduler->idle = scheduler->next_idle[index];
+    scheduler->idle_count--;
+    return index;
+}
+
+static void wake(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
+}
+
+/* The same where the caller has nothing to compute. */
+static void wake_here(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+}
+
+/* ---- A worker at a job -------------------------------------------------------------------- */
+
+/* A worker's turn at a job, or the loop's. */
+struct turn {
+    struct qd_job *job; /* NULL: the scheduler ends */
+    struct qd_seat *seat;
+    uint64_t until_ns; /* then it gives way, if something waits; 0: a helper */
+    bool on_loop;
+};
+
+/* From one phase to the next it stays so. */
+static void set_running(struct qd_job *job, bool running)
+{
+    if (job->running != running)
+        job->code->on_running(job, running);
+    job->running = running;
+}
+
+static void sit_down(struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    turn->seat = job->free_seats;
+    job->free_seats = turn->seat->next;
+    job->worker_count++;
+    set_running(job, true);
+}
+
+/* Under the lock: others may join where there is room. */
+static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (job->phase.seat_count <= 1)
+        return;
+    append(&scheduler->open, job);
+    atomic_fetch_add(&scheduler->news, 1);
+}
+
+/* The loop only does what ends soon, or can be left soon. */
+static bool suits(const struct turn *turn)
+{
+    const struct qd_job *job = turn->job;
+    return !turn->on_loop || (job->brief && job->phase.unit_cost_ns <= QD_CHUNK_NS);
+}
+
+/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
+ * the job is for others, and waits for them. */
+static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    const bool stays = suits(turn);
+    assert(job->phase.seat_count > 0);
+    for (size_t i = 0; i + 1 < job->phase.seat_count; i++)
+        job->phase.seats[i].next = &job->phase.seats[i + 1];
+    job->phase.seats[job->phase.seat_count - 1].next = NULL;
+    job->free_seats = job->phase.seats;
+    atomic_store(&job->next_unit, 0);
+    pthread_mutex_lock(&scheduler->lock);
+    if (stays) {
+        sit_down(turn);
+        show_open(scheduler, job);
+    } else {
+        job->code->on_running(job, false);
+        job->running = false;
+        enqueue(scheduler, job);
+    }
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+    return stays;
+}
+
+static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    if (atomic_load(&scheduler->abandoned))
+        return true;
+    if (turn->on_loop)
+        return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
+    return atomic_load(&scheduler->waiting) > 0 && qd_clock_ns() >= turn->until_ns;
+}
+
+/* How many units to take at once: fewer towards the end, so that all end together. */
+static size_t chunk_units(struct qd_job *job)
+{
+    uint64_t in_time = QD_CHUNK_NS / (job->phase.unit_cost_ns + 1);
+    size_t share = units_left(job) / (2 * job->phase.seat_count);
+    size_t units = in_time < share ? (size_t)in_time : share;
+    return units > 0 ? units : 1;
+}
+
+static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    const size_t count = job->phase.unit_count;
+    do {
+        if (qd_clock_ns() >= job->deadline_ns) {
+            if (atomic_exchange(&job->next_unit, count) < count)
+                atomic_store(&job->expired, true);
+            break;
+        }
+        size_t units = chunk_units(job);
+        size_t begin = atomic_fetch_add(&job->next_unit, units);
+        if (begin >= count)
+            break;
+        job->phase.run(job, turn->seat->workspace, begin,
+                       units < count - begin ? begin + units : count);
+    } while (!gives_way(scheduler, turn));
+}
+
+/* True: the job is this worker's alone now, because all units are done, or none may be any more.
+ * False: the worker has nothing to do with it any more. */
+static bool leave_phase(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    struct qd_job *job = turn->job;
+    pthread_mutex_lock(&scheduler->lock);
+    turn->seat->next = job->free_seats;
+    job->free_seats = turn->seat;
+    bool last = --job->worker_count == 0;
+    if (last && job->phase.seat_count > 1)
+        take_out(&scheduler->open, job);
+    bool gives_way = last && units_left(job) > 0 && !atomic_load(&scheduler->abandoned);
+    if (gives_way) {
+        set_running(job, false);
+        enqueue(scheduler, job);
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    return last && !gives_way;
+}
+
+static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    job->cancelled = atomic_load(&scheduler->abandoned);
+    if (job->cancelled)
+        set_running(job, false);
+    return job->cancelled;
+}
+
+/* The worker is alone with the job. True: it has a new phase. False: it is over. */
+static bool turn_phase(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (units_left(job) > 0 && is_cancelled(scheduler, job))
+        return false;
+    if (atomic_load(&job->expired)) {
+        job->code->expire(job);
+        return false;
+    }
+    return job->phase.then(job) && !is_cancelled(scheduler, job);
+}
+
+static void end_job(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    bool first = scheduler->over.head == NULL;
+    append(&scheduler->over, turn->job);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (first && !turn->on_loop)
+        qd_async_send(scheduler->over_async);
+}
+
+/* True: others go on with the job, and may have a next phase soon. */
+static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
+{
+    bool goes_on = true;
+    if (turn->seat == NULL) {
+        goes_on = turn->job->code->start(turn->job) && !is_cancelled(scheduler, turn->job);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
+    }
+    while (goes_on) {
+        run_units(scheduler, turn);
+        if (!leave_phase(scheduler, turn))
+            return true;
+        goes_on = turn_phase(scheduler, turn->job);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
+    }
+    end_job(scheduler, turn);
+    return false;
+}
+
+/* ---- A worker's life ---------------------------------------------------------------------- */
+
+/* Under the lock. */
+static struct turn find_turn(struct qd_scheduler *scheduler)
+{
+    struct turn turn = {.job = dequeue(scheduler)};
+    if (turn.job == NULL) {
+        turn.job = find_open(scheduler, true);
+        if (turn.job != NULL)
+            sit_down(&turn);
+        return turn;
+    }
+    turn.until_ns = qd_clock_ns() + QD_QUANTUM_NS;
+    if (turn.job->started) {
+        sit_down(&turn);
+        show_open(scheduler, turn.job);
+    }
+    turn.job->started = true;
+    return turn;
+}
+
+/* Under the lock, which is free meanwhile. */
+static void fall_asleep(struct qd_scheduler *scheduler, int index)
+{
+    scheduler->next_idle[index] = scheduler->idle;
+    scheduler->idle = index;
+    scheduler->idle_count++;
+    pthread_mutex_unlock(&scheduler->lock);
+    qd_pool_sleep(scheduler->pool, (unsigned)index);
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->expected_ns = 0;
+}
+
+/* Under the lock, which is free meanwhile: stays awake for as long as it would take to be woken, or
+ * until there is something to look at. It does not yield: whoever then gets the CPU may keep it for
+ * milliseconds, in which those who begin a phase count on this worker. */
+static void watch(struct qd_scheduler *scheduler)
+{
+    const size_t news = atomic_load(&scheduler->news);
+    scheduler->watching++;
+    pthread_mutex_unlock(&scheduler->lock);
+    const uint64_t until_ns = qd_clock_ns() + QD_HANDOVER_NS;
+    while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns) {
+    }
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->watching--;
+}
+
+static struct turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    struct turn turn = find_turn(scheduler);
+    if (turn.job == NULL && more_may_come && !scheduler->ending) {
+        watch(scheduler);
+        turn = find_turn(scheduler);
+    }
+    while (turn.job == NULL && !scheduler->ending) {
+        fall_asleep(scheduler, index);
+        turn = find_turn(scheduler);
+    }
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+    return turn;
+}
+
+static void work(void *context, unsigned index)
+{
+    struct qd_scheduler *scheduler = context;
+    struct turn turn;
+    bool more_may_come = false;
+    while ((turn = next_turn(scheduler, (int)index, more_may_come)).job != NULL)
+        more_may_come = take_turn(scheduler, &turn);
+}
+
+/* ---- The loop's side ---------------------------------------------------------------------- */
+
+static struct qd_job *end_of(struct qd_job *job)
+{
+    struct qd_job *next = job->next;
+    if (job->cancelled)
+        job->code->cancel(job);
+    job->code->done(job);
+    return next;
+}
+
+static void on_over(void *context)
+{
+    struct qd_scheduler *scheduler = context;
+    pthread_mutex_lock(&scheduler->lock);
+    struct qd_job *job = scheduler->over.head;
+    scheduler->over = (struct list){NULL, NULL};
+    pthread_mutex_unlock(&scheduler->lock);
+    while (job != NULL)
+        job = end_of(job);
+}
+
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
+                                         size_t queue_max)
+{
+    struct qd_scheduler *scheduler =
+        calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
+    if (scheduler == NULL)
+        return NULL;
+    scheduler->loop = loop;
+    scheduler->unstarted_max = queue_max;
+    scheduler->worker_count = thread_count;
+    scheduler->idle = NOBODY;
+    pthread_mutex_init(&scheduler->lock, NULL);
+    scheduler->over_async = qd_loop_async(loop, on_over, scheduler);
+    pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
+    if (scheduler->over_async != NULL)
+        scheduler->pool = qd_pool_create(loop, thread_count, work, scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (scheduler->pool == NULL) {
+        qd_scheduler_destroy(scheduler);
+        return NULL;
+    }
+    return scheduler;
+}
+
+void qd_scheduler_destroy(struct qd_scheduler *scheduler)
+{
+    if (scheduler == NULL)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    assert(scheduler->queue.head == NULL && scheduler->over.head == NULL);
+    scheduler->ending = true;
+    int index = scheduler->idle;
+    pthread_mutex_unlock(&scheduler->lock);
+    while (index != NOBODY) {
+        int next = scheduler->next_idle[index];
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+        index = next;
+    }
+    qd_pool_destroy(scheduler->pool);
+    qd_handle_destroy(scheduler->over_async);
+    pthread_mutex_destroy(&scheduler->lock);
+    free(scheduler);
+}
+
+static bool has_room(const struct qd_scheduler *scheduler)
+{
+    return scheduler->unstarted < scheduler->unstarted_max && !atomic_load(&scheduler->abandoned);
+}
+
+bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    bool room = has_room(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    return room;
+}
+
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    size_t count = scheduler->unstarted;
+    pthread_mutex_unlock(&scheduler->lock);
+    return count;
+}
+
+/* Under the lock. One job alone: with more to do, workers are awake, and each takes the next
+ * without being woken, while the loop has its own work. */
+static bool is_for_loop(const struct qd_scheduler *scheduler)
+{
+    const struct qd_job *first = scheduler->queue.head;
+    return first != NULL && first->next == NULL && first->brief && !first->started &&
+           scheduler->idle_count == scheduler->worker_count;
+}
+
+bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
+                         const struct qd_job_code *code, bool brief)
+{
+    int chosen = NOBODY;
+    pthread_mutex_lock(&scheduler->lock);
+    bool room = has_room(scheduler);
+    if (room) {
+        *job = (struct qd_job){.code = code, .brief = brief};
+        enqueue(scheduler, job);
+        if (!is_for_loop(scheduler))
+            chosen = choose(scheduler);
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    wake_here(scheduler, chosen);
+    return room;
+}
+
+bool qd_scheduler_help(struct qd_scheduler *scheduler)
+{
+    struct turn turn = {.job = NULL};
+    if (atomic_load(&scheduler->waiting) == 0)
+        return false;
+    const bool ready = qd_loop_is_ready(scheduler->loop);
+    pthread_mutex_lock(&scheduler->lock);
+    if (!ready && is_for_loop(scheduler))
+        turn = find_turn(scheduler);
+    turn.on_loop = true;
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (turn.job == NULL) {
+        wake_here(scheduler, chosen);
+        return false;
+    }
+    wake(scheduler, chosen);
+    take_turn(scheduler, &turn);
+    pthread_mutex_lock(&scheduler->lock);
+    chosen = choose(scheduler); /* for what it has left */
+    pthread_mutex_unlock(&scheduler->lock);
+    wake_here(scheduler, chosen);
+    on_over(scheduler);
+    return true;
+}
+
+bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->abandoned);
+}
+
+void qd_scheduler_abandon(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    atomic_store(&scheduler->abandoned, true);
+    struct qd_job *job = scheduler->queue.head;
+    while (dequeue(scheduler) != NULL) {
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    while (job != NULL) {
+        job->cancelled = true;
+        job = end_of(job);
+    }
+}

@@ -1,0 +1,133 @@
+/* Who computes what, when. It knows jobs, not what they are made of.
+ *
+ * A job goes through phases, one after the other. A phase is some units that may be computed in any
+ * order, on several workers at once. `start` sets the first phase; when all its units are done, the
+ * worker that did the last one calls its `then`, which sets the next phase or ends the job.
+ *
+ * Workers take jobs from one queue, first come, first served, with a bound. Who finds nothing there
+ * helps with a phase that others have begun; who finds no unit there either sleeps. Who has just
+ * helped stays awake a little longer, as long as being woken takes: the job may have a next phase.
+ *
+ *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
+ *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
+ *   they are late, all units are taken.
+ *
+ *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
+ *   next chunk of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
+ *   The last to leave puts the job at the end of the queue. So nobody waits for a large job's end.
+ *
+ *   The loop helps instead of falling asleep. Waking a worker and being woken by it takes longer
+ *   than many a job, so the loop takes a brief one itself, while a worker is idle and nothing else
+ *   is to do: qd_scheduler_help. It leaves it, with the next chunk of units, as soon as something
+ *   is, and when QD_QUANTUM_NS are over.
+ *
+ * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
+ * Calls are on the loop's thread but where it says "on a worker".
+ */
+#ifndef SERVER_WORK_SCHEDULER_H
+#define SERVER_WORK_SCHEDULER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/work/loop.h"
+
+/* What it costs to let another worker help: waking it takes 15 us of the one that does, and it
+ * starts 40 us later (measured on a virtual machine; pool.h). Work of this length, shared by two,
+ * is done no sooner; in units of 25 us, 100 us of it took 89, 200 took 137, and 400 took 236. */
+#define QD_HANDOVER_NS UINT64_C(50000)
+#define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
+#define QD_CHUNK_NS UINT64_C(50000)     /* so that a worker sees in time that others wait */
+
+struct qd_job;
+
+/* One worker's place at a phase. */
+struct qd_seat {
+    void *workspace;      /* the job's own */
+    struct qd_seat *next; /* the scheduler's own */
+};
+
+struct qd_phase {
+    /* On several workers at once, with disjoint [begin, end) and each its own workspace. */
+    void (*run)(struct qd_job *job, void *workspace, size_t begin, size_t end);
+    /* On a worker, after the last unit. True: it has set job->phase. False: the job is done. */
+    bool (*then)(struct qd_job *job);
+    size_t unit_count; /* may be 0 */
+    uint64_t unit_cost_ns;
+    struct qd_seat *seats; /* at least one, all free */
+    size_t seat_count;
+};
+
+/* What a kind of job does. */
+struct qd_job_code {
+    /* On a worker, as all that follows may be on the loop, too, where the job is brief. True: it
+     * has set job->phase and job->deadline_ns. False: the job is done. */
+    bool (*start)(struct qd_job *job);
+    /* On a worker: its first worker sits down at a phase, or the last one gives way, or the loop
+     * leaves it to the workers. */
+    void (*on_running)(struct qd_job *job, bool running);
+    /* On a worker, instead of all that is left: its deadline has passed. */
+    void (*expire)(struct qd_job *job);
+    /* On the loop, instead of all that is left: the process ends. `done` follows. */
+    void (*cancel)(struct qd_job *job);
+    /* On the loop, last of all: no worker touches it any more. */
+    void (*done)(struct qd_job *job);
+};
+
+struct qd_job {
+    const struct qd_job_code *code;
+    struct qd_phase phase;
+    uint64_t deadline_ns; /* no unit starts later */
+    /* Its `start`, and its `then`s, take no longer than waking a worker: the loop may call them.
+     * As submitted; `start` may take it back for what follows. */
+    bool brief;
+
+    /* The scheduler's own. */
+    atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
+    atomic_bool expired;
+    bool started;
+    bool running; /* as on_running was told */
+    bool cancelled;
+    size_t worker_count; /* that sit at it */
+    struct qd_seat *free_seats;
+    struct qd_job *next; /* in the one list that it is in */
+    struct qd_job *previous;
+};
+
+struct qd_scheduler;
+
+/* NULL: out of memory or descriptors. It makes the pool: qd_pool_create says when that may be. */
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
+                                         size_t queue_max);
+/* Call it when no job is left, and before the loop goes. NULL is fine. */
+void qd_scheduler_destroy(struct qd_scheduler *scheduler);
+
+/* False: the queue is full. */
+bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet started */
+
+/* Takes the job until its `done`. False: the queue is full, and nothing happened. Where it is
+ * brief, qd_scheduler_help has to follow before the loop sleeps. */
+bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
+                         const struct qd_job_code *code, bool brief);
+
+/* The loop would sleep now: it computes a brief job that waits, or wakes somebody for it. True: it
+ * has computed, and perhaps some are `done`. */
+bool qd_scheduler_help(struct qd_scheduler *scheduler);
+
+/* Cancels every job that does not run, and others at their next chunk. It takes no more. */
+void qd_scheduler_abandon(struct qd_scheduler *scheduler);
+bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
+
+/* How many of so many workers some units are worth, at least 1: as many as there are units, and no
+ * more than have a hand-over's worth of work each. The only place where this is decided: for seats
+ * among all workers, for a phase, again whenever somebody might be woken, among those that are
+ * idle.
+ *
+ * So two share work from two hand-overs on. From one on was tried as well: it made 80 us of 56, and
+ * 88 of 67 where nobody was woken, since the units that are taken at a time are fewer then. */
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count);
+
+#endif
