@@ -214,9 +214,21 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
                : qd_refuse_memory(arena, "the inputs", error);
 }
 
-enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
-                             struct qd_infer *infer, struct qd_error *error)
+/* ---- Steps and units --------------------------------------------------------------------- */
+
+struct qd_oip_reader {
+    const struct qd_oip_message *message;
+    struct qd_arena *arena;
+    struct qd_infer *infer;
+    struct qd_error *error;
+};
+
+static enum qd_status read_all(const struct qd_oip_reader *reader)
 {
+    const struct qd_oip_message *message = reader->message;
+    struct qd_arena *arena = reader->arena;
+    struct qd_infer *infer = reader->infer;
+    struct qd_error *error = reader->error;
     const struct qd_signature *signature = message->signature;
     const struct qk_operator *op = signature->op;
     assert(op != NULL || !message->declares);
@@ -248,4 +260,60 @@ enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_are
     status = read_request(&decoder, request);
     qd_json_free(request);
     return status;
+}
+
+struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
+                                           struct qd_arena *arena, struct qd_infer *infer,
+                                           struct qd_error *error)
+{
+    struct qd_oip_reader *reader = qd_arena_alloc(arena, sizeof(*reader));
+    if (reader == NULL)
+        qd_refuse_memory(arena, "the request's JSON", error);
+    else
+        *reader = (struct qd_oip_reader){message, arena, infer, error};
+    return reader;
+}
+
+enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done)
+{
+    *done = true;
+    return read_all(reader);
+}
+
+size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader)
+{
+    (void)reader;
+    return 0;
+}
+
+uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader)
+{
+    (void)reader;
+    return 0;
+}
+
+void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end)
+{
+    (void)reader;
+    (void)begin;
+    (void)end;
+}
+
+enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader)
+{
+    (void)reader;
+    return QD_OK;
+}
+
+enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
+                             struct qd_infer *infer, struct qd_error *error)
+{
+    struct qd_oip_reader reader = {message, arena, infer, error};
+    bool done = false;
+    enum qd_status status = QD_OK;
+    while (status == QD_OK && !done)
+        status = qd_oip_reader_step(&reader, &done);
+    if (status == QD_OK)
+        qd_oip_reader_convert(&reader, 0, qd_oip_reader_unit_count(&reader));
+    return status == QD_OK ? qd_oip_reader_end(&reader) : status;
 }

@@ -28,6 +28,7 @@ struct qd_infer {
     uint32_t outputs;        /* bit i: the answer has output i */
     uint32_t binary_outputs; /* and as bytes, not as JSON */
     uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
+    uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's choice */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
     /* Of a message that declares: each input that came without data, by the same index, with
      * strides that are among the call's attributes; types 0: others. The call's `variable` has
@@ -36,6 +37,27 @@ struct qd_infer {
     struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
 };
 
+/* The same as qd_oip_decode below, in steps and units, for bodies whose reading takes long. It
+ * lives in the arena, and borrows all four. NULL: no memory; the error says so. */
+struct qd_oip_reader;
+struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
+                                           struct qd_arena *arena, struct qd_infer *infer,
+                                           struct qd_error *error);
+
+/* Reads on, some 64 KiB of JSON. *done: all of it has been read, and what infer says but the
+ * tensors' numbers is known. */
+enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done);
+
+/* After that: the numbers, converted in any order, by several threads at once. Errors are kept: of
+ * several, the text's first one. There may be no units. */
+size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader);
+uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader);
+void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end);
+
+/* After all units: infer is complete, or there is that error. */
+enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
+
+/* All of it at once. */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_infer *infer, struct qd_error *error);
 

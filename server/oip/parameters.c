@@ -286,12 +286,13 @@ static enum qd_status read_timeout(const struct reader *reader, const struct cJS
     return QD_OK;
 }
 
-static enum qd_status check_priority(const struct reader *reader, const struct cJSON *value)
+static enum qd_status read_priority(const struct reader *reader, const struct cJSON *value)
 {
     int64_t priority;
-    return qd_json_whole(value, &priority) && priority >= 0
-               ? QD_OK
-               : expected(reader, value, "an integer >= 0");
+    if (!qd_json_whole(value, &priority) || priority < 0)
+        return expected(reader, value, "an integer >= 0");
+    reader->infer->priority = (uint64_t)priority;
+    return QD_OK;
 }
 
 static enum qd_status ignore(const struct reader *reader, const struct cJSON *value)
@@ -307,7 +308,7 @@ static const struct own_key {
 } own_keys[] = {
     {"binary_data_output", read_binary_output},
     {"timeout", read_timeout},
-    {"priority", check_priority}, /* a hint: the queue is first come, first served */
+    {"priority", read_priority},
     {"sequence_id", ignore},
     {"sequence_start", ignore},
     {"sequence_end", ignore},

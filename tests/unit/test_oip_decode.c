@@ -105,12 +105,14 @@ Test(oip_decode, binary_tensors_are_views_on_the_body)
 
 Test(oip_decode, id_and_own_parameters)
 {
-    cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"a\\u00e9\",\"parameters\":{\"timeout\":1500,"
-                                    "\"binary_data_output\":true}," INPUTS "}"),
+    cr_assert_eq(decode(DEQUANTIZE,
+                        "{\"id\":\"a\\u00e9\",\"parameters\":{\"timeout\":1500,\"priority\":2,"
+                        "\"binary_data_output\":true}," INPUTS "}"),
                  QD_OK, "%s", error.text);
     cr_assert_str_eq(infer.id, "a\xc3\xa9");
     cr_assert_eq(infer.binary_outputs & infer.outputs, 1);
     cr_assert_eq(infer.timeout_us, 1500);
+    cr_assert_eq(infer.priority, 2);
     cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"\"," INPUTS "}"), QD_OK);
     cr_assert_null(infer.id);
 }
