@@ -1,0 +1,164 @@
+#include "server/http/answers.h"
+
+#include <string.h>
+
+#include "server/base/refusal.h"
+#include "server/base/schema.h"
+#include "server/oip/encode.h"
+
+#define CONSTANT(text)         \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
+
+/* Health needs no memory, and so does not depend on who else holds it. */
+enum qd_status qd_answer_live(const struct qd_visit *visit)
+{
+    static const struct qd_part live = CONSTANT("{\"live\":true}");
+    return qd_visit_answer_constant(visit->request, QD_OK, &live);
+}
+
+static const struct qd_part not_ready =
+    CONSTANT("{\"error\":\"the server drains: it answers what it has, and then exits\","
+             "\"ready\":false}");
+
+enum qd_status qd_answer_ready(const struct qd_visit *visit)
+{
+    static const struct qd_part ready = CONSTANT("{\"ready\":true,\"live\":true}");
+    return visit->router->draining
+               ? qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready)
+               : qd_visit_answer_constant(visit->request, QD_OK, &ready);
+}
+
+enum qd_status qd_answer_server(const struct qd_visit *visit)
+{
+    struct qd_text text;
+    qd_text_init(&text, &visit->request->arena);
+    qd_oip_encode_server_metadata(&text);
+    return qd_visit_answer_text(visit->request, &text);
+}
+
+/* Those that the path means: all of the name, or one. */
+static uint64_t *list_versions(const struct qd_visit *visit, size_t *count)
+{
+    const struct qd_model *model = visit->request->model;
+    struct qd_model *const *all =
+        qd_models_versions(visit->router->models, model->signature.name, count);
+    const bool only_one = visit->path->version != NULL;
+    uint64_t *versions = qd_arena_calloc(&visit->request->arena, *count, sizeof(*versions));
+    for (size_t i = 0; versions != NULL && i < *count; i++)
+        versions[i] = only_one ? model->signature.version : all[i]->signature.version;
+    *count = only_one ? 1 : *count;
+    return versions;
+}
+
+enum qd_status qd_answer_model(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    struct qd_text text;
+    size_t count;
+    if (qd_visit_find_model(visit) != QD_OK)
+        return request->error.status;
+    const uint64_t *versions = list_versions(visit, &count);
+    if (versions == NULL)
+        return qd_refuse_memory(&request->arena, "the answer", &request->error);
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_metadata(&text, &request->model->signature, versions, count);
+    return qd_visit_answer_text(request, &text);
+}
+
+enum qd_status qd_answer_config(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    struct qd_text text;
+    if (qd_visit_find_model(visit) != QD_OK)
+        return request->error.status;
+    qd_text_init(&text, &request->arena);
+    qd_oip_encode_model_config(&text, &request->model->signature);
+    return qd_visit_answer_text(request, &text);
+}
+
+enum qd_status qd_answer_model_ready(const struct qd_visit *visit)
+{
+    struct qd_text text;
+    if (qd_visit_find_model(visit) != QD_OK)
+        return visit->request->error.status;
+    if (visit->router->draining)
+        return qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready);
+    qd_text_init(&text, &visit->request->arena);
+    qd_text_string(&text, "{\"name\":");
+    qd_text_json_string(&text, visit->request->model->signature.name);
+    qd_text_string(&text, ",\"ready\":true}");
+    return qd_visit_answer_text(visit->request, &text);
+}
+
+enum qd_status qd_answer_stats(const struct qd_visit *visit)
+{
+    struct qd_text text;
+    if (visit->path->model != NULL && qd_visit_find_model(visit) != QD_OK)
+        return visit->request->error.status;
+    const struct qd_model *model = visit->request->model;
+    qd_text_init(&text, &visit->request->arena);
+    qd_metrics_print_stats(visit->router->metrics, model == NULL ? NULL : model->signature.name,
+                           visit->path->version == NULL ? NULL : &model->signature.version, &text);
+    return qd_visit_answer_text(visit->request, &text);
+}
+
+enum qd_status qd_answer_metrics(const struct qd_visit *visit)
+{
+    struct qd_gauges gauges = {
+        .cpu_tier = qk_kernels_tier(visit->router->kernels),
+        .gemm = qk_kernels_gemm(visit->router->kernels),
+        .blas_core = qk_kernels_blas_core(visit->router->kernels),
+        .connections = visit->router->listener == NULL
+                           ? 0
+                           : qd_listener_connection_count(visit->router->listener),
+        .queue_length = qd_scheduler_queue_count(visit->router->scheduler),
+        .inflight_bytes = qd_memory_used(visit->router->memory),
+        .inflight_bytes_max = qd_memory_max(visit->router->memory),
+        .model_bytes = qd_memory_used(visit->router->model_memory),
+        .model_bytes_max = qd_memory_max(visit->router->model_memory),
+        .model_count = qd_models_loaded_count(visit->router->models),
+    };
+    struct qd_text text;
+    qd_text_init(&text, &visit->request->arena);
+    qd_metrics_print(visit->router->metrics, &gauges, &text);
+    enum qd_status status = qd_visit_answer_text(visit->request, &text);
+    visit->request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return status;
+}
+
+static enum qd_status answer_schema(const struct qd_visit *visit, struct qd_part schema,
+                                    const char *content_type)
+{
+    struct qd_text text;
+    qd_text_init(&text, &visit->request->arena);
+    qd_text_borrow(&text, schema.bytes, schema.count);
+    enum qd_status status = qd_visit_answer_text(visit->request, &text);
+    visit->request->answer.content_type = content_type;
+    return status;
+}
+
+enum qd_status qd_answer_schema_yaml(const struct qd_visit *visit)
+{
+    return answer_schema(visit, qd_schema_yaml(), "application/yaml");
+}
+
+enum qd_status qd_answer_schema_json(const struct qd_visit *visit)
+{
+    return answer_schema(visit, qd_schema_json(), "application/json");
+}
+
+enum qd_status qd_refuse_shared_memory(const struct qd_visit *visit)
+{
+    return qd_fail(
+        &visit->request->error, QD_NOT_IMPLEMENTED,
+        "shared memory is not supported: send tensors in the request, as JSON or binary");
+}
+
+/* There are never any regions. perf_analyzer unregisters all of them before and after each run. */
+enum qd_status qd_answer_no_regions(const struct qd_visit *visit)
+{
+    static const struct qd_part none = CONSTANT("[]");
+    return qd_visit_answer_constant(visit->request, QD_OK, &none);
+}

@@ -1,0 +1,20 @@
+/* The paths that are answered at once, on the loop: what there is, how it is, how much was done. */
+#ifndef SERVER_HTTP_ANSWERS_H
+#define SERVER_HTTP_ANSWERS_H
+
+#include "server/http/visit.h"
+
+enum qd_status qd_answer_live(const struct qd_visit *visit);
+enum qd_status qd_answer_ready(const struct qd_visit *visit);
+enum qd_status qd_answer_server(const struct qd_visit *visit);
+enum qd_status qd_answer_stats(const struct qd_visit *visit);
+enum qd_status qd_answer_model(const struct qd_visit *visit);
+enum qd_status qd_answer_model_ready(const struct qd_visit *visit);
+enum qd_status qd_answer_config(const struct qd_visit *visit);
+enum qd_status qd_answer_metrics(const struct qd_visit *visit);
+enum qd_status qd_answer_schema_yaml(const struct qd_visit *visit);
+enum qd_status qd_answer_schema_json(const struct qd_visit *visit);
+enum qd_status qd_refuse_shared_memory(const struct qd_visit *visit);
+enum qd_status qd_answer_no_regions(const struct qd_visit *visit);
+
+#endif

@@ -1,0 +1,64 @@
+#include "server/http/visit.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "server/base/refusal.h"
+
+static enum qd_status answer_bytes(struct qd_request *request, enum qd_status status,
+                                   const struct qd_part *parts, size_t part_count, size_t bytes)
+{
+    request->answer = (struct qd_answer){
+        .http_status = qd_status_http(status),
+        .content_type = "application/json",
+        .parts = parts,
+        .part_count = part_count,
+        .bytes = bytes,
+    };
+    return QD_OK;
+}
+
+enum qd_status qd_visit_answer_constant(struct qd_request *request, enum qd_status status,
+                                        const struct qd_part *part)
+{
+    return answer_bytes(request, status, part, 1, part->count);
+}
+
+enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_text *text)
+{
+    if (text->failed)
+        return qd_refuse_memory(&request->arena, "the answer", &request->error);
+    return answer_bytes(request, QD_OK, text->parts, text->part_count, text->bytes);
+}
+
+enum qd_status qd_visit_find_model(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    return qd_models_find(visit->router->models, visit->path->model, visit->path->version,
+                          &request->model, &request->error);
+}
+
+enum qd_status qd_visit_check_encoding(const struct qd_visit *visit)
+{
+    const char *encoding = visit->head->content_encoding;
+    if (encoding == NULL || *encoding == '\0' || strcasecmp(encoding, "identity") == 0)
+        return QD_OK;
+    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                   "header Content-Encoding: expected identity, got \"%.64s\"", encoding);
+}
+
+enum qd_status qd_visit_reserve(const struct qd_visit *visit)
+{
+    const struct qd_head *head = visit->head;
+    struct qd_request *request = visit->request;
+    if (head->json_bytes != NULL) {
+        size_t bytes = strlen(head->json_bytes);
+        while (bytes > 0 && strchr(" \t", head->json_bytes[bytes - 1]) != NULL)
+            bytes--; /* blanks behind a value are no part of it, but libmicrohttpd leaves them */
+        char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
+        if (copy == NULL)
+            return qd_refuse_memory(&request->arena, "the head", &request->error);
+        request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
+    }
+    return qd_request_reserve_body(request, head->content_bytes);
+}

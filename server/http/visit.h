@@ -1,0 +1,32 @@
+/* A request at its path: what each handler of route.c's table is given, and what several need. */
+#ifndef SERVER_HTTP_VISIT_H
+#define SERVER_HTTP_VISIT_H
+
+#include "server/base/text.h"
+#include "server/http/head.h"
+#include "server/http/path.h"
+#include "server/http/route.h"
+#include "server/work/request.h"
+
+struct qd_visit {
+    struct qd_router *router;
+    const struct qd_path *path;
+    const struct qd_head *head;
+    struct qd_request *request;
+};
+
+/* The answer to a request that goes well: JSON that never changes, or that was just made. */
+enum qd_status qd_visit_answer_constant(struct qd_request *request, enum qd_status status,
+                                        const struct qd_part *part);
+enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_text *text);
+
+/* The model that the path names; the request holds it. */
+enum qd_status qd_visit_find_model(const struct qd_visit *visit);
+
+/* Refuses a compressed body. */
+enum qd_status qd_visit_check_encoding(const struct qd_visit *visit);
+
+/* Keeps the body, with room for what comes, if it is known how much that is. */
+enum qd_status qd_visit_reserve(const struct qd_visit *visit);
+
+#endif
