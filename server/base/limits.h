@@ -9,6 +9,11 @@
 /* OIP nests 4 deep. */
 #define QD_ENVELOPE_DEPTH_MAX 32
 
+/* A call that brings no tensors: which models there are, to unload one, what to log. Their longest
+ * meaningful body has some hundred bytes. They are read on the loop's thread, where all others wait
+ * meanwhile: so many bytes take it under 1 ms at worst. */
+#define QD_CONTROL_BODY_BYTES_MAX (16u << 10)
+
 /* The C++ OIP client reads lengths into an int. */
 #define QD_ANSWER_BYTES_MAX 0x7fffffffu
 

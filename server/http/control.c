@@ -2,9 +2,23 @@
 
 #include <string.h>
 
+#include "server/base/limits.h"
 #include "server/base/refusal.h"
 #include "server/json/envelope.h"
 #include "server/json/tree.h"
+
+/* Keeps a small body, and refuses any other before it comes. */
+static enum qd_status reserve_small(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    if (visit->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
+        return qd_fail(&request->error, QD_TOO_LARGE,
+                       "the body: expected at most %u bytes for this call, got %llu",
+                       QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)visit->head->content_bytes);
+    }
+    request->body_bytes_max = QD_CONTROL_BODY_BYTES_MAX;
+    return qd_request_reserve_body(request, visit->head->content_bytes);
+}
 
 /* Parses a small body, a JSON object or nothing (NULL). */
 static enum qd_status read_body(struct qd_request *request, struct cJSON **tree)
@@ -76,7 +90,7 @@ static bool end_index(void *context, struct qd_request *request)
 enum qd_status qd_begin_index(const struct qd_visit *visit)
 {
     visit->request->end = end_index;
-    return qd_request_reserve_body(visit->request, visit->head->content_bytes);
+    return reserve_small(visit);
 }
 
 /* ---- Loading ------------------------------------------------------------------------------ */
@@ -153,5 +167,5 @@ enum qd_status qd_begin_unload(const struct qd_visit *visit)
         qd_visit_check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_unload;
-    return qd_request_reserve_body(request, visit->head->content_bytes);
+    return reserve_small(visit);
 }

@@ -89,10 +89,11 @@ void qd_request_take_body(struct qd_request *request, const char *bytes, size_t 
 {
     if (request->error.status != QD_OK)
         return;
+    const bool small = request->body_bytes_max != 0;
+    bytes_max = small ? request->body_bytes_max : bytes_max;
     if (count > bytes_max - request->body_bytes) {
-        qd_fail(&request->error, QD_TOO_LARGE,
-                "the body: expected at most %llu bytes (--max-body-bytes), got more",
-                (unsigned long long)bytes_max);
+        qd_fail(&request->error, QD_TOO_LARGE, "the body: expected at most %llu bytes%s, got more",
+                (unsigned long long)bytes_max, small ? " for this call" : " (--max-body-bytes)");
         drop_body(request);
         return;
     }

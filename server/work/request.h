@@ -41,7 +41,8 @@ struct qd_request {
     bool keeps_body; /* false: what comes is dropped */
     char *body;
     size_t body_capacity;
-    uint64_t body_bytes; /* that came, kept or not */
+    uint64_t body_bytes;     /* that came, kept or not */
+    uint64_t body_bytes_max; /* where less than --max-body-bytes is enough; 0: it is not */
     /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
     bool (*end)(void *context, struct qd_request *request);
 
