@@ -18,6 +18,7 @@ enum kind {
     KIND_KERNELS,
     KIND_LISTEN,
     KIND_COUNT,
+    KIND_PERMISSIONS,
     KIND_BYTES,
     KIND_SECONDS,
     KIND_CPU,
@@ -47,6 +48,10 @@ static const struct flag flags[] = {
     {.about = "Where to listen"},
     {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
      "or [ADDR6]:PORT or unix:PATH; repeatable; port 0: a free one"},
+    {"unix-mode", KIND_PERMISSIONS, AT(unix_mode), "0660", 0, 0777, "OCTAL",
+     "permissions of Unix sockets: who may write may connect"},
+    {"unix-owner", KIND_PATH, AT(unix_owner), "", 0, 0, "USER:GROUP",
+     "of Unix sockets: USER, USER:GROUP or :GROUP, names or numbers"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
@@ -131,6 +136,15 @@ static bool parse_count(const struct flag *flag, const char *text, uint64_t *num
 {
     return parse_digits(&text, number) && *text == '\0' && *number >= flag->min &&
            *number <= flag->max;
+}
+
+static bool parse_permissions(const struct flag *flag, const char *text, uint64_t *mode)
+{
+    *mode = 0;
+    size_t digits = strspn(text, "01234567");
+    for (size_t i = 0; i < digits && *mode <= flag->max; i++)
+        *mode = *mode * 8 + (uint64_t)(text[i] - '0');
+    return digits > 0 && text[digits] == '\0' && *mode <= flag->max;
 }
 
 static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *number)
@@ -220,6 +234,8 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         return parse_listen(config, text);
     case KIND_COUNT:
         return parse_auto(flag, text, field) || parse_count(flag, text, field);
+    case KIND_PERMISSIONS:
+        return parse_permissions(flag, text, field);
     case KIND_BYTES:
         return parse_auto(flag, text, field) || parse_bytes(flag, text, field);
     case KIND_SECONDS:
@@ -277,6 +293,10 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
     case KIND_BYTES:
         snprintf(text, bytes, "%s%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M or 2G",
                  may_be_auto(flag) ? "auto or " : "", (unsigned long long)flag->min,
+                 (unsigned long long)flag->max);
+        return;
+    case KIND_PERMISSIONS:
+        snprintf(text, bytes, "an octal number from 0 to %llo, as in 0660",
                  (unsigned long long)flag->max);
         return;
     case KIND_SECONDS:

@@ -29,6 +29,8 @@ enum qd_control_mode {
 struct qd_config {
     char listen[QD_LISTEN_COUNT_MAX][QD_LISTEN_BYTES_MAX]; /* ADDR:PORT, [ADDR]:PORT, unix:PATH */
     size_t listen_count;
+    uint64_t unix_mode;     /* of Unix sockets' files */
+    const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": whoever runs it */
     bool healthcheck, kernels;
     uint64_t threads;
     uint64_t max_connections; /* for each listener */

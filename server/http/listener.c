@@ -378,7 +378,9 @@ static bool open_endpoint(struct qd_listener *listener, struct qd_loop *loop, co
                           char *complaint)
 {
     struct endpoint *endpoint = &listener->endpoints[listener->endpoint_count];
-    if (!qd_socket_listen(&endpoint->socket, address, BACKLOG, complaint))
+    const struct qd_socket_file file = {.mode = (mode_t)listener->config->unix_mode,
+                                        .owner = listener->config->unix_owner};
+    if (!qd_socket_listen(&endpoint->socket, address, &file, BACKLOG, complaint))
         return false;
     endpoint->mhd = start_daemon(listener, endpoint->socket.fd);
     if (endpoint->mhd == NULL) {

@@ -3,9 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
 #include <netdb.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -50,6 +54,7 @@ static const char *reason(bool is_unix, int error)
         {true, ENOENT, "its directory does not exist"},
         {true, EWOULDBLOCK, "another process holds a lock on its directory"},
         {true, EACCES, "no right to make it, or to replace what is there"},
+        {true, EPERM, "no right to give it that owner (--unix-owner)"},
         {false, EACCES, "no right to listen on so low a port (CAP_NET_BIND_SERVICE gives it)"},
         {false, EADDRNOTAVAIL, "this host has no such address"},
     };
@@ -114,24 +119,55 @@ static bool remove_stale(const struct sockaddr_un *name)
     return error == ECONNREFUSED && unlink(name->sun_path) == 0;
 }
 
-static bool bind_unix(int fd, const struct sockaddr_un *name)
+/* What bind takes, and the file's owner. */
+struct unix_name {
+    const struct sockaddr_un *address;
+    mode_t mode;
+    uid_t user; /* (uid_t)-1: stays */
+    gid_t group;
+};
+
+/* The file has its mode from its first moment on. */
+static bool bind_unix(int fd, const struct unix_name *name)
 {
-    const struct sockaddr *any = (const struct sockaddr *)name;
-    return bind(fd, any, sizeof(*name)) == 0 ||
-           (errno == EADDRINUSE && remove_stale(name) && bind(fd, any, sizeof(*name)) == 0);
+    const struct sockaddr *any = (const struct sockaddr *)name->address;
+    mode_t before = umask(~name->mode & 0777);
+    bool bound = bind(fd, any, sizeof(*name->address)) == 0 ||
+                 (errno == EADDRINUSE && remove_stale(name->address) &&
+                  bind(fd, any, sizeof(*name->address)) == 0);
+    int error = errno;
+    umask(before);
+    errno = error;
+    return bound;
+}
+
+/* Of the socket that lies at the path, and of nothing that a link there may name. */
+static bool set_owner(const struct unix_name *name, struct stat *file)
+{
+    int fd = open(name->address->sun_path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool found = fd >= 0 && fstat(fd, file) == 0;
+    if (found && !S_ISSOCK(file->st_mode))
+        errno = EEXIST;
+    bool set = found && S_ISSOCK(file->st_mode) &&
+               ((name->user == (uid_t)-1 && name->group == (gid_t)-1) ||
+                fchownat(fd, "", name->user, name->group, AT_EMPTY_PATH) == 0);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return set;
 }
 
 static bool listen_locked(struct qd_socket *listener, const char *address,
-                          const struct sockaddr_un *name, int backlog, char *complaint)
+                          const struct unix_name *name, int backlog, char *complaint)
 {
-    const char *path = name->sun_path;
+    const char *path = name->address->sun_path;
     listener->fd = open_socket(AF_UNIX);
     if (listener->fd < 0 || !bind_unix(listener->fd, name))
         return close_and_complain(listener, address, true, complaint);
     struct stat file;
     strcpy(listener->unix_path, path);
-    /* Its mode first: nobody can connect before listen. */
-    if (chmod(path, 0660) != 0 || stat(path, &file) != 0 || listen(listener->fd, backlog) != 0) {
+    if (!set_owner(name, &file) || listen(listener->fd, backlog) != 0) {
         close_and_complain(listener, address, true, complaint);
         unlink(path);
         return false;
@@ -143,13 +179,52 @@ static bool listen_locked(struct qd_socket *listener, const char *address,
     return true;
 }
 
-static bool listen_unix(struct qd_socket *listener, const char *address,
-                        const struct sockaddr_un *name, int backlog, char *complaint)
+/* An account's number, or a number as it is. */
+static bool find_id(const char *text, size_t bytes, bool is_group, unsigned *id)
 {
-    int lock = lock_directory(name->sun_path);
+    char name[64];
+    if (bytes == 0 || bytes >= sizeof(name))
+        return false;
+    memcpy(name, text, bytes);
+    name[bytes] = '\0';
+    if (strspn(name, "0123456789") == bytes) {
+        unsigned long long number = strtoull(name, NULL, 10);
+        *id = (unsigned)number;
+        return bytes <= 10 && number < UINT_MAX; /* UINT_MAX: as it is */
+    }
+    const struct passwd *user = is_group ? NULL : getpwnam(name);
+    const struct group *group = is_group ? getgrnam(name) : NULL;
+    *id = user != NULL ? user->pw_uid : group != NULL ? group->gr_gid : 0;
+    return user != NULL || group != NULL;
+}
+
+static bool find_owner(const char *owner, struct unix_name *name, char *complaint)
+{
+    size_t user_bytes = strcspn(owner, ":");
+    const char *group = owner[user_bytes] == ':' ? owner + user_bytes + 1 : NULL;
+    name->user = (uid_t)-1;
+    name->group = (gid_t)-1;
+    if ((user_bytes > 0 && !find_id(owner, user_bytes, false, &name->user)) ||
+        (group != NULL && !find_id(group, strlen(group), true, &name->group))) {
+        return complain(complaint,
+                        "--unix-owner: expected USER, USER:GROUP or :GROUP that this system knows, "
+                        "or numbers, got \"%.100s\"",
+                        owner);
+    }
+    return true;
+}
+
+static bool listen_unix(struct qd_socket *listener, const char *address,
+                        const struct sockaddr_un *path, const struct qd_socket_file *file,
+                        int backlog, char *complaint)
+{
+    struct unix_name name = {.address = path, .mode = file->mode};
+    if (!find_owner(file->owner, &name, complaint))
+        return false;
+    int lock = lock_directory(path->sun_path);
     if (lock < 0 && errno == EWOULDBLOCK)
         return close_and_complain(listener, address, true, complaint);
-    bool listens = listen_locked(listener, address, name, backlog, complaint);
+    bool listens = listen_locked(listener, address, &name, backlog, complaint);
     if (lock >= 0)
         close(lock);
     return listens;
@@ -208,7 +283,8 @@ void qd_socket_bound_send(int fd)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
-bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
+bool qd_socket_listen(struct qd_socket *listener, const char *address,
+                      const struct qd_socket_file *file, int backlog,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES])
 {
     *listener = (struct qd_socket){.fd = -1};
@@ -218,7 +294,7 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address, int backl
     if (!qd_address_resolve(address, &name, &name_bytes, why))
         return complain(complaint, "cannot listen on %s: %s", address, why);
     if (name.ss_family == AF_UNIX) {
-        return listen_unix(listener, address, (const struct sockaddr_un *)&name, backlog,
+        return listen_unix(listener, address, (const struct sockaddr_un *)&name, file, backlog,
                            complaint);
     }
     return listen_tcp(listener, address, &name, name_bytes, backlog, complaint);

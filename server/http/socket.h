@@ -20,9 +20,17 @@ struct qd_socket {
 
 #define QD_SOCKET_COMPLAINT_BYTES 512
 
-/* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file gets mode
- * 0660, and replaces a socket file on which nobody listens. False: `complaint` says why. */
-bool qd_socket_listen(struct qd_socket *listener, const char *address, int backlog,
+/* Of a Unix socket's file. */
+struct qd_socket_file {
+    mode_t mode;
+    const char *owner; /* USER, USER:GROUP or :GROUP, names or numbers; "": as the process is */
+};
+
+/* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file has its
+ * mode and owner before anybody can connect, and replaces a socket file on which nobody listens.
+ * False: `complaint` says why. Sets the umask meanwhile: no other thread makes files. */
+bool qd_socket_listen(struct qd_socket *listener, const char *address,
+                      const struct qd_socket_file *file, int backlog,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES]);
 
 /* Bounds what the kernel keeps for a connection's peer that does not read. */

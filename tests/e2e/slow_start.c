@@ -1,12 +1,11 @@
 /* Preloaded into a server: a second passes between its Unix socket's bind and listen. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-int chmod(const char *path, mode_t mode)
+int listen(int fd, int backlog)
 {
-    int (*next)(const char *, mode_t) = (int (*)(const char *, mode_t))dlsym(RTLD_NEXT, "chmod");
+    int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "listen");
     sleep(1);
-    return next(path, mode);
+    return next(fd, backlog);
 }

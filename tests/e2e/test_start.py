@@ -149,12 +149,43 @@ class Start(unittest.TestCase):
             deadline = time.monotonic() + 10
             while not is_new(path) and time.monotonic() < deadline:
                 time.sleep(0.01)  # between bind and listen it takes a second
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o660, "open to more for a while")
             self.assert_cannot_listen("unix:" + path, "another process listens on it")
             first.join()
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(path)
             servers[0].stop()
             self.assertFalse(os.path.exists(path))
+
+    def test_owners_that_nobody_has(self):
+        for owner in ("nobody-of-this-name", ":nobody-of-this-name", "0:", "4294967295"):
+            self.assert_fails(
+                self.start("--listen", "unix:%s/s" % self.folder, "--unix-owner", owner),
+                '--unix-owner: expected USER, USER:GROUP or :GROUP that this system knows, or '
+                'numbers, got "%s"' % owner)
+        os.chmod(self.folder, 0o777)
+        self.assert_cannot_listen("unix:%s/s" % self.folder,
+                                  "no right to give it that owner (--unix-owner)",
+                                  unprivileged=True, QUANTD_UNIX_OWNER="0:0")
+        self.assertFalse(Path(self.folder, "s").exists())
+
+    @unittest.skipIf(os.geteuid() != 0, "only root may give a file away")
+    def test_mode_and_owner_say_who_may_connect(self):
+        path = self.folder + "/s"
+
+        def connect(user, group):
+            code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+            return subprocess.run(["python3", "-c", code, path], user=user, group=group,
+                                  extra_groups=[], capture_output=True, check=False).returncode
+
+        for mode, owner, user, group, others in (("0660", ":%d" % SOMEBODY, 1, 0, 1),
+                                                 ("0600", "%d:0" % SOMEBODY, 0, 1, 1),
+                                                 ("0666", "nobody:nogroup", 0, 0, 0)):
+            server = Server("--unix-mode", mode, "--unix-owner", owner, listen=("unix:" + path,))
+            self.assertEqual(os.stat(path).st_mode & 0o7777, int(mode, 8))
+            self.assertEqual([connect(SOMEBODY, 2), connect(1, SOMEBODY), connect(1, 2)],
+                             [user, group, others], (mode, owner))
+            server.stop()
 
     def test_somebody_locks_the_directory(self):
         held = os.open(self.folder, os.O_DIRECTORY)

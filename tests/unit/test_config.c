@@ -75,6 +75,33 @@ Test(config, bytes_have_units)
     }
 }
 
+Test(config, permissions_are_octal)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--unix-owner", ":www-data"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.unix_mode, 0660);
+    cr_assert_str_eq(config.unix_owner, ":www-data");
+    cr_assert_eq(PARSE(&config, "--unix-mode", "0600"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.unix_mode, 0600);
+    cr_assert_eq(PARSE(&config, "--unix-mode", "777"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.unix_mode, 0777);
+    static const char *const bad[] = {"",
+                                      "8",
+                                      "0o600",
+                                      "1777",
+                                      "-1",
+                                      " 600",
+                                      "600 ",
+                                      "u=rw",
+                                      "0000000000000000000000002000",
+                                      "77777777777777777777777777"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        cr_assert_eq(PARSE(&config, "--unix-mode", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
+        cr_assert(strstr(complaint, "--unix-mode: expected an octal number") != NULL, "%s",
+                  complaint);
+    }
+}
+
 Test(config, seconds_may_have_decimals)
 {
     struct qd_config config;

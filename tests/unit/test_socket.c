@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static char complaint[QD_SOCKET_COMPLAINT_BYTES];
+static const struct qd_socket_file file = {.mode = 0660, .owner = ""};
 
 static void close_listener(struct qd_socket *listener)
 {
@@ -29,14 +30,14 @@ static void temporary(char *folder, size_t folder_bytes, char *address, size_t a
 Test(socket, port_0_is_named_for_what_it_became)
 {
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &file, 8, complaint), "%s", complaint);
     unsigned port = 0;
     cr_assert_eq(sscanf(listener.name, "http://127.0.0.1:%u", &port), 1, "%s", listener.name);
     cr_assert_gt(port, 0);
     struct qd_socket second;
     char address[64];
     snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-    cr_assert_not(qd_socket_listen(&second, address, 8, complaint));
+    cr_assert_not(qd_socket_listen(&second, address, &file, 8, complaint));
     cr_assert(strstr(complaint, address) != NULL, "%s", complaint);
     close_listener(&listener);
 }
@@ -58,13 +59,13 @@ Test(socket, addresses_that_are_none)
                                       "no.such.host.invalid:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
-        cr_assert_not(qd_socket_listen(&listener, bad[i], 8, complaint), "%s", bad[i]);
+        cr_assert_not(qd_socket_listen(&listener, bad[i], &file, 8, complaint), "%s", bad[i]);
         cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
     }
     char address[300] = "unix:/tmp/";
     memset(address + 10, 'a', 200);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, 8, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &file, 8, complaint));
 }
 
 Test(socket, a_unix_socket_and_its_file)
@@ -72,15 +73,66 @@ Test(socket, a_unix_socket_and_its_file)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, address, 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &file, 8, complaint), "%s", complaint);
     cr_assert_str_eq(listener.name, address);
-    struct stat file;
-    cr_assert_eq(stat(address + 5, &file), 0);
-    cr_assert_eq(file.st_mode & 0777, 0660);
+    struct stat stat_of;
+    cr_assert_eq(stat(address + 5, &stat_of), 0);
+    cr_assert_eq(stat_of.st_mode & 0777, 0660);
     struct qd_socket second;
-    cr_assert_not(qd_socket_listen(&second, address, 8, complaint), "somebody listens on it");
+    cr_assert_not(qd_socket_listen(&second, address, &file, 8, complaint),
+                  "somebody listens on it");
     close_listener(&listener);
-    cr_assert_neq(stat(address + 5, &file), 0, "its file is gone");
+    cr_assert_neq(stat(address + 5, &stat_of), 0, "its file is gone");
+    rmdir(folder);
+}
+
+Test(socket, mode_and_owner_of_the_file)
+{
+    char folder[64], address[80];
+    temporary(folder, sizeof(folder), address, sizeof(address));
+    static const mode_t modes[] = {0600, 0777, 0622, 0};
+    mode_t mask = umask(027);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+        struct qd_socket listener;
+        struct stat stat_of;
+        char owner[40];
+        snprintf(owner, sizeof(owner), "%u:%u", (unsigned)getuid(), (unsigned)getgid());
+        const struct qd_socket_file wanted = {.mode = modes[i], .owner = owner};
+        cr_assert(qd_socket_listen(&listener, address, &wanted, 8, complaint), "%s", complaint);
+        cr_assert_eq(stat(address + 5, &stat_of), 0);
+        cr_assert_eq(stat_of.st_mode & 07777, modes[i], "%o", stat_of.st_mode);
+        cr_assert_eq(stat_of.st_uid, getuid());
+        cr_assert_eq(stat_of.st_gid, getgid());
+        close_listener(&listener);
+    }
+    cr_assert_eq(umask(mask), 027, "it is as it was");
+    rmdir(folder);
+}
+
+Test(socket, owners_that_are_none)
+{
+    static const char *const bad[] = {":",
+                                      "0:",
+                                      "no-such-user",
+                                      ":no-such-group",
+                                      "0:0:0",
+                                      "4294967295",
+                                      "99999999999",
+                                      "-1",
+                                      " 0",
+                                      "root:",
+                                      "0123456789012345678901234567890123456789012345678901234567"
+                                      "890123456789"};
+    char folder[64], address[80];
+    temporary(folder, sizeof(folder), address, sizeof(address));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct qd_socket listener;
+        const struct qd_socket_file wanted = {.mode = 0660, .owner = bad[i]};
+        cr_assert_not(qd_socket_listen(&listener, address, &wanted, 8, complaint), "%s", bad[i]);
+        cr_assert(strstr(complaint, "--unix-owner") != NULL, "%s", complaint);
+        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+        cr_assert_neq(access(address + 5, F_OK), 0, "no file is made");
+    }
     rmdir(folder);
 }
 
@@ -89,9 +141,9 @@ Test(socket, a_file_that_was_left_behind_is_replaced)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket dead, listener;
-    cr_assert(qd_socket_listen(&dead, address, 8, complaint));
+    cr_assert(qd_socket_listen(&dead, address, &file, 8, complaint));
     close(dead.fd); /* as after a crash */
-    cr_assert(qd_socket_listen(&listener, address, 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &file, 8, complaint), "%s", complaint);
     qd_socket_unlink(&dead); /* is not its file any more */
     cr_assert_eq(access(address + 5, F_OK), 0);
     close_listener(&listener);
@@ -102,11 +154,11 @@ Test(socket, a_file_of_another_kind_stays)
 {
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
-    FILE *file = fopen(address + 5, "w");
-    cr_assert_not_null(file);
-    fclose(file);
+    FILE *other = fopen(address + 5, "w");
+    cr_assert_not_null(other);
+    fclose(other);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, 8, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &file, 8, complaint));
     cr_assert_eq(access(address + 5, F_OK), 0);
     unlink(address + 5);
     rmdir(folder);
