@@ -132,7 +132,7 @@ class Changelog(unittest.TestCase):
     def test_newest_release_is_the_version(self):
         releases = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", self.TEXT,
                               re.MULTILINE)
-        header = (ROOT / "server" / "version.h").read_text()
+        header = (ROOT / "server" / "base" / "version.h").read_text()
         self.assertEqual(releases[0], re.search(r'#define QD_VERSION "(.*)"', header).group(1))
         self.assertEqual(releases, sorted(releases, reverse=True,
                                           key=lambda text: [int(n) for n in text.split(".")]))
