@@ -43,11 +43,19 @@ SEMANTICS := -std=gnu17 -ffp-contract=off -fno-strict-aliasing
 SAN_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_undefined := -fsanitize=undefined -fno-sanitize-recover=all
 SAN_thread := -fsanitize=thread
+SAN_fuzz := -fsanitize=fuzzer-no-link,address,undefined # its main comes with run.sh
 export ASAN_OPTIONS ?= strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SAN_$(SAN)) $(CFLAGS) $(TIER) \
-    $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
-ALL_LDFLAGS = $(SAN_$(SAN)) $(LDFLAGS)
+# A mistake in memory ends the program here, before it serves somebody. (Sanitizers look themselves,
+# and glibc's own checks need an optimizer.)
+HARDEN := -fstack-protector-strong -fstack-clash-protection -fPIE
+ifeq ($(SAN),)
+HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif
+HARDEN_LINK := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(HARDEN) $(SAN_$(SAN)) $(CFLAGS) \
+    $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
+ALL_LDFLAGS = $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
@@ -123,23 +131,34 @@ all: $(B)/quantd
 # machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
 # install one, and read this again.)
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+HARDEN += -fcf-protection
 # Where ASan looks for use after return, gcc aligns frames for 32 bytes, not 64 (its bug 110027).
 SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
     --param=asan-use-after-return=0))
-AVX2 := -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_FRAMES)
+# A kernel is called for a few cycles' work with bounds that its plan has checked; its arrays are
+# registers. Canaries made some of them a sixth slower.
+BARE := -fno-stack-protector -fno-stack-clash-protection
+%_scalar.o: TIER := $(BARE)
+AVX2 := $(BARE) -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_FRAMES)
 %_avx2.o: TIER := $(AVX2)
 %_avxvnni.o: TIER := $(AVX2) -mavxvnni
 AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %_avx512bw.o: TIER := $(AVX512BW)
 %_avx512vnni.o: TIER := $(AVX512BW) -mavx512vnni
 %_avx512vbmi.o: TIER := $(AVX512BW) -mavx512vnni -mavx512vbmi -mavx512vbmi2
-%_amx.o: TIER := -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_FRAMES)
+%_amx.o: TIER := $(BARE) -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_FRAMES)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
 endif
 %/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
 
-$(B)/%.o: %.c
+# What an object was made with: when that changes, all are made anew.
+$(B)/flags: export FLAGS = $(notdir $(lastword $(CC))) $(ALL_CFLAGS) $(AVX512BW) $(ALL_LDFLAGS)
+$(B)/flags: always
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$FLAGS" | cmp -s - $@ || printf '%s\n' "$$FLAGS" >$@
+
+$(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
@@ -148,12 +167,12 @@ MESSAGES := $(B)/server/models/onnx.pb-c
 $(MESSAGES).c $(MESSAGES).h &: server/models/onnx.proto
 	@mkdir -p $(@D)
 	$(PROTOC) --c_out=$(B) $<
-$(MESSAGES).o: $(MESSAGES).c
+$(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(patsubst %,$(B)/server/models/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
 # The two files are in it.
-$(B)/server/schema.o: api_schema/openapi.yaml api_schema/openapi.json
+$(B)/server/base/schema.o: api_schema/openapi.yaml api_schema/openapi.json
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
@@ -313,7 +332,8 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all headers demo test test-unit test-e2e conformance test-clients fuzz lint help clean
+.PHONY: all always headers demo test test-unit test-e2e conformance test-clients fuzz lint help
+.PHONY: clean
 .PHONY: check-kernels check-kernels-emulated
 .PHONY: install uninstall man
 .PHONY: schema test-schema

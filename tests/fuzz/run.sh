@@ -8,8 +8,7 @@ python3 tests/fuzz/make_seeds.py build/seeds/oip_decode
 python3 tests/fuzz/make_onnx_seeds.py build/seeds/onnx
 # By the Makefile, for the machine flags of each file.
 sanitize=fuzzer,address,undefined
-make -s -j"$(nproc)" CC=clang B=build/fuzz \
-    CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,${sanitize#*,}" \
+make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
     build/fuzz/libserver.a build/fuzz/libqk.a
 
 # fuzz NAME MAX_LEN

@@ -38,7 +38,7 @@ fi
 arm=aarch64-linux-gnu-gcc
 if command -v "$arm" >/dev/null && command -v qemu-aarch64 >/dev/null; then
     # cblas.h, which is only declarations, comes from this machine.
-    make -s B="$build/aarch64" CC="$arm" LDFLAGS=-static \
+    make -s B="$build/aarch64" CC="$arm" LDFLAGS="-no-pie -static" \
         CFLAGS="-O2 -idirafter $(pkg-config --variable=includedir openblas)" \
         "$build/aarch64/check-kernels"
     run aarch64 qemu-aarch64 "$build/aarch64/check-kernels"
