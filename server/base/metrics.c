@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "server/base/clock.h"
-#include "server/base/version.h"
+#include "server/base/prometheus.h"
 
 const char *const qd_stage_names[QD_STAGE_COUNT] = {
 #define X(name, text) text,
@@ -92,17 +92,6 @@ void qd_metrics_destroy(struct qd_metrics *metrics)
 
 /* ---- Who counts --------------------------------------------------------------------------- */
 
-/* Backslashes, quotes and ends of lines are escaped in a label. */
-static void print_label(const char *name, char *label)
-{
-    for (; *name != '\0'; name++) {
-        if (*name == '\\' || *name == '"' || *name == '\n')
-            *label++ = '\\';
-        *label++ = (char)(*name == '\n' ? 'n' : *name);
-    }
-    *label = '\0';
-}
-
 static struct qd_counters *make_counters(const char *name, uint64_t version)
 {
     const size_t bytes = strlen(name) + 1;
@@ -111,7 +100,7 @@ static struct qd_counters *make_counters(const char *name, uint64_t version)
         return NULL;
     counters->name = memcpy(counters + 1, name, bytes);
     counters->label = counters->name + bytes;
-    print_label(name, counters->label);
+    qd_prometheus_label(name, counters->label);
     counters->version = version;
     return counters;
 }
@@ -181,18 +170,6 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
 
-static void print_type(struct qd_text *text, const char *name, const char *type, const char *help)
-{
-    qd_text_format(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void print_value(struct qd_text *text, const char *name, const char *type, const char *help,
-                        uint64_t value)
-{
-    print_type(text, name, type, help);
-    qd_text_format(text, "%s %" PRIu64 "\n", name, value);
-}
-
 static uint64_t success_us(const struct qd_counters *counters, enum qd_stage stage)
 {
     return counters->success_ns[stage] / QD_NS_PER_US;
@@ -219,7 +196,7 @@ static uint64_t success_us(const struct qd_counters *counters, enum qd_stage sta
 static void print_counters(const struct qd_metrics *metrics, struct qd_text *text)
 {
 #define X(metric, value, about)                                                                \
-    print_type(text, metric, "counter", about);                                                \
+    qd_prometheus_type(text, metric, "counter", about);                                        \
     for (const struct qd_counters *counters = metrics->first; counters != NULL;                \
          counters = counters->next)                                                            \
         qd_text_format(text, "%s{model=\"%s\",version=\"%" PRIu64 "\"} %" PRIu64 "\n", metric, \
@@ -236,7 +213,7 @@ static void print_failures(const struct qd_metrics *metrics, struct qd_text *tex
 #undef X
     };
     const char *name = "nv_inference_request_failure";
-    print_type(text, name, "counter", "Inferences without a result.");
+    qd_prometheus_type(text, name, "counter", "Inferences without a result.");
     for (const struct qd_counters *counters = metrics->first; counters != NULL;
          counters = counters->next) {
         for (unsigned reason = 0; reason < FAILURE_COUNT; reason++) {
@@ -269,11 +246,11 @@ static void print_histogram(const struct qd_counters *counters, enum qd_stage st
                    ns % QD_NS_PER_S, name, labels, counters->success_count);
 }
 
-/* Only of versions that were asked for: 6 stages of 18 lines each are a lot of text. */
+/* Only of versions that were asked for: 7 stages of 18 lines each are a lot of text. */
 static void print_histograms(const struct qd_metrics *metrics, struct qd_text *text)
 {
-    print_type(text, "quantd_stage_duration_seconds", "histogram",
-               "Stages of the inferences answered with 200.");
+    qd_prometheus_type(text, "quantd_stage_duration_seconds", "histogram",
+                       "Stages of the inferences answered with 200.");
     for (const struct qd_counters *counters = metrics->first; counters != NULL;
          counters = counters->next)
         for (unsigned stage = 0; stage < QD_STAGE_COUNT && counters->success_count > 0; stage++)
@@ -282,7 +259,8 @@ static void print_histograms(const struct qd_metrics *metrics, struct qd_text *t
 
 static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
 {
-    print_type(text, "quantd_answers_total", "counter", "Answers of any kind, by HTTP status.");
+    qd_prometheus_type(text, "quantd_answers_total", "counter",
+                       "Answers of any kind, by HTTP status.");
     for (unsigned i = 0; i < sizeof(metrics->answers) / sizeof(*metrics->answers); i++) {
         if (metrics->answers[i] > 0) {
             qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
@@ -291,31 +269,14 @@ static void print_answers(const struct qd_metrics *metrics, struct qd_text *text
     }
 }
 
-void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *gauges,
-                      struct qd_text *text)
+void qd_metrics_print(const struct qd_metrics *metrics, struct qd_text *text)
 {
     print_counters(metrics, text);
     print_failures(metrics, text);
     print_histograms(metrics, text);
     print_answers(metrics, text);
-    print_value(text, "quantd_connections", "gauge", "Open connections.", gauges->connections);
-    print_value(text, "quantd_queue_length", "gauge", "Requests waiting for a worker.",
-                gauges->queue_length);
-    print_value(text, "quantd_inflight_bytes", "gauge",
-                "Memory held by requests: bodies, tensors, answers.", gauges->inflight_bytes);
-    print_value(text, "quantd_inflight_bytes_max", "gauge", "Its bound, --max-inflight-bytes.",
-                gauges->inflight_bytes_max);
-    print_value(text, "quantd_model_bytes", "gauge",
-                "Memory held by loaded models, and by loads under way.", gauges->model_bytes);
-    print_value(text, "quantd_model_bytes_max", "gauge", "Its bound, --max-model-bytes.",
-                gauges->model_bytes_max);
-    print_value(text, "quantd_models_loaded", "gauge",
-                "Versions of loaded models that are in service or still run.", gauges->model_count);
-    print_type(text, "quantd_info", "gauge", "What runs.");
-    qd_text_format(text,
-                   "quantd_info{version=\"%s\",cpu=\"%s\",gemm=\"%s\",openblas_core=\"%s\"} 1\n",
-                   QD_VERSION, gauges->cpu_tier, gauges->gemm, gauges->blas_core);
-    print_value(text, "process_start_time_seconds", "gauge", "Since 1970.", metrics->started_s);
+    qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
+    qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
 }
 
 /* ---- Triton's statistics ------------------------------------------------------------------ */

@@ -9,14 +9,17 @@
 
 #include "server/base/text.h"
 
-/*    name, as in Server-Timing */
+/* The last, from the answer's begin to its end, comes after Server-Timing and is no part of the
+ * total.
+ *    name, as in Server-Timing */
 #define QD_STAGE_LIST(X)  \
     X(RECEIVE, "receive") \
     X(QUEUE, "queue")     \
     X(DECODE, "decode")   \
     X(COMPUTE, "compute") \
     X(ENCODE, "encode")   \
-    X(TOTAL, "total")
+    X(TOTAL, "total")     \
+    X(SEND, "send")
 
 enum qd_stage {
 #define X(name, text) QD_STAGE_##name,
@@ -29,20 +32,6 @@ extern const char *const qd_stage_names[QD_STAGE_COUNT];
 
 struct qd_metrics;
 struct qd_counters;
-
-/* What is measured when it is asked for. */
-struct qd_gauges {
-    const char *cpu_tier;
-    const char *gemm;
-    const char *blas_core;
-    size_t connections;
-    size_t queue_length;
-    size_t inflight_bytes;
-    size_t inflight_bytes_max;
-    size_t model_bytes;
-    size_t model_bytes_max;
-    size_t model_count;
-};
 
 struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
 /* All counters must be released. NULL is fine. */
@@ -62,8 +51,7 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
                        const uint64_t stage_ns[QD_STAGE_COUNT]);
 
 /* Prometheus' text format 0.0.4. */
-void qd_metrics_print(const struct qd_metrics *metrics, const struct qd_gauges *gauges,
-                      struct qd_text *text);
+void qd_metrics_print(const struct qd_metrics *metrics, struct qd_text *text);
 
 /* {"model_stats":[…]}: of all models (name NULL), of one, or of one version. */
 void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,

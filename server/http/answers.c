@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/base/gauges.h"
 #include "server/base/refusal.h"
 #include "server/base/schema.h"
 #include "server/oip/encode.h"
@@ -104,25 +105,38 @@ enum qd_status qd_answer_stats(const struct qd_visit *visit)
     return qd_visit_answer_text(visit->request, &text);
 }
 
+static struct qd_bound memory_bound(struct qd_memory *memory)
+{
+    return (struct qd_bound){qd_memory_used(memory), qd_memory_max(memory)};
+}
+
 enum qd_status qd_answer_metrics(const struct qd_visit *visit)
 {
+    const struct qd_router *router = visit->router;
+    struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
     struct qd_gauges gauges = {
-        .cpu_tier = qk_kernels_tier(visit->router->kernels),
-        .gemm = qk_kernels_gemm(visit->router->kernels),
-        .blas_core = qk_kernels_blas_core(visit->router->kernels),
-        .connections = visit->router->listener == NULL
-                           ? 0
-                           : qd_listener_connection_count(visit->router->listener),
-        .queue_length = qd_scheduler_queue_count(visit->router->scheduler),
-        .inflight_bytes = qd_memory_used(visit->router->memory),
-        .inflight_bytes_max = qd_memory_max(visit->router->memory),
-        .model_bytes = qd_memory_used(visit->router->model_memory),
-        .model_bytes_max = qd_memory_max(visit->router->model_memory),
-        .model_count = qd_models_loaded_count(visit->router->models),
+        .cpu_tier = qk_kernels_tier(router->kernels),
+        .gemm = qk_kernels_gemm(router->kernels),
+        .blas_core = qk_kernels_blas_core(router->kernels),
+        .queue = qd_scheduler_queue(router->scheduler),
+        .workers = qd_scheduler_workers(router->scheduler),
+        .inflight = memory_bound(router->memory),
+        .models = memory_bound(router->model_memory),
+        .loads = {qd_loader_waiting_count(router->loader), QD_LOADER_WAITING_MAX},
+        .inflight_kept = qd_memory_kept(router->memory),
+        .models_kept = qd_memory_kept(router->model_memory),
+        .model_count = qd_models_loaded_count(router->models),
+        .listeners = listeners,
     };
+    if (router->listener != NULL) {
+        gauges.connections = qd_listener_connection_count(router->listener);
+        gauges.listener_count = qd_listener_gauges(router->listener, listeners);
+    }
+    qd_process_read(&gauges.process);
     struct qd_text text;
     qd_text_init(&text, &visit->request->arena);
-    qd_metrics_print(visit->router->metrics, &gauges, &text);
+    qd_metrics_print(router->metrics, &text);
+    qd_gauges_print(&gauges, &text);
     enum qd_status status = qd_visit_answer_text(visit->request, &text);
     visit->request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return status;

@@ -30,6 +30,7 @@ struct endpoint {
     struct qd_socket socket;
     struct MHD_Daemon *mhd;
     struct qd_handle *watch;
+    size_t connection_count;
 };
 
 struct qd_listener {
@@ -63,18 +64,30 @@ static struct qd_listener *listener_of(const struct qd_connection *connection)
                                   offsetof(struct qd_listener, connections));
 }
 
+static struct endpoint *endpoint_of(struct qd_listener *listener, struct MHD_Connection *mhd)
+{
+    const struct MHD_Daemon *daemon =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon;
+    struct endpoint *endpoint = listener->endpoints;
+    while (endpoint->mhd != daemon)
+        endpoint++;
+    return endpoint;
+}
+
 /* A NULL in the slot, for want of memory, makes on_access close it. */
 static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct qd_listener *listener = context;
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+        endpoint_of(listener, mhd)->connection_count--;
         qd_connection_close(*slot);
         listener->pump_needed = true; /* it accepts again below its limit: at its next run only */
         return;
     }
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     qd_socket_bound_send(fd);
+    endpoint_of(listener, mhd)->connection_count++;
     *slot = qd_connection_open(&listener->connections, fd, mhd);
     if (listener->connections.count == 1 && !listener->connections.draining)
         qd_timer_start(listener->sweep_timer, SWEEP_MS, SWEEP_MS);
@@ -460,6 +473,19 @@ const char *qd_listener_name(const struct qd_listener *listener, size_t index)
 size_t qd_listener_connection_count(const struct qd_listener *listener)
 {
     return listener->connections.count;
+}
+
+size_t qd_listener_gauges(const struct qd_listener *listener,
+                          struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
+{
+    for (size_t i = 0; i < listener->endpoint_count; i++) {
+        const struct endpoint *endpoint = &listener->endpoints[i];
+        gauges[i] = (struct qd_listener_gauge){
+            endpoint->socket.name,
+            {endpoint->connection_count, listener->config->max_connections},
+        };
+    }
+    return listener->endpoint_count;
 }
 
 /* Who has connected is to be answered: the kernel would reset those in its backlog. */

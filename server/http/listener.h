@@ -13,6 +13,7 @@
 
 #include "server/base/arena.h"
 #include "server/base/config.h"
+#include "server/base/gauges.h"
 #include "server/http/head.h"
 #include "server/work/loop.h"
 #include "server/work/request.h"
@@ -49,6 +50,9 @@ void qd_listener_destroy(struct qd_listener *listener);
 const char *qd_listener_name(const struct qd_listener *listener, size_t index);
 
 size_t qd_listener_connection_count(const struct qd_listener *listener);
+/* The same by address. Returns how many addresses there are. */
+size_t qd_listener_gauges(const struct qd_listener *listener,
+                          struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
 
 /* Sends the answer of a request that is in REPLYING since `end` returned false. */
 void qd_listener_answer(struct qd_request *request);

@@ -8,10 +8,12 @@
 #include <time.h>
 
 #include "server/base/address.h"
+#include "server/base/gauges.h"
 
 struct qd_socket {
     int fd;
-    char name[300]; /* for people: "http://127.0.0.1:8000", "unix:/run/quantd.sock" */
+    char name[QD_LISTENER_NAME_BYTES];  /* for people: "http://127.0.0.1:8000",
+                                           "unix:/run/quantd.sock" */
     char unix_path[QD_UNIX_PATH_BYTES]; /* "": TCP */
     dev_t unix_device; /* of the file, to know it again: an inode number may be used anew */
     ino_t unix_inode;

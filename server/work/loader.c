@@ -455,6 +455,11 @@ enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *na
     return status;
 }
 
+size_t qd_loader_waiting_count(const struct qd_loader *loader)
+{
+    return loader->waiting_count;
+}
+
 enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
                               struct qd_request *request)
 {

@@ -51,6 +51,9 @@ enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
 enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *name,
                                   struct qd_error *error);
 
+/* Calls that wait for their turn; at most QD_LOADER_WAITING_MAX. */
+size_t qd_loader_waiting_count(const struct qd_loader *loader);
+
 /* Takes a request whose body has come, until it is in REPLYING and its on_answered is called. A
  * failure is in request->error, and nothing happened. */
 enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,

@@ -123,6 +123,7 @@ void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_ST
         stage_ns[stage] = request->spent_ns[states[stage]];
         stage_ns[QD_STAGE_TOTAL] += stage_ns[stage];
     }
+    stage_ns[QD_STAGE_SEND] = request->spent_ns[QD_REPLYING];
 }
 
 /* Server-Timing: the stages that it got to, in milliseconds. */

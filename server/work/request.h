@@ -95,7 +95,7 @@ void qd_request_refuse(struct qd_request *request);
 /* To REPLYING, with answer.server_timing filled from spent_ns. */
 void qd_request_reply(struct qd_request *request);
 
-/* Stage durations; TOTAL is their sum. */
+/* Stage durations; TOTAL is the sum of all but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);
 
 #endif

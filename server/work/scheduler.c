@@ -489,6 +489,19 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
     return count;
 }
 
+struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler)
+{
+    return (struct qd_bound){qd_scheduler_queue_count(scheduler), scheduler->unstarted_max};
+}
+
+struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    size_t busy = scheduler->worker_count - scheduler->idle_count - scheduler->watching;
+    pthread_mutex_unlock(&scheduler->lock);
+    return (struct qd_bound){busy, scheduler->worker_count};
+}
+
 /* Under the lock. One job alone: with more to do, workers are awake, and each takes the next
  * without being woken, while the loop has its own work. */
 static bool is_for_loop(const struct qd_scheduler *scheduler)

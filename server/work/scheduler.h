@@ -32,6 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/base/gauges.h"
 #include "server/work/loop.h"
 
 /* What it costs to let another worker help: waking it takes 15 us of the one that does, and it
@@ -106,7 +107,9 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* False: the queue is full. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
-size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs not yet started */
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler);      /* jobs not yet started */
+struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
+struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
 
 /* Takes the job until its `done`. False: the queue is full, and nothing happened. Where it is
  * brief, qd_scheduler_help has to follow before the loop sleeps. */

@@ -1,5 +1,8 @@
 """/metrics counts what happened, in Prometheus' text format; /stats says the same in Triton's."""
 import math
+import os
+import resource
+import time
 import unittest
 
 from quantd import SLOW, ServerTest, parse_metrics
@@ -59,7 +62,8 @@ class Metrics(ServerTest):
         key = {"model": DEQUANTIZE, "version": "13"}
         count = metrics[("nv_inference_request_success", labels(**key))]
         stages = {dict(pairs)["stage"] for name, pairs in metrics if name == HISTOGRAM + "_count"}
-        self.assertEqual(stages, {"receive", "queue", "decode", "compute", "encode", "total"})
+        self.assertEqual(stages, {"receive", "queue", "decode", "compute", "encode", "total",
+                                  "send"})
         for stage in stages:
             wanted = dict(key, stage=stage)
             self.assertEqual(metrics[(HISTOGRAM + "_count", labels(**wanted))], count)
@@ -94,8 +98,32 @@ class Metrics(ServerTest):
         self.assertEqual(metrics[("quantd_queue_length", ())], 0)
         self.assertLess(metrics[("quantd_inflight_bytes", ())], (1 << 20) * SLOW)
         self.assertEqual(metrics[("quantd_inflight_bytes_max", ())], 2 << 30)
+        listener = labels(listener=self.server.addresses[0])
+        self.assertEqual(metrics[("quantd_listener_connections", listener)],
+                         metrics[("quantd_connections", ())])
+        self.assertEqual(metrics[("quantd_listener_connections_max", listener)], 4096)
         for connection in connections:
             connection.close()
+
+    def test_bounds(self):
+        metrics = self.read()
+        for name, bound in (("queue_length", 1024), ("loads_waiting", 16)):
+            self.assertEqual(metrics[("quantd_" + name, ())], 0)
+            self.assertEqual(metrics[("quantd_%s_max" % name, ())], bound)
+        self.assertEqual(metrics[("quantd_workers", ())], len(os.sched_getaffinity(0)))
+        self.assertLessEqual(metrics[("quantd_workers_busy", ())], metrics[("quantd_workers", ())])
+        self.assertGreater(metrics[("quantd_model_bytes_max", ())], 0)
+        self.assertLess(metrics[("quantd_inflight_kept_bytes", ())], 2 << 30)
+
+    def test_process(self):
+        metrics = self.read()
+        rss = self.server.rss_bytes()
+        self.assertLess(abs(metrics[("process_resident_memory_bytes", ())] - rss), rss / 2)
+        self.assertLess(abs(metrics[("process_open_fds", ())] - self.server.open_fds()), 8)
+        self.assertGreaterEqual(metrics[("process_max_fds", ())],
+                                resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self.assertGreater(metrics[("process_cpu_seconds_total", ())], 0)
+        self.assertLess(abs(metrics[("process_start_time_seconds", ())] - time.time()), 600)
 
     def test_statistics(self):
         paths = ["/v2/models/stats", "/v2/models/%s/stats" % DEQUANTIZE,

@@ -1,0 +1,45 @@
+/* What is measured when it is asked for, for /metrics: each bound of the server with what of it is
+ * in use, and what the system counts of the process. */
+#ifndef SERVER_BASE_GAUGES_H
+#define SERVER_BASE_GAUGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/base/process.h"
+#include "server/base/text.h"
+
+struct qd_bound {
+    uint64_t used;
+    uint64_t max;
+};
+
+#define QD_LISTENER_NAME_BYTES 300
+
+struct qd_listener_gauge {
+    const char *name; /* shorter than that */
+    struct qd_bound connections;
+};
+
+struct qd_gauges {
+    const char *cpu_tier;
+    const char *gemm;
+    const char *blas_core;
+    struct qd_bound queue;    /* requests that wait for a worker */
+    struct qd_bound workers;  /* that compute, of all */
+    struct qd_bound inflight; /* bytes */
+    struct qd_bound models;
+    struct qd_bound loads;  /* calls that wait */
+    uint64_t inflight_kept; /* bytes for reuse, beyond those in use */
+    uint64_t models_kept;
+    uint64_t connections;
+    uint64_t model_count;
+    const struct qd_listener_gauge *listeners;
+    size_t listener_count;
+    struct qd_process process;
+};
+
+/* Prometheus' text format 0.0.4. */
+void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text);
+
+#endif

@@ -1,0 +1,104 @@
+/* Bounds with what of them is in use, as Prometheus reads them. */
+#include "server/base/gauges.h"
+#include "server/base/version.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tests/unit/scratch.h"
+
+/* The caller frees it. */
+static char *print(const struct qd_gauges *gauges)
+{
+    struct scratch scratch;
+    struct qd_text text;
+    scratch_init(&scratch, 16 << 20);
+    qd_text_init(&text, &scratch.arena);
+    qd_gauges_print(gauges, &text);
+    cr_assert_not(text.failed);
+    char *printed = join_parts(text.parts, text.part_count);
+    scratch_deinit(&scratch);
+    return printed;
+}
+
+static void assert_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+    cr_assert(at != NULL && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n',
+              "no line %s in\n%s", line, text);
+}
+
+Test(gauges, each_bound_and_what_is_used_of_it)
+{
+    static const struct qd_listener_gauge listeners[] = {
+        {"http://127.0.0.1:8000", {1, 2}},
+        {"unix:/a\"b\\c\nd\xff", {3, 4}},
+    };
+    static const struct qd_gauges gauges = {
+        .cpu_tier = "scalar",
+        .gemm = "blas",
+        .blas_core = "Haswell",
+        .queue = {5, 6},
+        .workers = {7, 8},
+        .inflight = {9, 10},
+        .models = {11, 12},
+        .loads = {13, 14},
+        .inflight_kept = 15,
+        .models_kept = 16,
+        .connections = 17,
+        .model_count = 18,
+        .listeners = listeners,
+        .listener_count = 2,
+        .process = {.cpu_ns = 19000000020,
+                    .resident_bytes = 21,
+                    .virtual_bytes = 22,
+                    .files = 23,
+                    .files_max = 24},
+    };
+    char *text = print(&gauges);
+    assert_line(text, "quantd_queue_length 5");
+    assert_line(text, "quantd_queue_length_max 6");
+    assert_line(text, "quantd_workers_busy 7");
+    assert_line(text, "quantd_workers 8");
+    assert_line(text, "quantd_inflight_bytes 9");
+    assert_line(text, "quantd_inflight_bytes_max 10");
+    assert_line(text, "quantd_model_bytes 11");
+    assert_line(text, "quantd_model_bytes_max 12");
+    assert_line(text, "quantd_loads_waiting 13");
+    assert_line(text, "quantd_loads_waiting_max 14");
+    assert_line(text, "quantd_inflight_kept_bytes 15");
+    assert_line(text, "quantd_model_kept_bytes 16");
+    assert_line(text, "quantd_connections 17");
+    assert_line(text, "quantd_models_loaded 18");
+    assert_line(text, "process_cpu_seconds_total 19.000000020");
+    assert_line(text, "process_resident_memory_bytes 21");
+    assert_line(text, "process_virtual_memory_bytes 22");
+    assert_line(text, "process_open_fds 23");
+    assert_line(text, "process_max_fds 24");
+    assert_line(text, "quantd_listener_connections{listener=\"http://127.0.0.1:8000\"} 1");
+    assert_line(text, "quantd_listener_connections_max{listener=\"http://127.0.0.1:8000\"} 2");
+    assert_line(text, "quantd_listener_connections{listener=\"unix:/a\\\"b\\\\c\\nd?\"} 3");
+    assert_line(text, "quantd_info{version=\"" QD_VERSION
+                      "\",cpu=\"scalar\",gemm=\"blas\",openblas_core=\"Haswell\"} 1");
+    cr_assert_eq(text[strlen(text) - 1], '\n');
+    free(text);
+}
+
+Test(gauges, what_the_system_counts)
+{
+    struct qd_process before, after;
+    qd_process_read(&before);
+    cr_assert_gt(before.files, 2);
+    cr_assert_gt(before.files_max, before.files);
+    cr_assert_gt(before.resident_bytes, 1 << 20);
+    cr_assert_geq(before.virtual_bytes, before.resident_bytes);
+    int fd = open("/dev/null", O_RDONLY);
+    cr_assert_geq(fd, 0);
+    for (volatile uint64_t i = 0; i < 50000000; i++) {
+    }
+    qd_process_read(&after);
+    cr_assert_eq(after.files, before.files + 1);
+    cr_assert_gt(after.cpu_ns, before.cpu_ns);
+    close(fd);
+}
