@@ -118,18 +118,36 @@ def c(client):
     return [OUT / "client-c"]
 
 
+def prometheus(client):
+    """Debian's package, unpacked: installing it would start a service."""
+    programs = [shutil.which(name) for name in ("prometheus", "promtool")]
+    if None in programs:
+        folder = OUT / "prometheus"
+        folder.mkdir(exist_ok=True)
+        programs = [folder / "usr" / "bin" / name for name in ("prometheus", "promtool")]
+        if not all(program.exists() for program in programs):
+            need(["apt-get", "--version"])
+            fetch("the package prometheus", "prometheus.log",
+                  ["sh", "-c", "cd '%s' && apt-get download prometheus && "
+                               "dpkg-deb -x prometheus_*.deb ." % folder])
+    return [sys.executable, client], programs
+
+
 def shell(client):
     need(["curl", "--version"], 7, 84)
     return ["sh", client]
 
 
-LOADER = "load_tritonclient.py"  # which does something else than the others
+# Which do something else than the others.
+LOADER = "load_tritonclient.py"
+SCRAPER = "scrape_prometheus.py"
 
 # File -> what makes its command.
 CLIENTS = {
     "client_requests.py": lambda client: python(client, "requests"),
     "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
     LOADER: lambda client: python(client, "tritonclient[http]"),
+    SCRAPER: prometheus,
     "client.mjs": node,
     "client.go": go,
     "Client.java": java,
@@ -168,6 +186,17 @@ class WrongHandler(BaseHTTPRequestHandler):
         for name in ("Content-Type", "Inference-Header-Content-Length"):
             if name in headers:
                 self.send_header(name, headers[name])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        with urllib.request.urlopen(self.server.behind + self.path) as answer:
+            status, right = answer.status, answer.read()
+        body = self.server.change(self.path, right)
+        self.server.changed += body != right
+        self.send_response(status)
+        self.send_header("Content-Type", answer.headers["Content-Type"])
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -260,8 +289,8 @@ def tests_of(command, url, closed_url):
 
 def test_client(client, url, closed_url):
     """(passed, failed)"""
-    if client == LOADER:
-        return test_loader(client, url)
+    if client in (LOADER, SCRAPER):
+        return (test_loader if client == LOADER else test_scraper)(client, url)
     try:
         command = CLIENTS[client](client)
     except Failure as failure:
@@ -304,6 +333,63 @@ def test_loader(client, url):
              lambda: test_wrong(command, [own, spoiled], 0, "node 0", "colour")),
             ("a server that loads nothing",
              lambda: test_wrong(command, [url, file], 0, "--model-control-mode"))):
+        try:
+            test()
+            passed += 1
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            print("%s: %s: %s" % (client, name, failure), flush=True)
+            failed += 1
+    server.stop()
+    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
+    return passed, failed
+
+
+# ---- Scraping ------------------------------------------------------------------------------------
+
+
+def scrapes(command, url, programs):
+    status, lines, errors = run(command, url, *map(str, programs))
+    if (status, lines, errors) != (0, ["scraped"], []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+
+
+def does_not_scrape(command, url, programs, change, *words):
+    with WrongServer(url, change) as server:
+        try:
+            test_wrong(command, [server.url, *map(str, programs)], 0, *words)
+            if server.changed == 0:
+                raise Failure("nobody asked for what was to be spoiled")
+        finally:
+            server.shutdown()
+
+
+def spoil_a_value(path, body):
+    return body.replace(b"quantd_workers 1", b"quantd_workers one") if path == "/metrics" else body
+
+
+def spoil_a_name(path, body):
+    return body.replace(b"quantd_answers_total", b"quantd_answers") if path == "/metrics" else body
+
+
+def lose_a_stage(path, body):
+    return body.replace(b'stage="send"', b'stage="sent"') if path == "/metrics" else body
+
+
+def test_scraper(client, url):
+    """The same for Prometheus: (passed, failed)"""
+    command, programs = CLIENTS[client](client)
+    server = Server("--threads", "1")
+    own = server.addresses[0]
+    passed = failed = 0
+    for name, test in (
+            ("scrapes", lambda: scrapes(command, own, programs)),
+            ("no arguments", lambda: test_wrong(command, [], 0, "usage: ")),
+            ("a value that is no number",
+             lambda: does_not_scrape(command, own, programs, spoil_a_value, "promtool", "one")),
+            ("a name against the conventions",
+             lambda: does_not_scrape(command, own, programs, spoil_a_name, "quantd_answers")),
+            ("a stage that is missing",
+             lambda: does_not_scrape(command, own, programs, lose_a_stage, 'stage="send"'))):
         try:
             test()
             passed += 1
