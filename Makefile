@@ -32,7 +32,7 @@
 CFLAGS ?= -O2 -g
 SAN ?=
 B ?= build$(if $(SAN),/$(SAN))
-PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c
+PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls
 PKG_CONFIG ?= pkg-config
 PROTOC ?= protoc
 
@@ -99,9 +99,10 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/arena.c server/base/config.c server/base/gauges.c \
-    server/base/log.c server/base/metrics.c server/base/process.c server/base/prometheus.c \
-    server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
+    server/base/address.c server/base/arena.c server/base/config.c server/base/digest.c \
+    server/base/file.c server/base/gauges.c server/base/log.c server/base/metrics.c \
+    server/base/process.c server/base/prometheus.c server/base/refusal.c server/base/schema.c \
+    server/base/status.c server/base/text.c \
     server/json/element.c server/json/envelope.c server/json/number.c \
     server/json/number_print.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
@@ -115,9 +116,9 @@ SERVER := \
     server/models/sources_body.c server/models/table.c \
     server/work/infer.c server/work/load.c server/work/loader.c server/work/loop.c \
     server/work/pool.c server/work/request.c server/work/scan.c server/work/scheduler.c \
-    server/http/answers.c server/http/connection.c server/http/control.c server/http/head.c \
-    server/http/healthcheck.c server/http/listener.c server/http/path.c server/http/route.c \
-    server/http/socket.c server/http/visit.c
+    server/http/access.c server/http/answers.c server/http/connection.c server/http/control.c \
+    server/http/head.c server/http/healthcheck.c server/http/listener.c server/http/path.c \
+    server/http/route.c server/http/socket.c server/http/tokens.c server/http/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

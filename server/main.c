@@ -16,6 +16,7 @@
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/base/version.h"
+#include "server/http/access.h"
 #include "server/http/healthcheck.h"
 #include "server/http/listener.h"
 #include "server/http/route.h"
@@ -51,10 +52,12 @@ struct process {
     bool models_failed;  /* at start, and --exit-on-error is on */
     bool loader_stopped; /* it does nothing more by itself */
     bool drained;        /* no request is there any more */
+    struct qd_access *access;
     struct qd_router router;
     struct qd_listener *listener;
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
+    struct qd_handle *sighup;
     struct qd_handle *trim_timer;
     struct qd_handle *drain_timer;
 };
@@ -121,6 +124,12 @@ static void on_stop_signal(void *context)
     }
     qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
     qd_listener_drain(process->listener, on_drained, process);
+}
+
+static void on_reload_signal(void *context)
+{
+    struct process *process = context;
+    qd_access_reload(process->access);
 }
 
 static void on_trim(void *context)
@@ -218,6 +227,13 @@ static bool start_kernels(struct process *process)
     return true;
 }
 
+static bool create_access(struct process *process)
+{
+    char complaint[QD_ACCESS_COMPLAINT_BYTES];
+    process->access = qd_access_create(&process->config, complaint);
+    return process->access != NULL || complain("%s", complaint);
+}
+
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -239,10 +255,11 @@ static bool start_services(struct process *process)
         qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
+    process->sighup = qd_loop_signal(process->loop, SIGHUP, on_reload_signal, process);
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->trim_timer == NULL || process->drain_timer == NULL)
+        process->sighup == NULL || process->trim_timer == NULL || process->drain_timer == NULL)
         return complain("out of memory or file descriptors");
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     return true;
@@ -307,6 +324,7 @@ static bool start_listening(struct process *process)
         .model_memory = process->model_memory,
         .loader = process->loader,
         .scheduler = process->scheduler,
+        .access = process->access,
         .thread_count = (unsigned)process->config.threads,
         .compute_timeout_ns = process->config.compute_timeout_ns,
     };
@@ -329,6 +347,7 @@ static void deinit(struct process *process)
     qd_listener_destroy(process->listener);
     qd_handle_destroy(process->sigterm);
     qd_handle_destroy(process->sigint);
+    qd_handle_destroy(process->sighup);
     qd_handle_destroy(process->trim_timer);
     qd_handle_destroy(process->drain_timer);
     qd_loader_destroy(process->loader);
@@ -339,6 +358,7 @@ static void deinit(struct process *process)
     qd_metrics_destroy(process->metrics);
     qd_memory_destroy(process->model_memory);
     qd_memory_destroy(process->memory);
+    qd_access_destroy(process->access);
     qk_kernels_destroy(process->kernels);
 }
 
@@ -364,11 +384,12 @@ int main(int argc, char **argv)
         break;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* until there is something to read anew */
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
-                 start_services(&process) && load_models(&process) &&
+                 create_access(&process) && start_services(&process) && load_models(&process) &&
                  (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)

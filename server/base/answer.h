@@ -7,6 +7,11 @@
 
 #include "server/base/text.h"
 
+struct qd_header {
+    const char *name;
+    const char *value;
+};
+
 struct qd_answer {
     unsigned http_status;
     const char *content_type;    /* of errors exactly "application/json", as OIP clients

@@ -52,6 +52,9 @@ static const struct flag flags[] = {
      "permissions of Unix sockets: who may write may connect"},
     {"unix-owner", KIND_PATH, AT(unix_owner), "", 0, 0, "USER:GROUP",
      "of Unix sockets: USER, USER:GROUP or :GROUP, names or numbers"},
+    {.about = "Who may come in"},
+    {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
+     "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
@@ -460,7 +463,7 @@ void qd_config_print_help(FILE *file)
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
           "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
           "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
-          "end.\n",
+          "end; SIGHUP makes it read its token file anew.\n",
           file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {

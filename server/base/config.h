@@ -32,6 +32,7 @@ struct qd_config {
     uint64_t unix_mode;     /* of Unix sockets' files */
     const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": whoever runs it */
     bool healthcheck, kernels;
+    const char *token_file; /* "": everybody may come in */
     uint64_t threads;
     uint64_t max_connections; /* for each listener */
     uint64_t max_queue;       /* requests that no worker has taken yet */

@@ -6,6 +6,7 @@
 #define QD_STATUS_LIST(X)        \
     X(OK, 200)                   \
     X(INVALID, 400)              \
+    X(UNAUTHORIZED, 401)         \
     X(NOT_FOUND, 404)            \
     X(METHOD_NOT_ALLOWED, 405)   \
     X(TOO_LARGE, 413)            \

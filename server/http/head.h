@@ -15,6 +15,7 @@ struct qd_head {
     const char *path; /* as it came, without scheme, authority and query */
     const char *content_encoding;
     const char *json_bytes; /* Inference-Header-Content-Length */
+    const char *authorization;
     uint64_t content_bytes; /* 0 when chunked */
     bool chunked;
     bool expects_continue; /* the client waits for a word before it sends its body */
@@ -27,6 +28,7 @@ struct qd_head {
     unsigned transfer_encoding_count;
     unsigned host_count;
     unsigned json_bytes_count;
+    unsigned authorization_count;
     bool bad_header;
 };
 

@@ -117,8 +117,9 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 }
 
 /* False: malloc failed. An answer that lacks one of them would be misread. */
-static bool add_headers(struct MHD_Response *response, const struct qd_answer *answer, bool close)
+static bool add_headers(struct MHD_Response *response, const struct qd_request *request, bool close)
 {
+    const struct qd_answer *answer = &request->answer;
     char number[24];
     bool added =
         answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
@@ -138,6 +139,8 @@ static bool add_headers(struct MHD_Response *response, const struct qd_answer *a
         added = add_header(response, "Server-Timing", answer->server_timing) && added;
     if (close)
         added = add_header(response, "Connection", "close") && added;
+    for (size_t i = 0; i < request->header_count; i++)
+        added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
     return added;
 }
 
@@ -152,7 +155,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
         return MHD_NO; /* malloc failed: all that is left is to close */
     qd_connection_on_answer(connection, answer->bytes);
     enum MHD_Result result = MHD_NO;
-    if (add_headers(response, answer, answer->close || connection->all->draining))
+    if (add_headers(response, connection->request, answer->close || connection->all->draining))
         result = MHD_queue_response(connection->http, answer->http_status, response);
     MHD_destroy_response(response);
     return result;
@@ -220,7 +223,8 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection);
-    check_size(connection, &head);
+    if (listener->handler.admit(listener->handler.context, &head, request) == QD_OK)
+        check_size(connection, &head);
     if (request->error.status == QD_OK)
         listener->handler.begin(listener->handler.context, &head, request);
     bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;

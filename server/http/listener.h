@@ -21,6 +21,9 @@
 struct qd_listener;
 
 struct qd_handler {
+    /* The head is there, and held to its rules. Whether its sender may come in at all: a failure is
+     * in request->error, and `begin` is not called then. */
+    enum qd_status (*admit)(void *context, const struct qd_head *head, struct qd_request *request);
     /* The head is there, and its body still to come. Sets request->message.op if it wants the body.
      * A failure is in request->error; `end` is not called then. */
     enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);

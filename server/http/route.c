@@ -79,6 +79,12 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", qd_answer_schema_json},
 };
 
+static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    const struct qd_router *router = context;
+    return qd_access_admit(router->access, head, request);
+}
+
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
 {
     struct qd_path path;
@@ -143,6 +149,10 @@ static bool idle(void *context)
 
 struct qd_handler qd_router_handler(struct qd_router *router)
 {
-    return (struct qd_handler){
-        .begin = begin, .end = end, .closed = closed, .idle = idle, .context = router};
+    return (struct qd_handler){.admit = admit,
+                               .begin = begin,
+                               .end = end,
+                               .closed = closed,
+                               .idle = idle,
+                               .context = router};
 }

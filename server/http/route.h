@@ -7,6 +7,7 @@
 
 #include "kernels/qk.h"
 #include "server/base/metrics.h"
+#include "server/http/access.h"
 #include "server/http/listener.h"
 #include "server/models/table.h"
 #include "server/work/loader.h"
@@ -21,6 +22,7 @@ struct qd_router {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_scheduler *scheduler;
+    struct qd_access *access;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;
     uint64_t compute_timeout_ns;

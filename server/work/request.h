@@ -18,6 +18,9 @@
 #include "server/oip/decode.h"
 #include "server/work/scheduler.h"
 
+#define QD_REQUEST_HEADER_COUNT_MAX 8
+#define QD_CLIENT_BYTES 65 /* with the NUL at its end */
+
 enum qd_request_state {
     QD_READING,  /* from the first byte seen to the last */
     QD_QUEUED,   /* for a worker: its first, or one to go on */
@@ -37,6 +40,10 @@ struct qd_request {
 
     struct qd_error error;   /* status QD_OK: none so far */
     struct qd_answer answer; /* from REPLYING on */
+    /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
+    struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
+    size_t header_count;
+    char client[QD_CLIENT_BYTES]; /* the name of the token it came with; "": none was asked for */
 
     bool keeps_body; /* false: what comes is dropped */
     char *body;

@@ -11,8 +11,9 @@ set -eu
 packages_of()
 {
     case $1 in
-    build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev \
-        libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libopenblas-pthread-dev ;;
+    build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libgnutls28-dev libcjson-dev \
+        libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
+        libopenblas-pthread-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl ;;
     fuzz) echo clang libclang-rt-dev python3 ;;
@@ -48,6 +49,7 @@ found()
     case $1 in
     libc6-dev) test -e /usr/include/stdio.h ;;
     libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
+    libgnutls28-dev) pkg-config --exists gnutls ;;
     libcjson-dev) pkg-config --exists libcjson ;;
     libuv1-dev) pkg-config --exists libuv ;;
     libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;

@@ -1,0 +1,20 @@
+/* SHA-256. Only digest.c knows that it is GnuTLS's. */
+#ifndef SERVER_BASE_DIGEST_H
+#define SERVER_BASE_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define QD_DIGEST_BYTES 32
+
+struct qd_digest {
+    unsigned char bytes[QD_DIGEST_BYTES];
+};
+
+/* False: no memory. */
+bool qd_digest_of(const void *bytes, size_t count, struct qd_digest *digest);
+
+/* Takes the same time whether they are equal or where they differ. */
+bool qd_digest_equal(const struct qd_digest *left, const struct qd_digest *right);
+
+#endif

@@ -1,0 +1,74 @@
+#define _GNU_SOURCE
+#include "server/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Until its end, or until there is no room. The count; -1: errno says why. */
+static ssize_t read_all(int fd, char *text, size_t room)
+{
+    size_t count = 0;
+    while (count < room) {
+        ssize_t got = read(fd, text + count, room - count);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        count += (size_t)got;
+    }
+    return (ssize_t)count;
+}
+
+static bool read_open(int fd, size_t bytes_max, struct qd_file *file, char *complaint)
+{
+    struct stat status;
+    if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) {
+        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "expected a regular file");
+        return false;
+    }
+    file->is_public = (status.st_mode & S_IROTH) != 0;
+    /* One more byte tells a file that is too large, and one is for the NUL. */
+    file->text = calloc(1, bytes_max + 2);
+    ssize_t count = file->text == NULL ? -1 : read_all(fd, file->text, bytes_max + 1);
+    if (count >= 0 && (size_t)count <= bytes_max) {
+        file->bytes = (size_t)count;
+        file->text[count] = '\0';
+        return true;
+    }
+    file->bytes = bytes_max + 1;
+    if (count < 0)
+        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "%s", strerror(errno));
+    else
+        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "expected at most %zu bytes", bytes_max);
+    qd_file_forget(file);
+    return false;
+}
+
+bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file,
+                  char complaint[QD_FILE_COMPLAINT_BYTES])
+{
+    *file = (struct qd_file){.text = NULL};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* a pipe has no writer */
+    if (fd < 0) {
+        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "%s", strerror(errno));
+        return false;
+    }
+    bool is_read = read_open(fd, bytes_max, file, complaint);
+    close(fd);
+    return is_read;
+}
+
+void qd_file_forget(struct qd_file *file)
+{
+    if (file->text != NULL)
+        explicit_bzero(file->text, file->bytes);
+    free(file->text);
+    *file = (struct qd_file){.text = NULL};
+}

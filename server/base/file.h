@@ -1,0 +1,24 @@
+/* Small files that the operator names: keys, tokens. */
+#ifndef SERVER_BASE_FILE_H
+#define SERVER_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct qd_file {
+    char *text; /* with a NUL behind it, which is not counted */
+    size_t bytes;
+    bool is_public; /* anybody on this host may read it */
+};
+
+#define QD_FILE_COMPLAINT_BYTES 128
+
+/* The whole of a regular file of at most bytes_max. False: `complaint` says why, without its name.
+ */
+bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file,
+                  char complaint[QD_FILE_COMPLAINT_BYTES]);
+
+/* Nothing of it stays in memory. */
+void qd_file_forget(struct qd_file *file);
+
+#endif

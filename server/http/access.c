@@ -1,0 +1,157 @@
+#include "server/http/access.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/base/file.h"
+#include "server/base/log.h"
+#include "server/http/path.h"
+#include "server/http/tokens.h"
+
+struct qd_access {
+    const struct qd_config *config;
+    struct qd_tokens *tokens; /* NULL: everybody may come in */
+};
+
+/* ---- The file ----------------------------------------------------------------------------- */
+
+static void log_tokens(const struct qd_access *access, const struct qd_file *file)
+{
+    const char *path = access->config->token_file;
+    qd_log(QD_LOG_INFO, "tokens are read", "file=\"%s\" count=%zu", qd_log_value(path).text,
+           qd_tokens_count(access->tokens));
+    if (file->is_public)
+        qd_log(QD_LOG_WARN, "everybody on this host may read the tokens", "file=\"%s\"",
+               qd_log_value(path).text);
+    if (qd_tokens_short_count(access->tokens) > 0) {
+        qd_log(QD_LOG_WARN, "short tokens may be guessed", "file=\"%s\" shorter_than_%d=%zu",
+               qd_log_value(path).text, QD_TOKEN_SHORT_BYTES,
+               qd_tokens_short_count(access->tokens));
+    }
+}
+
+/* In the place of those that there are. */
+static bool read_tokens(struct qd_access *access, char *complaint)
+{
+    struct qd_file file;
+    char why[QD_TOKENS_COMPLAINT_BYTES];
+    static_assert(sizeof(why) >= QD_FILE_COMPLAINT_BYTES, "it takes both");
+    struct qd_tokens *tokens = NULL;
+    bool is_read = qd_file_read(access->config->token_file, QD_TOKEN_FILE_BYTES_MAX, &file, why);
+    if (is_read)
+        tokens = qd_tokens_create(file.text, file.bytes, why);
+    if (tokens != NULL) {
+        qd_tokens_destroy(access->tokens);
+        access->tokens = tokens;
+        log_tokens(access, &file);
+    } else {
+        snprintf(complaint, QD_ACCESS_COMPLAINT_BYTES, "--token-file %.256s: %s",
+                 access->config->token_file, why);
+    }
+    if (is_read)
+        qd_file_forget(&file);
+    return tokens != NULL;
+}
+
+struct qd_access *qd_access_create(const struct qd_config *config,
+                                   char complaint[QD_ACCESS_COMPLAINT_BYTES])
+{
+    struct qd_access *access = calloc(1, sizeof(*access));
+    snprintf(complaint, QD_ACCESS_COMPLAINT_BYTES, "out of memory");
+    if (access == NULL)
+        return NULL;
+    access->config = config;
+    if (config->token_file[0] == '\0' || read_tokens(access, complaint))
+        return access;
+    qd_access_destroy(access);
+    return NULL;
+}
+
+void qd_access_destroy(struct qd_access *access)
+{
+    if (access == NULL)
+        return;
+    qd_tokens_destroy(access->tokens);
+    free(access);
+}
+
+void qd_access_reload(struct qd_access *access)
+{
+    char complaint[QD_ACCESS_COMPLAINT_BYTES];
+    if (access->tokens != NULL && !read_tokens(access, complaint))
+        qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
+               qd_log_value(complaint).text);
+}
+
+/* ---- A request ---------------------------------------------------------------------------- */
+
+static bool is_health(const char *target)
+{
+    struct qd_path path;
+    struct qd_error ignored;
+    return qd_path_split(target, &path, &ignored) == QD_OK &&
+           (qd_path_matches(&path, "/v2/health/live") ||
+            qd_path_matches(&path, "/v2/health/ready"));
+}
+
+static void add_header(struct qd_request *request, const char *name, const char *value)
+{
+    request->headers[request->header_count++] = (struct qd_header){name, value};
+}
+
+/* With the challenge that RFC 6750 wants. */
+static enum qd_status refuse(struct qd_request *request, enum qd_status status,
+                             const char *challenge, const char *what)
+{
+    add_header(request, "WWW-Authenticate", challenge);
+    return qd_fail(&request->error, status, "header Authorization: %s", what);
+}
+
+/* "Bearer TOKEN"; NULL: it is not that. Blanks behind it are no part of it. */
+static const char *bearer_token(const char *value, size_t *bytes)
+{
+    static const char scheme[] = "Bearer ";
+    if (strncasecmp(value, scheme, strlen(scheme)) != 0)
+        return NULL;
+    const char *token = value + strlen(scheme);
+    token += strspn(token, " ");
+    *bytes = strlen(token);
+    while (*bytes > 0 && strchr(" \t", token[*bytes - 1]) != NULL)
+        (*bytes)--;
+    return *bytes > 0 ? token : NULL;
+}
+
+static enum qd_status check_token(const struct qd_access *access, const struct qd_head *head,
+                                  struct qd_request *request)
+{
+    if (head->authorization_count > 1) {
+        return refuse(request, QD_INVALID, "Bearer realm=\"quantd\", error=\"invalid_request\"",
+                      "expected at most one, got more");
+    }
+    size_t bytes;
+    const char *token =
+        head->authorization == NULL ? NULL : bearer_token(head->authorization, &bytes);
+    if (token == NULL) {
+        return refuse(request, QD_UNAUTHORIZED, "Bearer realm=\"quantd\"",
+                      head->authorization == NULL ? "expected \"Bearer TOKEN\", got none"
+                                                  : "expected \"Bearer TOKEN\", got another form");
+    }
+    const char *name = qd_tokens_find(access->tokens, token, bytes);
+    if (name == NULL) {
+        return refuse(request, QD_UNAUTHORIZED, "Bearer realm=\"quantd\", error=\"invalid_token\"",
+                      "expected a token that this server knows, got another");
+    }
+    snprintf(request->client, sizeof(request->client), "%s", name);
+    return QD_OK;
+}
+
+enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
+                               struct qd_request *request)
+{
+    if (access->tokens == NULL || is_health(head->path))
+        return QD_OK;
+    return check_token(access, head, request);
+}

@@ -1,0 +1,30 @@
+/* Who may come in: bearer tokens, and which web pages may ask (CORS). All of it is on the loop's
+ * thread. */
+#ifndef SERVER_HTTP_ACCESS_H
+#define SERVER_HTTP_ACCESS_H
+
+#include <stdbool.h>
+
+#include "server/base/config.h"
+#include "server/http/head.h"
+#include "server/work/request.h"
+
+struct qd_access;
+
+#define QD_ACCESS_COMPLAINT_BYTES 512
+
+/* Reads config->token_file, if there is one. NULL: `complaint` says why. config is borrowed. */
+struct qd_access *qd_access_create(const struct qd_config *config,
+                                   char complaint[QD_ACCESS_COMPLAINT_BYTES]);
+void qd_access_destroy(struct qd_access *access); /* NULL is fine */
+
+/* Reads the file anew. Of a bad one the log says what is wrong, and the tokens stay as they were.
+ */
+void qd_access_reload(struct qd_access *access);
+
+/* A request's head came, and nothing of its body is read. Health is for all who ask. Fills
+ * request->client and what its answer's headers need; a failure is in request->error. */
+enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
+                               struct qd_request *request);
+
+#endif

@@ -1,0 +1,333 @@
+"""Who may come in: bearer tokens, and what a reload does."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import test_start
+from quantd import (ROOT, SLOW, Reader, Server, ServerTest, Tensor, exchange, infer_path,
+                    json_request, parse_metrics, run_threads)
+
+MODEL = "onnx.DequantizeLinear"
+BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]),
+                                Tensor.of("x_scale", "FP32", [], [0.5])])).encode()
+TOKEN = "c2VydmVyLXRva2VuLW9uZQ=="
+OTHER = "another-token.0123456789~+/"
+FILE = "# tokens\n\n%s first\n%s\n" % (TOKEN, OTHER)
+
+
+def bearer(token=TOKEN):
+    return {"Authorization": "Bearer " + token}
+
+
+class TokenTest(ServerTest):
+    """A server with a file of two tokens; its log is looked at while it runs."""
+
+    TEXT = FILE
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.file = Path(cls.folder.name, "tokens")
+        cls.write(cls.TEXT)
+        cls.server = Server("--token-file", str(cls.file), *cls.FLAGS)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    @classmethod
+    def write(cls, text, mode=0o600):
+        """In one step, as an editor or Kubernetes does it."""
+        new = cls.file.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(mode)
+        new.rename(cls.file)
+
+    def reload(self, text, line, mode=0o600):
+        """SIGHUP, and waits until the log has the line once more."""
+        count = self.server.stderr().count(line)
+        self.write(text, mode)
+        self.server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10 * SLOW
+        while self.server.stderr().count(line) == count:
+            self.assertLess(time.monotonic(), deadline, self.server.stderr())
+            time.sleep(0.005)
+
+    def raw(self, lines, body=b""):
+        """The answer to these header lines, as they are."""
+        connection = self.server.connect()
+        connection.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+        reader = Reader(connection)
+        answer = reader.answer()
+        reader.close()
+        return answer
+
+    def assert_refused(self, answer, error=None):
+        self.assert_error(answer, 401, "header Authorization: expected")
+        challenge = 'Bearer realm="quantd"' + (', error="%s"' % error if error else "")
+        self.assertEqual(answer.headers.get_all("WWW-Authenticate"), [challenge])
+        self.assertNotIn(TOKEN, answer.body.decode())
+
+
+class Tokens(TokenTest):
+    def test_with_a_token_all_is_as_ever(self):
+        for token in (TOKEN, OTHER):
+            answer = self.server.infer(MODEL, BODY, headers=bearer(token))
+            self.assertEqual(answer.status, 200, answer.body)
+            self.assertIsNone(answer.headers.get("WWW-Authenticate"))
+        for path in ("/v2", "/metrics", "/openapi.yaml", "/v2/models/" + MODEL):
+            self.assertEqual(self.server.request("GET", path, headers=bearer()).status, 200)
+        self.assert_error(self.server.request("GET", "/nope", headers=bearer()), 404)
+
+    def test_without_nothing_is_told(self):
+        for method, path in (("GET", "/v2"), ("GET", "/metrics"), ("GET", "/openapi.yaml"),
+                             ("GET", "/nope"), ("GET", "/v2/models/nope"), ("GET", "/%zz"),
+                             ("PUT", "/v2"), ("OPTIONS", "/v2"), ("GET", "/v2/health"),
+                             ("GET", "/v2/health/live/x"), ("GET", "//v2/health/live"),
+                             ("GET", "/v2/health/live/../../metrics"),
+                             ("POST", "/v2/repository/index"), ("POST", infer_path(MODEL)),
+                             ("POST", "/v2/repository/models/x/load")):
+            with self.subTest(method=method, path=path):
+                self.assert_refused(self.server.request(method, path))
+                self.assert_refused(self.server.request(method, path, headers=bearer("x" * 24)),
+                                    "invalid_token")
+
+    def test_health_is_open(self):
+        for path in ("/v2/health/live", "/v2/health/ready", "/v2/health/%6Cive",
+                     "/v2/health/live?x=1"):
+            for headers in ({}, bearer(), bearer("wrong"), {"Authorization": "Basic eDp5"}):
+                answer = self.server.request("GET", path, headers=headers)
+                self.assertEqual(answer.status, 200, (path, headers))
+
+    def test_values_that_are_no_known_token(self):
+        for value in (TOKEN, "Basic " + TOKEN, "Bearer", "Bearer ", "Bearer\t" + TOKEN,
+                      "Bearer=" + TOKEN, "Bearer:" + TOKEN, "BearerX " + TOKEN,
+                      '"Bearer ' + TOKEN + '"', "Token " + TOKEN):
+            with self.subTest(value=value):
+                self.assert_refused(self.raw(["GET /v2 HTTP/1.1", "Host: x",
+                                              "Authorization: " + value]))
+        for token in (TOKEN[:-1], TOKEN + "=", TOKEN.lower(), "x" + TOKEN, '"%s"' % TOKEN,
+                      TOKEN + "," + TOKEN, TOKEN + " " + OTHER, TOKEN + ", Bearer " + TOKEN,
+                      "first", "line-4", "a" * 4096, "a" * 20000, "\xe9" * 30, "%s"):
+            with self.subTest(token=token[:40]):
+                self.assert_refused(self.raw(["GET /v2 HTTP/1.1", "Host: x",
+                                              "Authorization: Bearer " + token]),
+                                    "invalid_token")
+
+    def test_forms_that_mean_the_same(self):
+        for line in ("Authorization: bearer " + TOKEN, "AUTHORIZATION: BEARER " + TOKEN,
+                     "authorization:Bearer   " + TOKEN, "Authorization: Bearer %s \t " % TOKEN):
+            self.assertEqual(self.raw(["GET /v2 HTTP/1.1", "Host: x", line]).status, 200, line)
+
+    def test_two_headers_are_refused(self):
+        for first, second in ((TOKEN, TOKEN), (TOKEN, "wrong"), ("wrong", TOKEN)):
+            answer = self.raw(["GET /v2 HTTP/1.1", "Host: x", "Authorization: Bearer " + first,
+                               "authorization: Bearer " + second])
+            self.assert_error(answer, 400, "Authorization", "at most one")
+            self.assertEqual(answer.headers["WWW-Authenticate"],
+                             'Bearer realm="quantd", error="invalid_request"')
+
+    def test_a_second_line_is_no_token(self):
+        answer = self.raw(["GET /v2 HTTP/1.1", "Host: x", "Authorization: Bearer", " " + TOKEN])
+        self.assertIn(answer.status, (400, 401))
+
+    def test_a_token_larger_than_a_head(self):
+        answer = self.raw(["GET /v2 HTTP/1.1", "Host: x", "Authorization: Bearer " + "a" * 65536])
+        self.assertIn(answer.status, (400, 401, 413, 431))
+        self.assertEqual(self.server.request("GET", "/v2", headers=bearer()).status, 200)
+
+    def test_it_comes_before_the_body(self):
+        head = ["POST %s HTTP/1.1" % infer_path(MODEL), "Host: x", "Authorization: Bearer wrong"]
+        answer = self.raw(head + ["Content-Length: 100", "Expect: 100-continue"])
+        self.assert_refused(answer, "invalid_token")
+        self.assertEqual(answer.headers["Connection"], "close")
+        # Nor does it matter what the head says of the body.
+        self.assert_refused(self.raw(head + ["Content-Length: 99999999999"]), "invalid_token")
+        self.assert_refused(self.raw(head + ["Content-Encoding: gzip", "Content-Length: 2"], b"{}"),
+                            "invalid_token")
+
+    def test_no_memory_is_held_for_strangers(self):
+        connections = [self.server.connect() for _ in range(8)]
+        for connection in connections:
+            connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n{"
+                               % infer_path(MODEL).encode())
+        metrics = self.server.request("GET", "/metrics", headers=bearer())
+        held = parse_metrics(metrics.body.decode())[("quantd_inflight_bytes", ())]
+        self.assertLess(held, 1 << 20)
+        self.assertEqual(self.server.infer(MODEL, BODY, headers=bearer()).status, 200)
+        for connection in connections:
+            connection.close()
+
+    def test_a_refused_connection_may_go_on(self):
+        client = self.server.client()
+        self.assert_refused(exchange(client, "POST", infer_path(MODEL), BODY))
+        self.assertEqual(exchange(client, "POST", infer_path(MODEL), BODY, bearer()).status, 200)
+        # And one that was let in has to say it each time.
+        self.assert_refused(exchange(client, "POST", infer_path(MODEL), BODY))
+        client.close()
+
+    @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
+    def test_curl(self):
+        url = self.server.addresses[0] + infer_path(MODEL)
+        for flags, status in ((["--oauth2-bearer", TOKEN], "200"), ([], "401"),
+                              (["-u", "first:" + TOKEN], "401")):
+            result = subprocess.run(["curl", "-sS", "-o", os.devnull, "-w", "%{http_code}", "-d",
+                                     BODY.decode(), *flags, url], capture_output=True, text=True,
+                                    timeout=20 * SLOW, check=False)
+            self.assertEqual((result.returncode, result.stdout), (0, status), result.stderr)
+
+    def test_healthcheck(self):
+        for flags in ([], ["--token-file", str(self.file)]):
+            result = subprocess.run(
+                [str(ROOT / os.environ.get("B", "build") / "quantd"), "--healthcheck", "--listen",
+                 "%s:%d" % (self.server.host, self.server.port), *flags],
+                capture_output=True, text=True, timeout=20 * SLOW, check=False)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_refusals_are_counted(self):
+        def count():
+            metrics = self.server.request("GET", "/metrics", headers=bearer()).body.decode()
+            return sum(value for (name, labels), value in parse_metrics(metrics).items()
+                       if name == "quantd_answers_total" and ("code", "401") in labels)
+
+        before = count()
+        self.server.get("/v2")
+        self.assertEqual(count(), before + 1)
+
+
+class Reload(TokenTest):
+    READ = 'msg="tokens are read"'
+    KEPT = 'msg="the tokens stay as they were"'
+
+    def status(self, token):
+        return self.server.request("GET", "/v2", headers=bearer(token)).status
+
+    def test_new_tokens(self):
+        self.reload("new-token-0123456789 next\n" + OTHER, self.READ)
+        self.assertEqual([self.status(token) for token in
+                          (TOKEN, OTHER, "new-token-0123456789")], [401, 200, 200])
+        self.reload(FILE, self.READ)
+        self.assertEqual([self.status(token) for token in
+                          (TOKEN, OTHER, "new-token-0123456789")], [200, 200, 401])
+
+    def test_a_bad_file_changes_nothing(self):
+        for text, why in (("", "expected a token at least, got none"),
+                          ("good-token-0123456789\nb\"ad", "line 2: expected a token of letters"),
+                          ("x" * (1 << 20) + "y", "expected at most 1048576 bytes")):
+            self.reload(text, self.KEPT)
+            self.assertIn(why, self.server.stderr())
+            self.assertEqual([self.status(TOKEN), self.status("good-token-0123456789")],
+                             [200, 401])
+        self.file.unlink()
+        self.file.mkdir()  # nothing is renamed over it
+        count = self.server.stderr().count(self.KEPT)
+        self.server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10 * SLOW
+        while self.server.stderr().count(self.KEPT) == count and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self.assertIn("expected a regular file", self.server.stderr())
+        self.assertEqual(self.status(TOKEN), 200)
+        self.file.rmdir()
+        self.reload(FILE, self.READ)
+
+    def test_no_token_is_in_the_log(self):
+        self.reload("good-token-0123456789\ngood-token-0123456789", self.KEPT)
+        self.reload(FILE, self.READ)
+        for secret in (TOKEN, OTHER, "good-token"):
+            self.assertNotIn(secret, self.server.stderr())
+
+    def test_who_may_read_it_and_short_ones(self):
+        self.reload("short x\n" + FILE, self.READ, mode=0o644)
+        self.assertIn("everybody on this host may read the tokens", self.server.stderr())
+        self.assertIn("short tokens may be guessed", self.server.stderr())
+        self.assertEqual(self.status("short"), 200)
+        self.reload(FILE, self.READ)
+
+    def test_requests_go_on_meanwhile(self):
+        stop = threading.Event()
+
+        def ask():
+            client = self.server.client()
+            while not stop.is_set():
+                answer = exchange(client, "POST", infer_path(MODEL), BODY, bearer(OTHER))
+                self.assertEqual(answer.status, 200)
+            client.close()
+
+        def reload():
+            try:
+                for i in range(20):
+                    self.reload(("new-%016d\n" % i) + FILE, self.READ)
+            finally:
+                stop.set()
+
+        run_threads([ask, ask, reload])
+        self.reload(FILE, self.READ)
+
+    def test_a_body_that_is_under_way(self):
+        client = self.server.client()
+        client.putrequest("POST", infer_path(MODEL))
+        client.putheader("Content-Length", str(len(BODY)))
+        client.putheader("Authorization", "Bearer " + TOKEN)
+        client.endheaders(BODY[:10])
+        # Somebody else's answer says that the head has been seen.
+        self.assertEqual(self.status(TOKEN), 200)
+        self.reload(OTHER, self.READ)
+        client.send(BODY[10:])
+        self.assertEqual(client.getresponse().status, 200)
+        client.close()
+        self.assertEqual(self.status(TOKEN), 401)
+        self.reload(FILE, self.READ)
+
+
+class BadStarts(unittest.TestCase):
+    setUp, start, assert_fails = (test_start.Start.setUp, test_start.Start.start,
+                                  test_start.Start.assert_fails)
+
+    def test_files_that_are_none(self):
+        for text, why in ((None, "No such file or directory"),
+                          (b"", "expected a token at least, got none"),
+                          (b"a\0b", "line 1: expected a token of letters, digits and -._~+/ with = "
+                                    "at its end, at most 4096"),
+                          (b"\xff" * 100, "line 1: expected a token of letters, digits and "
+                                          "-._~+/ with = at its end, at most 4096")):
+            path = self.folder + "/tokens"
+            if text is not None:
+                Path(path).write_bytes(text)
+            self.assert_fails(self.start("--token-file", path, "--listen", "127.0.0.1:0"),
+                              "--token-file %s: %s" % (path, why))
+
+    def test_kinds_of_files(self):
+        os.mkfifo(self.folder + "/fifo")
+        for path in (self.folder, self.folder + "/fifo", "/dev/zero"):
+            self.assert_fails(self.start("--token-file", path), "--token-file %s: expected a "
+                              "regular file" % path)
+
+    def test_a_file_of_somebody_else(self):
+        path = Path(self.folder, "tokens")
+        path.write_text(FILE)
+        path.chmod(0)
+        self.assert_fails(self.start("--token-file", str(path), unprivileged=True),
+                          "--token-file %s: Permission denied" % path)
+
+
+class NoTokens(unittest.TestCase):
+    def test_a_reload_without_files(self):
+        server = Server()
+        server.process.send_signal(signal.SIGHUP)
+        self.assertEqual(server.get("/v2").status, 200)
+        self.assertEqual(server.request("GET", "/v2", headers=bearer()).status, 200)
+        server.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
