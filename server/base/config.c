@@ -17,6 +17,7 @@ enum kind {
     KIND_HEALTHCHECK,
     KIND_KERNELS,
     KIND_LISTEN,
+    KIND_ORIGIN,
     KIND_COUNT,
     KIND_PERMISSIONS,
     KIND_BYTES,
@@ -55,6 +56,8 @@ static const struct flag flags[] = {
     {.about = "Who may come in"},
     {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
      "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
+    {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
+     "of web pages that may ask, as https://app.example; repeatable; '*': any"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
@@ -206,6 +209,39 @@ static bool parse_listen(struct qd_config *config, const char *text)
     }
 }
 
+/* As a browser writes it: SCHEME://HOST or SCHEME://HOST:PORT, in small letters, no slash behind.
+ */
+static bool is_origin(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
+    size_t scheme = strspn(text, letters);
+    if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0)
+        return strcmp(text, "*") == 0;
+    const char *host = text + scheme + 3;
+    size_t bytes = strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789-._[]:");
+    return bytes > 0 && host[bytes] == '\0';
+}
+
+/* One origin, or several with commas between them; or none. */
+static bool parse_origins(struct qd_config *config, const char *text)
+{
+    while (*text != '\0') {
+        size_t count = strcspn(text, ",");
+        if (count >= QD_CORS_ORIGIN_BYTES_MAX ||
+            config->cors_origin_count == QD_CORS_ORIGIN_COUNT_MAX)
+            return false;
+        char *origin = config->cors_origins[config->cors_origin_count++];
+        memcpy(origin, text, count);
+        origin[count] = '\0';
+        if (!is_origin(origin))
+            return false;
+        text += count;
+        if (*text == ',' && *++text == '\0')
+            return false;
+    }
+    return true;
+}
+
 /* "auto", or a name of libqk's list. */
 static bool parse_name(const char *(*name_at)(size_t index), const char *text, const char **name)
 {
@@ -235,6 +271,8 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     switch (flag->kind) {
     case KIND_LISTEN:
         return parse_listen(config, text);
+    case KIND_ORIGIN:
+        return parse_origins(config, text);
     case KIND_COUNT:
         return parse_auto(flag, text, field) || parse_count(flag, text, field);
     case KIND_PERMISSIONS:
@@ -311,6 +349,11 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
                  "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most, "
                  "commas between them; no @NAME",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
+        return;
+    case KIND_ORIGIN:
+        snprintf(text, bytes,
+                 "SCHEME://HOST[:PORT] in small letters, or *, %d of them at most, commas between",
+                 QD_CORS_ORIGIN_COUNT_MAX);
         return;
     case KIND_CPU:
     case KIND_GEMM:
@@ -396,6 +439,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
         config->listen_count = 0;
+    if (flag->kind == KIND_ORIGIN && !given[flag - flags])
+        config->cors_origin_count = 0;
     if (flag->kind == KIND_NAMES && !given[flag - flags])
         config->load_model_count = 0;
     given[flag - flags] = true;

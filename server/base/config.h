@@ -16,6 +16,9 @@
 
 #define QD_LOAD_MODEL_COUNT_MAX 256 /* --load-model, each with names between commas */
 
+#define QD_CORS_ORIGIN_COUNT_MAX 32
+#define QD_CORS_ORIGIN_BYTES_MAX 256
+
 /* Of threads, max_inflight_bytes and max_model_bytes: as the machine, or the container, has it. */
 #define QD_AUTO 0
 
@@ -33,6 +36,8 @@ struct qd_config {
     const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": whoever runs it */
     bool healthcheck, kernels;
     const char *token_file; /* "": everybody may come in */
+    char cors_origins[QD_CORS_ORIGIN_COUNT_MAX][QD_CORS_ORIGIN_BYTES_MAX]; /* "*": any */
+    size_t cors_origin_count;
     uint64_t threads;
     uint64_t max_connections; /* for each listener */
     uint64_t max_queue;       /* requests that no worker has taken yet */

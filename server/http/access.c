@@ -8,6 +8,7 @@
 
 #include "server/base/file.h"
 #include "server/base/log.h"
+#include "server/http/cors.h"
 #include "server/http/path.h"
 #include "server/http/tokens.h"
 
@@ -86,6 +87,11 @@ void qd_access_reload(struct qd_access *access)
                qd_log_value(complaint).text);
 }
 
+bool qd_access_has_cors(const struct qd_access *access)
+{
+    return access != NULL && access->config->cors_origin_count > 0;
+}
+
 /* ---- A request ---------------------------------------------------------------------------- */
 
 static bool is_health(const char *target)
@@ -97,16 +103,11 @@ static bool is_health(const char *target)
             qd_path_matches(&path, "/v2/health/ready"));
 }
 
-static void add_header(struct qd_request *request, const char *name, const char *value)
-{
-    request->headers[request->header_count++] = (struct qd_header){name, value};
-}
-
 /* With the challenge that RFC 6750 wants. */
 static enum qd_status refuse(struct qd_request *request, enum qd_status status,
                              const char *challenge, const char *what)
 {
-    add_header(request, "WWW-Authenticate", challenge);
+    qd_request_add_header(request, "WWW-Authenticate", challenge);
     return qd_fail(&request->error, status, "header Authorization: %s", what);
 }
 
@@ -151,7 +152,9 @@ static enum qd_status check_token(const struct qd_access *access, const struct q
 enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request)
 {
-    if (access->tokens == NULL || is_health(head->path))
+    qd_cors_add_headers(access->config, head, request);
+    if (access->tokens == NULL || qd_cors_is_preflight(access->config, head) ||
+        is_health(head->path))
         return QD_OK;
     return check_token(access, head, request);
 }

@@ -22,6 +22,9 @@ void qd_access_destroy(struct qd_access *access); /* NULL is fine */
  */
 void qd_access_reload(struct qd_access *access);
 
+/* Web pages may ask. NULL: none may. */
+bool qd_access_has_cors(const struct qd_access *access);
+
 /* A request's head came, and nothing of its body is read. Health is for all who ask. Fills
  * request->client and what its answer's headers need; a failure is in request->error. */
 enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,

@@ -70,6 +70,8 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
     } else if (strcasecmp(name, "Authorization") == 0) {
         head->authorization = value;
         head->authorization_count++;
+    } else if (strcasecmp(name, "Origin") == 0) {
+        head->origin = value;
     } else if (strcasecmp(name, "Expect") == 0) {
         head->expects_continue = strcasecmp(value, "100-continue") == 0;
     }

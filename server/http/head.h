@@ -16,6 +16,7 @@ struct qd_head {
     const char *content_encoding;
     const char *json_bytes; /* Inference-Header-Content-Length */
     const char *authorization;
+    const char *origin;
     uint64_t content_bytes; /* 0 when chunked */
     bool chunked;
     bool expects_continue; /* the client waits for a word before it sends its body */

@@ -6,6 +6,7 @@
 #include "server/base/log.h"
 #include "server/http/answers.h"
 #include "server/http/control.h"
+#include "server/http/cors.h"
 #include "server/http/path.h"
 #include "server/http/visit.h"
 #include "server/work/infer.h"
@@ -79,6 +80,13 @@ static const struct route routes[] = {
     {"GET", "/openapi.json", qd_answer_schema_json},
 };
 
+static const char *methods(bool is_get, bool cors)
+{
+    if (is_get)
+        return cors ? "GET, HEAD, OPTIONS" : "GET, HEAD";
+    return cors ? "POST, OPTIONS" : "POST";
+}
+
 static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
 {
     const struct qd_router *router = context;
@@ -99,7 +107,10 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
         if (strcmp(head->method, route->method) == 0 ||
             (is_get && strcmp(head->method, "HEAD") == 0))
             return route->answer(&visit);
-        request->answer.allow = is_get ? "GET, HEAD" : "POST";
+        bool cors = qd_access_has_cors(((struct qd_router *)context)->access);
+        request->answer.allow = methods(is_get, cors);
+        if (cors && strcmp(head->method, "OPTIONS") == 0)
+            return qd_cors_answer(request->answer.allow, request);
         return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
                        "method of \"%.100s\": expected %s, got \"%.32s\"", head->path,
                        request->answer.allow, head->method);

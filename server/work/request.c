@@ -149,6 +149,12 @@ void qd_request_reply(struct qd_request *request)
     print_timing(request, request->answer.server_timing, sizeof(request->answer.server_timing));
 }
 
+void qd_request_add_header(struct qd_request *request, const char *name, const char *value)
+{
+    assert(request->header_count < QD_REQUEST_HEADER_COUNT_MAX);
+    request->headers[request->header_count++] = (struct qd_header){name, value};
+}
+
 void qd_request_refuse(struct qd_request *request)
 {
     const char *allow = request->answer.allow;

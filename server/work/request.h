@@ -88,6 +88,9 @@ void qd_request_destroy(struct qd_request *request);
  * books the time since the last one. */
 void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 
+/* For its answer. Both texts are borrowed. */
+void qd_request_add_header(struct qd_request *request, const char *name, const char *value);
+
 /* Keeps the body, and makes room for so many bytes of it, in one piece. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
 /* Appends to a kept body, and grows it if it has to; only counts any other. A failure is in

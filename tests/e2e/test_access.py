@@ -289,6 +289,96 @@ class Reload(TokenTest):
         self.reload(FILE, self.READ)
 
 
+APP = "https://app.example"
+
+
+class Cors(TokenTest):
+    """What a browser asks and looks at, with tokens beside it."""
+
+    FLAGS = ("--cors-origin", APP, "--cors-origin", "http://localhost:3000",
+             "--max-body-bytes", "1000")
+
+    def preflight(self, path, origin=APP, method="POST", headers="authorization, "
+                                                                 "content-type"):
+        return self.server.request("OPTIONS", path, headers={
+            "Origin": origin, "Access-Control-Request-Method": method,
+            "Access-Control-Request-Headers": headers})
+
+    def words(self, answer, header):
+        return {word.strip().lower() for word in answer.headers[header].split(",")}
+
+    def test_preflight(self):
+        for path, methods in ((infer_path(MODEL), {"post", "options"}),
+                              ("/v2", {"get", "head", "options"}),
+                              ("/v2/health/live", {"get", "head", "options"})):
+            for origin in (APP, "http://localhost:3000"):
+                answer = self.preflight(path, origin)
+                self.assertEqual((answer.status, answer.body), (204, b""))
+                self.assertEqual(answer.headers.get_all("Access-Control-Allow-Origin"), [origin])
+                self.assertEqual(self.words(answer, "Access-Control-Allow-Methods"), methods)
+                self.assertLessEqual({"authorization", "content-type",
+                                      "inference-header-content-length"},
+                                     self.words(answer, "Access-Control-Allow-Headers"))
+                self.assertGreater(int(answer.headers["Access-Control-Max-Age"]), 0)
+                self.assertEqual(answer.headers["Vary"], "Origin")
+                self.assertEqual(self.words(answer, "Allow"), methods)
+                for header in ("Content-Length", "Content-Type", "WWW-Authenticate",
+                               "Access-Control-Allow-Credentials"):
+                    self.assertIsNone(answer.headers.get(header), header)
+
+    def test_preflight_of_others(self):
+        for origin in ("https://evil.example", APP + ".evil.example", APP.upper(), "null",
+                       "http://app.example", APP + "/", ""):
+            answer = self.preflight("/v2", origin)
+            self.assertEqual(answer.status, 204)
+            self.assertFalse([name for name in answer.headers if name.startswith("Access-")])
+            self.assertEqual(answer.headers["Vary"], "Origin")
+        self.assert_error(self.preflight("/nope"), 404)
+
+    def test_answers(self):
+        answer = self.server.infer(MODEL, BODY, headers={"Origin": APP, **bearer()})
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.headers["Access-Control-Allow-Origin"], APP)
+        self.assertLessEqual({"inference-header-content-length", "server-timing"},
+                             self.words(answer, "Access-Control-Expose-Headers"))
+        self.assertEqual(answer.headers["Vary"], "Origin")
+        for headers in ({}, {"Origin": "https://evil.example"}):
+            answer = self.server.infer(MODEL, BODY, headers={**headers, **bearer()})
+            self.assertEqual((answer.status, answer.headers["Vary"]), (200, "Origin"))
+            self.assertIsNone(answer.headers.get("Access-Control-Allow-Origin"))
+
+    def test_a_page_may_read_refusals(self):
+        for status, path, headers, body in ((401, "/v2", {}, None), (404, "/nope", bearer(), None),
+                                            (405, "/v2", bearer(), b"{}"),
+                                            (400, infer_path(MODEL), bearer(), b"{"),
+                                            (413, infer_path(MODEL), bearer(), b"x" * 2000)):
+            method = "GET" if body is None else "POST"
+            answer = self.server.request(method, path, body, {"Origin": APP, **headers})
+            self.assert_error(answer, status)
+            self.assertEqual(answer.headers.get_all("Access-Control-Allow-Origin"), [APP])
+
+    def test_a_connection_goes_on_behind_it(self):
+        client = self.server.client()
+        for _ in range(3):
+            answer = exchange(client, "OPTIONS", infer_path(MODEL), None, {"Origin": APP})
+            self.assertEqual(answer.status, 204)
+            answer = exchange(client, "POST", infer_path(MODEL), BODY,
+                              {"Origin": APP, **bearer()})
+            self.assertEqual(answer.status, 200)
+        client.close()
+
+
+class AnyOrigin(ServerTest):
+    FLAGS = ("--cors-origin", "*")
+
+    def test_any_origin(self):
+        for origin in (APP, "null", "https://evil.example"):
+            answer = self.server.request("GET", "/v2", headers={"Origin": origin})
+            self.assertEqual(answer.headers["Access-Control-Allow-Origin"], "*")
+            self.assertIsNone(answer.headers.get("Vary"))
+            self.assertEqual(self.server.request("OPTIONS", "/v2").status, 204)
+
+
 class BadStarts(unittest.TestCase):
     setUp, start, assert_fails = (test_start.Start.setUp, test_start.Start.start,
                                   test_start.Start.assert_fails)
@@ -321,6 +411,16 @@ class BadStarts(unittest.TestCase):
 
 
 class NoTokens(unittest.TestCase):
+    def test_no_origin_may_ask(self):
+        server = Server()
+        for method, status in (("GET", 200), ("OPTIONS", 405)):
+            answer = server.request(method, "/v2", headers={"Origin": APP})
+            self.assertEqual(answer.status, status)
+            self.assertFalse([name for name in answer.headers
+                              if name.startswith("Access-") or name == "Vary"])
+            self.assertNotIn("OPTIONS", answer.headers.get("Allow", ""))
+        server.stop()
+
     def test_a_reload_without_files(self):
         server = Server()
         server.process.send_signal(signal.SIGHUP)

@@ -102,6 +102,55 @@ Test(config, permissions_are_octal)
     }
 }
 
+Test(config, origins)
+{
+    struct qd_config config;
+    char *none[] = {"quantd"};
+    cr_assert_eq(parse(&config, none, 1), QD_CONFIG_RUN);
+    cr_assert_eq(config.cors_origin_count, 0);
+    cr_assert_eq(PARSE(&config, "--cors-origin", "https://a.example,http://localhost:3000",
+                       "--cors-origin", "chrome-extension://abc", "--cors-origin", "http://[::1]"),
+                 QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.cors_origin_count, 4);
+    cr_assert_str_eq(config.cors_origins[1], "http://localhost:3000");
+    cr_assert_eq(PARSE(&config, "--cors-origin", "*"), QD_CONFIG_RUN, "%s", complaint);
+    setenv("QUANTD_CORS_ORIGIN", "https://a.example,https://b.example", 1);
+    cr_assert_eq(parse(&config, none, 1), QD_CONFIG_RUN);
+    cr_assert_eq(config.cors_origin_count, 2);
+    cr_assert_eq(PARSE(&config, "--cors-origin", "https://c.example"), QD_CONFIG_RUN);
+    cr_assert_eq(config.cors_origin_count, 1);
+    cr_assert_str_eq(config.cors_origins[0], "https://c.example");
+    char longest[300] = "https://";
+    memset(longest + 8, 'a', 280);
+    const char *const bad[] = {"a.example",
+                               "https://",
+                               "https://a.example/",
+                               "https://A.example",
+                               "null",
+                               "https://*.example",
+                               "https://a b",
+                               "**",
+                               "https://a.example,",
+                               ",https://a",
+                               "https://a,,*",
+                               "https://u@a.example",
+                               "://a",
+                               "https://a\r\nX: y",
+                               longest};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        cr_assert_eq(PARSE(&config, "--cors-origin", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
+        cr_assert(strstr(complaint, "--cors-origin: expected SCHEME://HOST") != NULL, "%s",
+                  complaint);
+    }
+    char *many[2 * QD_CORS_ORIGIN_COUNT_MAX + 3] = {"quantd"};
+    for (unsigned i = 0; i <= QD_CORS_ORIGIN_COUNT_MAX; i++) {
+        many[1 + 2 * i] = "--cors-origin";
+        many[2 + 2 * i] = "*";
+    }
+    cr_assert_eq(parse(&config, many, 2 * QD_CORS_ORIGIN_COUNT_MAX + 1), QD_CONFIG_RUN);
+    cr_assert_eq(parse(&config, many, 2 * QD_CORS_ORIGIN_COUNT_MAX + 3), QD_CONFIG_BAD);
+}
+
 Test(config, seconds_may_have_decimals)
 {
     struct qd_config config;
