@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 
 enum {
     VERSION_DIGITS_MAX = 18,
-    ENTRY_COUNT_MAX = 65536, /* looked at in one folder */
+    ENTRY_COUNT_MAX = 65536,  /* looked at in one folder */
+    ENTRIES_BYTES = 16 << 10, /* of entries, read at once */
     LIST_COUNT_MIN = 16,
 };
 
@@ -73,35 +75,36 @@ struct visitor {
                             struct qd_error *error);
 };
 
-static enum qd_status visit_all(int fd, const char *shown, struct visitor *visitor,
+static enum qd_status visit(struct visitor *visitor, int folder, const char *name,
+                            struct qd_error *error)
+{
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return QD_OK;
+    return visitor->visit(visitor, folder, name, error);
+}
+
+/* The folder was opened for this: it is read to its end. */
+static enum qd_status visit_all(int folder, const char *shown, struct visitor *visitor,
                                 struct qd_error *error)
 {
-    /* A description of its own: others may read the folder at the same time. */
-    int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *entries = own < 0 ? NULL : fdopendir(own);
-    if (entries == NULL) {
-        int reason = errno;
-        if (own >= 0)
-            close(own);
-        return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown,
-                       strerror(reason));
-    }
-    enum qd_status status = QD_OK;
+    alignas(struct dirent64) char entries[ENTRIES_BYTES];
     size_t count = 0;
-    errno = 0;
-    for (struct dirent *entry; status == QD_OK && (entry = readdir(entries)) != NULL;) {
-        if (++count > ENTRY_COUNT_MAX)
-            status = qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %d entries", shown,
-                             ENTRY_COUNT_MAX);
-        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = visitor->visit(visitor, own, entry->d_name, error);
-        errno = 0;
+    ssize_t bytes;
+    while ((bytes = getdents64(folder, entries, sizeof(entries))) > 0) {
+        const struct dirent64 *entry;
+        for (ssize_t at = 0; at < bytes; at += entry->d_reclen) {
+            entry = (const struct dirent64 *)(entries + at);
+            if (++count > ENTRY_COUNT_MAX)
+                return qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %d entries", shown,
+                               ENTRY_COUNT_MAX);
+            enum qd_status status = visit(visitor, folder, entry->d_name, error);
+            if (status != QD_OK)
+                return status;
+        }
     }
-    if (status == QD_OK && errno != 0)
-        status =
-            qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown, strerror(errno));
-    closedir(entries);
-    return status;
+    return bytes == 0 ? QD_OK
+                      : qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown,
+                                strerror(errno));
 }
 
 /* ---- Models ------------------------------------------------------------------------------- */
@@ -202,6 +205,7 @@ struct version_list {
     struct visitor visitor;
     struct qd_model_folder *folder;
     const char *name;
+    bool marks;
     struct qd_arena *arena;
     size_t capacity;
 };
@@ -227,7 +231,7 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     folder->has_pbtxt |= !is_folder && strcmp(name, "config.pbtxt") == 0;
     folder->has_model |=
         !is_folder && (strcmp(name, "model.onnx") == 0 || strcmp(name, "request.json") == 0);
-    if (!is_folder)
+    if (!is_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!is_folder || number == 0) {
         qd_log(QD_LOG_DEBUG, "an entry of a model's folder is no version",
@@ -295,8 +299,8 @@ static int compare_versions(const void *a, const void *b)
 }
 
 enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
-                                    struct qd_arena *arena, struct qd_model_folder *folder,
-                                    struct qd_error *error)
+                                    bool marks, struct qd_arena *arena,
+                                    struct qd_model_folder *folder, struct qd_error *error)
 {
     *folder = (struct qd_model_folder){.fd = -1};
     int root;
@@ -307,9 +311,9 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
     close(root);
     if (status != QD_OK)
         return status;
-    struct version_list list = {{add_version}, folder, name, arena, 0};
+    struct version_list list = {{add_version}, folder, name, marks, arena, 0};
     status = visit_all(folder->fd, name, &list.visitor, error);
-    for (size_t i = 0; status == QD_OK && i < folder->version_count; i++)
+    for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
         status = mark_version(folder, name, folder->versions[i], error);
     if (folder->version_count > 0)
         qsort(folder->versions, folder->version_count, sizeof(*folder->versions), compare_versions);

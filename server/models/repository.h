@@ -37,14 +37,15 @@ struct qd_model_folder {
     bool has_pbtxt;  /* config.pbtxt, which is not read */
     bool has_model;  /* what belongs into a version's folder */
     /* Of names, sizes, times and inodes of all files in it and in the folders of its versions: of
-     * what a model is made of, so that it changes when one of them does. */
+     * what a model is made of, so that it changes when one of them does. 0: nobody asked for it. */
     uint64_t fingerprint;
 };
 
-/* QD_NOT_FOUND: the repository has no such folder. Any other failure may pass. */
+/* QD_NOT_FOUND: the repository has no such folder. Any other failure may pass. `marks`: its
+ * fingerprint is wanted, for which the versions' folders are read too. */
 enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
-                                    struct qd_arena *arena, struct qd_model_folder *folder,
-                                    struct qd_error *error);
+                                    bool marks, struct qd_arena *arena,
+                                    struct qd_model_folder *folder, struct qd_error *error);
 void qd_model_folder_close(struct qd_model_folder *folder);
 
 #endif

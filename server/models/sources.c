@@ -100,8 +100,9 @@ static enum qd_status open_folder(struct qd_sources *sources, struct qd_error *e
                        "call brings no file",
                        sources->name);
     }
-    enum qd_status status = qd_model_folder_open(sources->repository, sources->name, sources->arena,
-                                                 &sources->folder, error);
+    enum qd_status status =
+        qd_model_folder_open(sources->repository, sources->name, sources->marks_folder,
+                             sources->arena, &sources->folder, error);
     if (status == QD_NOT_FOUND)
         return qd_fail(error, QD_NOT_FOUND, "the repository has no folder %.128s", sources->name);
     if (status != QD_OK)
@@ -461,7 +462,7 @@ enum qd_status qd_sources_check(struct qd_sources *sources, struct qd_error *err
         *error = sources->fetch_error;
         return error->status;
     }
-    for (size_t i = 0; i < sources->opened_count; i++) {
+    for (size_t i = 0; sources->reading_count > 0 && i < sources->opened_count; i++) {
         if (has_changed(&sources->opened[i])) {
             return qd_fail(error, QD_UNAVAILABLE,
                            "%.128s/%llu/%.150s: it changed while it was read", sources->name,

@@ -28,8 +28,7 @@
 #define QD_SOURCES_VERSION_COUNT_MAX 64 /* loaded at once under one name */
 #define QD_SOURCES_FILE_COUNT_MAX 64    /* of one version */
 
-/* Costs of a unit of fetching: a MiB of a file that lies in the page cache, into fresh memory; or
- * 64 Ki characters of base64. */
+/* Costs of a unit of fetching: a MiB of a file that lies in the page cache, into fresh memory; or 64 Ki characters of base64. */
 #define QD_FETCH_FILE_UNIT_NS UINT64_C(300000)
 #define QD_FETCH_TEXT_UNIT_NS UINT64_C(60000)
 
@@ -61,6 +60,7 @@ struct qd_sources {
     /* Borrowed. */
     const char *name;
     const struct qd_repository *repository; /* NULL: there is none */
+    bool marks_folder;                      /* its fingerprint is wanted */
     struct qd_arena *arena;                 /* for as long as the load */
     struct qd_arena *version_arena;         /* these two are emptied by qd_sources_find */
     struct qd_arena *file_arena;            /* for the version's own files */

@@ -200,6 +200,7 @@ static bool start(struct qd_job *job)
     job->deadline_ns = load->timeout_ns == 0 ? UINT64_MAX : qd_clock_ns() + load->timeout_ns;
     sources->name = load->name;
     sources->repository = load->tools->repository;
+    sources->marks_folder = load->tools->marks_folders;
     sources->arena = &load->arena;
     sources->version_arena = &load->version_arena;
     sources->file_arena = &load->file_arena;

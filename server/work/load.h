@@ -24,6 +24,7 @@ struct qd_load_tools {
     const struct qd_repository *repository; /* NULL: there is none */
     struct qd_scheduler *scheduler;
     unsigned thread_count;
+    bool marks_folders; /* loads say what their folders' fingerprints were */
 };
 
 struct qd_load {
@@ -39,7 +40,7 @@ struct qd_load {
     struct qd_model *models[QD_SOURCES_VERSION_COUNT_MAX]; /* whoever takes one sets it to NULL */
     size_t model_count;
     bool from_repository;
-    uint64_t fingerprint; /* of the folder, when the load began */
+    uint64_t fingerprint; /* of the folder, when the load began; 0: nobody asked for it */
 
     /* The load's own. */
     const struct qd_load_tools *tools;

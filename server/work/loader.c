@@ -52,6 +52,7 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
     if (loader == NULL)
         return NULL;
     loader->settings = *settings;
+    loader->settings.tools.marks_folders = settings->mode != QD_CONTROL_EXPLICIT;
     loader->timer = qd_loop_timer(settings->loop, on_timer, loader);
     if (loader->timer == NULL) {
         free(loader);

@@ -15,8 +15,8 @@ static void look(struct qd_scan *scan, struct qd_scan_entry *entry)
 {
     struct qd_model_folder folder;
     struct qd_error error;
-    if (qd_model_folder_open(scan->repository, entry->name, &scan->folder_arena, &folder, &error) ==
-        QD_OK) {
+    if (qd_model_folder_open(scan->repository, entry->name, true, &scan->folder_arena, &folder,
+                             &error) == QD_OK) {
         entry->fingerprint = folder.fingerprint;
         qd_model_folder_close(&folder);
     } else {

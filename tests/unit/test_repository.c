@@ -60,8 +60,8 @@ TestSuite(repository, .init = setup, .fini = teardown);
 static struct qd_model_folder look(const char *name)
 {
     struct qd_model_folder folder;
-    cr_assert_eq(qd_model_folder_open(repository, name, &scratch.arena, &folder, &error), QD_OK,
-                 "%s", error.text);
+    cr_assert_eq(qd_model_folder_open(repository, name, true, &scratch.arena, &folder, &error),
+                 QD_OK, "%s", error.text);
     qd_model_folder_close(&folder);
     return folder;
 }
@@ -104,16 +104,42 @@ Test(repository, versions_are_numbers_above_0)
     cr_assert(look("b").has_model);
 }
 
+/* More entries than one read of the folder gives. */
+Test(repository, a_folder_of_many_versions)
+{
+    char path[32];
+    make_folder("a");
+    for (int i = 1; i <= 1000; i++) {
+        snprintf(path, sizeof(path), "a/%d", i);
+        make_folder(path);
+    }
+    struct qd_model_folder folder = look("a");
+    cr_assert_eq(folder.version_count, 1000);
+    for (size_t i = 0; i < folder.version_count; i++)
+        cr_assert_eq(folder.versions[i], i + 1);
+}
+
+Test(repository, marks_a_folder_for_who_wants_it)
+{
+    struct qd_model_folder folder;
+    cr_assert_eq(qd_model_folder_open(repository, "b", false, &scratch.arena, &folder, &error),
+                 QD_OK);
+    qd_model_folder_close(&folder);
+    cr_assert_eq(folder.version_count, 3);
+    cr_assert_eq(folder.fingerprint, 0);
+    cr_assert_neq(look("b").fingerprint, 0);
+}
+
 Test(repository, a_folder_that_is_not_there)
 {
     struct qd_model_folder folder;
-    cr_assert_eq(qd_model_folder_open(repository, "z", &scratch.arena, &folder, &error),
+    cr_assert_eq(qd_model_folder_open(repository, "z", true, &scratch.arena, &folder, &error),
                  QD_NOT_FOUND);
     cr_assert_eq(symlinkat("/etc", root, "etc"), 0);
-    cr_assert_eq(qd_model_folder_open(repository, "etc", &scratch.arena, &folder, &error),
+    cr_assert_eq(qd_model_folder_open(repository, "etc", true, &scratch.arena, &folder, &error),
                  QD_INVALID);
     cr_assert_eq(symlinkat("/etc", root, "b/11"), 0);
-    cr_assert_eq(qd_model_folder_open(repository, "b", &scratch.arena, &folder, &error),
+    cr_assert_eq(qd_model_folder_open(repository, "b", true, &scratch.arena, &folder, &error),
                  QD_INVALID);
     cr_assert_null(qd_repository_open("/nonexistent", &error));
 }
