@@ -12,7 +12,7 @@
 #include "server/models/folder.h"
 
 enum {
-    FILE_UNIT_BYTES = 1 << 20,
+    FILE_UNIT_BYTES = 256 << 10,
     TEXT_UNIT_CHARACTERS = 64 << 10,
     CONFIG_BYTES_MAX = 1 << 20,
     READING_COUNT_MIN = 8,

@@ -28,8 +28,9 @@
 #define QD_SOURCES_VERSION_COUNT_MAX 64 /* loaded at once under one name */
 #define QD_SOURCES_FILE_COUNT_MAX 64    /* of one version */
 
-/* Costs of a unit of fetching: a MiB of a file that lies in the page cache, into fresh memory; or 64 Ki characters of base64. */
-#define QD_FETCH_FILE_UNIT_NS UINT64_C(300000)
+/* Costs of a unit of fetching: 256 KiB of a file that lies in the page cache, into memory that was
+ * used before; or 64 Ki characters of base64. */
+#define QD_FETCH_FILE_UNIT_NS UINT64_C(20000)
 #define QD_FETCH_TEXT_UNIT_NS UINT64_C(60000)
 
 /* An open file. */

@@ -8,7 +8,7 @@
 /* Rough: the cycles that packing a weight takes, cell by cell or transposed, and all else that a
  * panel takes. */
 #define CELL_WEIGHT_CYCLES 3.2
-#define TRANSPOSED_WEIGHT_CYCLES 0.45
+#define TRANSPOSED_WEIGHT_CYCLES 0.25
 #define PANEL_CYCLES 400.0
 
 /* How weights are changed as they are stored: to signed bytes, or to words less their zero point.
