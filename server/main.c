@@ -13,6 +13,7 @@
 #include "kernels/qk.h"
 #include "server/base/arena.h"
 #include "server/base/config.h"
+#include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/base/version.h"
@@ -34,7 +35,7 @@ enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
-    OTHER_FILES_MAX = 64,
+    OTHER_FILES_MAX = 64 + QD_LINGER_COUNT_MAX,
     LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
 };
 

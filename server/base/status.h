@@ -9,11 +9,15 @@
     X(UNAUTHORIZED, 401)         \
     X(NOT_FOUND, 404)            \
     X(METHOD_NOT_ALLOWED, 405)   \
+    X(TOO_SLOW, 408)             \
     X(TOO_LARGE, 413)            \
+    X(LINE_TOO_LONG, 414)        \
     X(UNSUPPORTED_ENCODING, 415) \
+    X(HEAD_TOO_LARGE, 431)       \
     X(INTERNAL, 500)             \
     X(NOT_IMPLEMENTED, 501)      \
     X(UNAVAILABLE, 503)          \
+    X(OTHER_VERSION, 505)        \
     X(NOT_OFFERED, 503) /* by this server, as it was started: trying again is in vain */
 
 enum qd_status {

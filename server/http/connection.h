@@ -32,6 +32,8 @@ struct qd_connection {
     int fd;
     bool kept;      /* has had a request */
     bool suspended; /* the library does not look at it */
+    bool lingers;   /* its client may still send when it is closed */
+    bool refused;   /* what the library could not read: its request ends with an error */
     void *http;     /* the library's own */
 };
 

@@ -14,14 +14,16 @@
 #include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/http/connection.h"
+#include "server/http/intercept.h"
+#include "server/http/last_word.h"
+#include "server/http/linger.h"
 #include "server/http/socket.h"
 
 enum {
     BACKLOG = 1024,
-    CONNECTION_BYTES = 32 << 10, /* a whole head fits; more slows small requests down */
-    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer */
-    PUMP_RUNS_MAX = 8,           /* MHD_run moves one buffer a connection: more runs batch better */
-    SWEEP_MS = 250,              /* how late a deadline may be noticed */
+    REPLY_SILENCE_S = 30, /* for a peer that does not read its answer */
+    PUMP_RUNS_MAX = 8,    /* MHD_run moves one buffer a connection: more runs batch better */
+    SWEEP_MS = 250,       /* how late a deadline may be noticed */
     DRAIN_SWEEP_MS = 20,
 };
 
@@ -41,6 +43,7 @@ struct qd_listener {
     struct qd_handle *pump_timer;
     struct qd_handle *sweep_timer;
     struct qd_connections connections;
+    struct qd_lingers *lingers;
     unsigned silence_s; /* libmicrohttpd's own timeout: our deadlines come before it */
     bool pump_needed;
     qd_callback *on_drained;
@@ -74,6 +77,29 @@ static struct endpoint *endpoint_of(struct qd_listener *listener, struct MHD_Con
     return endpoint;
 }
 
+static void end_request(struct qd_connection *connection, bool delivered)
+{
+    struct qd_listener *listener = listener_of(connection);
+    qd_request_advance(connection->request, QD_DONE);
+    listener->handler.closed(listener->handler.context, connection->request, delivered);
+    qd_request_destroy(connection->request);
+    connection->request = NULL;
+}
+
+/* The library forgets it now, and then closes the socket. */
+static void close_connection(struct qd_listener *listener, struct qd_connection *connection)
+{
+    if (connection == NULL)
+        return;
+    if (connection->lingers) {
+        qd_lingers_add(listener->lingers, connection->fd,
+                       qd_clock_ns() + listener->config->receive_timeout_ns);
+    }
+    if (connection->request != NULL) /* refused before its first line: on_completed never came */
+        end_request(connection, true);
+    qd_connection_close(connection);
+}
+
 /* A NULL in the slot, for want of memory, makes on_access close it. */
 static void on_connection(void *context, struct MHD_Connection *mhd, void **slot,
                           enum MHD_ConnectionNotificationCode code)
@@ -81,7 +107,7 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
     struct qd_listener *listener = context;
     if (code != MHD_CONNECTION_NOTIFY_STARTED) {
         endpoint_of(listener, mhd)->connection_count--;
-        qd_connection_close(*slot);
+        close_connection(listener, *slot);
         listener->pump_needed = true; /* it accepts again below its limit: at its next run only */
         return;
     }
@@ -97,7 +123,8 @@ static void on_sweep(void *context)
 {
     struct qd_listener *listener = context;
     qd_connections_sweep(&listener->connections);
-    if (listener->connections.count > 0)
+    qd_lingers_sweep(listener->lingers, qd_clock_ns());
+    if (listener->connections.count > 0 || qd_lingers_count(listener->lingers) > 0)
         return;
     qd_timer_stop(listener->sweep_timer);
     if (listener->connections.draining)
@@ -156,7 +183,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     qd_connection_on_answer(connection, answer->bytes);
     enum MHD_Result result = MHD_NO;
     if (add_headers(response, connection->request, answer->close || connection->all->draining))
-        result = MHD_queue_response(connection->http, answer->http_status, response);
+        result = qd_intercept_queue(connection->http, answer->http_status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -193,9 +220,37 @@ static void *on_request_line(void *context, const char *uri, struct MHD_Connecti
 
 static enum MHD_Result refuse(struct qd_connection *connection)
 {
+    connection->lingers = true;
     connection->request->answer.close = true;
     qd_request_refuse(connection->request);
     return send_answer(connection);
+}
+
+/* The library has found something that it cannot read. What it says of HEAD, and so whether the
+ * answer has a body, is lost where it goes past it. */
+static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
+{
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL)
+        return MHD_NO;
+    const bool in_head = connection->first_byte_ns != 0;
+    const bool in_body = connection->request != NULL;
+    if (!in_body) {
+        connection->request = qd_request_create(
+            listener_of(connection)->memory, in_head ? connection->first_byte_ns : qd_clock_ns());
+    }
+    struct qd_request *request = connection->request;
+    if (request == NULL)
+        return MHD_NO;
+    connection->refused = true;
+    qd_intercept_explain(http_status, in_head, in_body, &request->error);
+    if (!qd_intercept_would_repeat(mhd, in_body))
+        return refuse(connection);
+    connection->lingers = true;
+    qd_request_refuse(request);
+    qd_last_word(connection->fd, &request->answer,
+                 MHD_get_reason_phrase_for(request->answer.http_status), false);
+    return MHD_NO;
 }
 
 static void check_size(const struct qd_connection *connection, const struct qd_head *head)
@@ -292,12 +347,9 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **reque
     if (connection == NULL)
         return;
     if (connection->request != NULL) {
-        bool replied = connection->request->state == QD_REPLYING;
-        qd_request_advance(connection->request, QD_DONE);
-        listener->handler.closed(listener->handler.context, connection->request,
-                                 replied && code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-        qd_request_destroy(connection->request);
-        connection->request = NULL;
+        bool sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
+                    (connection->refused && code == MHD_REQUEST_TERMINATED_WITH_ERROR);
+        end_request(connection, sent && connection->request->state == QD_REPLYING);
     }
     MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, listener->silence_s);
     qd_connection_on_request_end(connection);
@@ -382,7 +434,7 @@ static struct MHD_Daemon *start_daemon(struct qd_listener *listener, int fd)
                             NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
                             (unsigned)config->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+                            (size_t)QD_HEAD_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
                             listener->silence_s, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
                             listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, listener,
                             MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener,
@@ -438,12 +490,17 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     listener->config = config;
     listener->connections.config = config;
     listener->handler = *handler;
+    listener->lingers = qd_lingers_create(loop);
+    if (!qd_intercept_start(on_library_error)) {
+        qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
+               MHD_get_version());
+    }
     listener->silence_s = silence_s(config);
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_needed, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
-    bool open = listener->before_sleep != NULL && listener->pump_timer != NULL &&
-                listener->sweep_timer != NULL;
+    bool open = listener->lingers != NULL && listener->before_sleep != NULL &&
+                listener->pump_timer != NULL && listener->sweep_timer != NULL;
     for (size_t i = 0; open && i < config->listen_count; i++)
         open = open_endpoint(listener, loop, config->listen[i], complaint);
     if (!open) {
@@ -463,6 +520,7 @@ void qd_listener_destroy(struct qd_listener *listener)
         MHD_stop_daemon(listener->endpoints[i].mhd); /* aborts if a connection is suspended */
     }
     assert(listener->connections.count == 0);
+    qd_lingers_destroy(listener->lingers);
     qd_handle_destroy(listener->before_sleep);
     qd_handle_destroy(listener->pump_timer);
     qd_handle_destroy(listener->sweep_timer);

@@ -44,7 +44,7 @@ class Document(unittest.TestCase):
         self.assertFalse(make_json.is_stale(), "openapi.json: run make schema")
 
     def test_version_is_the_program_s(self):
-        header = (ROOT / "server" / "version.h").read_text()
+        header = (ROOT / "server" / "base" / "version.h").read_text()
         version = re.search(r'#define QD_VERSION "(.*)"', header).group(1)
         self.assertEqual(DOCUMENT["info"]["version"], version)
 
