@@ -388,6 +388,7 @@ int main(int argc, char **argv)
     signal(SIGHUP, SIG_IGN); /* until there is something to read anew */
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
+    qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
                  create_access(&process) && start_services(&process) && load_models(&process) &&

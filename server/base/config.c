@@ -28,7 +28,8 @@ enum kind {
     KIND_LEVEL,
     KIND_PATH,
     KIND_NAMES,
-    KIND_MODE
+    KIND_MODE,
+    KIND_FORMAT
 };
 
 struct flag {
@@ -98,6 +99,8 @@ static const struct flag flags[] = {
      "on or off: at start, for some ms, how fast kernels and memory are"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
      "debug, which has each answer, info, warn or error"},
+    {"log-format", KIND_FORMAT, AT(log_format), "text", 0, 0, "FORMAT",
+     "of lines: text, which has key=value, or json"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
     {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
@@ -266,6 +269,7 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     static const char *const switches[] = {"off", "on", NULL};
     static const char *const modes[] = {"none", "explicit", "poll", NULL};
+    static const char *const formats[] = {"text", "json", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
     switch (flag->kind) {
@@ -304,6 +308,11 @@ static bool parse_value(const struct flag *flag, const char *text, struct qd_con
         if (!parse_choice(modes, text, &choice))
             return false;
         config->model_control_mode = (enum qd_control_mode)choice;
+        return true;
+    case KIND_FORMAT:
+        if (!parse_choice(formats, text, &choice))
+            return false;
+        config->log_format = (enum qd_line_format)choice;
         return true;
     case KIND_HELP:
     case KIND_VERSION:
@@ -364,6 +373,9 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_MODE:
         snprintf(text, bytes, "none, explicit or poll");
+        return;
+    case KIND_FORMAT:
+        snprintf(text, bytes, "text or json");
         return;
     case KIND_NAMES:
         snprintf(text, bytes, "at most %d of them", QD_LOAD_MODEL_COUNT_MAX);

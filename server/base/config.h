@@ -58,6 +58,7 @@ struct qd_config {
     const char *gemm;
     bool measure;
     enum qd_log_level log_level;
+    enum qd_line_format log_format;
 };
 
 enum qd_config_result {

@@ -1,53 +1,76 @@
 #include "server/base/log.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES_MAX = 1024 };
+#define BIT(level) (1u << (level))
 
-static enum qd_log_level level_min = QD_LOG_INFO;
+static atomic_uint enabled_levels = BIT(QD_LOG_INFO) | BIT(QD_LOG_WARN) | BIT(QD_LOG_ERROR);
+static atomic_uint line_format = QD_LINE_TEXT;
+static atomic_ullong dropped;
 
 void qd_log_set_level(enum qd_log_level level)
 {
-    level_min = level;
+    for (enum qd_log_level each = QD_LOG_DEBUG; each <= QD_LOG_ERROR; each++)
+        qd_log_enable(each, each >= level);
 }
 
-static size_t print_head(char *line, enum qd_log_level level, const char *event)
+void qd_log_enable(enum qd_log_level level, bool enabled)
+{
+    if (enabled)
+        atomic_fetch_or(&enabled_levels, BIT(level));
+    else
+        atomic_fetch_and(&enabled_levels, ~BIT(level));
+}
+
+bool qd_log_enabled(enum qd_log_level level)
+{
+    return (atomic_load_explicit(&enabled_levels, memory_order_relaxed) & BIT(level)) != 0;
+}
+
+void qd_log_set_format(enum qd_line_format format)
+{
+    atomic_store(&line_format, format);
+}
+
+enum qd_line_format qd_log_format(void)
+{
+    return (enum qd_line_format)atomic_load_explicit(&line_format, memory_order_relaxed);
+}
+
+uint64_t qd_log_dropped(void)
+{
+    return atomic_load(&dropped);
+}
+
+void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *event)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
-    struct timespec now;
-    struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    size_t count = strftime(line, LINE_BYTES_MAX, "ts=%Y-%m-%dT%H:%M:%S", &utc);
-    int more = snprintf(line + count, LINE_BYTES_MAX - count, ".%03ldZ level=%s msg=\"%s\" ",
-                        now.tv_nsec / 1000000, names[level], event);
-    return count + (size_t)more;
+    qd_line_begin(line, qd_log_format(), names[level], event);
+}
+
+void qd_log_write(const struct qd_line *line)
+{
+    /* A pipe has room for a whole line, or is not ready. */
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, 0) <= 0 || write(STDERR_FILENO, line->bytes, line->count) < 0)
+        atomic_fetch_add(&dropped, 1); /* all who wait for the loop would wait for who reads */
 }
 
 void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
 {
-    if (level < level_min)
+    char pairs[QD_LINE_BYTES_MAX];
+    struct qd_line line;
+    if (!qd_log_enabled(level))
         return;
-    char line[LINE_BYTES_MAX];
-    size_t count = print_head(line, level, event);
-    int more = vsnprintf(line + count, sizeof(line) - count, format, arguments);
-    count += more > 0 ? (size_t)more : 0;
-    count = count < sizeof(line) - 1 ? count : sizeof(line) - 1;
-    for (size_t i = 0; i < count; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = '?';
-    if (line[count - 1] == ' ')
-        count--;
-    line[count++] = '\n';
-    /* A pipe has room for a whole line, or is not ready. */
-    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&out, 1, 0) <= 0)
-        return; /* nobody reads, and all who wait for the loop would wait for that */
-    if (write(STDERR_FILENO, line, count) < 0)
-        return; /* nobody is left to tell */
+    if (vsnprintf(pairs, sizeof(pairs), format, arguments) < 0)
+        *pairs = '\0';
+    qd_log_begin(&line, level, event);
+    qd_line_pairs(&line, pairs);
+    qd_line_end(&line);
+    qd_log_write(&line);
 }
 
 void qd_log(enum qd_log_level level, const char *event, const char *format, ...)

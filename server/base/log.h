@@ -1,23 +1,41 @@
 /* One line an event, on standard error: ts=… level=info msg="listening" address=127.0.0.1:8000
+ * or the same as a JSON object (line.h).
  *
- * Safe on any thread once the level is set. Control characters in a line become '?', so that nobody
- * writes lines of their own; a line longer than 1 KiB is cut, and one that would have to wait for
- * whoever reads is dropped. */
+ * Safe on any thread, also what changes what is logged. A line longer than 4 KiB is cut, and one
+ * that would have to wait for whoever reads is dropped, and counted. */
 #ifndef SERVER_BASE_LOG_H
 #define SERVER_BASE_LOG_H
 
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/base/line.h"
 
 enum qd_log_level { QD_LOG_DEBUG, QD_LOG_INFO, QD_LOG_WARN, QD_LOG_ERROR };
 
-/* What is below `level` is dropped. Before other threads start. */
+/* What is below `level` is dropped, and what is not is logged. */
 void qd_log_set_level(enum qd_log_level level);
+
+/* The same for one level alone. */
+void qd_log_enable(enum qd_log_level level, bool enabled);
+bool qd_log_enabled(enum qd_log_level level);
+
+void qd_log_set_format(enum qd_line_format format);
+enum qd_line_format qd_log_format(void);
 
 /* `format` makes the key=value pairs; "" for none. */
 void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
+
+/* Begins a line as qd_log does, and writes one that has ended. */
+void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *event);
+void qd_log_write(const struct qd_line *line);
+
+/* Lines that nobody has got. */
+uint64_t qd_log_dropped(void);
 
 /* A text to stand between quotes, where the next one would end it: its own are single ones. */
 struct qd_logged {

@@ -48,6 +48,9 @@ Test(config, both_ways_to_give_a_value)
     cr_assert_eq(config.max_queue, 17);
     cr_assert_str_eq(config.cpu, "scalar");
     cr_assert_eq(config.log_level, QD_LOG_DEBUG);
+    cr_assert_eq(config.log_format, QD_LINE_TEXT);
+    cr_assert_eq(PARSE(&config, "--log-format", "json"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(config.log_format, QD_LINE_JSON);
 }
 
 Test(config, bytes_have_units)
@@ -253,6 +256,7 @@ Test(config, mistakes_name_the_flag)
                {"--cpu", "avx1024"},
                {"--gemm", "cublas"},
                {"--log-level", "loud"},
+               {"--log-format", "xml"},
                {"--max-queue", "auto"},
                {"--max-body-bytes", "auto"},
                {"--threads", "automatic"},

@@ -33,6 +33,35 @@ Test(log, one_line_without_control_characters)
     cr_assert_eq(line[strlen(line) - 1], '\n');
 }
 
+Test(log, each_level_by_itself)
+{
+    char lines[1000] = "";
+    qd_log_enable(QD_LOG_INFO, false);
+    qd_log_enable(QD_LOG_DEBUG, true);
+    qd_log(QD_LOG_INFO, "info", "%s", "");
+    qd_log(QD_LOG_DEBUG, "debug", "%s", "");
+    cr_assert_not(qd_log_enabled(QD_LOG_INFO));
+    qd_log_set_level(QD_LOG_WARN);
+    qd_log(QD_LOG_DEBUG, "debug again", "%s", "");
+    qd_log(QD_LOG_ERROR, "error", "%s", "");
+    cr_assert_gt(read(pipe_ends[0], lines, sizeof(lines) - 1), 0);
+    cr_assert_null(strstr(lines, "\"info\""));
+    cr_assert_not_null(strstr(lines, "level=debug msg=\"debug\"\n"));
+    cr_assert_null(strstr(lines, "again"));
+    cr_assert_not_null(strstr(lines, "level=error msg=\"error\"\n"));
+}
+
+Test(log, json)
+{
+    char line[1000] = "";
+    qd_log_set_format(QD_LINE_JSON);
+    qd_log(QD_LOG_WARN, "event", "text=\"%s\" count=%d", "a\nb", 3);
+    cr_assert_gt(read(pipe_ends[0], line, sizeof(line) - 1), 0);
+    cr_assert_not_null(
+        strstr(line, "\"level\":\"warn\",\"msg\":\"event\",\"text\":\"a\\u000ab\",\"count\":3}\n"),
+        "%s", line);
+}
+
 /* The server goes on. */
 Test(log, a_reader_that_stands_still_stops_nothing)
 {
@@ -47,6 +76,7 @@ Test(log, a_reader_that_stands_still_stops_nothing)
         last = all[got - 1];
     }
     cr_assert_gt(count, 4096);
+    cr_assert_gt(qd_log_dropped(), 1000);
     cr_assert_eq(last, '\n');
     qd_log(QD_LOG_INFO, "again", "%s", "");
     got = read(pipe_ends[0], all, sizeof(all));

@@ -1,0 +1,220 @@
+#define _GNU_SOURCE
+#include "server/base/line.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/base/text.h"
+
+enum {
+    END_BYTES = 2, /* "}\n" */
+    ROOM = QD_LINE_BYTES_MAX - END_BYTES,
+    ESCAPE_BYTES_MAX = 6, /* \u001f */
+    DIGITS_MAX = 20,
+    VALUE_BYTES_MIN = 16, /* or else a field is not worth its key */
+    SECOND_BYTES = sizeof("2000-01-01T00:00:00"),
+};
+
+static void put(struct qd_line *line, const char *bytes, size_t count)
+{
+    memcpy(line->bytes + line->count, bytes, count);
+    line->count += count;
+}
+
+static void put_string(struct qd_line *line, const char *string)
+{
+    put(line, string, strlen(string));
+}
+
+static size_t print_number(uint64_t value, char digits[DIGITS_MAX])
+{
+    size_t at = DIGITS_MAX;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    memmove(digits, digits + at, DIGITS_MAX - at);
+    return DIGITS_MAX - at;
+}
+
+/* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`
+ * has `count` bytes then. */
+static size_t print_character(enum qd_line_format format, const char *value, size_t left,
+                              char printed[ESCAPE_BYTES_MAX], size_t *count)
+{
+    static const char hex[] = "0123456789abcdef";
+    const unsigned char byte = (unsigned char)*value;
+    const size_t length = qd_utf8_length(value, left);
+    const bool plain = length > 0 && byte >= 0x20 && byte != 0x7f;
+    if (plain && byte != '"' && (byte != '\\' || format == QD_LINE_TEXT)) {
+        memcpy(printed, value, length);
+        *count = length;
+        return length;
+    }
+    if (format == QD_LINE_TEXT) {
+        printed[0] = byte == '"' ? '\'' : '?';
+        *count = 1;
+    } else if (length == 0) {
+        memcpy(printed, "\xef\xbf\xbd", *count = 3); /* U+FFFD */
+    } else if (byte == '"' || byte == '\\') {
+        memcpy(printed, (const char[]){'\\', (char)byte}, *count = 2);
+    } else {
+        const char escape[] = {'\\', 'u', '0', '0', hex[byte >> 4], hex[byte & 15]};
+        memcpy(printed, escape, *count = sizeof(escape));
+    }
+    return 1;
+}
+
+/* Between quotes, and never part of a character. */
+static void put_quoted(struct qd_line *line, const char *value, size_t left, size_t bytes_max)
+{
+    char printed[ESCAPE_BYTES_MAX];
+    size_t count;
+    put(line, "\"", 1);
+    while (left > 0) {
+        size_t taken = print_character(line->format, value, left, printed, &count);
+        if (count > bytes_max)
+            break;
+        put(line, printed, count);
+        bytes_max -= count;
+        value += taken;
+        left -= taken;
+    }
+    put(line, "\"", 1);
+}
+
+/* False: there is no room for it and so many bytes of a value. */
+static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, size_t value_bytes)
+{
+    const bool json = line->format == QD_LINE_JSON;
+    if (ROOM - line->count < value_bytes + key_bytes + 6)
+        return false;
+    put_string(line, json ? ",\"" : " ");
+    put(line, key, key_bytes);
+    put_string(line, json ? "\":" : "=");
+    return true;
+}
+
+/* A second's text is made once: the calendar takes longer than all the rest of a line. */
+static void put_time(struct qd_line *line)
+{
+    static _Thread_local time_t second = -1;
+    static _Thread_local char text[SECOND_BYTES];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (now.tv_sec != second) {
+        struct tm utc;
+        second = now.tv_sec;
+        gmtime_r(&second, &utc);
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+    }
+    const unsigned ms = (unsigned)(now.tv_nsec / 1000000);
+    const char fraction[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10),
+                             (char)('0' + ms % 10), 'Z'};
+    put_string(line, text);
+    put(line, fraction, sizeof(fraction));
+}
+
+void qd_line_begin(struct qd_line *line, enum qd_line_format format, const char *level,
+                   const char *message)
+{
+    line->format = format;
+    line->count = 0;
+    put_string(line, format == QD_LINE_JSON ? "{\"ts\":\"" : "ts=");
+    put_time(line);
+    put_string(line, format == QD_LINE_JSON ? "\",\"level\":\"" : " level=");
+    put_string(line, level);
+    if (format == QD_LINE_JSON)
+        put(line, "\"", 1);
+    qd_line_string(line, "msg", message, ROOM / 2);
+}
+
+static void put_field(struct qd_line *line, const char *key, size_t key_bytes, const char *value,
+                      size_t bytes, size_t bytes_max)
+{
+    if (!put_key(line, key, key_bytes, VALUE_BYTES_MIN))
+        return;
+    const size_t room = ROOM - line->count - 2;
+    put_quoted(line, value, bytes, bytes_max < room ? bytes_max : room);
+}
+
+void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
+{
+    put_field(line, key, strlen(key), value, strlen(value), bytes_max);
+}
+
+void qd_line_number(struct qd_line *line, const char *key, uint64_t value)
+{
+    char digits[DIGITS_MAX];
+    const size_t count = print_number(value, digits);
+    if (put_key(line, key, strlen(key), count))
+        put(line, digits, count);
+}
+
+static bool is_number(const char *text, size_t bytes)
+{
+    return bytes > 0 && bytes < DIGITS_MAX && strspn(text, "0123456789") >= bytes &&
+           (bytes == 1 || *text != '0');
+}
+
+/* As they are, but for what would not stay on the line. */
+static void put_plain(struct qd_line *line, const char *text)
+{
+    size_t left = strlen(text);
+    if (left > 0 && line->count < ROOM)
+        put(line, " ", 1);
+    while (left > 0 && ROOM - line->count >= ESCAPE_BYTES_MAX) {
+        char printed[ESCAPE_BYTES_MAX];
+        size_t count = 1;
+        size_t taken = 1;
+        if (*text == '"')
+            *printed = '"';
+        else
+            taken = print_character(QD_LINE_TEXT, text, left, printed, &count);
+        put(line, printed, count);
+        text += taken;
+        left -= taken;
+    }
+}
+
+/* What has no '=' is no field: then all that is left is one, `text`. */
+static void put_pair(struct qd_line *line, const char **pairs)
+{
+    static const char nameless[] = "text";
+    static const char of_keys[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    const char *key = *pairs;
+    size_t key_bytes = strspn(key, of_keys);
+    const bool is_pair = key_bytes > 0 && key[key_bytes] == '=';
+    const char *value = is_pair ? key + key_bytes + 1 : key;
+    const bool quoted = is_pair && *value == '"';
+    value += quoted;
+    const size_t bytes = is_pair ? strcspn(value, quoted ? "\"" : " ") : strlen(value);
+    if (!is_pair) {
+        key = nameless;
+        key_bytes = strlen(nameless);
+    }
+    if (quoted || !is_number(value, bytes))
+        put_field(line, key, key_bytes, value, bytes, ROOM);
+    else if (put_key(line, key, key_bytes, bytes))
+        put(line, value, bytes);
+    value += bytes;
+    value += quoted && *value == '"';
+    *pairs = value + strspn(value, " ");
+}
+
+void qd_line_pairs(struct qd_line *line, const char *pairs)
+{
+    if (line->format == QD_LINE_TEXT) {
+        put_plain(line, pairs);
+        return;
+    }
+    while (*pairs != '\0')
+        put_pair(line, &pairs);
+}
+
+void qd_line_end(struct qd_line *line)
+{
+    assert(line->count <= ROOM);
+    put_string(line, line->format == QD_LINE_JSON ? "}\n" : "\n");
+}
