@@ -1,5 +1,6 @@
 /* quantd: quantized operators over HTTP. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -164,6 +165,18 @@ static void resolve_auto(struct qd_config *config)
         uint64_t quarter = qd_loop_memory_bytes() / 4;
         config->max_model_bytes = quarter != 0 ? quarter : MODEL_AUTO_BYTES;
     }
+}
+
+/* Where the caller has closed some: the first sockets would get their numbers, the log would go to
+ * a client, and libuv ends the process when it closes one of these. */
+static void open_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* A descriptor for each connection. False: not even enough for the loop, which would abort. */
@@ -384,6 +397,7 @@ int main(int argc, char **argv)
     case QD_CONFIG_RUN:
         break;
     }
+    open_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN); /* until there is something to read anew */
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
