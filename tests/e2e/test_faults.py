@@ -1,0 +1,437 @@
+"""What fails below the server fails one request, or says why at the start; the next is right."""
+import json
+import mmap
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from loading import ModelTest, chain_file, conv_file, external_file, kept_binary_request, \
+    kept_request
+from quantd import (PROGRAM, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
+                    json_request, parse_metrics)
+from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
+
+HERE = Path(__file__).parent
+
+
+def http(method, path, body=b"", headers=None):
+    if isinstance(body, dict):
+        body = json.dumps(body).encode()
+    lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", "Content-Length: %d" % len(body)]
+    lines += ["%s: %s" % pair for pair in (headers or {}).items()]
+    return "\r\n".join(lines + ["", ""]).encode() + body
+
+
+def infer(model, body, headers=None):
+    return http("POST", infer_path(model), body, headers)
+
+
+def load(name, body=b""):
+    return http("POST", "/v2/repository/models/%s/load" % name, body)
+
+
+def unload(name):
+    return http("POST", "/v2/repository/models/%s/unload" % name)
+
+
+def shim(test, name):
+    """A library to preload, made of the C file of that name."""
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    path = os.path.join(folder.name, name + ".so")
+    subprocess.run([os.environ.get("CC", "cc").split()[-1], "-O1", "-shared", "-fPIC", "-o", path,
+                    str(HERE / (name + ".c"))], check=True)
+    return path
+
+
+def gauges(server):
+    samples = parse_metrics(server.get("/metrics").body.decode())
+    return {name: value for (name, labels), value in samples.items()
+            if not labels and not name.endswith("_total")}
+
+
+class Control:
+    """nth_malloc.c's counters, in a file that both sides have mapped."""
+
+    FIELDS = ("first", "last", "calls", "failed", "live")
+
+    def __init__(self, path):
+        path.write_bytes(bytes(8 * len(self.FIELDS)))
+        with open(path, "r+b") as file:
+            self.map = mmap.mmap(file.fileno(), 0)
+
+    def get(self, field):
+        return struct.unpack_from("q", self.map, 8 * self.FIELDS.index(field))[0]
+
+    def set(self, field, value):
+        struct.pack_into("q", self.map, 8 * self.FIELDS.index(field), value)
+
+    def fail(self, first, last):
+        self.set("first", 0)
+        self.set("last", last)
+        self.set("failed", 0)
+        self.set("calls", 0)
+        self.set("first", first)
+
+    def reset(self):
+        """How many have failed."""
+        self.set("first", 0)
+        return self.get("failed")
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer brings its own malloc")
+class NthAllocation(unittest.TestCase):
+    """Each allocation of each kind of request fails once, alone and with all behind it."""
+
+    FAILURES_MAX = 4000  # of one kind of request: the loop has an end
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.models = Path(folder.name) / "models"
+        self.control = Control(Path(folder.name) / "control")
+        self.write("convolve", "model.onnx", conv_file([1, 2, 1]))
+        self.write("chain", "model.onnx", chain_file())
+        self.write("external", "model.onnx", external_file("weights.bin", 1))
+        self.write("external", "weights.bin", struct.pack("4b", 9, 1, 1, 1))
+        self.write("json", "request.json", json.dumps(kept_request([2, 1])).encode())
+        text, blobs = kept_binary_request([1, 1])
+        self.write("binary", "request.json", text)
+        self.write("binary", "request.bin", blobs)
+        self.server = Server("--model-repository", str(self.models), "--model-control-mode",
+                             "explicit", "--load-model", "convolve", "--threads", "2",
+                             "--log-level", "error",
+                             env={"LD_PRELOAD": shim(self, "nth_malloc"),
+                                  "NTH_MALLOC": str(Path(folder.name) / "control")})
+        self.reader = None
+
+    def tearDown(self):
+        self.close()
+        self.server.stop()
+
+    def write(self, model, name, data):
+        path = self.models / model / "1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def close(self):
+        if self.reader is not None:
+            self.reader.close()
+        self.reader = None
+
+    def ask(self, request):
+        """The answer, on a connection that stays; None: the server closed it instead."""
+        if self.reader is None:
+            self.reader = Reader(self.server.connect())
+        try:
+            self.reader.connection.sendall(request)
+            answer = self.reader.answer()
+        except (ConnectionError, BrokenPipeError):
+            answer = None
+        if answer is None or answer.headers.get("Connection") == "close":
+            self.close()
+        return answer
+
+    @staticmethod
+    def told(answer):
+        """What the answer says, but for what differs from time to time."""
+        if b"quantd_" in answer.body or b"inference_stats" in answer.body:
+            return answer.status, None
+        if b'"model_version"' in answer.body:
+            return answer.status, answer.outputs()
+        return answer.status, answer.body
+
+    def prepare(self, before):
+        for request in before:
+            self.assertIn(self.ask(request).status, (200, 400, 404))
+
+    def try_all(self, name, request, expected, before, forever):
+        """Returns how many failures there were."""
+        for number in range(1, self.FAILURES_MAX):
+            self.prepare(before)
+            self.control.fail(number, number if not forever else 1 << 62)
+            answer = self.ask(request)
+            failed = self.control.reset()
+            if failed == 0 and answer is not None:
+                self.assertEqual(self.told(answer), expected, (name, number))
+                return number - 1
+            if answer is None:
+                pass
+            elif answer.status == expected[0] and answer.status != 503:
+                self.assertEqual(self.told(answer), expected, (name, number))
+            else:
+                self.assertEqual(answer.status, 503, (name, number, answer.body[:300]))
+                self.assertIn("memory", answer.json()["error"], (name, number))
+            self.prepare(before)
+            after = self.ask(request)
+            self.assertIsNotNone(after, (name, number, self.server.stderr()))
+            self.assertEqual(self.told(after), expected, (name, number))
+        self.fail("%s: no end" % name)
+
+    def check(self, name, request, before=(), after=()):
+        self.prepare(before)
+        expected = self.told(self.ask(request))
+        live = []
+        for _ in range(2):  # the first fills what is kept; the second must leave what it found
+            for forever in (False, True):
+                self.assertGreater(self.try_all(name, request, expected, before, forever), 0, name)
+            self.prepare(before)
+            self.prepare(after)
+            self.close()
+            live.append(self.blocks(live[-1] if live else None))
+        self.assertLessEqual(live[1], live[0], "%s: blocks that are lost" % name)
+        self.assertEqual(gauges(self.server)["quantd_inflight_bytes"], 0, name)
+
+    def blocks(self, hoped):
+        """That live when connections are gone and what runs behind them is over."""
+        end = time.monotonic() + 1
+        last, steady = self.control.get("live"), 0
+        while time.monotonic() < end and (steady < 3 if hoped is None else last > hoped):
+            time.sleep(0.005)
+            now = self.control.get("live")
+            steady = steady + 1 if now == last else 0
+            last = now
+        return last
+
+    def check_kinds(self, kinds):
+        for name, request in kinds.items():
+            with self.subTest(kind=name):
+                self.check(name, request)
+
+    def test_inferences(self):
+        count = 3000
+        large = [Tensor.of("x", "UINT8", [count], [i % 256 for i in range(count)]),
+                 Tensor.of("x_scale", "FP32", [], [0.5])]
+        planes = conv_tensors([i % 3 for i in range(32 * 32 * 32)], [1, 32, 32, 32],
+                              [i % 2 for i in range(64 * 32 * 9)], [64, 32, 3, 3])
+        row = Tensor.of("x", "UINT8", [1, 1, 5], [3, 1, 4, 1, 5])
+        self.check_kinds({
+            "json": infer(DEQUANTIZE, dequantize_json(id="7")),
+            "json, long": infer(DEQUANTIZE, json_request(large)),
+            "binary": infer(DEQUANTIZE, *binary_request(large)),
+            "chunked": self.chunked(infer_path(DEQUANTIZE), json.dumps(dequantize_json()).encode()),
+            "shared by threads": infer(CONV, *binary_request(planes)),
+            "loaded": infer("convolve", json_request([row])),
+            "loaded, binary": infer("convolve", *binary_request([row])),
+        })
+
+    @staticmethod
+    def chunked(path, body):
+        head = "POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n" % path
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 50]), body[i:i + 50])
+                          for i in range(0, len(body), 50))
+        return head.encode() + chunks + b"0\r\n\r\n"
+
+    def test_what_is_told(self):
+        self.check_kinds({
+            "server": http("GET", "/v2"),
+            "metadata": http("GET", "/v2/models/%s" % CONV),
+            "config": http("GET", "/v2/models/convolve/config"),
+            "stats": http("GET", "/v2/models/%s/stats" % DEQUANTIZE),
+            "index": http("POST", "/v2/repository/index", b'{"ready":true}'),
+            "metrics": http("GET", "/metrics"),
+            "schema": http("GET", "/openapi.yaml"),
+        })
+
+    def test_refusals(self):
+        self.check_kinds({
+            "no such model": http("GET", "/v2/models/nobody"),
+            "no such path": http("GET", "/nowhere"),
+            "no JSON": infer(DEQUANTIZE, b"{"),
+            "an input too many": infer(DEQUANTIZE, json_request(dequantize_tensors() * 2)),
+            "a wrong shape": infer(DEQUANTIZE, json_request(
+                [Tensor.of("x", "UINT8", [4], [1, 2, 3, 4]),
+                 Tensor.of("x_scale", "FP32", [3], [1, 2, 3])])),
+            "no such file": load("nobody"),
+            "no ONNX": load("bad", ModelTest.load_body(None, {"file:1/model.onnx": b"\x08no"})),
+        })
+
+    def test_loads(self):
+        body = ModelTest.load_body(None, {"file:1/model.onnx": chain_file()})
+        for name, request in {"chain": load("chain"), "external": load("external"),
+                              "json": load("json"), "binary": load("binary"),
+                              "sent": load("sent", body)}.items():
+            with self.subTest(kind=name):
+                self.prepare([request])
+                self.check(name, request, before=[unload(name)])
+                self.check("unload " + name, unload(name), before=[request], after=[unload(name)])
+
+
+
+class Descriptors(ModelTest):
+    """None left: who is connected is served, who comes waits until somebody goes."""
+
+    FLAGS = ("--log-level", "error")
+
+    def cpu_seconds(self):
+        with open("/proc/%d/stat" % self.server.pid) as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def leave(self, count):
+        """The server can open so many more."""
+        hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE,
+                         (self.server.open_fds() + count, hard))
+
+    def test_none_for_those_who_come(self):
+        request = infer(DEQUANTIZE, dequantize_json())
+        soft, hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.prlimit, self.server.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        self.leave(1)
+        reader = Reader(self.server.connect())
+        reader.connection.sendall(request)
+        expected = reader.answer().outputs()
+        late = [Reader(self.server.connect()) for _ in range(3)]
+        for other in late:
+            other.connection.sendall(request)
+        burned = self.cpu_seconds()
+        for _ in range(20):
+            reader.connection.sendall(request)
+            self.assertEqual(reader.answer().outputs(), expected)
+            time.sleep(0.02)
+        self.assertLess(self.cpu_seconds() - burned, 0.2 * SLOW, "it tries again and again")
+        reader.close()
+        for other in late:  # one after the other has the only place
+            self.assertEqual(other.answer().outputs(), expected)
+            other.close()
+
+    def test_none_for_a_load(self):
+        body = ModelTest.load_body(None, {"file:1/model.onnx": conv_file([1, 2, 1])})
+        soft, hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.prlimit, self.server.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        self.leave(1)
+        reader = Reader(self.server.connect())
+        for _ in range(3):
+            reader.connection.sendall(load("sent", body) + http("GET", "/metrics"))
+            self.assertIn(reader.answer().status, (200, 503))
+            self.assertEqual(reader.answer().status, 200)
+        reader.close()
+
+
+class Start(unittest.TestCase):
+    def assert_serves(self, arguments):
+        """It ends well, too."""
+        with socket.socket(socket.AF_UNIX) as connection, tempfile.TemporaryDirectory() as folder:
+            path = folder + "/s"
+            process = subprocess.Popen(["sh", "-c", 'exec "$@" ' + arguments, "sh", str(PROGRAM),
+                                        "--listen", "unix:" + path, "--log-level", "debug"],
+                                       stdout=subprocess.DEVNULL)
+            end = time.monotonic() + 10 * SLOW
+            while not os.path.exists(path) and time.monotonic() < end:
+                time.sleep(0.02)
+            connection.connect(path)
+            reader = Reader(connection)
+            for _ in range(20):
+                connection.sendall(infer(DEQUANTIZE, dequantize_json()) +
+                                   http("GET", "/nowhere"))
+                self.assertEqual(reader.answer().status, 200)
+                self.assertEqual(reader.answer().status, 404)
+            reader.file.close()
+            process.terminate()
+            self.assertEqual(process.wait(20 * SLOW), 0)
+
+    def test_the_logs_disk_is_full(self):
+        self.assert_serves("2>/dev/full")
+
+    def test_nobody_listens(self):
+        for closed in ("2>&-", ">/dev/null 2>&- <&-", ">&- 2>&- <&-"):
+            self.assert_serves(closed)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
+    def test_threads_cannot_start(self):
+        library = shim(self, "nth_thread")
+        for number in (1, 2, 3, 100):
+            result = subprocess.Popen(
+                [str(PROGRAM), "--listen", "127.0.0.1:0", "--threads", "3"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=dict(os.environ, LD_PRELOAD=library, NTH_THREAD=str(number)))
+            line = result.stdout.readline()
+            if line:
+                result.terminate()
+            said = result.stderr.read().decode()
+            result.stdout.close()
+            result.stderr.close()
+            self.assertEqual(result.wait(20), 0 if line else 1, (number, said))
+            if not line:
+                self.assertRegex(said, r"--threads: cannot start 3; memory or the limit", number)
+        self.assertNotEqual(line, b"")
+
+
+class Resets(ModelTest):
+    """The client goes, without a word, in each state of its request."""
+
+    FLAGS = ("--threads", "1", "--max-inflight-bytes", "512M")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.fds = cls.server.open_fds()
+        side = 192
+        cls.slow = infer(CONV, *binary_request(conv_tensors(
+            [i % 3 for i in range(64 * side * side)], [1, 64, side, side],
+            [i % 2 for i in range(256 * 64 * 49)], [256, 64, 7, 7])))
+        count = 8 << 20
+        cls.long = infer(DEQUANTIZE, *binary_request([Tensor("x", "UINT8", [count], bytes(count)),
+                                                      Tensor.of("x_scale", "FP32", [], [2])]))
+
+    @staticmethod
+    def reset(connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    def wait_for(self, name, wanted):
+        end = time.monotonic() + 20 * SLOW
+        while gauges(self.server)[name] != wanted:
+            self.assertLess(time.monotonic(), end, name)
+            time.sleep(0.01)
+
+    def assert_nothing_is_left(self):
+        self.wait_for("quantd_connections", 1)
+        self.wait_for("quantd_queue_length", 0)
+        self.wait_for("quantd_inflight_bytes", 0)
+        self.assertEqual(self.server.infer(DEQUANTIZE, dequantize_json()).status, 200)
+        end = time.monotonic() + 20 * SLOW
+        while self.server.open_fds() > self.fds:
+            self.assertLess(time.monotonic(), end, "descriptors that are lost")
+            time.sleep(0.01)
+
+    def test_in_the_head_and_in_the_body(self):
+        request = infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
+        head = request.index(b"\r\n\r\n") + 4
+        for sent in (0, 1, 20, head - 2, head, head + 1, len(request) - 1):
+            for _ in range(5):
+                connection = self.server.connect()
+                connection.sendall(request[:sent])
+                self.reset(connection)
+        self.assert_nothing_is_left()
+
+    def test_while_it_runs_and_while_it_waits(self):
+        asked = []
+        while gauges(self.server)["quantd_queue_length"] < 2:
+            asked.append(self.server.connect())
+            asked[-1].sendall(self.slow)
+            self.assertLess(len(asked), 100)
+        for connection in asked[4:] + asked[:4]:
+            self.reset(connection)
+        self.assert_nothing_is_left()
+
+    def test_while_it_is_answered(self):
+        for taken in (0, 1, 1 << 10, 1 << 20):
+            connection = self.server.connect()
+            connection.sendall(self.long)
+            while taken > 0:
+                taken -= len(connection.recv(min(taken, 1 << 16)))
+            self.reset(connection)
+        self.assert_nothing_is_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
