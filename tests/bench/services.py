@@ -73,6 +73,16 @@ def write_request(name, row):
     return [folder / "request.json", folder / "request.bin"]
 
 
+def linked_names(name, count):
+    return ["%s-%d" % (name, index) for index in range(count)]
+
+
+def write_links(name, count):
+    """The same model under other names."""
+    for link in linked_names(name, count):
+        (ROOT / MODELS / link).symlink_to(name)
+
+
 def clear_models():
     shutil.rmtree(ROOT / MODELS, ignore_errors=True)
 
@@ -87,16 +97,16 @@ class Quantd:
         self.port = self.server.port
 
     def load(self, name):
-        return self.call_ns("/v2/repository/models/%s/load" % name)
+        return self.call_ns("load", name)
 
-    def call_ns(self, path="/v2/repository/index"):
-        """Of a call that answers nothing of note."""
+    def call_ns(self, action="unload", name="layer00"):
+        """By default of a call for which next to nothing is done."""
         start = time.perf_counter_ns()
-        post(self.port, path, b"{}", {})
+        post(self.port, "/v2/repository/models/%s/%s" % (name, action), b"{}", {})
         return time.perf_counter_ns() - start
 
     def unload(self, name):
-        post(self.port, "/v2/repository/models/%s/unload" % name, b"{}", {})
+        self.call_ns("unload", name)
 
     def model_bytes(self):
         """Of all loaded models."""
