@@ -78,7 +78,7 @@ static const struct flag flags[] = {
     {"idle-timeout", KIND_SECONDS, AT(idle_timeout_ns), "75", 0, 86400, "SECONDS",
      "from an answer to the connection's next request"},
     {"compute-timeout", KIND_SECONDS, AT(compute_timeout_ns), "60", 0, 86400, "SECONDS",
-     "for a request's computation, from its start on a worker (503)"},
+     "from a request's last byte to its answer (503); a load's, from its start"},
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
      "from SIGTERM until what is not yet answered is cut off"},
     {.about = "Loaded models"},

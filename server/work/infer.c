@@ -269,7 +269,6 @@ static bool start(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
     qd_request_advance(request, QD_DECODING);
-    job->deadline_ns = qd_clock_ns() + request->compute_timeout_ns;
     if (decode(request) != QD_OK || plan(request) != QD_OK || make_phases(request) != QD_OK)
         return false;
     job->brief = job->brief && has_brief_answer(request);
@@ -291,12 +290,15 @@ static void expire(struct qd_job *job)
 
 static void cancel(struct qd_job *job)
 {
-    qd_fail(&request_of(job)->error, QD_UNAVAILABLE, "the server shuts down");
+    struct qd_request *request = request_of(job);
+    qd_fail(&request->error, QD_UNAVAILABLE,
+            request->abandoned ? "the client has gone" : "the server shuts down");
 }
 
 static void done(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
+    request->scheduler = NULL;
     if (request->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &request->pin);
     if (request->error.status != QD_OK)
@@ -327,5 +329,7 @@ bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
     request->message.body = request->body;
     request->message.body_bytes = (size_t)request->body_bytes;
     qd_request_advance(request, QD_QUEUED);
-    return qd_scheduler_submit(scheduler, &request->job, &code, is_brief(request));
+    request->scheduler = scheduler; /* there is room, and on this thread alone it is taken */
+    return qd_scheduler_submit(scheduler, &request->job, &code, is_brief(request),
+                               request->since_ns + request->compute_timeout_ns);
 }

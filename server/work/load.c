@@ -197,6 +197,7 @@ static bool start(struct qd_job *job)
     struct qd_load *load = load_of(job);
     struct qd_request *request = load->request;
     struct qd_sources *sources = &load->sources;
+    job->level = QD_LEVEL_DEFAULT;
     job->deadline_ns = load->timeout_ns == 0 ? UINT64_MAX : qd_clock_ns() + load->timeout_ns;
     sources->name = load->name;
     sources->repository = load->tools->repository;
@@ -247,5 +248,5 @@ static void done(struct qd_job *job)
 bool qd_load_submit(struct qd_load *load)
 {
     static const struct qd_job_code code = {start, on_running, expire, cancel, done};
-    return qd_scheduler_submit(load->tools->scheduler, &load->job, &code, false);
+    return qd_scheduler_submit(load->tools->scheduler, &load->job, &code, false, UINT64_MAX);
 }

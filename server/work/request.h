@@ -74,6 +74,8 @@ struct qd_request {
     unsigned thread_count; /* that may compute it */
     uint64_t compute_timeout_ns;
     struct qd_job job;
+    struct qd_scheduler *scheduler; /* that has the job; NULL: none has. The loop's. */
+    bool abandoned;                 /* nobody waits for the answer any more; the loop's */
     void (*on_answered)(struct qd_request *request); /* on the loop's thread */
 
     void *connection; /* the listener's own */
@@ -104,6 +106,12 @@ void qd_request_refuse(struct qd_request *request);
 
 /* To REPLYING, with answer.server_timing filled from spent_ns. */
 void qd_request_reply(struct qd_request *request);
+
+/* The client has gone: the work for it ends, in the queue at once and else with its next unit, as
+ * qd_scheduler_cancel has it. on_answered follows as ever, later, and the memory is free by then.
+ * On the loop's thread, at any time and as often as you like: without an inference on its way, it
+ * does nothing. */
+void qd_request_abandon(struct qd_request *request);
 
 /* Stage durations; TOTAL is the sum of all but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);

@@ -45,7 +45,7 @@ static bool start(struct qd_job *job)
 {
     struct qd_scan *scan = scan_of(job);
     const char **names;
-    job->deadline_ns = UINT64_MAX;
+    job->level = QD_LEVEL_LAST;
     if (qd_repository_list(scan->repository, &scan->arena, &names, &scan->count, &scan->error) !=
         QD_OK)
         return false;
@@ -95,7 +95,7 @@ bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct
     scan->count = 0;
     qd_arena_init(&scan->arena, memory);
     qd_arena_init(&scan->folder_arena, memory);
-    return qd_scheduler_submit(scheduler, &scan->job, &code, false);
+    return qd_scheduler_submit(scheduler, &scan->job, &code, false, UINT64_MAX);
 }
 
 void qd_scan_clear(struct qd_scan *scan)

@@ -6,12 +6,11 @@
 
 #include "server/base/clock.h"
 #include "server/work/pool.h"
+#include "server/work/queue.h"
 
-enum { NOBODY = -1 };
-
-struct list {
-    struct qd_job *head;
-    struct qd_job *tail;
+enum {
+    NOBODY = -1,
+    PACE_JOBS = 8, /* how many jobs' ends the pace is a mean of, more or less */
 };
 
 /* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
@@ -22,16 +21,16 @@ struct qd_scheduler {
     struct qd_handle *over_async;
     size_t unstarted_max;
     size_t worker_count;
-    atomic_size_t waiting; /* jobs in the queue */
-    atomic_size_t news;    /* counts what a worker that watches wants to see */
+    atomic_size_t news; /* counts what a worker that watches wants to see */
     atomic_bool abandoned;
 
     pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
-    struct list queue;
-    struct list open;
-    struct list over;
-    size_t unstarted; /* jobs in the queue that have not started */
+    struct qd_queue queue;
+    struct qd_job_list open;
+    struct qd_job_list over;
     bool ending;
+    uint64_t pace_ns;     /* from one job's end to the next, while there was always one to do */
+    uint64_t last_end_ns; /* of a job */
     uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
     size_t watching;      /* workers that are awake, and will see what comes */
     int idle;             /* the worker that fell asleep last, or NOBODY */
@@ -39,49 +38,18 @@ struct qd_scheduler {
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
 
-/* ---- Lists -------------------------------------------------------------------------------- */
-
-static void append(struct list *list, struct qd_job *job)
-{
-    job->next = NULL;
-    job->previous = list->tail;
-    if (list->tail != NULL)
-        list->tail->next = job;
-    else
-        list->head = job;
-    list->tail = job;
-}
-
-static void take_out(struct list *list, struct qd_job *job)
-{
-    if (job->previous != NULL)
-        job->previous->next = job->next;
-    else
-        list->head = job->next;
-    if (job->next != NULL)
-        job->next->previous = job->previous;
-    else
-        list->tail = job->previous;
-}
+/* ---- The queue ---------------------------------------------------------------------------- */
 
 static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    append(&scheduler->queue, job);
+    qd_queue_append(&scheduler->queue, job);
     atomic_fetch_add(&scheduler->news, 1);
-    scheduler->unstarted += !job->started;
-    atomic_fetch_add(&scheduler->waiting, 1);
 }
 
-/* NULL: nothing waits. */
-static struct qd_job *dequeue(struct qd_scheduler *scheduler)
+/* The job ends without another unit. */
+static bool is_stopped(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    struct qd_job *job = scheduler->queue.head;
-    if (job != NULL) {
-        take_out(&scheduler->queue, job);
-        scheduler->unstarted -= !job->started;
-        atomic_fetch_sub(&scheduler->waiting, 1);
-    }
-    return job;
+    return atomic_load(&scheduler->abandoned) || atomic_load(&job->stopped);
 }
 
 /* ---- Who helps whom ----------------------------------------------------------------------- */
@@ -109,7 +77,8 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
     struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
     while (job != NULL) {
-        size_t left = job->free_seats != NULL ? units_left(job) : 0;
+        bool free = job->free_seats != NULL && !atomic_load(&job->stopped);
+        size_t left = free ? units_left(job) : 0;
         if (left > 0 && (awake || qd_scheduler_shares(left, job->phase.unit_cost_ns,
                                                       1 + scheduler->idle_count) > 1))
             break;
@@ -125,7 +94,7 @@ static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
     if (index == NOBODY || scheduler->watching > 0 ||
-        (scheduler->queue.head == NULL && find_open(scheduler, false) == NULL))
+        (atomic_load(&scheduler->queue.count) == 0 && find_open(scheduler, false) == NULL))
         return NOBODY;
     uint64_t now_ns = qd_clock_ns();
     if (now_ns < scheduler->expected_ns)
@@ -181,7 +150,7 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (job->phase.seat_count <= 1)
         return;
-    append(&scheduler->open, job);
+    qd_job_list_append(&scheduler->open, job);
     atomic_fetch_add(&scheduler->news, 1);
 }
 
@@ -193,11 +162,10 @@ static bool suits(const struct turn *turn)
 }
 
 /* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
- * the job is for others, and waits for them. */
+ * the job is for others, or others come before it, and it waits. */
 static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
 {
     struct qd_job *job = turn->job;
-    const bool stays = suits(turn);
     assert(job->phase.seat_count > 0);
     for (size_t i = 0; i + 1 < job->phase.seat_count; i++)
         job->phase.seats[i].next = &job->phase.seats[i + 1];
@@ -205,6 +173,8 @@ static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
     job->free_seats = job->phase.seats;
     atomic_store(&job->next_unit, 0);
     pthread_mutex_lock(&scheduler->lock);
+    const bool stays = is_stopped(scheduler, job) ||
+                       (suits(turn) && !qd_queue_has_before(&scheduler->queue, job->level));
     if (stays) {
         sit_down(turn);
         show_open(scheduler, job);
@@ -221,11 +191,9 @@ static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
 
 static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
 {
-    if (atomic_load(&scheduler->abandoned))
-        return true;
     if (turn->on_loop)
         return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
-    return atomic_load(&scheduler->waiting) > 0 && qd_clock_ns() >= turn->until_ns;
+    return atomic_load(&scheduler->queue.count) > 0 && qd_clock_ns() >= turn->until_ns;
 }
 
 /* How many units to take at once: fewer towards the end, so that all end together. */
@@ -237,14 +205,21 @@ static size_t chunk_units(struct qd_job *job)
     return units > 0 ? units : 1;
 }
 
+/* No unit of it starts any more. */
+static void expire(struct qd_job *job)
+{
+    const size_t count = job->phase.unit_count;
+    if (atomic_exchange(&job->next_unit, count) < count)
+        atomic_store(&job->expired, true);
+}
+
 static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
 {
     struct qd_job *job = turn->job;
     const size_t count = job->phase.unit_count;
-    do {
+    while (!is_stopped(scheduler, job)) {
         if (qd_clock_ns() >= job->deadline_ns) {
-            if (atomic_exchange(&job->next_unit, count) < count)
-                atomic_store(&job->expired, true);
+            expire(job);
             break;
         }
         size_t units = chunk_units(job);
@@ -253,7 +228,9 @@ static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
             break;
         job->phase.run(job, turn->seat->workspace, begin,
                        units < count - begin ? begin + units : count);
-    } while (!gives_way(scheduler, turn));
+        if (gives_way(scheduler, turn))
+            break;
+    }
 }
 
 /* True: the job is this worker's alone now, because all units are done, or none may be any more.
@@ -266,8 +243,8 @@ static bool leave_phase(struct qd_scheduler *scheduler, const struct turn *turn)
     job->free_seats = turn->seat;
     bool last = --job->worker_count == 0;
     if (last && job->phase.seat_count > 1)
-        take_out(&scheduler->open, job);
-    bool gives_way = last && units_left(job) > 0 && !atomic_load(&scheduler->abandoned);
+        qd_job_list_remove(&scheduler->open, job);
+    bool gives_way = last && units_left(job) > 0 && !is_stopped(scheduler, job);
     if (gives_way) {
         set_running(job, false);
         enqueue(scheduler, job);
@@ -278,29 +255,50 @@ static bool leave_phase(struct qd_scheduler *scheduler, const struct turn *turn)
 
 static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    job->cancelled = atomic_load(&scheduler->abandoned);
+    job->cancelled = is_stopped(scheduler, job);
     if (job->cancelled)
         set_running(job, false);
     return job->cancelled;
 }
 
-/* The worker is alone with the job. True: it has a new phase. False: it is over. */
-static bool turn_phase(struct qd_scheduler *scheduler, struct qd_job *job)
+/* The worker is alone with the job. True: nothing speaks against its next step. False: it is over.
+ */
+static bool may_go_on(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    if (units_left(job) > 0 && is_cancelled(scheduler, job))
+    if (is_cancelled(scheduler, job))
         return false;
     if (atomic_load(&job->expired)) {
         job->code->expire(job);
         return false;
     }
-    return job->phase.then(job) && !is_cancelled(scheduler, job);
+    return true;
+}
+
+/* The same. True: it has its first phase. */
+static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (job->started_ns >= job->deadline_ns)
+        atomic_store(&job->expired, true);
+    return may_go_on(scheduler, job) && job->code->start(job) && !is_cancelled(scheduler, job);
+}
+
+/* Under the lock. While nothing is to do there is no pace, so a job's own time is the most. */
+static void note_pace(struct qd_scheduler *scheduler, const struct qd_job *job)
+{
+    const uint64_t now_ns = qd_clock_ns();
+    const uint64_t since_ns =
+        job->started_ns > scheduler->last_end_ns ? job->started_ns : scheduler->last_end_ns;
+    const uint64_t took_ns = job->started_ns == 0 ? 0 : now_ns - since_ns;
+    scheduler->pace_ns += took_ns / PACE_JOBS - scheduler->pace_ns / PACE_JOBS;
+    scheduler->last_end_ns = now_ns;
 }
 
 static void end_job(struct qd_scheduler *scheduler, const struct turn *turn)
 {
     pthread_mutex_lock(&scheduler->lock);
     bool first = scheduler->over.head == NULL;
-    append(&scheduler->over, turn->job);
+    note_pace(scheduler, turn->job);
+    qd_job_list_append(&scheduler->over, turn->job);
     pthread_mutex_unlock(&scheduler->lock);
     if (first && !turn->on_loop)
         qd_async_send(scheduler->over_async);
@@ -311,7 +309,7 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
 {
     bool goes_on = true;
     if (turn->seat == NULL) {
-        goes_on = turn->job->code->start(turn->job) && !is_cancelled(scheduler, turn->job);
+        goes_on = begin(scheduler, turn->job);
         if (goes_on && !open_phase(scheduler, turn))
             return true;
     }
@@ -319,7 +317,8 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
         run_units(scheduler, turn);
         if (!leave_phase(scheduler, turn))
             return true;
-        goes_on = turn_phase(scheduler, turn->job);
+        goes_on = may_go_on(scheduler, turn->job) && turn->job->phase.then(turn->job) &&
+                  !is_cancelled(scheduler, turn->job);
         if (goes_on && !open_phase(scheduler, turn))
             return true;
     }
@@ -332,17 +331,22 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
 /* Under the lock. */
 static struct turn find_turn(struct qd_scheduler *scheduler)
 {
-    struct turn turn = {.job = dequeue(scheduler)};
+    struct turn turn = {.job = qd_queue_take(&scheduler->queue)};
     if (turn.job == NULL) {
         turn.job = find_open(scheduler, true);
         if (turn.job != NULL)
             sit_down(&turn);
         return turn;
     }
-    turn.until_ns = qd_clock_ns() + QD_QUANTUM_NS;
+    const uint64_t now_ns = qd_clock_ns();
+    turn.until_ns = now_ns + QD_QUANTUM_NS;
     if (turn.job->started) {
+        if (turn.job->wait_until_ns != 0 && now_ns >= turn.job->wait_until_ns)
+            expire(turn.job);
         sit_down(&turn);
         show_open(scheduler, turn.job);
+    } else {
+        turn.job->started_ns = now_ns;
     }
     turn.job->started = true;
     return turn;
@@ -418,7 +422,7 @@ static void on_over(void *context)
     struct qd_scheduler *scheduler = context;
     pthread_mutex_lock(&scheduler->lock);
     struct qd_job *job = scheduler->over.head;
-    scheduler->over = (struct list){NULL, NULL};
+    scheduler->over = (struct qd_job_list){NULL, NULL};
     pthread_mutex_unlock(&scheduler->lock);
     while (job != NULL)
         job = end_of(job);
@@ -453,7 +457,7 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
     if (scheduler == NULL)
         return;
     pthread_mutex_lock(&scheduler->lock);
-    assert(scheduler->queue.head == NULL && scheduler->over.head == NULL);
+    assert(atomic_load(&scheduler->queue.count) == 0 && scheduler->over.head == NULL);
     scheduler->ending = true;
     int index = scheduler->idle;
     pthread_mutex_unlock(&scheduler->lock);
@@ -468,25 +472,15 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
     free(scheduler);
 }
 
-static bool has_room(const struct qd_scheduler *scheduler)
-{
-    return scheduler->unstarted < scheduler->unstarted_max && !atomic_load(&scheduler->abandoned);
-}
-
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
 {
-    pthread_mutex_lock(&scheduler->lock);
-    bool room = has_room(scheduler);
-    pthread_mutex_unlock(&scheduler->lock);
-    return room;
+    return qd_scheduler_queue_count(scheduler) < scheduler->unstarted_max &&
+           !atomic_load(&scheduler->abandoned);
 }
 
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
 {
-    pthread_mutex_lock(&scheduler->lock);
-    size_t count = scheduler->unstarted;
-    pthread_mutex_unlock(&scheduler->lock);
-    return count;
+    return atomic_load(&scheduler->queue.unstarted_count);
 }
 
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler)
@@ -506,19 +500,19 @@ struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
  * without being woken, while the loop has its own work. */
 static bool is_for_loop(const struct qd_scheduler *scheduler)
 {
-    const struct qd_job *first = scheduler->queue.head;
-    return first != NULL && first->next == NULL && first->brief && !first->started &&
-           scheduler->idle_count == scheduler->worker_count;
+    const struct qd_job *first = scheduler->queue.levels[QD_LEVEL_UNREAD].head;
+    return atomic_load(&scheduler->queue.count) == 1 && first != NULL && first->brief &&
+           !first->started && scheduler->idle_count == scheduler->worker_count;
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
-                         const struct qd_job_code *code, bool brief)
+                         const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
 {
     int chosen = NOBODY;
     pthread_mutex_lock(&scheduler->lock);
-    bool room = has_room(scheduler);
+    const bool room = qd_scheduler_has_room(scheduler);
     if (room) {
-        *job = (struct qd_job){.code = code, .brief = brief};
+        *job = (struct qd_job){.code = code, .brief = brief, .deadline_ns = deadline_ns};
         enqueue(scheduler, job);
         if (!is_for_loop(scheduler))
             chosen = choose(scheduler);
@@ -531,7 +525,7 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
 bool qd_scheduler_help(struct qd_scheduler *scheduler)
 {
     struct turn turn = {.job = NULL};
-    if (atomic_load(&scheduler->waiting) == 0)
+    if (atomic_load(&scheduler->queue.count) == 0)
         return false;
     const bool ready = qd_loop_is_ready(scheduler->loop);
     pthread_mutex_lock(&scheduler->lock);
@@ -559,16 +553,42 @@ bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
     return atomic_load(&scheduler->abandoned);
 }
 
-void qd_scheduler_abandon(struct qd_scheduler *scheduler)
+void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
-    atomic_store(&scheduler->abandoned, true);
-    struct qd_job *job = scheduler->queue.head;
-    while (dequeue(scheduler) != NULL) {
+    atomic_store(&job->stopped, true);
+    const bool waits = job->queued;
+    if (waits) {
+        qd_queue_remove(&scheduler->queue, job);
+        job->cancelled = true;
+        qd_job_list_append(&scheduler->over, job);
     }
     pthread_mutex_unlock(&scheduler->lock);
-    while (job != NULL) {
+    if (waits)
+        qd_async_send(scheduler->over_async);
+}
+
+void qd_scheduler_abandon(struct qd_scheduler *scheduler)
+{
+    struct qd_job *job;
+    pthread_mutex_lock(&scheduler->lock);
+    atomic_store(&scheduler->abandoned, true);
+    while ((job = qd_queue_take(&scheduler->queue)) != NULL) {
         job->cancelled = true;
-        job = end_of(job);
+        qd_job_list_append(&scheduler->over, job);
     }
+    pthread_mutex_unlock(&scheduler->lock);
+    qd_async_send(scheduler->over_async);
+}
+
+unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    const uint64_t count = atomic_load(&scheduler->queue.count) + 1;
+    uint64_t wait_ns;
+    if (__builtin_mul_overflow(count, scheduler->pace_ns, &wait_ns))
+        wait_ns = UINT64_MAX;
+    pthread_mutex_unlock(&scheduler->lock);
+    const uint64_t seconds = wait_ns / QD_NS_PER_S + 1;
+    return seconds < QD_RETRY_AFTER_MAX_S ? (unsigned)seconds : QD_RETRY_AFTER_MAX_S;
 }

@@ -4,9 +4,10 @@
  * order, on several workers at once. `start` sets the first phase; when all its units are done, the
  * worker that did the last one calls its `then`, which sets the next phase or ends the job.
  *
- * Workers take jobs from one queue, first come, first served, with a bound. Who finds nothing there
- * helps with a phase that others have begun; who finds no unit there either sleeps. Who has just
- * helped stays awake a little longer, as long as being woken takes: the job may have a next phase.
+ * Workers take jobs from one queue with a bound, by level (below), and first come, first served
+ * within a level. Who finds nothing there helps with a phase that others have begun; who finds no
+ * unit there either sleeps. Who has just helped stays awake a little longer, as long as being woken
+ * takes: the job may have a next phase.
  *
  *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
  *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
@@ -14,7 +15,13 @@
  *
  *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
  *   next chunk of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
- *   The last to leave puts the job at the end of the queue. So nobody waits for a large job's end.
+ *   The last to leave puts the job at the end of its level in the queue. So nobody waits for a
+ *   large job's end.
+ *
+ *   Jobs are unequal. A new one is in the first level, until it knows better: `start`, or a `then`,
+ *   may set its level. With its next phase it goes back into the queue if somebody waits there who
+ *   comes before it. Every fourth turn goes to the job that has waited longest, so that no level
+ *   starves (queue.h).
  *
  *   The loop helps instead of falling asleep. Waking a worker and being woken by it takes longer
  *   than many a job, so the loop takes a brief one itself, while a worker is idle and nothing else
@@ -42,6 +49,15 @@
 #define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
 #define QD_CHUNK_NS UINT64_C(50000)     /* so that a worker sees in time that others wait */
 
+/* Levels of the queue: a lower one comes first. */
+enum {
+    QD_LEVEL_UNREAD, /* a new job, that nobody has looked at */
+    QD_LEVEL_FIRST,
+    QD_LEVEL_DEFAULT = 3,
+    QD_LEVEL_LAST = 5,
+    QD_LEVEL_COUNT
+};
+
 struct qd_job;
 
 /* One worker's place at a phase. */
@@ -64,14 +80,15 @@ struct qd_phase {
 /* What a kind of job does. */
 struct qd_job_code {
     /* On a worker, as all that follows may be on the loop, too, where the job is brief. True: it
-     * has set job->phase and job->deadline_ns. False: the job is done. */
+     * has set job->phase. False: the job is done. */
     bool (*start)(struct qd_job *job);
     /* On a worker: its first worker sits down at a phase, or the last one gives way, or the loop
      * leaves it to the workers. */
     void (*on_running)(struct qd_job *job, bool running);
-    /* On a worker, instead of all that is left: its deadline has passed. */
+    /* On a worker, instead of all that is left: its deadline has passed, or its wait's. */
     void (*expire)(struct qd_job *job);
-    /* On the loop, instead of all that is left: the process ends. `done` follows. */
+    /* On the loop, instead of all that is left: it is cancelled, or the process ends. `done`
+     * follows. */
     void (*cancel)(struct qd_job *job);
     /* On the loop, last of all: no worker touches it any more. */
     void (*done)(struct qd_job *job);
@@ -80,7 +97,9 @@ struct qd_job_code {
 struct qd_job {
     const struct qd_job_code *code;
     struct qd_phase phase;
-    uint64_t deadline_ns; /* no unit starts later */
+    uint64_t deadline_ns;   /* nothing starts later; as submitted, or as `start` sets it */
+    uint64_t wait_until_ns; /* it is not taken from the queue later; 0: whenever */
+    unsigned level;         /* that it waits in; at first QD_LEVEL_UNREAD */
     /* Its `start`, and its `then`s, take no longer than waking a worker: the loop may call them.
      * As submitted; `start` may take it back for what follows. */
     bool brief;
@@ -88,9 +107,14 @@ struct qd_job {
     /* The scheduler's own. */
     atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
     atomic_bool expired;
+    atomic_bool stopped; /* somebody wants it cancelled */
     bool started;
     bool running; /* as on_running was told */
     bool cancelled;
+    bool queued;
+    unsigned queued_level;
+    uint64_t arrival;    /* in the queue: a number that grows */
+    uint64_t started_ns; /* when its `start` began */
     size_t worker_count; /* that sit at it */
     struct qd_seat *free_seats;
     struct qd_job *next; /* in the one list that it is in */
@@ -111,16 +135,27 @@ size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler);      /* jobs no
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
 
-/* Takes the job until its `done`. False: the queue is full, and nothing happened. Where it is
- * brief, qd_scheduler_help has to follow before the loop sleeps. */
+/* Takes the job until its `done`, which comes later. False: the queue is full, and nothing
+ * happened. Where it is brief, qd_scheduler_help has to follow before the loop sleeps. deadline_ns:
+ * UINT64_MAX: none. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
-                         const struct qd_job_code *code, bool brief);
+                         const struct qd_job_code *code, bool brief, uint64_t deadline_ns);
+
+/* Between submit and `done`: it ends, without another unit, `then` or `start`, as soon as what runs
+ * of it just now is over: in the queue at once. `done` comes later, after `cancel`, unless it came
+ * to its end meanwhile. */
+void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
+
+/* When it is worth to try again where there was no room: an estimate from how many wait, and how
+ * fast jobs came to their ends lately; at least 1 and at most QD_RETRY_AFTER_MAX_S. */
+#define QD_RETRY_AFTER_MAX_S 30
+unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler);
 
 /* The loop would sleep now: it computes a brief job that waits, or wakes somebody for it. True: it
  * has computed, and perhaps some are `done`. */
 bool qd_scheduler_help(struct qd_scheduler *scheduler);
 
-/* Cancels every job that does not run, and others at their next chunk. It takes no more. */
+/* Cancels every job, as qd_scheduler_cancel does. It takes no more, and starts none. */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 

@@ -330,7 +330,7 @@ Test(infer, what_the_graph_refuses)
     graph_case_destroy(made);
 }
 
-Test(infer, a_deadline_between_stages)
+Test(infer, a_deadline_that_has_passed)
 {
     struct graph_case *made = make_chain(9, "1,3,60,60", 3);
     start(2, 64 << 20);
@@ -365,6 +365,35 @@ Test(infer, a_server_that_shuts_down)
             expect_refusal(desk.requests[i], 503, "{\"error\":\"the server shuts down\"}");
         cr_assert_null(desk.requests[i]->pin.plan);
     }
+    end();
+    graph_case_destroy(made);
+}
+
+/* Clients that go, of those who wait and of those whose request runs: the others lose nothing. */
+Test(infer, clients_that_have_gone)
+{
+    struct graph_case *made = make_chain(12, "1,8,100,100", 3);
+    start(2, 256 << 20);
+    install(made, 1);
+    size_t gone = 0;
+    for (size_t i = 0; i < 20; i++) {
+        struct qd_request *request = ask_binary(made, 5);
+        for (int k = 0; k < 2 && i % 2 == 0; k++) /* as often as you like */
+            qd_request_abandon(request);
+    }
+    run();
+    for (size_t i = 0; i < 20; i++) {
+        if (i % 2 == 1 || desk.requests[i]->answer.http_status == 200) { /* it was quicker */
+            expect_answer(desk.requests[i], made, 5);
+            continue;
+        }
+        cr_assert_leq(desk.requests[i]->arena.bytes, 64 << 10);
+        gone++;
+        expect_refusal(desk.requests[i], 503, "{\"error\":\"the client has gone\"}");
+        cr_assert_null(desk.requests[i]->pin.plan);
+        qd_request_abandon(desk.requests[i]); /* there is nothing left to do */
+    }
+    cr_assert_gt(gone, 0);
     end();
     graph_case_destroy(made);
 }

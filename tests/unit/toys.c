@@ -109,7 +109,8 @@ static bool start(struct qd_job *job)
     spin(toy->start_ns);
     if (toy->gated)
         cr_assert(toy_wait_until(is_open, toy));
-    job->deadline_ns = UINT64_MAX;
+    if (toy->level != 0)
+        job->level = toy->level;
     job->brief = job->brief && !toy->takes_back;
     if (toy->phase_count > 0)
         set_phase(toy);
@@ -119,7 +120,8 @@ static bool start(struct qd_job *job)
 static void on_running(struct qd_job *job, bool running)
 {
     struct toy *toy = (struct toy *)job;
-    cr_assert(toy->is_running != running || (toy->brief && !running), "or the loop has left it");
+    cr_assert(toy->is_running != running || (!running && toy->phase == 1),
+              "or it is left, or steps back, right after its start");
     toy->is_running = running;
     toy->switches++;
 }
@@ -183,7 +185,9 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
         toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
     for (size_t i = 0; i < SEAT_COUNT_MAX; i++)
         toy->seats[i].workspace = &toy->seat_taken[i];
-    bool taken = qd_scheduler_submit(desk->scheduler, &toy->job, &code, toy->brief);
+    bool taken =
+        qd_scheduler_submit(desk->scheduler, &toy->job, &code, toy->brief,
+                            toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
     desk->left += taken;
     return taken;
 }

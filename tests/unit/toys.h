@@ -27,7 +27,9 @@ struct toy {
     uint64_t unit_ns;
     uint64_t claimed_ns; /* what it says a unit costs; 0: the truth */
     size_t seat_count;
-    size_t expire_at_phase; /* its deadline passes there; counted from 1 */
+    unsigned level;              /* that it takes in start; 0: it stays where it is */
+    uint64_t submit_deadline_ns; /* 0: none */
+    size_t expire_at_phase;      /* its deadline passes there; counted from 1 */
     void (*on_unit)(struct toy *toy);
     atomic_bool gate; /* for on_unit, and start if it is `gated` */
     bool gated;

@@ -1,0 +1,82 @@
+#include "server/work/queue.h"
+
+void qd_job_list_append(struct qd_job_list *list, struct qd_job *job)
+{
+    job->next = NULL;
+    job->previous = list->tail;
+    if (list->tail != NULL)
+        list->tail->next = job;
+    else
+        list->head = job;
+    list->tail = job;
+}
+
+void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
+{
+    if (job->previous != NULL)
+        job->previous->next = job->next;
+    else
+        list->head = job->next;
+    if (job->next != NULL)
+        job->next->previous = job->previous;
+    else
+        list->tail = job->previous;
+}
+
+void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
+{
+    job->arrival = queue->arrivals++;
+    job->queued_level = job->level; /* the job may change its own */
+    job->queued = true;
+    qd_job_list_append(&queue->levels[job->queued_level], job);
+    atomic_fetch_add(&queue->count, 1);
+    if (!job->started)
+        atomic_fetch_add(&queue->unstarted_count, 1);
+}
+
+void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
+{
+    qd_job_list_remove(&queue->levels[job->queued_level], job);
+    job->queued = false;
+    atomic_fetch_sub(&queue->count, 1);
+    if (!job->started)
+        atomic_fetch_sub(&queue->unstarted_count, 1);
+}
+
+static struct qd_job *first(const struct qd_queue *queue)
+{
+    unsigned level = 0;
+    while (queue->levels[level].head == NULL)
+        level++;
+    return queue->levels[level].head;
+}
+
+static struct qd_job *oldest(const struct qd_queue *queue)
+{
+    struct qd_job *job = NULL;
+    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++) {
+        struct qd_job *head = queue->levels[level].head;
+        if (head != NULL && (job == NULL || head->arrival < job->arrival))
+            job = head;
+    }
+    return job;
+}
+
+struct qd_job *qd_queue_take(struct qd_queue *queue)
+{
+    if (atomic_load(&queue->count) == 0)
+        return NULL;
+    struct qd_job *job = ++queue->turns % QD_QUEUE_TURNS == 0 ? oldest(queue) : first(queue);
+    qd_queue_remove(queue, job);
+    return job;
+}
+
+bool qd_queue_has_before(const struct qd_queue *queue, unsigned level)
+{
+    if (atomic_load(&queue->count) == 0)
+        return false;
+    for (unsigned i = level > QD_LEVEL_DEFAULT ? 0 : QD_LEVEL_UNREAD + 1; i < level; i++)
+        if (queue->levels[i].head != NULL)
+            return true;
+    return false;
+}

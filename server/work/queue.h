@@ -1,0 +1,48 @@
+/* The jobs that wait for a worker, in order. It belongs to the scheduler, which holds its lock.
+ *
+ * A level is a line of its own, first come, first served. Who is taken next is the first of the
+ * lowest level that has any; but every QD_QUEUE_TURNS-th time it is the one that has waited
+ * longest, whatever its level. So a higher level comes first, and none starves: a job that waits
+ * behind n others is taken after at most QD_QUEUE_TURNS * (n + 1) turns. */
+#ifndef SERVER_WORK_QUEUE_H
+#define SERVER_WORK_QUEUE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/work/scheduler.h"
+
+enum { QD_QUEUE_TURNS = 4 };
+
+/* Jobs, linked by their own `next` and `previous`: each is in one list at most. */
+struct qd_job_list {
+    struct qd_job *head;
+    struct qd_job *tail;
+};
+
+void qd_job_list_append(struct qd_job_list *list, struct qd_job *job);
+void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
+
+struct qd_queue {
+    struct qd_job_list levels[QD_LEVEL_COUNT];
+    atomic_size_t count;    /* who only looks at this needs no lock */
+    size_t unstarted_count; /* of these */
+    uint64_t arrivals;      /* in all, for who has waited longest */
+    unsigned turns;
+};
+
+/* At its level's end. */
+void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
+void qd_queue_remove(struct qd_queue *queue, struct qd_job *job);
+
+/* NULL: nothing waits. */
+struct qd_job *qd_queue_take(struct qd_queue *queue);
+
+/* Whether somebody waits for whom a job of this level steps back: one of a lower level. Whose level
+ * is not known yet counts for those that are behind QD_LEVEL_DEFAULT: for the others it would only
+ * cost them both. */
+bool qd_queue_has_before(const struct qd_queue *queue, unsigned level);
+
+#endif
