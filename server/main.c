@@ -341,6 +341,7 @@ static bool start_listening(struct process *process)
         .access = process->access,
         .thread_count = (unsigned)process->config.threads,
         .compute_timeout_ns = process->config.compute_timeout_ns,
+        .log_format_initial = process->config.log_format,
     };
     struct qd_handler handler = qd_router_handler(&process->router);
     char complaint[QD_LISTENER_COMPLAINT_BYTES];

@@ -9,6 +9,7 @@
 
 static atomic_uint enabled_levels = BIT(QD_LOG_INFO) | BIT(QD_LOG_WARN) | BIT(QD_LOG_ERROR);
 static atomic_uint line_format = QD_LINE_TEXT;
+static atomic_ullong verbosity; /* while QD_LOG_DEBUG is enabled */
 static atomic_ullong dropped;
 
 void qd_log_set_level(enum qd_log_level level)
@@ -28,6 +29,18 @@ void qd_log_enable(enum qd_log_level level, bool enabled)
 bool qd_log_enabled(enum qd_log_level level)
 {
     return (atomic_load_explicit(&enabled_levels, memory_order_relaxed) & BIT(level)) != 0;
+}
+
+void qd_log_set_verbosity(uint64_t wanted)
+{
+    atomic_store(&verbosity, wanted);
+    qd_log_enable(QD_LOG_DEBUG, wanted > 0);
+}
+
+uint64_t qd_log_verbosity(void)
+{
+    const uint64_t wanted = atomic_load(&verbosity);
+    return !qd_log_enabled(QD_LOG_DEBUG) ? 0 : wanted > 0 ? wanted : 1;
 }
 
 void qd_log_set_format(enum qd_line_format format)

@@ -21,6 +21,10 @@ void qd_log_set_level(enum qd_log_level level);
 void qd_log_enable(enum qd_log_level level, bool enabled);
 bool qd_log_enabled(enum qd_log_level level);
 
+/* How much a log of everything has; 0 leaves QD_LOG_DEBUG out. There is one kind of it so far. */
+void qd_log_set_verbosity(uint64_t verbosity);
+uint64_t qd_log_verbosity(void);
+
 void qd_log_set_format(enum qd_line_format format);
 enum qd_line_format qd_log_format(void);
 

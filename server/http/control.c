@@ -2,46 +2,8 @@
 
 #include <string.h>
 
-#include "server/base/limits.h"
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
 #include "server/json/tree.h"
-
-/* Keeps a small body, and refuses any other before it comes. */
-static enum qd_status reserve_small(const struct qd_visit *visit)
-{
-    struct qd_request *request = visit->request;
-    if (visit->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
-        return qd_fail(&request->error, QD_TOO_LARGE,
-                       "the body: expected at most %u bytes for this call, got %llu",
-                       QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)visit->head->content_bytes);
-    }
-    request->body_bytes_max = QD_CONTROL_BODY_BYTES_MAX;
-    return qd_request_reserve_body(request, visit->head->content_bytes);
-}
-
-/* Parses a small body, a JSON object or nothing (NULL). */
-static enum qd_status read_body(struct qd_request *request, struct cJSON **tree)
-{
-    struct qd_json_envelope envelope;
-    size_t bytes = (size_t)request->body_bytes;
-    *tree = NULL;
-    while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
-        bytes--;
-    if (bytes == 0)
-        return QD_OK;
-    if (qd_json_envelope_cut(request->body, bytes, &request->arena, &envelope, &request->error) !=
-        QD_OK)
-        return request->error.status;
-    *tree = qd_json_parse(envelope.text, envelope.text_bytes);
-    if (*tree == NULL)
-        return qd_fail(&request->error, QD_UNAVAILABLE,
-                       "no memory for the request's JSON; try again later");
-    if (qd_json_is_object(*tree))
-        return QD_OK;
-    qd_json_free(*tree);
-    return qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
-}
 
 /* A flag of an object that may have it. */
 static enum qd_status read_flag(struct qd_request *request, const struct cJSON *object,
@@ -62,7 +24,7 @@ static enum qd_status read_index_body(struct qd_request *request, bool *only_rea
 {
     struct cJSON *tree;
     *only_ready = false;
-    enum qd_status status = read_body(request, &tree);
+    enum qd_status status = qd_visit_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
     status = read_flag(request, tree, "", "ready", only_ready);
@@ -90,7 +52,7 @@ static bool end_index(void *context, struct qd_request *request)
 enum qd_status qd_begin_index(const struct qd_visit *visit)
 {
     visit->request->end = end_index;
-    return reserve_small(visit);
+    return qd_visit_reserve_small(visit);
 }
 
 /* ---- Loading ------------------------------------------------------------------------------ */
@@ -133,7 +95,7 @@ static enum qd_status check_unload_body(struct qd_request *request)
     struct cJSON *tree;
     const struct cJSON *parameters = NULL;
     bool flag;
-    enum qd_status status = read_body(request, &tree);
+    enum qd_status status = qd_visit_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
     status = qd_json_field(tree, "", "parameters", &parameters, &request->error);
@@ -167,5 +129,5 @@ enum qd_status qd_begin_unload(const struct qd_visit *visit)
         qd_visit_check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_unload;
-    return reserve_small(visit);
+    return qd_visit_reserve_small(visit);
 }

@@ -7,6 +7,7 @@
 #include "server/http/answers.h"
 #include "server/http/control.h"
 #include "server/http/cors.h"
+#include "server/http/logging.h"
 #include "server/http/path.h"
 #include "server/http/visit.h"
 #include "server/work/infer.h"
@@ -75,16 +76,23 @@ static const struct route routes[] = {
     {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
     {"POST", "/v2/systemsharedmemory/region/{m}/unregister", qd_answer_no_regions},
     {"POST", "/v2/cudasharedmemory/region/{m}/unregister", qd_answer_no_regions},
+    {"GET", "/v2/logging", qd_answer_logging},
+    {"POST", "/v2/logging", qd_begin_logging},
     {"GET", "/metrics", qd_answer_metrics},
     {"GET", "/openapi.yaml", qd_answer_schema_yaml},
     {"GET", "/openapi.json", qd_answer_schema_json},
 };
 
-static const char *methods(bool is_get, bool cors)
+/* Allow, of a path that has some of these. */
+static const char *methods(bool get, bool post, bool cors)
 {
-    if (is_get)
-        return cors ? "GET, HEAD, OPTIONS" : "GET, HEAD";
-    return cors ? "POST, OPTIONS" : "POST";
+    static const char *const texts[] = {"POST",
+                                        "POST, OPTIONS",
+                                        "GET, HEAD",
+                                        "GET, HEAD, OPTIONS",
+                                        "GET, HEAD, POST",
+                                        "GET, HEAD, POST, OPTIONS"};
+    return texts[(get && post ? 4 : get ? 2 : 0) + cors];
 }
 
 static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
@@ -93,12 +101,26 @@ static enum qd_status admit(void *context, const struct qd_head *head, struct qd
     return qd_access_admit(router->access, head, request);
 }
 
+static enum qd_status refuse_method(const struct qd_visit *visit, bool get, bool post)
+{
+    struct qd_request *request = visit->request;
+    const struct qd_head *head = visit->head;
+    const bool cors = qd_access_has_cors(visit->router->access);
+    request->answer.allow = methods(get, post, cors);
+    if (cors && strcmp(head->method, "OPTIONS") == 0)
+        return qd_cors_answer(request->answer.allow, request);
+    return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
+                   "method of \"%.100s\": expected %s, got \"%.32s\"", head->path,
+                   request->answer.allow, head->method);
+}
+
 static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
 {
     struct qd_path path;
     const struct qd_visit visit = {context, &path, head, request};
     if (qd_path_split(head->path, &path, &request->error) != QD_OK)
         return request->error.status;
+    bool get = false, post = false;
     for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
         const struct route *route = &routes[i];
         if (!qd_path_matches(&path, route->pattern))
@@ -107,14 +129,11 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
         if (strcmp(head->method, route->method) == 0 ||
             (is_get && strcmp(head->method, "HEAD") == 0))
             return route->answer(&visit);
-        bool cors = qd_access_has_cors(((struct qd_router *)context)->access);
-        request->answer.allow = methods(is_get, cors);
-        if (cors && strcmp(head->method, "OPTIONS") == 0)
-            return qd_cors_answer(request->answer.allow, request);
-        return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
-                       "method of \"%.100s\": expected %s, got \"%.32s\"", head->path,
-                       request->answer.allow, head->method);
+        get |= is_get;
+        post |= !is_get;
     }
+    if (get || post)
+        return refuse_method(&visit, get, post);
     return qd_fail(&request->error, QD_NOT_FOUND,
                    "no such path: \"%.100s\"; POST /v2/repository/index lists the models",
                    head->path);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/qk.h"
+#include "server/base/line.h"
 #include "server/base/metrics.h"
 #include "server/http/access.h"
 #include "server/http/listener.h"
@@ -26,7 +27,9 @@ struct qd_router {
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;
     uint64_t compute_timeout_ns;
-    bool draining; /* then it is not ready any more */
+    enum qd_line_format log_format_initial; /* --log-format */
+    const char *log_format;                 /* as a call has set it; NULL: none has */
+    bool draining;                          /* then it is not ready any more */
 };
 
 /* For qd_listener_create. */

@@ -8,6 +8,8 @@
 #include "server/http/route.h"
 #include "server/work/request.h"
 
+struct cJSON;
+
 struct qd_visit {
     struct qd_router *router;
     const struct qd_path *path;
@@ -28,5 +30,10 @@ enum qd_status qd_visit_check_encoding(const struct qd_visit *visit);
 
 /* Keeps the body, with room for what comes, if it is known how much that is. */
 enum qd_status qd_visit_reserve(const struct qd_visit *visit);
+
+/* The same of a call that brings no tensors; any larger body is refused before it comes. */
+enum qd_status qd_visit_reserve_small(const struct qd_visit *visit);
+/* Parses it: a JSON object, to be freed, or nothing (NULL). */
+enum qd_status qd_visit_read_body(struct qd_request *request, struct cJSON **tree);
 
 #endif

@@ -51,7 +51,7 @@ void qd_oip_encode_server_metadata(struct qd_text *text)
 {
     qd_text_string(text, "{\"name\":\"quantd\",\"version\":\"" QD_VERSION "\",\"extensions\":["
                          "\"binary_tensor_data\",\"parameters\",\"model_repository\","
-                         "\"model_configuration\",\"statistics\"]}");
+                         "\"model_configuration\",\"statistics\",\"logging\"]}");
 }
 
 /* ---- Metadata ---------------------------------------------------------------------------- */

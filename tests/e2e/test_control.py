@@ -11,7 +11,7 @@ INDEX = "/v2/repository/index"
 
 class SmallBodies(ServerTest):
     FLAGS = ("--model-control-mode", "explicit")
-    PATHS = (INDEX, UNLOAD)
+    PATHS = (INDEX, UNLOAD, "/v2/logging")
 
     def test_the_largest_is_read(self):
         body = b'{"ready": true}'.ljust(BYTES_MAX)
