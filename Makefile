@@ -118,10 +118,11 @@ SERVER := \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c \
     server/http/access.c server/http/answers.c server/http/connection.c \
-    server/http/control.c server/http/cors.c server/http/head.c server/http/healthcheck.c \
-    server/http/intercept.c server/http/last_word.c server/http/linger.c \
-    server/http/listener.c server/http/logging.c server/http/path.c server/http/route.c \
-    server/http/socket.c server/http/tokens.c server/http/visit.c
+    server/http/control.c server/http/cors.c server/http/endpoint.c server/http/head.c \
+    server/http/healthcheck.c server/http/intercept.c server/http/last_word.c \
+    server/http/linger.c server/http/listener.c server/http/logging.c server/http/path.c \
+    server/http/route.c server/http/socket.c server/http/tls.c server/http/tokens.c \
+    server/http/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

@@ -55,6 +55,7 @@ struct process {
     bool loader_stopped; /* it does nothing more by itself */
     bool drained;        /* no request is there any more */
     struct qd_access *access;
+    struct qd_tls *tls; /* NULL: none */
     struct qd_router router;
     struct qd_listener *listener;
     struct qd_handle *sigterm;
@@ -132,6 +133,8 @@ static void on_reload_signal(void *context)
 {
     struct process *process = context;
     qd_access_reload(process->access);
+    if (process->tls != NULL)
+        qd_tls_reload(process->tls);
 }
 
 static void on_trim(void *context)
@@ -248,6 +251,15 @@ static bool create_access(struct process *process)
     return process->access != NULL || complain("%s", complaint);
 }
 
+static bool create_tls(struct process *process)
+{
+    char complaint[QD_TLS_COMPLAINT_BYTES];
+    if (process->config.tls_cert[0] == '\0')
+        return true;
+    process->tls = qd_tls_create(&process->config, complaint);
+    return process->tls != NULL || complain("%s", complaint);
+}
+
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -345,8 +357,8 @@ static bool start_listening(struct process *process)
     };
     struct qd_handler handler = qd_router_handler(&process->router);
     char complaint[QD_LISTENER_COMPLAINT_BYTES];
-    process->listener =
-        qd_listener_create(process->loop, process->memory, &process->config, &handler, complaint);
+    process->listener = qd_listener_create(process->loop, process->memory, &process->config,
+                                           process->tls, &handler, complaint);
     if (process->listener == NULL)
         return complain("%s", complaint);
     process->router.listener = process->listener;
@@ -374,6 +386,7 @@ static void deinit(struct process *process)
     qd_memory_destroy(process->model_memory);
     qd_memory_destroy(process->memory);
     qd_access_destroy(process->access);
+    qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);
 }
 
@@ -406,8 +419,8 @@ int main(int argc, char **argv)
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
-                 create_access(&process) && start_services(&process) && load_models(&process) &&
-                 (process.router.draining || start_listening(&process));
+                 create_access(&process) && create_tls(&process) && start_services(&process) &&
+                 load_models(&process) && (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)
             qd_loop_run(process.loop);

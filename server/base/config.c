@@ -55,6 +55,9 @@ static const struct flag flags[] = {
     {"unix-owner", KIND_PATH, AT(unix_owner), "", 0, 0, "USER:GROUP",
      "of Unix sockets: USER, USER:GROUP or :GROUP, names or numbers"},
     {.about = "Who may come in"},
+    {"tls-cert", KIND_PATH, AT(tls_cert), "", 0, 0, "FILE",
+     "certificate chain, PEM: TCP is HTTPS then, from TLS 1.2; SIGHUP reads it anew"},
+    {"tls-key", KIND_PATH, AT(tls_key), "", 0, 0, "FILE", "its private key, PEM, not encrypted"},
     {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
      "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
     {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
@@ -491,6 +494,8 @@ static enum qd_config_result check_together(const struct qd_config *config, char
         text = "--load-model: there is no --model-repository to load from";
     else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository)
         text = "--model-control-mode poll: there is no --model-repository to look at";
+    else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
+        text = "--tls-cert and --tls-key: expected both or none, got one";
     if (text == NULL)
         return QD_CONFIG_RUN;
     snprintf(complaint, QD_COMPLAINT_BYTES, "%s", text);
@@ -520,7 +525,7 @@ void qd_config_print_help(FILE *file)
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
           "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
           "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
-          "end; SIGHUP makes it read its token file anew.\n",
+          "end; SIGHUP makes it read tokens, certificate and key anew.\n",
           file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {

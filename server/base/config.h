@@ -35,6 +35,8 @@ struct qd_config {
     uint64_t unix_mode;     /* of Unix sockets' files */
     const char *unix_owner; /* USER, USER:GROUP or :GROUP; "": whoever runs it */
     bool healthcheck, kernels;
+    const char *tls_cert; /* both, or "" */
+    const char *tls_key;
     const char *token_file; /* "": everybody may come in */
     char cors_origins[QD_CORS_ORIGIN_COUNT_MAX][QD_CORS_ORIGIN_BYTES_MAX]; /* "*": any */
     size_t cors_origin_count;

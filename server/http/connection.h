@@ -35,6 +35,7 @@ struct qd_connection {
     bool lingers;   /* its client may still send when it is closed */
     bool refused;   /* what the library could not read: its request ends with an error */
     void *http;     /* the library's own */
+    struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 
 /* Accepted: the first head has --receive-timeout. NULL: malloc failed. */

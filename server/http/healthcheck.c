@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/base/address.h"
+#include "server/http/tls.h"
 
 static const char question[] = "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n"
                                "Connection: close\r\n\r\n";
@@ -95,7 +96,16 @@ static bool judge(const char *address, char *answer)
     return complain(address, what);
 }
 
-static bool ask(const char *address)
+/* True: there is an answer. */
+static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX])
+{
+    char what[QD_TLS_COMPLAINT_BYTES];
+    ssize_t count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, what);
+    answer[count < 0 ? 0 : count] = '\0';
+    return count >= 0 || complain(address, what);
+}
+
+static bool ask(const char *address, bool is_https)
 {
     struct sockaddr_storage name;
     socklen_t name_bytes;
@@ -110,8 +120,14 @@ static bool ask(const char *address)
     if (fd < 0)
         return complain(address, strerror(errno));
     char answer[ANSWER_BYTES_MAX];
-    bool answered = connect(fd, (struct sockaddr *)&name, name_bytes) == 0 &&
-                    send(fd, question, strlen(question), MSG_NOSIGNAL) >= 0 && receive(fd, answer);
+    bool answered = connect(fd, (struct sockaddr *)&name, name_bytes) == 0;
+    if (answered && is_https && name.ss_family != AF_UNIX) {
+        answered = ask_tls(address, fd, answer);
+        close(fd);
+        return answered && judge(address, answer);
+    }
+    answered =
+        answered && send(fd, question, strlen(question), MSG_NOSIGNAL) >= 0 && receive(fd, answer);
     int error = errno;
     close(fd);
     return answered ? judge(address, answer) : complain(address, strerror(error));
@@ -122,7 +138,7 @@ bool qd_healthcheck(const struct qd_config *config)
     set_deadline();
     bool ready = true;
     for (size_t i = 0; ready && i < config->listen_count; i++)
-        ready = ask(config->listen[i]);
+        ready = ask(config->listen[i], config->tls_cert[0] != '\0');
     alarm(0);
     return ready;
 }

@@ -6,6 +6,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "server/http/tls.h"
+
 enum { HEAD_BYTES = 512, PARTS_MAX = 8 };
 
 static size_t print_head(char text[HEAD_BYTES], const struct qd_answer *answer, const char *reason)
@@ -26,7 +28,16 @@ static size_t print_head(char text[HEAD_BYTES], const struct qd_answer *answer, 
     return (size_t)count;
 }
 
-bool qd_last_word(int fd, const struct qd_answer *answer, const char *reason, bool is_head)
+static bool send_over_tls(void *session, const struct iovec *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!qd_tls_send(session, parts[i].iov_base, parts[i].iov_len))
+            return false;
+    return true;
+}
+
+bool qd_last_word(int fd, void *session, const struct qd_answer *answer, const char *reason,
+                  bool is_head)
 {
     char head[HEAD_BYTES];
     struct iovec parts[1 + PARTS_MAX];
@@ -38,6 +49,8 @@ bool qd_last_word(int fd, const struct qd_answer *answer, const char *reason, bo
             (struct iovec){(void *)(size_t)answer->parts[i].bytes, answer->parts[i].count};
         bytes += answer->parts[i].count;
     }
+    if (session != NULL)
+        return send_over_tls(session, parts, count);
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }

@@ -7,9 +7,10 @@
 
 #include "server/base/answer.h"
 
-/* `reason`: of the status line. is_head: the request was a HEAD, and has no body in its answer.
- * False: it did not all fit into the socket's buffer, as of a client that does not read, or the
- * client has gone. */
-bool qd_last_word(int fd, const struct qd_answer *answer, const char *reason, bool is_head);
+/* session: of TLS, a gnutls_session_t; NULL: none. `reason`: of the status line. is_head: the
+ * request was a HEAD, and has no body in its answer. False: it did not all fit into the socket's
+ * buffer, as of a client that does not read, or the client has gone. */
+bool qd_last_word(int fd, void *session, const struct qd_answer *answer, const char *reason,
+                  bool is_head);
 
 #endif

@@ -3,41 +3,32 @@
 
 #include <assert.h>
 #include <microhttpd.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/http/connection.h"
+#include "server/http/endpoint.h"
 #include "server/http/intercept.h"
 #include "server/http/last_word.h"
 #include "server/http/linger.h"
 #include "server/http/socket.h"
 
 enum {
-    BACKLOG = 1024,
     REPLY_SILENCE_S = 30, /* for a peer that does not read its answer */
     PUMP_RUNS_MAX = 8,    /* MHD_run moves one buffer a connection: more runs batch better */
     SWEEP_MS = 250,       /* how late a deadline may be noticed */
     DRAIN_SWEEP_MS = 20,
 };
 
-/* One daemon for each socket: libmicrohttpd knows no other way. */
-struct endpoint {
-    struct qd_socket socket;
-    struct MHD_Daemon *mhd;
-    struct qd_handle *watch;
-    size_t connection_count;
-};
-
 struct qd_listener {
     struct qd_memory *memory;
     const struct qd_config *config;
+    struct qd_tls *tls; /* NULL: none */
     struct qd_handler handler;
     struct qd_handle *before_sleep;
     struct qd_handle *pump_timer;
@@ -49,7 +40,7 @@ struct qd_listener {
     qd_callback *on_drained;
     void *on_drained_context;
     size_t endpoint_count;
-    struct endpoint endpoints[QD_LISTEN_COUNT_MAX];
+    struct qd_endpoint endpoints[QD_LISTEN_COUNT_MAX];
 };
 
 /* ---- Connections -------------------------------------------------------------------------- */
@@ -67,14 +58,22 @@ static struct qd_listener *listener_of(const struct qd_connection *connection)
                                   offsetof(struct qd_listener, connections));
 }
 
-static struct endpoint *endpoint_of(struct qd_listener *listener, struct MHD_Connection *mhd)
+static struct qd_endpoint *endpoint_of(struct qd_listener *listener, struct MHD_Connection *mhd)
 {
     const struct MHD_Daemon *daemon =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_DAEMON)->daemon;
-    struct endpoint *endpoint = listener->endpoints;
+    struct qd_endpoint *endpoint = listener->endpoints;
     while (endpoint->mhd != daemon)
         endpoint++;
     return endpoint;
+}
+
+/* Its TLS session; NULL: it has none. */
+static void *session_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info == NULL ? NULL : info->tls_session;
 }
 
 static void end_request(struct qd_connection *connection, bool delivered)
@@ -95,6 +94,7 @@ static void close_connection(struct qd_listener *listener, struct qd_connection 
         qd_lingers_add(listener->lingers, connection->fd,
                        qd_clock_ns() + listener->config->receive_timeout_ns);
     }
+    qd_tls_end(connection->identity);
     if (connection->request != NULL) /* refused before its first line: on_completed never came */
         end_request(connection, true);
     qd_connection_close(connection);
@@ -114,7 +114,10 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     qd_socket_bound_send(fd);
     endpoint_of(listener, mhd)->connection_count++;
-    *slot = qd_connection_open(&listener->connections, fd, mhd);
+    struct qd_connection *connection = qd_connection_open(&listener->connections, fd, mhd);
+    *slot = connection;
+    if (connection != NULL && endpoint_of(listener, mhd)->is_https)
+        connection->identity = qd_tls_begin(listener->tls, session_of(mhd));
     if (listener->connections.count == 1 && !listener->connections.draining)
         qd_timer_start(listener->sweep_timer, SWEEP_MS, SWEEP_MS);
 }
@@ -248,7 +251,7 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         return refuse(connection);
     connection->lingers = true;
     qd_request_refuse(request);
-    qd_last_word(connection->fd, &request->answer,
+    qd_last_word(connection->fd, session_of(mhd), &request->answer,
                  MHD_get_reason_phrase_for(request->answer.http_status), false);
     return MHD_NO;
 }
@@ -363,25 +366,13 @@ static void on_pump_needed(void *context)
     listener->pump_needed = true;
 }
 
-/* Runs it while it has something to do. Its time until a timeout, in ms; UINT64_MAX: none. */
-static uint64_t run_daemon(struct MHD_Daemon *mhd)
-{
-    MHD_UNSIGNED_LONG_LONG ms = 0;
-    for (unsigned i = 0; i < PUMP_RUNS_MAX && ms == 0; i++) {
-        MHD_run(mhd);
-        if (MHD_get_timeout(mhd, &ms) != MHD_YES)
-            return UINT64_MAX;
-    }
-    return ms;
-}
-
-/* As run_daemon, for all of them. */
+/* As qd_endpoint_run, for all of them. */
 static uint64_t pump(struct qd_listener *listener)
 {
     uint64_t wait_ms = UINT64_MAX;
     listener->pump_needed = false;
     for (size_t i = 0; i < listener->endpoint_count; i++) {
-        uint64_t ms = run_daemon(listener->endpoints[i].mhd);
+        uint64_t ms = qd_endpoint_run(&listener->endpoints[i]);
         wait_ms = ms < wait_ms ? ms : wait_ms;
     }
     return wait_ms;
@@ -407,66 +398,29 @@ static void on_before_sleep(void *context)
         qd_timer_stop(listener->pump_timer);
 }
 
-/* The query is cut off already; what is left is decoded in route.c, part by part. */
-static size_t keep_escapes(void *context, struct MHD_Connection *mhd, char *text)
-{
-    (void)context;
-    (void)mhd;
-    return strlen(text);
-}
-
-static void on_log(void *context, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-
-static void on_log(void *context, const char *format, va_list arguments)
-{
-    (void)context;
-    char text[256];
-    vsnprintf(text, sizeof(text), format, arguments);
-    text[strcspn(text, "\n")] = '\0';
-    qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
-}
-
-static struct MHD_Daemon *start_daemon(struct qd_listener *listener, int fd)
-{
-    const struct qd_config *config = listener->config;
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-                            NULL, on_access, listener, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)config->max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            (size_t)QD_HEAD_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                            listener->silence_s, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-                            listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, listener,
-                            MHD_OPTION_URI_LOG_CALLBACK, on_request_line, listener,
-                            MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, listener, MHD_OPTION_END);
-}
-
 /* ---- Life --------------------------------------------------------------------------------- */
 
-static bool open_endpoint(struct qd_listener *listener, struct qd_loop *loop, const char *address,
-                          char *complaint)
+static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop, char *complaint)
 {
-    struct endpoint *endpoint = &listener->endpoints[listener->endpoint_count];
-    const struct qd_socket_file file = {.mode = (mode_t)listener->config->unix_mode,
-                                        .owner = listener->config->unix_owner};
-    if (!qd_socket_listen(&endpoint->socket, address, &file, BACKLOG, complaint))
-        return false;
-    endpoint->mhd = start_daemon(listener, endpoint->socket.fd);
-    if (endpoint->mhd == NULL) {
-        snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES,
-                 "cannot listen on %s: libmicrohttpd did not start", address);
-        close(endpoint->socket.fd);
-        qd_socket_unlink(&endpoint->socket);
-        return false;
+    const struct qd_config *config = listener->config;
+    const struct qd_endpoint_settings settings = {
+        .config = config,
+        .tls = listener->tls,
+        .loop = loop,
+        .silence_s = listener->silence_s,
+        .on_access = on_access,
+        .on_connection = on_connection,
+        .on_completed = on_completed,
+        .on_request_line = on_request_line,
+        .on_ready = on_pump_needed,
+        .context = listener,
+    };
+    for (size_t i = 0; i < config->listen_count; i++) {
+        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i], &settings, complaint))
+            return false;
+        listener->endpoint_count++;
     }
-    listener->endpoint_count++;
-    int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    endpoint->watch = qd_loop_watch(loop, epoll_fd, on_pump_needed, listener);
-    if (endpoint->watch == NULL) {
-        snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES,
-                 "cannot listen on %s: the loop cannot watch it", address);
-    }
-    return endpoint->watch != NULL;
+    return true;
 }
 
 static unsigned silence_s(const struct qd_config *config)
@@ -478,7 +432,7 @@ static unsigned silence_s(const struct qd_config *config)
 }
 
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config,
+                                       const struct qd_config *config, struct qd_tls *tls,
                                        const struct qd_handler *handler,
                                        char complaint[QD_LISTENER_COMPLAINT_BYTES])
 {
@@ -488,6 +442,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
         return NULL;
     listener->memory = memory;
     listener->config = config;
+    listener->tls = tls;
     listener->connections.config = config;
     listener->handler = *handler;
     listener->lingers = qd_lingers_create(loop);
@@ -501,8 +456,9 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
     bool open = listener->lingers != NULL && listener->before_sleep != NULL &&
                 listener->pump_timer != NULL && listener->sweep_timer != NULL;
-    for (size_t i = 0; open && i < config->listen_count; i++)
-        open = open_endpoint(listener, loop, config->listen[i], complaint);
+    open = open && open_endpoints(listener, loop, complaint);
+    if (tls != NULL)
+        qd_tls_forget_texts(tls);
     if (!open) {
         qd_listener_destroy(listener);
         return NULL;
@@ -514,11 +470,8 @@ void qd_listener_destroy(struct qd_listener *listener)
 {
     if (listener == NULL)
         return;
-    for (size_t i = 0; i < listener->endpoint_count; i++) {
-        qd_handle_destroy(listener->endpoints[i].watch);
-        qd_socket_unlink(&listener->endpoints[i].socket);
-        MHD_stop_daemon(listener->endpoints[i].mhd); /* aborts if a connection is suspended */
-    }
+    for (size_t i = 0; i < listener->endpoint_count; i++)
+        qd_endpoint_close(&listener->endpoints[i]);
     assert(listener->connections.count == 0);
     qd_lingers_destroy(listener->lingers);
     qd_handle_destroy(listener->before_sleep);
@@ -541,7 +494,7 @@ size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
 {
     for (size_t i = 0; i < listener->endpoint_count; i++) {
-        const struct endpoint *endpoint = &listener->endpoints[i];
+        const struct qd_endpoint *endpoint = &listener->endpoints[i];
         gauges[i] = (struct qd_listener_gauge){
             endpoint->socket.name,
             {endpoint->connection_count, listener->config->max_connections},
@@ -550,26 +503,13 @@ size_t qd_listener_gauges(const struct qd_listener *listener,
     return listener->endpoint_count;
 }
 
-/* Who has connected is to be answered: the kernel would reset those in its backlog. */
-static void accept_backlog(const struct endpoint *endpoint)
-{
-    struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
-    for (unsigned i = 0; i < BACKLOG && poll(&waiting, 1, 0) > 0; i++)
-        MHD_run(endpoint->mhd);
-}
-
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context)
 {
     listener->connections.draining = true;
     listener->on_drained = on_drained;
     listener->on_drained_context = context;
-    for (size_t i = 0; i < listener->endpoint_count; i++) {
-        qd_socket_unlink(&listener->endpoints[i].socket);
-        accept_backlog(&listener->endpoints[i]);
-        int fd = MHD_quiesce_daemon(listener->endpoints[i].mhd);
-        if (fd >= 0)
-            close(fd);
-    }
+    for (size_t i = 0; i < listener->endpoint_count; i++)
+        qd_endpoint_drain(&listener->endpoints[i]);
     listener->pump_needed = true;
     qd_timer_start(listener->sweep_timer, 0, DRAIN_SWEEP_MS);
 }

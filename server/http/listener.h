@@ -15,6 +15,7 @@
 #include "server/base/config.h"
 #include "server/base/gauges.h"
 #include "server/http/head.h"
+#include "server/http/tls.h"
 #include "server/work/loop.h"
 #include "server/work/request.h"
 
@@ -40,9 +41,10 @@ struct qd_handler {
 
 #define QD_LISTENER_COMPLAINT_BYTES 512
 
-/* Listens on all of config->listen. NULL: `complaint` says why. config is borrowed. */
+/* Listens on all of config->listen: with `tls`, over TLS where it is TCP; NULL: without it. NULL:
+ * `complaint` says why. config and tls are borrowed. */
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config,
+                                       const struct qd_config *config, struct qd_tls *tls,
                                        const struct qd_handler *handler,
                                        char complaint[QD_LISTENER_COMPLAINT_BYTES]);
 

@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -167,6 +168,7 @@ static bool listen_locked(struct qd_socket *listener, const char *address,
         return close_and_complain(listener, address, true, complaint);
     struct stat file;
     strcpy(listener->unix_path, path);
+    listener->is_local = true;
     if (!set_owner(name, &file) || listen(listener->fd, backlog) != 0) {
         close_and_complain(listener, address, true, complaint);
         unlink(path);
@@ -215,16 +217,16 @@ static bool find_owner(const char *owner, struct unix_name *name, char *complain
 }
 
 static bool listen_unix(struct qd_socket *listener, const char *address,
-                        const struct sockaddr_un *path, const struct qd_socket_file *file,
-                        int backlog, char *complaint)
+                        const struct sockaddr_un *path, const struct qd_socket_settings *settings,
+                        char *complaint)
 {
-    struct unix_name name = {.address = path, .mode = file->mode};
-    if (!find_owner(file->owner, &name, complaint))
+    struct unix_name name = {.address = path, .mode = settings->unix_mode};
+    if (!find_owner(settings->unix_owner, &name, complaint))
         return false;
     int lock = lock_directory(path->sun_path);
     if (lock < 0 && errno == EWOULDBLOCK)
         return close_and_complain(listener, address, true, complaint);
-    bool listens = listen_locked(listener, address, &name, backlog, complaint);
+    bool listens = listen_locked(listener, address, &name, settings->backlog, complaint);
     if (lock >= 0)
         close(lock);
     return listens;
@@ -242,22 +244,34 @@ void qd_socket_unlink(const struct qd_socket *listener)
 
 /* ---- TCP ---------------------------------------------------------------------------------- */
 
-static void name_tcp(struct qd_socket *listener)
+static bool is_loopback(const struct sockaddr_storage *name)
+{
+    if (name->ss_family == AF_INET) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)name;
+        return ntohl(ipv4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)name;
+    return IN6_IS_ADDR_LOOPBACK(&ipv6->sin6_addr);
+}
+
+static void name_tcp(struct qd_socket *listener, bool is_https)
 {
     struct sockaddr_storage name;
     socklen_t name_bytes = sizeof(name);
     char host[64] = "?";
     char port[8] = "?";
     getsockname(listener->fd, (struct sockaddr *)&name, &name_bytes);
+    listener->is_local = is_loopback(&name);
     getnameinfo((struct sockaddr *)&name, name_bytes, host, sizeof(host), port, sizeof(port),
                 NI_NUMERICHOST | NI_NUMERICSERV);
     snprintf(listener->name, sizeof(listener->name),
-             name.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s", host, port);
+             name.ss_family == AF_INET6 ? "http%s://[%s]:%s" : "http%s://%s:%s",
+             is_https ? "s" : "", host, port);
 }
 
 static bool listen_tcp(struct qd_socket *listener, const char *address,
-                       const struct sockaddr_storage *name, socklen_t name_bytes, int backlog,
-                       char *complaint)
+                       const struct sockaddr_storage *name, socklen_t name_bytes,
+                       const struct qd_socket_settings *settings, char *complaint)
 {
     listener->fd = open_socket(name->ss_family);
     int on = 1;
@@ -266,10 +280,10 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
                  (name->ss_family != AF_INET6 ||
                   setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
                  bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
-                 listen(listener->fd, backlog) == 0;
+                 listen(listener->fd, settings->backlog) == 0;
     if (!bound)
         return close_and_complain(listener, address, false, complaint);
-    name_tcp(listener);
+    name_tcp(listener, settings->is_https);
     return true;
 }
 
@@ -284,7 +298,7 @@ void qd_socket_bound_send(int fd)
 }
 
 bool qd_socket_listen(struct qd_socket *listener, const char *address,
-                      const struct qd_socket_file *file, int backlog,
+                      const struct qd_socket_settings *settings,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES])
 {
     *listener = (struct qd_socket){.fd = -1};
@@ -294,8 +308,8 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
     if (!qd_address_resolve(address, &name, &name_bytes, why))
         return complain(complaint, "cannot listen on %s: %s", address, why);
     if (name.ss_family == AF_UNIX) {
-        return listen_unix(listener, address, (const struct sockaddr_un *)&name, file, backlog,
+        return listen_unix(listener, address, (const struct sockaddr_un *)&name, settings,
                            complaint);
     }
-    return listen_tcp(listener, address, &name, name_bytes, backlog, complaint);
+    return listen_tcp(listener, address, &name, name_bytes, settings, complaint);
 }

@@ -14,6 +14,7 @@ struct qd_socket {
     int fd;
     char name[QD_LISTENER_NAME_BYTES];  /* for people: "http://127.0.0.1:8000",
                                            "unix:/run/quantd.sock" */
+    bool is_local;                      /* only this host reaches it */
     char unix_path[QD_UNIX_PATH_BYTES]; /* "": TCP */
     dev_t unix_device; /* of the file, to know it again: an inode number may be used anew */
     ino_t unix_inode;
@@ -22,17 +23,18 @@ struct qd_socket {
 
 #define QD_SOCKET_COMPLAINT_BYTES 512
 
-/* Of a Unix socket's file. */
-struct qd_socket_file {
-    mode_t mode;
-    const char *owner; /* USER, USER:GROUP or :GROUP, names or numbers; "": as the process is */
+struct qd_socket_settings {
+    int backlog;
+    bool is_https;          /* over TCP, as its name says */
+    mode_t unix_mode;       /* of a Unix socket's file, and its owner: */
+    const char *unix_owner; /* USER, USER:GROUP or :GROUP, names or numbers; "": as we are */
 };
 
 /* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file has its
  * mode and owner before anybody can connect, and replaces a socket file on which nobody listens.
  * False: `complaint` says why. Sets the umask meanwhile: no other thread makes files. */
 bool qd_socket_listen(struct qd_socket *listener, const char *address,
-                      const struct qd_socket_file *file, int backlog,
+                      const struct qd_socket_settings *settings,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES]);
 
 /* Bounds what the kernel keeps for a connection's peer that does not read. */

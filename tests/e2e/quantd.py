@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -62,11 +63,15 @@ class Server:
                 raise AssertionError("no listening line but %r; stderr:\n%s"
                                      % (line, self.stderr()))
             self.addresses.append(match.group(1))
-        self.host, self.port = None, None
+        self.host, self.port, self.tls = None, None, None
         for address in self.addresses:
-            match = re.fullmatch(r"http://([0-9.]+|\[[0-9a-f:]+\]):(\d+)", address)
+            match = re.fullmatch(r"(https?)://([0-9.]+|\[[0-9a-f:]+\]):(\d+)", address)
             if match and self.port is None:
-                self.host, self.port = match.group(1).strip("[]"), int(match.group(2))
+                self.host, self.port = match.group(2).strip("[]"), int(match.group(3))
+                if match.group(1) == "https":  # test_tls.py is who looks at certificates
+                    self.tls = ssl.create_default_context()
+                    self.tls.check_hostname = False
+                    self.tls.verify_mode = ssl.CERT_NONE
 
     @property
     def pid(self):
@@ -111,10 +116,17 @@ class Server:
         return self.wait()
 
     def connect(self, timeout=30):
+        connection = self.connect_tcp(timeout)
+        return self.tls.wrap_socket(connection) if self.tls else connection
+
+    def connect_tcp(self, timeout=30):
         return socket.create_connection((self.host, self.port), timeout * SLOW)
 
     def client(self, timeout=30):
         """A keep-alive connection; close it."""
+        if self.tls:
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout * SLOW,
+                                               context=self.tls)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout * SLOW)
 
     def request(self, method, path, body=None, headers=None):

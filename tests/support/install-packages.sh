@@ -15,7 +15,7 @@ packages_of()
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
         libopenblas-pthread-dev ;;
     demo) echo curl ;;
-    test) echo libcriterion-dev python3 curl ;;
+    test) echo libcriterion-dev python3 curl openssl ;;
     fuzz) echo clang libclang-rt-dev python3 ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 static char complaint[QD_SOCKET_COMPLAINT_BYTES];
-static const struct qd_socket_file file = {.mode = 0660, .owner = ""};
+static const struct qd_socket_settings settings = {
+    .backlog = 8, .unix_mode = 0660, .unix_owner = ""};
 
 static void close_listener(struct qd_socket *listener)
 {
@@ -30,15 +31,19 @@ static void temporary(char *folder, size_t folder_bytes, char *address, size_t a
 Test(socket, port_0_is_named_for_what_it_became)
 {
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &file, 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &settings, complaint), "%s", complaint);
     unsigned port = 0;
     cr_assert_eq(sscanf(listener.name, "http://127.0.0.1:%u", &port), 1, "%s", listener.name);
     cr_assert_gt(port, 0);
     struct qd_socket second;
     char address[64];
     snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-    cr_assert_not(qd_socket_listen(&second, address, &file, 8, complaint));
+    cr_assert_not(qd_socket_listen(&second, address, &settings, complaint));
     cr_assert(strstr(complaint, address) != NULL, "%s", complaint);
+    close_listener(&listener);
+    const struct qd_socket_settings https = {.backlog = 8, .is_https = true, .unix_owner = ""};
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &https, complaint), "%s", complaint);
+    cr_assert_eq(sscanf(listener.name, "https://127.0.0.1:%u", &port), 1, "%s", listener.name);
     close_listener(&listener);
 }
 
@@ -59,13 +64,13 @@ Test(socket, addresses_that_are_none)
                                       "no.such.host.invalid:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
-        cr_assert_not(qd_socket_listen(&listener, bad[i], &file, 8, complaint), "%s", bad[i]);
+        cr_assert_not(qd_socket_listen(&listener, bad[i], &settings, complaint), "%s", bad[i]);
         cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
     }
     char address[300] = "unix:/tmp/";
     memset(address + 10, 'a', 200);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, &file, 8, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &settings, complaint));
 }
 
 Test(socket, a_unix_socket_and_its_file)
@@ -73,13 +78,13 @@ Test(socket, a_unix_socket_and_its_file)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, address, &file, 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &settings, complaint), "%s", complaint);
     cr_assert_str_eq(listener.name, address);
     struct stat stat_of;
     cr_assert_eq(stat(address + 5, &stat_of), 0);
     cr_assert_eq(stat_of.st_mode & 0777, 0660);
     struct qd_socket second;
-    cr_assert_not(qd_socket_listen(&second, address, &file, 8, complaint),
+    cr_assert_not(qd_socket_listen(&second, address, &settings, complaint),
                   "somebody listens on it");
     close_listener(&listener);
     cr_assert_neq(stat(address + 5, &stat_of), 0, "its file is gone");
@@ -97,8 +102,9 @@ Test(socket, mode_and_owner_of_the_file)
         struct stat stat_of;
         char owner[40];
         snprintf(owner, sizeof(owner), "%u:%u", (unsigned)getuid(), (unsigned)getgid());
-        const struct qd_socket_file wanted = {.mode = modes[i], .owner = owner};
-        cr_assert(qd_socket_listen(&listener, address, &wanted, 8, complaint), "%s", complaint);
+        const struct qd_socket_settings wanted = {
+            .backlog = 8, .unix_mode = modes[i], .unix_owner = owner};
+        cr_assert(qd_socket_listen(&listener, address, &wanted, complaint), "%s", complaint);
         cr_assert_eq(stat(address + 5, &stat_of), 0);
         cr_assert_eq(stat_of.st_mode & 07777, modes[i], "%o", stat_of.st_mode);
         cr_assert_eq(stat_of.st_uid, getuid());
@@ -127,8 +133,9 @@ Test(socket, owners_that_are_none)
     temporary(folder, sizeof(folder), address, sizeof(address));
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
-        const struct qd_socket_file wanted = {.mode = 0660, .owner = bad[i]};
-        cr_assert_not(qd_socket_listen(&listener, address, &wanted, 8, complaint), "%s", bad[i]);
+        const struct qd_socket_settings wanted = {
+            .backlog = 8, .unix_mode = 0660, .unix_owner = bad[i]};
+        cr_assert_not(qd_socket_listen(&listener, address, &wanted, complaint), "%s", bad[i]);
         cr_assert(strstr(complaint, "--unix-owner") != NULL, "%s", complaint);
         cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
         cr_assert_neq(access(address + 5, F_OK), 0, "no file is made");
@@ -141,9 +148,9 @@ Test(socket, a_file_that_was_left_behind_is_replaced)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket dead, listener;
-    cr_assert(qd_socket_listen(&dead, address, &file, 8, complaint));
+    cr_assert(qd_socket_listen(&dead, address, &settings, complaint));
     close(dead.fd); /* as after a crash */
-    cr_assert(qd_socket_listen(&listener, address, &file, 8, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &settings, complaint), "%s", complaint);
     qd_socket_unlink(&dead); /* is not its file any more */
     cr_assert_eq(access(address + 5, F_OK), 0);
     close_listener(&listener);
@@ -158,7 +165,7 @@ Test(socket, a_file_of_another_kind_stays)
     cr_assert_not_null(other);
     fclose(other);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, &file, 8, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &settings, complaint));
     cr_assert_eq(access(address + 5, F_OK), 0);
     unlink(address + 5);
     rmdir(folder);

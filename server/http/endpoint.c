@@ -1,0 +1,150 @@
+#define _GNU_SOURCE
+#include "server/http/endpoint.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/limits.h"
+#include "server/base/log.h"
+
+enum {
+    BACKLOG = 1024,
+    RUNS_MAX = 8, /* MHD_run moves one buffer a connection: more runs batch better */
+};
+
+/* The query is cut off already; what is left is decoded in route.c, part by part. */
+static size_t keep_escapes(void *context, struct MHD_Connection *mhd, char *text)
+{
+    (void)context;
+    (void)mhd;
+    return strlen(text);
+}
+
+/* The library only reads it. */
+static struct MHD_OptionItem text_option(enum MHD_OPTION option, const char *text)
+{
+    return (struct MHD_OptionItem){.option = option, .ptr_value = (void *)(uintptr_t)text};
+}
+
+static void on_log(void *context, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+
+static void on_log(void *context, const char *format, va_list arguments)
+{
+    (void)context;
+    char text[256];
+    vsnprintf(text, sizeof(text), format, arguments);
+    text[strcspn(text, "\n")] = '\0';
+    qd_log(QD_LOG_DEBUG, "libmicrohttpd", "text=\"%s\"", text);
+}
+
+static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
+                                       const struct qd_endpoint_settings *settings)
+{
+    const struct qd_config *config = settings->config;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    struct MHD_OptionItem tls[] = {{.option = MHD_OPTION_END}, {0}, {0}, {0}};
+    if (endpoint->is_https) {
+        flags |= MHD_USE_TLS;
+        tls[0] = text_option(MHD_OPTION_HTTPS_MEM_CERT, qd_tls_cert_text(settings->tls));
+        tls[1] = text_option(MHD_OPTION_HTTPS_MEM_KEY, qd_tls_key_text(settings->tls));
+        tls[2] = text_option(MHD_OPTION_HTTPS_PRIORITIES, QD_TLS_PRIORITIES);
+        tls[3].option = MHD_OPTION_END;
+    }
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, settings->on_access, settings->context, MHD_OPTION_EXTERNAL_LOGGER,
+        on_log, NULL, MHD_OPTION_ARRAY, tls, MHD_OPTION_LISTEN_SOCKET, endpoint->socket.fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)QD_HEAD_BYTES_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, settings->silence_s, MHD_OPTION_NOTIFY_CONNECTION,
+        settings->on_connection, settings->context, MHD_OPTION_NOTIFY_COMPLETED,
+        settings->on_completed, settings->context, MHD_OPTION_URI_LOG_CALLBACK,
+        settings->on_request_line, settings->context, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
+        settings->context, MHD_OPTION_END);
+}
+
+/* Of a socket that other hosts may reach. */
+static void warn_of_strangers(const struct qd_endpoint *endpoint,
+                              const struct qd_endpoint_settings *settings)
+{
+    if (endpoint->socket.is_local)
+        return;
+    if (settings->config->token_file[0] == '\0') {
+        qd_log(QD_LOG_WARN, "everybody who reaches this address may use it; see --token-file",
+               "address=%s", endpoint->socket.name);
+    } else if (!endpoint->is_https) {
+        qd_log(QD_LOG_WARN, "tokens and tensors come here in the clear; see --tls-cert",
+               "address=%s", endpoint->socket.name);
+    }
+}
+
+/* Returns false. */
+static bool cannot_listen(const char *address, const char *why, char *complaint)
+{
+    snprintf(complaint, QD_SOCKET_COMPLAINT_BYTES, "cannot listen on %s: %s", address, why);
+    return false;
+}
+
+bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
+                      const struct qd_endpoint_settings *settings,
+                      char complaint[QD_SOCKET_COMPLAINT_BYTES])
+{
+    const struct qd_socket_settings wanted = {
+        .backlog = BACKLOG,
+        .is_https = settings->tls != NULL,
+        .unix_mode = (mode_t)settings->config->unix_mode,
+        .unix_owner = settings->config->unix_owner,
+    };
+    if (settings->tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return cannot_listen(address, "--tls-cert: this libmicrohttpd has no TLS", complaint);
+    if (!qd_socket_listen(&endpoint->socket, address, &wanted, complaint))
+        return false;
+    endpoint->is_https = settings->tls != NULL && endpoint->socket.unix_path[0] == '\0';
+    endpoint->mhd = start_daemon(endpoint, settings);
+    if (endpoint->mhd == NULL) {
+        close(endpoint->socket.fd);
+        qd_socket_unlink(&endpoint->socket);
+        return cannot_listen(address, "libmicrohttpd did not start", complaint);
+    }
+    int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    endpoint->watch =
+        qd_loop_watch(settings->loop, epoll_fd, settings->on_ready, settings->context);
+    if (endpoint->watch == NULL) {
+        qd_endpoint_close(endpoint);
+        return cannot_listen(address, "the loop cannot watch it", complaint);
+    }
+    warn_of_strangers(endpoint, settings);
+    return true;
+}
+
+void qd_endpoint_close(struct qd_endpoint *endpoint)
+{
+    qd_handle_destroy(endpoint->watch);
+    qd_socket_unlink(&endpoint->socket);
+    MHD_stop_daemon(endpoint->mhd); /* aborts if a connection is suspended */
+}
+
+uint64_t qd_endpoint_run(struct qd_endpoint *endpoint)
+{
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    for (unsigned i = 0; i < RUNS_MAX && ms == 0; i++) {
+        MHD_run(endpoint->mhd);
+        if (MHD_get_timeout(endpoint->mhd, &ms) != MHD_YES)
+            return UINT64_MAX;
+    }
+    return ms;
+}
+
+/* Who has connected is to be answered: the kernel would reset those in its backlog. */
+void qd_endpoint_drain(struct qd_endpoint *endpoint)
+{
+    struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
+    qd_socket_unlink(&endpoint->socket);
+    for (unsigned i = 0; i < BACKLOG && poll(&waiting, 1, 0) > 0; i++)
+        MHD_run(endpoint->mhd);
+    int fd = MHD_quiesce_daemon(endpoint->mhd);
+    if (fd >= 0)
+        close(fd);
+}

@@ -1,0 +1,52 @@
+/* One address to listen on: its socket, and libmicrohttpd's daemon on it. There is one daemon for
+ * each socket: the library knows no other way. */
+#ifndef SERVER_HTTP_ENDPOINT_H
+#define SERVER_HTTP_ENDPOINT_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/base/config.h"
+#include "server/http/socket.h"
+#include "server/http/tls.h"
+#include "server/work/loop.h"
+
+struct qd_endpoint {
+    struct qd_socket socket;
+    struct MHD_Daemon *mhd;
+    struct qd_handle *watch;
+    size_t connection_count;
+    bool is_https;
+};
+
+/* What all of them share. */
+struct qd_endpoint_settings {
+    const struct qd_config *config;
+    struct qd_tls *tls; /* for TCP; NULL: none */
+    struct qd_loop *loop;
+    unsigned silence_s; /* after which the library closes a connection */
+    MHD_AccessHandlerCallback on_access;
+    MHD_NotifyConnectionCallback on_connection;
+    MHD_RequestCompletedCallback on_completed;
+    void *(*on_request_line)(void *context, const char *line, struct MHD_Connection *connection);
+    qd_callback *on_ready; /* qd_endpoint_run has something to do */
+    void *context;         /* of all of them */
+};
+
+/* False: `complaint` says why, and there is nothing to close. */
+bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
+                      const struct qd_endpoint_settings *settings,
+                      char complaint[QD_SOCKET_COMPLAINT_BYTES]);
+/* No connection is suspended. */
+void qd_endpoint_close(struct qd_endpoint *endpoint);
+
+/* Runs the library while it has something to do. Its time until a timeout, in ms; UINT64_MAX: none.
+ */
+uint64_t qd_endpoint_run(struct qd_endpoint *endpoint);
+
+/* Takes those who have connected already, and then nobody any more. */
+void qd_endpoint_drain(struct qd_endpoint *endpoint);
+
+#endif

@@ -1,0 +1,236 @@
+#define _GNU_SOURCE
+#include "server/http/tls.h"
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/base/file.h"
+#include "server/base/log.h"
+
+struct qd_tls_identity {
+    gnutls_certificate_credentials_t credentials;
+    unsigned hold_count;
+};
+
+struct qd_tls {
+    const struct qd_config *config;
+    struct qd_tls_identity *newest;
+    struct qd_file cert;
+    struct qd_file key;
+};
+
+/* ---- Certificate and key ------------------------------------------------------------------ */
+
+static bool complain(char *complaint, const char *flag, const char *path, const char *why)
+{
+    snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "%s %.256s: %s", flag, path, why);
+    return false;
+}
+
+static bool read_file(const char *flag, const char *path, struct qd_file *file, char *complaint)
+{
+    char why[QD_FILE_COMPLAINT_BYTES];
+    return qd_file_read(path, QD_TLS_FILE_BYTES_MAX, file, why) ||
+           complain(complaint, flag, path, why);
+}
+
+static gnutls_datum_t datum(const struct qd_file *file)
+{
+    return (gnutls_datum_t){(unsigned char *)file->text, (unsigned)file->bytes};
+}
+
+/* Of the first of a chain. 0: it is none. */
+static time_t expiry(const struct qd_file *cert)
+{
+    gnutls_x509_crt_t parsed;
+    gnutls_datum_t text = datum(cert);
+    if (gnutls_x509_crt_init(&parsed) < 0)
+        return 0;
+    time_t until = gnutls_x509_crt_import(parsed, &text, GNUTLS_X509_FMT_PEM) < 0
+                       ? 0
+                       : gnutls_x509_crt_get_expiration_time(parsed);
+    gnutls_x509_crt_deinit(parsed);
+    return until;
+}
+
+static void log_identity(const struct qd_tls *tls)
+{
+    const struct qd_logged path = qd_log_value(tls->config->tls_cert);
+    time_t until = expiry(&tls->cert);
+    struct tm utc;
+    char text[32];
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &utc));
+    qd_log(QD_LOG_INFO, "the certificate is read", "file=\"%s\" until=%s", path.text, text);
+    if (until <= time(NULL))
+        qd_log(QD_LOG_WARN, "the certificate has expired", "file=\"%s\" until=%s", path.text, text);
+    if (tls->key.is_public) {
+        qd_log(QD_LOG_WARN, "everybody on this host may read the key", "file=\"%s\"",
+               qd_log_value(tls->config->tls_key).text);
+    }
+}
+
+/* In the place of what there is. It also sees whether the two belong together. */
+static bool make_identity(struct qd_tls *tls, char *complaint)
+{
+    struct qd_tls_identity *identity = calloc(1, sizeof(*identity));
+    int result = GNUTLS_E_MEMORY_ERROR;
+    if (identity != NULL)
+        result = gnutls_certificate_allocate_credentials(&identity->credentials);
+    if (result < 0) {
+        free(identity);
+        return complain(complaint, "--tls-cert", tls->config->tls_cert, gnutls_strerror(result));
+    }
+    identity->hold_count = 1;
+    gnutls_datum_t cert = datum(&tls->cert);
+    gnutls_datum_t key = datum(&tls->key);
+    result = gnutls_certificate_set_x509_key_mem2(identity->credentials, &cert, &key,
+                                                  GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (result < 0) {
+        qd_tls_end(identity);
+        snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "--tls-cert %.160s, --tls-key %.160s: %s",
+                 tls->config->tls_cert, tls->config->tls_key, gnutls_strerror(result));
+        return false;
+    }
+    qd_tls_end(tls->newest);
+    tls->newest = identity;
+    log_identity(tls);
+    return true;
+}
+
+static bool read_both(struct qd_tls *tls, char *complaint)
+{
+    const struct qd_config *config = tls->config;
+    return read_file("--tls-cert", config->tls_cert, &tls->cert, complaint) &&
+           read_file("--tls-key", config->tls_key, &tls->key, complaint) &&
+           make_identity(tls, complaint);
+}
+
+struct qd_tls *qd_tls_create(const struct qd_config *config, char complaint[QD_TLS_COMPLAINT_BYTES])
+{
+    struct qd_tls *tls = calloc(1, sizeof(*tls));
+    snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "out of memory");
+    if (tls == NULL)
+        return NULL;
+    tls->config = config;
+    if (read_both(tls, complaint))
+        return tls;
+    qd_tls_destroy(tls);
+    return NULL;
+}
+
+void qd_tls_destroy(struct qd_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    qd_tls_forget_texts(tls);
+    qd_tls_end(tls->newest);
+    free(tls);
+}
+
+void qd_tls_reload(struct qd_tls *tls)
+{
+    char complaint[QD_TLS_COMPLAINT_BYTES];
+    if (!read_both(tls, complaint))
+        qd_log(QD_LOG_ERROR, "the certificate stays as it was", "error=\"%s\"",
+               qd_log_value(complaint).text);
+    qd_tls_forget_texts(tls);
+}
+
+const char *qd_tls_cert_text(const struct qd_tls *tls)
+{
+    return tls->cert.text;
+}
+
+const char *qd_tls_key_text(const struct qd_tls *tls)
+{
+    return tls->key.text;
+}
+
+void qd_tls_forget_texts(struct qd_tls *tls)
+{
+    qd_file_forget(&tls->cert);
+    qd_file_forget(&tls->key);
+}
+
+/* ---- Sessions ----------------------------------------------------------------------------- */
+
+struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session)
+{
+    gnutls_session_t own = session;
+    if (gnutls_credentials_set(own, GNUTLS_CRD_CERTIFICATE, tls->newest->credentials) < 0)
+        return NULL; /* it has those that libmicrohttpd gave it, and these stay */
+    tls->newest->hold_count++;
+    return tls->newest;
+}
+
+void qd_tls_end(struct qd_tls_identity *identity)
+{
+    if (identity == NULL || --identity->hold_count > 0)
+        return;
+    gnutls_certificate_free_credentials(identity->credentials);
+    free(identity);
+}
+
+bool qd_tls_send(void *session, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t sent = gnutls_record_send(session, at, count);
+        if (sent <= 0)
+            return false;
+        at += sent;
+        count -= (size_t)sent;
+    }
+    return true;
+}
+
+/* ---- A client ----------------------------------------------------------------------------- */
+
+/* A negative result of GnuTLS's ends it. */
+static ssize_t exchange(gnutls_session_t session, const char *question, char *answer, size_t room)
+{
+    ssize_t result;
+    do {
+        result = gnutls_handshake(session);
+    } while (result < 0 && gnutls_error_is_fatal((int)result) == 0);
+    if (result < 0)
+        return result;
+    result = gnutls_record_send(session, question, strlen(question));
+    size_t count = 0;
+    while (result >= 0 && count < room) {
+        result = gnutls_record_recv(session, answer + count, room - count);
+        if (result == 0)
+            break;
+        count += result > 0 ? (size_t)result : 0;
+    }
+    return count > 0 || result >= 0 ? (ssize_t)count : result;
+}
+
+ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room,
+                   char complaint[QD_TLS_COMPLAINT_BYTES])
+{
+    gnutls_certificate_credentials_t credentials = NULL;
+    gnutls_session_t session = NULL;
+    ssize_t result = gnutls_certificate_allocate_credentials(&credentials);
+    if (result >= 0)
+        result = gnutls_init(&session, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL);
+    if (result >= 0)
+        result = gnutls_priority_set_direct(session, QD_TLS_PRIORITIES, NULL);
+    if (result >= 0)
+        result = gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials);
+    if (result >= 0) {
+        gnutls_transport_set_int(session, fd);
+        result = exchange(session, question, answer, room);
+    }
+    if (result < 0)
+        snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "%s", gnutls_strerror((int)result));
+    if (session != NULL)
+        gnutls_deinit(session);
+    if (credentials != NULL)
+        gnutls_certificate_free_credentials(credentials);
+    return result < 0 ? -1 : result;
+}

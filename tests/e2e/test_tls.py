@@ -1,0 +1,476 @@
+"""TLS: what clients we did not write make of it, what reads and writes do over it, and reloads."""
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import test_start
+from quantd import (PROGRAM, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
+                    infer_path, json_request, receive_all, run_threads)
+
+MODEL = "onnx.DequantizeLinear"
+SCALE = Tensor.of("x_scale", "FP32", [], [1])
+BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]), SCALE])).encode()
+REQUEST = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
+    infer_path(MODEL).encode(), len(BODY), BODY)
+
+
+def large(count):
+    """(body, headers): so many bytes, of which each becomes a float."""
+    raw = bytes(range(256)) * (count // 256)
+    return binary_request([Tensor("x", "UINT8", [len(raw)], raw), SCALE], json_names=("x_scale",))
+
+
+def make_certificate(folder, name, *more):
+    """NAME.crt and NAME.key."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=" + name,
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",
+                    "%s/%s.key" % (folder, name), "-out", "%s/%s.crt" % (folder, name), *more],
+                   check=True, capture_output=True)
+
+
+@unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
+class TlsTest(ServerTest):
+    FLAGS = ()
+    LISTEN = ("127.0.0.1:0",)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.directory.name)
+        make_certificate(cls.folder, "one")
+        make_certificate(cls.folder, "two")
+        cls.use("one")
+        cls.server = Server("--tls-cert", str(cls.folder / "cert"), "--tls-key",
+                            str(cls.folder / "key"), *cls.FLAGS, listen=cls.LISTEN)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.directory.cleanup()
+
+    @classmethod
+    def use(cls, cert, key=None):
+        shutil.copy(cls.folder / (cert + ".crt"), cls.folder / "cert")
+        shutil.copy(cls.folder / ((key or cert) + ".key"), cls.folder / "key")
+        os.chmod(cls.folder / "key", 0o600)
+
+    def trusting(self, name):
+        context = ssl.create_default_context(cafile=str(self.folder / (name + ".crt")))
+        return context
+
+    def assert_served(self):
+        self.assertEqual(self.server.infer(MODEL, BODY).status, 200)
+
+
+class Tls(TlsTest):
+    FLAGS = ("--receive-timeout", str(2 * SLOW))
+
+    def s_client(self, *flags, send=b""):
+        return subprocess.run(
+            ["openssl", "s_client", "-connect", "127.0.0.1:%d" % self.server.port, *flags],
+            input=send, capture_output=True, timeout=20 * SLOW, check=False)
+
+    def test_its_name_says_so(self):
+        self.assertRegex(self.server.addresses[0], r"^https://127\.0\.0\.1:\d+$")
+
+    @unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
+    def test_curl_checks_the_certificate(self):
+        url = "https://localhost:%d%s" % (self.server.port, infer_path(MODEL))
+
+        def curl(*flags):
+            return subprocess.run(["curl", "-sS", "--ipv4", "-d", BODY.decode(), *flags, url],
+                                  capture_output=True, text=True, timeout=20 * SLOW, check=False)
+
+        result = curl("--cacert", str(self.folder / "one.crt"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('"data":[1,2]', result.stdout)
+        self.assertEqual(curl("--cacert", str(self.folder / "two.crt")).returncode, 60)
+
+    def test_versions_and_ciphers(self):
+        for version, good in (("-tls1_3", True), ("-tls1_2", True), ("-tls1_1", False),
+                              ("-tls1", False)):
+            result = self.s_client(version, "-cipher", "ALL:@SECLEVEL=0")
+            self.assertEqual(b"Cipher is (NONE)" not in result.stdout, good, version)
+        for cipher, good in (("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+                             ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+                             ("ECDHE-ECDSA-AES128-SHA", False), ("AES128-SHA", False),
+                             ("AES128-GCM-SHA256", False), ("ECDHE-ECDSA-NULL-SHA", False),
+                             ("AECDH-AES128-SHA", False)):
+            result = self.s_client("-tls1_2", "-cipher", cipher + ":@SECLEVEL=0")
+            self.assertEqual(b"Cipher is " + cipher.encode() in result.stdout, good, cipher)
+
+    def test_a_renegotiation_is_no_way_to_keep_it_busy(self):
+        result = self.s_client("-tls1_2", send=b"R\n" * 3)
+        self.assertNotIn(b"HTTP/1.1 200", result.stdout)
+        self.assert_served()
+
+    def test_plain_http_is_closed(self):
+        for sent in (REQUEST, b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4000, b"\x16\x03\x01\xff\xff" * 99,
+                     b"\x80\x2e\x01\x00\x02", os.urandom(3000)):
+            connection = self.server.connect_tcp()
+            started = time.monotonic()
+            connection.sendall(sent)
+            self.assertNotIn(b"HTTP/", receive_all(connection))
+            self.assertLess(time.monotonic() - started, 5 * SLOW)
+            connection.close()
+        self.assert_served()
+
+    def test_a_handshake_has_a_deadline(self):
+        # Nothing, half a greeting, and one that drips: all are gone after --receive-timeout.
+        hello = self.client_hello()
+        silent, half, drip = [self.server.connect_tcp() for _ in range(3)]
+        half.sendall(hello[:100])
+        started = time.monotonic()
+        drip.settimeout(0.1)
+        ended = None
+        for at in range(len(hello) - 1):
+            try:
+                drip.sendall(hello[at:at + 1])
+                if drip.recv(1) == b"":
+                    ended = time.monotonic() - started
+                    break
+            except TimeoutError:
+                pass
+            except OSError:
+                ended = time.monotonic() - started
+                break
+        self.assertIsNotNone(ended)
+        self.assertLess(ended, 3 * SLOW)
+        self.assertEqual((receive_all(silent), receive_all(half)), (b"", b""))
+        for connection in (silent, half, drip):
+            connection.close()
+
+    @staticmethod
+    def client_hello():
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        try:
+            ssl.create_default_context().wrap_bio(
+                incoming, outgoing, server_hostname="localhost").do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        return outgoing.read()
+
+    def test_many_requests_on_one_connection(self):
+        client = self.server.client()
+        for count in [256 << i for i in range(12)] * 2:
+            body, headers = large(count)
+            answer = exchange(client, "POST", infer_path(MODEL), body, headers)
+            self.assertEqual(answer.status, 200, answer.body[:200])
+            self.assertEqual(len(answer.outputs()["y"][2]), 4 * count)
+        client.close()
+
+    def test_pipelined_requests(self):
+        connection = self.server.connect()
+        connection.sendall(REQUEST * 50)
+        reader = Reader(connection)
+        for _ in range(50):
+            self.assertEqual(reader.answer().json()["outputs"][0]["data"], [1, 2])
+        reader.close()
+
+    def test_a_large_body_and_a_larger_answer(self):
+        body, headers = large(16 << 20)
+        answer = self.server.infer(MODEL, body, headers=headers)
+        self.assertEqual(answer.status, 200, answer.body[:200])
+        floats = memoryview(answer.outputs()["y"][2]).cast("f")
+        self.assertEqual(floats[:256].tolist(), list(range(256)))
+        self.assertEqual(bytes(floats[:1 << 20]) * 16, bytes(floats))
+
+    def test_body_in_chunks_and_small_records(self):
+        connection = self.server.connect()
+        head = REQUEST[:REQUEST.index(b"Content-Length")] + b"Transfer-Encoding: chunked\r\n\r\n"
+        for byte in head + b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n":
+            connection.send(bytes([byte]))
+        reader = Reader(connection)
+        self.assertEqual(reader.answer().status, 200)
+        reader.close()
+
+    def test_a_slow_reader(self):
+        body, headers = large(1 << 20)
+        connection = self.server.connect()
+        head = ("POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n"
+                % (infer_path(MODEL), "".join("%s: %s\r\n" % pair for pair in headers.items()),
+                   len(body)))
+        connection.sendall(head.encode() + body)
+        received = bytearray()
+        while len(received) < 4 << 20:
+            received += connection.recv(1000 if len(received) < 100000 else 1 << 20)
+            if len(received) < 20000:
+                time.sleep(0.02)  # the server has long run into a full socket
+        head, received = bytes(received).split(b"\r\n\r\n", 1)
+        length = int(re.search(rb"Content-Length: (\d+)", head).group(1))
+        while len(received) < length:
+            received += connection.recv(1 << 20)
+        self.assertEqual(received[-(4 << 20):][:1024],
+                         b"".join(struct.pack("<f", byte) for byte in range(256)))
+        connection.close()
+
+    def test_a_client_that_shuts_its_sending_side(self):
+        connection = self.server.connect()
+        connection.sendall(REQUEST)
+        os_socket = socket.socket(fileno=os.dup(connection.fileno()))
+        os_socket.shutdown(socket.SHUT_WR)
+        os_socket.close()
+        reader = Reader(connection)
+        answer = reader.answer()
+        self.assertEqual(answer.status, 200)
+        reader.close()
+
+    def test_clients_that_vanish(self):
+        body, headers = large(4 << 20)
+        head = ("POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n"
+                % (infer_path(MODEL), "".join("%s: %s\r\n" % pair for pair in headers.items()),
+                   len(body))).encode()
+        before = self.server.open_fds()
+        for sent, read in ((b"", 0), (head[:30], 0), (head, 0), (head + body[:9], 0),
+                           (head + body, 0), (head + body, 9), (head + body, 99999)):
+            for how in (b"\1\0\0\0\0\0\0\0", None):  # a reset, and an end without a farewell
+                connection = self.server.connect()
+                connection.sendall(sent)
+                if read:
+                    connection.recv(read)
+                if how:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
+                connection.close()
+        self.assert_served()
+        deadline = time.monotonic() + 10 * SLOW
+        while self.server.open_fds() > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertLessEqual(self.server.open_fds(), before)
+
+    def test_refusals(self):
+        for head, status in ((b"GET /nope HTTP/1.1\r\nHost: x", 404),
+                             (b"GET /v2 HTTP/9.9\r\nHost: x", 505),
+                             (b"GET /v2 HTTP/1.1", 400),
+                             (b"POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: -1", 400),
+                             (b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40000, 431),
+                             (b"POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+                              b"Content-Length: 999999999999" % infer_path(MODEL).encode(), 413)):
+            with self.subTest(head=head[:60]):
+                connection = self.server.connect()
+                connection.sendall(head + b"\r\n\r\n")
+                reader = Reader(connection)
+                answer = reader.answer()
+                self.assert_error(answer, status)
+                reader.close()
+
+    def test_many_connections(self):
+        def ask():
+            for _ in range(3):
+                self.assert_served()
+
+        run_threads([ask] * 16)
+
+    def test_healthcheck(self):
+        address = "127.0.0.1:%d" % self.server.port
+        tls = ("--tls-cert", str(self.folder / "cert"), "--tls-key", str(self.folder / "key"))
+
+        def check(*flags):
+            return subprocess.run([str(PROGRAM), "--healthcheck", *flags], capture_output=True,
+                                  text=True, timeout=20 * SLOW, check=False)
+
+        result = check("--listen", address, *tls)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = check("--listen", address)
+        self.assertEqual(result.returncode, 1)
+        with socket.socket() as plain:
+            plain.bind(("127.0.0.1", 0))
+            plain.listen()
+            result = check("--listen", "127.0.0.1:%d" % plain.getsockname()[1], *tls)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("no answer within", result.stderr)
+        plain = Server()
+        result = check("--listen", "127.0.0.1:%d" % plain.port, *tls)
+        plain.stop()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("quantd: not ready: 127.0.0.1:", result.stderr)
+
+
+class Reload(TlsTest):
+    READ = 'msg="the certificate is read"'
+    KEPT = 'msg="the certificate stays as it was"'
+
+    def reload(self, line):
+        count = self.server.stderr().count(line)
+        self.server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10 * SLOW
+        while self.server.stderr().count(line) == count:
+            self.assertLess(time.monotonic(), deadline, self.server.stderr())
+            time.sleep(0.005)
+
+    def connect_trusting(self, name):
+        context = self.trusting(name)
+        return http.client.HTTPSConnection("localhost", self.server.port, context=context,
+                                           timeout=20 * SLOW)
+
+    def assert_shows(self, name, other):
+        client = self.connect_trusting(name)
+        self.assertEqual(exchange(client, "GET", "/v2").status, 200)
+        client.close()
+        client = self.connect_trusting(other)
+        self.assertRaises(ssl.SSLCertVerificationError, client.connect)
+
+    def test_new_connections_get_the_new_one(self):
+        old = self.connect_trusting("one")
+        self.assertEqual(exchange(old, "GET", "/v2").status, 200)
+        half = self.server.connect_tcp()  # accepted before, and greets afterwards
+        self.assert_served()
+        for name, other in (("two", "one"), ("one", "two")) * 3:
+            self.use(name)
+            self.reload(self.READ)
+            self.assert_shows(name, other)
+            self.assertEqual(exchange(old, "POST", infer_path(MODEL), BODY).status, 200)
+        late = self.trusting("one").wrap_socket(half, server_hostname="localhost")
+        late.sendall(REQUEST)
+        reader = Reader(late)
+        self.assertEqual(reader.answer().status, 200)
+        reader.close()
+        old.close()
+
+    def test_a_bad_one_changes_nothing(self):
+        self.use("one", "two")
+        self.reload(self.KEPT)
+        for cert, key in ((b"", None), (None, b""), (b"-----BEGIN CERTIFICATE-----\n", None),
+                          (None, (self.folder / "one.key").read_bytes()[:100]),
+                          (b"x" * ((1 << 20) + 1), None)):
+            self.use("one")
+            for name, content in (("cert", cert), ("key", key)):
+                if content is not None:
+                    (self.folder / name).write_bytes(content)
+            self.reload(self.KEPT)
+            self.assert_shows("one", "two")
+        os.unlink(self.folder / "key")
+        self.reload(self.KEPT)
+        self.assert_shows("one", "two")
+        self.use("one")
+        self.reload(self.READ)
+        self.assertNotIn("PRIVATE", self.server.stderr())
+
+    def test_everybody_may_read_the_key(self):
+        os.chmod(self.folder / "key", 0o644)
+        self.reload(self.READ)
+        self.assertIn("everybody on this host may read the key", self.server.stderr())
+        os.chmod(self.folder / "key", 0o600)
+
+    def test_requests_go_on_meanwhile(self):
+        done = []
+
+        def ask():
+            while not done:
+                self.assert_served()
+
+        def reload():
+            try:
+                for i in range(10):
+                    self.use(("one", "two")[i % 2])
+                    self.reload(self.READ)
+            finally:
+                done.append(True)
+                self.use("one")
+
+        run_threads([ask, ask, reload])
+        self.reload(self.READ)
+
+
+class BesideUnix(TlsTest):
+    def test_a_unix_socket_stays_plain(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/s"
+            tls = ("--tls-cert", str(self.folder / "cert"), "--tls-key", str(self.folder / "key"))
+            server = Server(*tls, listen=("127.0.0.1:0", "unix:" + path))
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(path)
+            connection.sendall(REQUEST)
+            reader = Reader(connection)
+            self.assertEqual(reader.answer().status, 200)
+            reader.close()
+            self.assertEqual(server.get("/v2").status, 200)
+            result = subprocess.run(
+                [str(PROGRAM), "--healthcheck", *tls, "--listen", "unix:" + path, "--listen",
+                 "127.0.0.1:%d" % server.port], capture_output=True, text=True,
+                timeout=20 * SLOW, check=False)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            # And it drains with connections of both kinds.
+            client = server.client()
+            self.assertEqual(exchange(client, "GET", "/v2").status, 200)
+            server.stop()
+            client.close()
+
+
+@unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
+class BadStarts(unittest.TestCase):
+    start, assert_fails = test_start.Start.start, test_start.Start.assert_fails
+
+    def setUp(self):
+        test_start.Start.setUp(self)
+        make_certificate(self.folder, "one")
+        make_certificate(self.folder, "two")
+
+    def path(self, name):
+        return "%s/%s" % (self.folder, name)
+
+    def test_one_of_the_two(self):
+        for flag in ("--tls-cert", "--tls-key"):
+            result = self.start(flag, self.path("one.crt"))
+            self.assertEqual((result.returncode, result.stderr),
+                             (2, "quantd: --tls-cert and --tls-key: expected both or none, got "
+                                 "one\n"))
+
+    def test_files_that_are_none(self):
+        one, two = self.path("one"), self.path("two")
+        subprocess.run(["openssl", "pkcs8", "-topk8", "-in", one + ".key", "-out", one + ".locked",
+                        "-passout", "pass:x"], check=True, capture_output=True)
+        Path(self.path("empty")).touch()
+        for cert, key, why in ((one + ".crt", two + ".key", "do not match"),
+                               (one + ".key", one + ".crt", ""),
+                               (one + ".crt", one + ".locked", ""),
+                               (one + ".crt", self.path("empty"), ""),
+                               (self.path("empty"), one + ".key", "")):
+            result = self.start("--tls-cert", cert, "--tls-key", key)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertRegex(result.stderr, "^quantd: --tls-cert %s, --tls-key %s: .*%s.*\n$"
+                             % (re.escape(cert), re.escape(key), why))
+        self.assert_fails(self.start("--tls-cert", one + ".crt", "--tls-key", "none"),
+                          "--tls-key none: No such file or directory")
+
+
+class Warnings(unittest.TestCase):
+    """Of addresses that other hosts may reach."""
+
+    USE, CLEAR = "everybody who reaches this address may use it", "come here in the clear"
+
+    def log(self, *flags, listen):
+        server = Server(*flags, listen=listen)
+        server.get("/v2/health/live")
+        return server.stop()
+
+    def test_without_tokens(self):
+        log = self.log(listen=("127.0.0.1:0", "0.0.0.0:0"))
+        self.assertRegex(log, r'level=warn msg="%s.*address=http://0\.0\.0\.0:' % self.USE)
+        self.assertEqual(log.count("level=warn"), 1)
+
+    def test_tokens_in_the_clear(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("token-0123456789abcdef\n")
+            file.flush()
+            log = self.log("--token-file", file.name, listen=("127.0.0.1:0", "0.0.0.0:0"))
+            self.assertNotIn(self.USE, log)
+            self.assertIn(self.CLEAR, log)
+
+    def test_on_this_host_alone(self):
+        self.assertNotIn("level=warn", self.log(listen=("127.0.0.1:0", "127.9.9.9:0")))
+
+
+if __name__ == "__main__":
+    unittest.main()
