@@ -2,8 +2,8 @@
  *
  * struct qd_memory hands out large blocks and takes them back. What is handed out and what is kept
  * for reuse never exceed bytes_max together (--max-inflight-bytes, --max-model-bytes). Reuse
- * matters: a fresh 64 MiB block costs 34 ms of page faults where a used one costs 8. Safe on any
- * thread.
+ * matters: a fresh 64 MiB block costs 34 ms of page faults where a used one costs 8. From 256 KiB
+ * on a block counts, and holds, the pages that were asked for. Safe on any thread.
  *
  * struct qd_arena belongs to one request and is used by one thread at a time. Everything in it goes
  * back at once. Allocations are 64-byte aligned.
@@ -51,6 +51,15 @@ void qd_arena_deinit(struct qd_arena *arena);
  * good as one. */
 void *qd_arena_alloc(struct qd_arena *arena, size_t bytes);
 void *qd_arena_calloc(struct qd_arena *arena, size_t count, size_t bytes);
+
+/* Room for so many bytes in one piece, of which none count yet, and none may be written: for what
+ * somebody says that it will send. NULL: not even with the whole memory to itself would it be let
+ * have them, or the system has no address space. */
+void *qd_arena_reserve(struct qd_arena *arena, size_t bytes);
+/* From now on the first so many bytes of it count, and may be written; at most what was reserved.
+ * Large pages make it a little more: up to 2 MiB where it is more than that. False: the process'
+ * bound is reached, and it is as before. */
+bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
 
 /* Like realloc for an allocation of this arena (old_bytes: what it was made with; 0 for a NULL
  * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */

@@ -1,9 +1,11 @@
+#define _GNU_SOURCE
 #include "server/base/arena.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/unit/scratch.h"
 
@@ -215,4 +217,157 @@ Test(arena, models_take_little_more_than_they_need)
         cr_assert_leq(scratch.arena.bytes, 4 * KIB + wanted + wanted / 16 + 128 * (i + 1));
     }
     scratch_deinit(&scratch);
+}
+
+/* ---- Large blocks ------------------------------------------------------------------------- */
+
+/* Pages of [at, at + bytes) that are in memory. */
+static size_t resident_bytes(void *at, size_t bytes)
+{
+    static unsigned char pages[64 * MIB / 4096];
+    size_t count = 0;
+    cr_assert_eq(mincore(at, bytes, pages), 0);
+    for (size_t i = 0; i < bytes / 4096; i++)
+        count += pages[i] & 1;
+    return count * 4096;
+}
+
+Test(arena, a_power_of_two_counts_as_itself)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 80 * MIB);
+    cr_assert_not_null(qd_arena_alloc(&scratch.arena, 16 * MIB));
+    cr_assert_eq(qd_memory_used(scratch.memory), 16 * MIB);
+    cr_assert_not_null(qd_arena_alloc(&scratch.arena, 64 * MIB), "16 and 64 are 80");
+    qd_arena_deinit(&scratch.arena);
+    cr_assert_not_null(qd_arena_alloc(&scratch.arena, 5 * MIB + 1));
+    cr_assert_eq(qd_memory_used(scratch.memory), 5 * MIB + 4096);
+    scratch_deinit(&scratch);
+}
+
+/* One that was used for more is used again, and does not keep what is not asked for. */
+Test(arena, a_larger_used_block_is_reused_and_counts_as_asked)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 64 * MIB);
+    char *first = qd_arena_alloc(&scratch.arena, 16 * MIB);
+    memset(first, 1, 16 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 16 * MIB);
+    char *second = qd_arena_alloc(&scratch.arena, 15 * MIB);
+    cr_assert_eq(second, first);
+    cr_assert_eq(qd_memory_used(scratch.memory), 15 * MIB);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 0);
+    cr_assert_eq(resident_bytes(first, 16 * MIB), 15 * MIB, "the pages in use stayed");
+    cr_assert_eq(qd_arena_grow(&scratch.arena, second, 15 * MIB, 16 * MIB), first, "in its place");
+    cr_assert_eq(qd_memory_used(scratch.memory), 16 * MIB);
+    memset(first, 2, 16 * MIB);
+    scratch_deinit(&scratch);
+}
+
+Test(arena, what_is_reserved_counts_as_it_comes)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 40 * MIB);
+    struct qd_arena others[8];
+    for (size_t i = 0; i < 8; i++) { /* nobody sends anything */
+        qd_arena_init(&others[i], scratch.memory);
+        cr_assert_not_null(qd_arena_reserve(&others[i], 39 * MIB));
+    }
+    cr_assert_eq(qd_memory_used(scratch.memory), 0);
+    char *body = qd_arena_reserve(&scratch.arena, 33 * MIB);
+    for (size_t bytes = 0; bytes < 33 * MIB; bytes += 100 * KIB) {
+        const size_t end = bytes + 100 * KIB < 33 * MIB ? bytes + 100 * KIB : 33 * MIB;
+        cr_assert(qd_arena_commit(&scratch.arena, body, end));
+        memset(body + bytes, (int)(bytes >> 12), end - bytes);
+        cr_assert_leq(qd_memory_used(scratch.memory), end + 2 * MIB);
+        cr_assert_eq(qd_memory_used(scratch.memory), scratch.arena.bytes);
+    }
+    cr_assert_eq(qd_memory_used(scratch.memory), 33 * MIB);
+    cr_assert_eq(body[20 * MIB], (char)(20 * MIB / (100 * KIB) * (100 * KIB) >> 12));
+    char *other = others[0].blocks == NULL ? NULL : qd_arena_reserve(&others[0], 8 * MIB);
+    cr_assert_not_null(other);
+    cr_assert(qd_arena_commit(&others[0], other, 7 * MIB - 4096) == false, "rounded to 8 MiB");
+    cr_assert(qd_arena_commit(&others[0], other, 6 * MIB));
+    cr_assert_not(qd_arena_hopeless(&others[0]));
+    for (size_t i = 0; i < 8; i++)
+        qd_arena_deinit(&others[i]);
+    scratch_deinit(&scratch);
+}
+
+Test(arena, what_can_never_fit_is_not_reserved)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 4 * MIB);
+    cr_assert_null(qd_arena_reserve(&scratch.arena, 5 * MIB));
+    cr_assert(qd_arena_hopeless(&scratch.arena));
+    cr_assert_not_null(qd_arena_reserve(&scratch.arena, 4 * MIB));
+    cr_assert_null(qd_arena_reserve(&scratch.arena, SIZE_MAX));
+    cr_assert_not_null(qd_arena_reserve(&scratch.arena, 100)); /* small: all of it counts */
+    scratch_deinit(&scratch);
+}
+
+/* A reserved block may have used pages, which others can have as long as it does not use them. */
+Test(arena, used_pages_that_are_reserved_again_stand_in_nobodys_way)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 20 * MIB);
+    char *first = qd_arena_alloc(&scratch.arena, 16 * MIB);
+    memset(first, 1, 16 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    struct qd_arena sender;
+    qd_arena_init(&sender, scratch.memory);
+    cr_assert_eq(qd_arena_reserve(&sender, 16 * MIB), first);
+    cr_assert_eq(qd_memory_used(scratch.memory), 0);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 16 * MIB);
+    cr_assert(qd_arena_commit(&sender, first, 4 * MIB));
+    memset(first, 3, 4 * MIB);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 12 * MIB);
+    cr_assert_eq(resident_bytes(first, 16 * MIB), 16 * MIB, "no page fault");
+    cr_assert_not_null(qd_arena_alloc(&scratch.arena, 10 * MIB));
+    cr_assert_leq(qd_memory_used(scratch.memory) + qd_memory_kept(scratch.memory), 20 * MIB);
+    cr_assert_eq(resident_bytes(first, 16 * MIB), 4 * MIB);
+    cr_assert_eq(first[4 * MIB - 1], 3);
+    cr_assert_not(qd_arena_commit(&sender, first, 16 * MIB));
+    cr_assert(qd_arena_commit(&sender, first, 10 * MIB));
+    qd_arena_deinit(&sender);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 10 * MIB);
+    scratch_deinit(&scratch);
+}
+
+/* Threads reserve, fill and give back under a bound that is too small for all. */
+static void *send_much(void *context)
+{
+    struct qd_memory *memory = context;
+    struct qd_arena arena;
+    qd_arena_init(&arena, memory);
+    for (size_t i = 0; i < 60; i++) {
+        const size_t bytes = 300 * KIB + i * 7919 % 17 * MIB / 4;
+        char *body = qd_arena_reserve(&arena, bytes);
+        size_t end = 0;
+        while (body != NULL && end < bytes) {
+            const size_t next = end + 200 * KIB < bytes ? end + 200 * KIB : bytes;
+            if (!qd_arena_commit(&arena, body, next))
+                break;
+            memset(body + end, (int)i + 1, next - end);
+            end = next;
+        }
+        for (size_t k = 0; k < end; k += 4096)
+            cr_assert_eq(body[k], (char)(i + 1));
+        qd_arena_deinit(&arena);
+    }
+    return NULL;
+}
+
+Test(arena, threads_reserve)
+{
+    struct qd_memory *memory = qd_memory_create(7 * MIB);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, send_much, memory), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(qd_memory_used(memory), 0);
+    cr_assert_leq(qd_memory_kept(memory), 7 * MIB);
+    qd_memory_destroy(memory);
 }

@@ -481,7 +481,7 @@ Test(oip_decode, tells_full_from_too_small)
     struct qd_arena other;
     scratch_init(&shared, 1u << 20);
     qd_arena_init(&other, shared.memory);
-    cr_assert_not_null(qd_arena_alloc(&other, 600u << 10));
+    cr_assert_not_null(qd_arena_alloc(&other, 700u << 10));
     cr_assert_eq(decode_in(&shared.arena, DEQUANTIZE, NULL, body, strlen(body), NULL),
                  QD_UNAVAILABLE);
     cr_assert_not_null(strstr(error.text, "try again later"), "%s", error.text);

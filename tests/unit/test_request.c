@@ -136,7 +136,7 @@ Test(request, a_body_beyond_the_memory_of_the_moment)
     struct desk desk = desk_create(4 * MIB);
     struct qd_arena other;
     qd_arena_init(&other, desk.memory);
-    cr_assert_not_null(qd_arena_alloc(&other, 2 * MIB));
+    cr_assert_not_null(qd_arena_alloc(&other, 3 * MIB));
     cr_assert_eq(qd_request_reserve_body(desk.request, 2 * MIB), QD_UNAVAILABLE);
     qd_request_refuse(desk.request);
     cr_assert_eq(desk.request->answer.http_status, 503);
