@@ -19,9 +19,10 @@
 #include "server/http/socket.h"
 
 enum {
-    REPLY_SILENCE_S = 30, /* for a peer that does not read its answer */
-    PUMP_RUNS_MAX = 8,    /* MHD_run moves one buffer a connection: more runs batch better */
-    SWEEP_MS = 250,       /* how late a deadline may be noticed */
+    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer */
+    PUMP_RUNS_MAX = 8,           /* MHD_run moves one buffer a connection: more runs batch better */
+    JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
+    SWEEP_MS = 250,              /* how late a deadline may be noticed */
     DRAIN_SWEEP_MS = 20,
 };
 
@@ -174,13 +175,41 @@ static bool add_headers(struct MHD_Response *response, const struct qd_request *
     return added;
 }
 
-/* The parts stay in the request's arena until on_completed: no copy. */
+/* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
+static const char *join_parts(struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    if (answer->bytes > JOINED_BYTES_MAX || answer->part_count == 0)
+        return NULL;
+    if (answer->part_count == 1)
+        return answer->parts[0].bytes;
+    char *joined = qd_arena_alloc(&request->arena, answer->bytes);
+    size_t count = 0;
+    for (size_t i = 0; joined != NULL && i < answer->part_count; i++) {
+        memcpy(joined + count, answer->parts[i].bytes, answer->parts[i].count);
+        count += answer->parts[i].count;
+    }
+    return joined;
+}
+
+/* What it sends stays in the request's arena until on_completed. libmicrohttpd sends one piece with
+ * the head before it, in one call, but parts in a second one, after which the client has been woken
+ * for nothing. */
+static struct MHD_Response *create_response(struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    const char *joined = join_parts(request);
+    if (joined != NULL)
+        return MHD_create_response_from_buffer(answer->bytes, (void *)(uintptr_t)joined,
+                                               MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
+                                          (unsigned)answer->part_count, NULL, NULL);
+}
+
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     const struct qd_answer *answer = &connection->request->answer;
-    struct MHD_Response *response =
-        MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
-                                       (unsigned)answer->part_count, NULL, NULL);
+    struct MHD_Response *response = create_response(connection->request);
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     qd_connection_on_answer(connection, answer->bytes);
