@@ -117,8 +117,8 @@ SERVER := \
     server/work/infer.c server/work/load.c server/work/loader.c server/work/loop.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c \
-    server/http/access.c server/http/answers.c server/http/connection.c \
-    server/http/control.c server/http/cors.c server/http/endpoint.c server/http/head.c \
+    server/http/access.c server/http/answers.c server/http/connection.c server/http/control.c \
+    server/http/cors.c server/http/endpoint.c server/http/exchange.c server/http/head.c \
     server/http/healthcheck.c server/http/intercept.c server/http/last_word.c \
     server/http/linger.c server/http/listener.c server/http/logging.c server/http/path.c \
     server/http/route.c server/http/socket.c server/http/tls.c server/http/tokens.c \

@@ -36,7 +36,7 @@ enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
-    OTHER_FILES_MAX = 64 + QD_LINGER_COUNT_MAX,
+    OTHER_FILES_MAX = 64,
     LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
 };
 
@@ -185,8 +185,8 @@ static void open_standard_streams(void)
 /* A descriptor for each connection. False: not even enough for the loop, which would abort. */
 static bool raise_file_limit(const struct qd_config *config)
 {
-    rlim_t wanted =
-        (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX + LOAD_FILES_MAX;
+    rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX +
+                    LOAD_FILES_MAX + QD_LINGER_COUNT_MAX;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return true;

@@ -30,9 +30,10 @@
  * They cost a descriptor each; beyond, the oldest is reset. */
 #define QD_LINGER_COUNT_MAX 64
 
-/* Beyond a first --receive-timeout a client takes its answer at least so fast. Whoever reads a
- * little now and then is never silent, and would hold the answer's memory for ever. */
-#define QD_ANSWER_BYTES_PER_S (64u << 10)
+/* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual
+ * pauses, TCP's repeats among them, and short enough for what it holds. Never longer than
+ * --receive-timeout. */
+#define QD_PACE_WINDOW_NS UINT64_C(10000000000)
 
 /* SO_SNDBUF of a connection. Its kernel memory is ours, and else grows to 4 MiB over TCP for a
  * client that reads no more. Linux doubles the number: 256 KiB over TCP; a Unix socket takes 68

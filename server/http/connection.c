@@ -1,30 +1,159 @@
 #define _GNU_SOURCE
 #include "server/http/connection.h"
 
+#include <assert.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
+#include "server/http/socket.h"
+
+enum { EVENTS_MAX = 64 };
+
+/* What the kernel makes of the size that it is told. */
+#define UNIX_BUFFER_BYTES (2 * QD_UNIX_SEND_BYTES)
 
 /* How long a kept connection may stay silent while we drain: its next request may be on its way. */
 #define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
+#define DRAIN_SWEEP_NS (20 * QD_NS_PER_MS)
 
-struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, void *http)
+/* Most connections of clients that keep none are shorter, and never come onto the epoll. It is also
+ * how long a client that sends no more is left in peace. */
+#define FRESH_NS (250 * QD_NS_PER_MS)
+
+/* What the library has to close a connection by itself. */
+#define CUT_NS (2 * QD_NS_PER_S)
+
+/* ---- Lines -------------------------------------------------------------------------------- */
+
+static void link_init(struct qd_link *link)
+{
+    link->next = link->previous = link;
+}
+
+static void unlink_it(struct qd_link *link)
+{
+    link->previous->next = link->next;
+    link->next->previous = link->previous;
+    link_init(link);
+}
+
+static void append(struct qd_links *line, struct qd_link *link)
+{
+    unlink_it(link);
+    link->previous = line->ends.previous;
+    link->next = &line->ends;
+    link->previous->next = link;
+    line->ends.previous = link;
+}
+
+static bool is_empty(const struct qd_links *line)
+{
+    return line->ends.next == &line->ends;
+}
+
+static struct qd_connection *waiting(struct qd_link *link)
+{
+    return (struct qd_connection *)((char *)link - offsetof(struct qd_connection, wait));
+}
+
+static struct qd_connection *watched(struct qd_link *link)
+{
+    return (struct qd_connection *)((char *)link - offsetof(struct qd_connection, watch));
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
+{
+    *all = (struct qd_connections){.config = config};
+    uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
+                             ? QD_PACE_WINDOW_NS
+                             : config->receive_timeout_ns;
+    all->window_ns = window_ns < QD_NS_PER_MS ? QD_NS_PER_MS : window_ns;
+    all->window_bytes =
+        (uint64_t)((double)config->min_rate_bytes * (double)all->window_ns / (double)QD_NS_PER_S);
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++)
+        link_init(&all->waits[i].ends);
+    link_init(&all->fresh.ends);
+    link_init(&all->ended.ends);
+    all->hangups = epoll_create1(EPOLL_CLOEXEC);
+    return all->hangups >= 0;
+}
+
+void qd_connections_deinit(struct qd_connections *all)
+{
+    assert(all->count == 0);
+    if (all->hangups >= 0)
+        close(all->hangups);
+}
+
+static enum qd_wait wait_of(enum qd_connection_state state)
+{
+    static const enum qd_wait waits[] = {
+        [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,  [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
+        [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE, [QD_CONNECTION_BODY] = QD_WAIT_PACE,
+        [QD_CONNECTION_OURS] = QD_WAIT_US,      [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
+        [QD_CONNECTION_CUT] = QD_WAIT_CUT,
+    };
+    return waits[state];
+}
+
+/* To the end of its line. */
+static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
+{
+    struct qd_connections *all = connection->all;
+    const enum qd_wait wait = wait_of(connection->state);
+    const uint64_t time_ns[] = {
+        [QD_WAIT_RECEIVE] = all->config->receive_timeout_ns,
+        [QD_WAIT_IDLE] = all->config->idle_timeout_ns,
+        [QD_WAIT_PACE] = all->window_ns,
+        [QD_WAIT_CUT] = CUT_NS,
+        [QD_WAIT_US] = UINT64_MAX - now_ns,
+    };
+    connection->deadline_ns = now_ns + time_ns[wait];
+    append(&all->waits[wait], &connection->wait);
+}
+
+/* Puts it onto the epoll, or changes what it is there for. */
+static void set_watch(struct qd_connection *connection)
+{
+    const bool counts = connection->measured && connection->is_unix;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
+                                .data.ptr = connection};
+    const int operation = connection->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    connection->watched =
+        epoll_ctl(connection->all->hangups, operation, connection->fd, &event) == 0;
+}
+
+static void stop_measuring(struct qd_connection *connection)
+{
+    connection->measured = false;
+    connection->drained_bytes = 0;
+    if (connection->is_unix)
+        set_watch(connection);
+}
+
+struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
+                                         void *http)
 {
     struct qd_connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL)
         return NULL;
     connection->all = all;
     connection->fd = fd;
+    connection->is_unix = is_unix;
     connection->http = http;
-    connection->since_ns = qd_clock_ns();
-    connection->deadline_ns = connection->since_ns + all->config->receive_timeout_ns;
-    connection->next = all->first;
-    if (all->first != NULL)
-        all->first->previous = connection;
-    all->first = connection;
+    connection->accepted_ns = connection->since_ns = qd_clock_ns();
+    link_init(&connection->wait);
+    link_init(&connection->watch);
+    append(&all->fresh, &connection->watch);
+    start_to_wait(connection, connection->since_ns);
     all->count++;
     return connection;
 }
@@ -33,91 +162,229 @@ void qd_connection_close(struct qd_connection *connection)
 {
     if (connection == NULL)
         return;
-    if (connection->previous != NULL)
-        connection->previous->next = connection->next;
-    else
-        connection->all->first = connection->next;
-    if (connection->next != NULL)
-        connection->next->previous = connection->previous;
+    /* A duplicate of the descriptor would keep it there, with a pointer to nothing. */
+    if (connection->watched)
+        epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
+    unlink_it(&connection->wait);
+    unlink_it(&connection->watch);
     connection->all->count--;
     free(connection);
 }
 
-void qd_connection_on_request_line(struct qd_connection *connection)
+void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
 {
-    connection->first_byte_ns = qd_clock_ns();
-    if (connection->kept) { /* a first request has had its time since the accept */
-        connection->deadline_ns =
-            connection->first_byte_ns + connection->all->config->receive_timeout_ns;
+#define BIT(state) (1u << QD_CONNECTION_##state)
+    static const unsigned allowed[] = {
+        [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_HEAD] = BIT(BODY) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_BODY] = BIT(OURS) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_OURS] = BIT(ANSWER),
+        [QD_CONNECTION_ANSWER] = BIT(IDLE) | BIT(CUT),
+        [QD_CONNECTION_CUT] = 0,
+    };
+    assert(allowed[connection->state] & (1u << to));
+#undef BIT
+    /* A first head has had its time since the accept. */
+    const bool goes_on = connection->state == QD_CONNECTION_NEW && to == QD_CONNECTION_HEAD;
+    connection->since_ns = qd_clock_ns();
+    connection->state = to;
+    connection->moved_bytes = 0;
+    if (connection->measured)
+        stop_measuring(connection);
+    if (to == QD_CONNECTION_HEAD)
+        connection->first_byte_ns = connection->since_ns;
+    else if (to == QD_CONNECTION_IDLE)
+        connection->first_byte_ns = 0;
+    if (!goes_on)
+        start_to_wait(connection, connection->since_ns);
+}
+
+void qd_connection_cut(struct qd_connection *connection)
+{
+    if (connection->state != QD_CONNECTION_CUT)
+        qd_connection_advance(connection, QD_CONNECTION_CUT);
+    shutdown(connection->fd, SHUT_RDWR);
+    unlink_it(&connection->wait); /* once is enough */
+    connection->deadline_ns = UINT64_MAX;
+}
+
+/* ---- Who is late -------------------------------------------------------------------------- */
+
+/* If something waits for us, it is not the client that is late: so when the loop itself was. */
+static bool waits_for_us(const struct qd_connection *connection)
+{
+    struct pollfd socket = {.fd = connection->fd,
+                            .events = connection->state == QD_CONNECTION_BODY ? POLLIN : POLLOUT};
+    return !connection->ended && poll(&socket, 1, 0) == 1 && (socket.revents & socket.events) != 0;
+}
+
+/* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
+ * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
+ * again: that is a quarter full then, and filled up at once. */
+static uint64_t moved(const struct qd_connection *connection)
+{
+    if (connection->state == QD_CONNECTION_BODY)
+        return connection->request->body_bytes;
+    return connection->is_unix ? connection->drained_bytes : qd_socket_acknowledged(connection->fd);
+}
+
+/* An answer's first window only begins the count: most end in it, and cost no call. */
+static bool keeps_pace(struct qd_connection *connection)
+{
+    const uint64_t bytes = moved(connection);
+    const uint64_t since = bytes - connection->moved_bytes;
+    connection->moved_bytes = bytes;
+    if (connection->state == QD_CONNECTION_ANSWER && !connection->measured) {
+        connection->measured = true;
+        set_watch(connection);
+        return true;
+    }
+    return since >= connection->all->window_bytes || waits_for_us(connection);
+}
+
+static void on_deadline(struct qd_connection *connection, uint64_t now_ns)
+{
+    switch (connection->state) {
+    case QD_CONNECTION_BODY:
+    case QD_CONNECTION_ANSWER:
+        if (keeps_pace(connection))
+            start_to_wait(connection, now_ns);
+        else
+            connection->all->on_slow(connection);
+        return;
+    case QD_CONNECTION_HEAD:
+        connection->all->on_slow(connection);
+        return;
+    default:
+        qd_connection_cut(connection);
     }
 }
 
-void qd_connection_on_head(struct qd_connection *connection)
+static void sweep_deadlines(struct qd_connections *all, uint64_t now_ns)
 {
-    connection->deadline_ns = qd_clock_ns() + connection->all->config->receive_timeout_ns;
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++) {
+        while (!is_empty(&all->waits[i])) {
+            struct qd_connection *first = waiting(all->waits[i].ends.next);
+            if (first->deadline_ns > now_ns)
+                break;
+            on_deadline(first, now_ns);
+        }
+    }
 }
 
-void qd_connection_on_body_end(struct qd_connection *connection)
+/* ---- Who has left ------------------------------------------------------------------------- */
+
+void qd_connections_on_hangups(struct qd_connections *all)
 {
-    connection->deadline_ns = 0;
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(all->hangups, events, EVENTS_MAX, 0);
+    for (int i = 0; i < count; i++) {
+        struct qd_connection *connection = events[i].data.ptr;
+        if ((events[i].events & EPOLLOUT) != 0)
+            connection->drained_bytes += UNIX_BUFFER_BYTES;
+        const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        if (ends && !connection->ended) {
+            append(&all->ended, &connection->watch);
+            connection->ended = true;
+            connection->ended_ns = qd_clock_ns();
+        }
+        connection->gone = connection->gone || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0;
+    }
 }
 
-void qd_connection_on_answer(struct qd_connection *connection, size_t bytes)
+/* All that it sent has been read. */
+static bool is_read_up(const struct qd_connection *connection)
 {
-    uint64_t seconds = bytes / QD_ANSWER_BYTES_PER_S;
-    connection->deadline_ns =
-        qd_clock_ns() + connection->all->config->receive_timeout_ns + seconds * QD_NS_PER_S;
+    char byte;
+    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
-void qd_connection_on_request_end(struct qd_connection *connection)
+static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 {
-    connection->kept = true;
-    connection->first_byte_ns = 0;
-    connection->since_ns = qd_clock_ns();
-    connection->deadline_ns = connection->since_ns + connection->all->config->idle_timeout_ns;
+    struct qd_link *next;
+    for (struct qd_link *link = all->ended.ends.next; link != &all->ended.ends; link = next) {
+        struct qd_connection *connection = watched(link);
+        next = link->next;
+        switch (connection->state) {
+        case QD_CONNECTION_OURS:
+            if (connection->gone)
+                all->on_gone(connection);
+            break;
+        case QD_CONNECTION_ANSWER: /* it may have shut its sending side only */
+            if (connection->gone)
+                qd_connection_cut(connection);
+            break;
+        case QD_CONNECTION_CUT:
+            break;
+        default: /* the library may still have requests in its buffer */
+            if (connection->gone ||
+                (now_ns - connection->since_ns >= FRESH_NS && is_read_up(connection)))
+                qd_connection_cut(connection);
+        }
+    }
 }
 
-/* Between requests, and the client had time enough to send its next. */
-static bool is_idle(const struct qd_connection *connection, uint64_t now_ns)
+/* ---- The sweep ---------------------------------------------------------------------------- */
+
+static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
 {
     int pending = 0;
     return connection->first_byte_ns == 0 && now_ns - connection->since_ns > DRAIN_GRACE_NS &&
            ioctl(connection->fd, FIONREAD, &pending) == 0 && pending == 0;
 }
 
-/* The client has left in the middle of a request. libmicrohttpd 0.9.75 does not notice an end that
- * comes together with the last bytes: it waits for an event, and there was only the one. */
-static bool has_left(const struct qd_connection *connection)
+static void sweep_drained(struct qd_connections *all, uint64_t now_ns)
 {
-    char byte;
-    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    static const enum qd_wait waits[] = {QD_WAIT_RECEIVE, QD_WAIT_IDLE, QD_WAIT_PACE, QD_WAIT_CUT};
+    for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
+        struct qd_link *const end = &all->waits[waits[i]].ends;
+        struct qd_link *next;
+        for (struct qd_link *link = end->next; link != end; link = next) {
+            next = link->next;
+            if (all->cutting || is_silent(waiting(link), now_ns))
+                qd_connection_cut(waiting(link));
+        }
+    }
 }
 
-/* Then it may have shut its sending side. */
-static bool takes_answer(const struct qd_connection *connection)
+static void watch_first(struct qd_connections *all)
 {
-    return connection->request != NULL && connection->request->state == QD_REPLYING;
-}
-
-static bool has_to_go(const struct qd_connection *connection, uint64_t now_ns)
-{
-    const struct qd_connections *all = connection->all;
-    if (connection->suspended)
-        return false;
-    if (all->cutting || (all->draining && is_idle(connection, now_ns)))
-        return true;
-    bool its_turn = connection->deadline_ns != 0;
-    return its_turn && (now_ns >= connection->deadline_ns ||
-                        (!takes_answer(connection) && has_left(connection)));
+    struct qd_connection *connection = watched(all->fresh.ends.next);
+    unlink_it(&connection->watch);
+    if (!connection->watched)
+        set_watch(connection);
 }
 
 void qd_connections_sweep(struct qd_connections *all)
 {
-    uint64_t now_ns = qd_clock_ns();
-    for (struct qd_connection *c = all->first; c != NULL; c = c->next) {
-        if (has_to_go(c, now_ns)) {
-            shutdown(c->fd, SHUT_RDWR);
-            c->deadline_ns = 0; /* once is enough */
-        }
+    const uint64_t now_ns = qd_clock_ns();
+    while (!is_empty(&all->fresh) &&
+           watched(all->fresh.ends.next)->accepted_ns + FRESH_NS <= now_ns)
+        watch_first(all);
+    sweep_ended(all, now_ns);
+    if (all->draining)
+        sweep_drained(all, now_ns);
+    sweep_deadlines(all, now_ns);
+}
+
+uint64_t qd_connections_next_ns(const struct qd_connections *all)
+{
+    if (all->draining)
+        return qd_clock_ns() + DRAIN_SWEEP_NS;
+    uint64_t next_ns = UINT64_MAX;
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++) {
+        uint64_t ns =
+            is_empty(&all->waits[i]) ? UINT64_MAX : waiting(all->waits[i].ends.next)->deadline_ns;
+        next_ns = ns < next_ns ? ns : next_ns;
     }
+    if (!is_empty(&all->fresh)) {
+        uint64_t ns = watched(all->fresh.ends.next)->accepted_ns + FRESH_NS;
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    if (!is_empty(&all->ended)) {
+        uint64_t ns = qd_clock_ns() + FRESH_NS;
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    return next_ns;
 }

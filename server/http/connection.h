@@ -1,8 +1,14 @@
-/* Who is connected, and until when the client has to have done its part.
+/* Who is connected, what the client or we have to do next, and until when.
  *
  * The HTTP library only knows how long a peer has been silent: one that sends a byte a second would
- * stay for ever. So deadlines are ours, and total. Whoever is late gets its socket shut down, which
- * the library sees as the peer's end. */
+ * stay for ever. So time is ours. A head has to be there in --receive-timeout. A body or an answer
+ * has to move on: whatever its size, in each window (QD_PACE_WINDOW_NS) at --min-rate.
+ *
+ * Nothing is asked of the system for those who do nothing. Connections of one state wait for one
+ * time, so a list in the order in which they came to it has those that are late in front. Who has
+ * hung up is told by an epoll of our own, on which a connection is put once, and only if it lives
+ * longer than most: the library looks away while a request is computed, and 0.9.75 misses an end
+ * that comes together with the last bytes. */
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
 
@@ -13,9 +19,50 @@
 #include "server/base/config.h"
 #include "server/work/request.h"
 
+enum qd_connection_state {
+    QD_CONNECTION_NEW,    /* accepted, and no first line yet: --receive-timeout */
+    QD_CONNECTION_IDLE,   /* between two requests: --idle-timeout */
+    QD_CONNECTION_HEAD,   /* a first line is there: --receive-timeout */
+    QD_CONNECTION_BODY,   /* the head is there: --min-rate */
+    QD_CONNECTION_OURS,   /* all is there, and the library is suspended: no time of the client's */
+    QD_CONNECTION_ANSWER, /* the client takes the answer: --min-rate */
+    QD_CONNECTION_CUT,    /* over: what is left is to be closed by the library */
+    QD_CONNECTION_STATE_COUNT
+};
+
+struct qd_link {
+    struct qd_link *next, *previous;
+};
+
+/* In the order in which they came, which is that of their deadlines. */
+struct qd_links {
+    struct qd_link ends;
+};
+
+/* Those of one line have the same time. */
+enum qd_wait {
+    QD_WAIT_RECEIVE,
+    QD_WAIT_IDLE,
+    QD_WAIT_PACE,
+    QD_WAIT_CUT,
+    QD_WAIT_US,
+    QD_WAIT_COUNT
+};
+
+struct qd_connection;
+
 struct qd_connections {
     const struct qd_config *config;
-    struct qd_connection *first;
+    /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CUT. */
+    void (*on_slow)(struct qd_connection *connection);
+    /* In a sweep: the client of one that is OURS has gone, for good. */
+    void (*on_gone)(struct qd_connection *connection);
+    uint64_t window_ns; /* of the pace */
+    uint64_t window_bytes;
+    struct qd_links waits[QD_WAIT_COUNT];
+    struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
+    struct qd_links ended; /* the client sends nothing more */
+    int hangups;           /* the epoll; becomes readable when a client hangs up */
     size_t count;
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */
@@ -23,36 +70,53 @@ struct qd_connections {
 
 struct qd_connection {
     struct qd_connections *all;
-    struct qd_connection *next;
-    struct qd_connection *previous;
+    enum qd_connection_state state;
+    struct qd_link wait;        /* of one of all->waits */
+    struct qd_link watch;       /* of all->fresh, of all->ended, or of itself alone */
     struct qd_request *request; /* NULL between requests */
-    uint64_t first_byte_ns;     /* when the request's first line was there; 0: between requests */
-    uint64_t since_ns;          /* when it was accepted, or its last request was over */
-    uint64_t deadline_ns;       /* 0: it is our turn */
+    uint64_t accepted_ns;
+    uint64_t first_byte_ns; /* when the request's first line was there; 0: between requests */
+    uint64_t since_ns;      /* when it came into its state */
+    uint64_t deadline_ns;   /* UINT64_MAX: none */
+    uint64_t moved_bytes;   /* of body or answer, when the window began */
+    uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
+    uint64_t ended_ns;
     int fd;
-    bool kept;      /* has had a request */
-    bool suspended; /* the library does not look at it */
-    bool lingers;   /* its client may still send when it is closed */
+    bool is_unix;
+    bool watched;   /* is on the epoll */
+    bool measured;  /* a window has begun in which the answer's way is counted */
+    bool ended;     /* the client sends nothing more: it has left, or waits for its answer */
+    bool gone;      /* it has left */
+    bool lingers;   /* it may still send when it is closed */
+    bool is_head;   /* the request is a HEAD */
+    bool delivered; /* its answer went past the library */
     bool refused;   /* what the library could not read: its request ends with an error */
     void *http;     /* the library's own */
     struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 
-/* Accepted: the first head has --receive-timeout. NULL: malloc failed. */
-struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, void *http);
+/* False: no descriptor, or no memory. config is borrowed. */
+bool qd_connections_init(struct qd_connections *all, const struct qd_config *config);
+void qd_connections_deinit(struct qd_connections *all);
+
+/* In NEW. NULL: malloc failed. */
+struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
+                                         void *http);
 void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
 
-void qd_connection_on_request_line(struct qd_connection *connection);
-/* The body has --receive-timeout of its own. */
-void qd_connection_on_head(struct qd_connection *connection);
-/* From here it is our turn. */
-void qd_connection_on_body_end(struct qd_connection *connection);
-/* The client takes the answer, of so many bytes. */
-void qd_connection_on_answer(struct qd_connection *connection, size_t bytes);
-/* The answer is sent: the next request has --idle-timeout. */
-void qd_connection_on_request_end(struct qd_connection *connection);
+/* The only way to change the state. Asserts that the step is one of those in connection.c's table,
+ * and gives it its time. */
+void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to);
 
-/* Shuts down who is late or has left, but never who is suspended. Call it a few times a second. */
+/* Ends it for both sides: the library sees that as the peer's end. */
+void qd_connection_cut(struct qd_connection *connection);
+
+/* `hangups` is readable. */
+void qd_connections_on_hangups(struct qd_connections *all);
+
+/* Deals with who is late or has left. Returns when it wants to be called again; UINT64_MAX: only
+ * when there is somebody new. */
 void qd_connections_sweep(struct qd_connections *all);
+uint64_t qd_connections_next_ns(const struct qd_connections *all);
 
 #endif

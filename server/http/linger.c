@@ -97,14 +97,21 @@ void qd_lingers_add(struct qd_lingers *lingers, int fd, uint64_t deadline_ns)
         lingers->count++;
 }
 
-uint64_t qd_lingers_sweep(struct qd_lingers *lingers, uint64_t now_ns)
+void qd_lingers_sweep(struct qd_lingers *lingers, uint64_t now_ns)
 {
-    uint64_t next_ns = UINT64_MAX;
     for (size_t i = 0; i < QD_LINGER_COUNT_MAX && lingers->count > 0; i++) {
         struct place *place = &lingers->places[i];
         if (place->watch != NULL && place->deadline_ns <= now_ns)
             end(place);
-        else if (place->watch != NULL && place->deadline_ns < next_ns)
+    }
+}
+
+uint64_t qd_lingers_next_ns(const struct qd_lingers *lingers)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (size_t i = 0; i < QD_LINGER_COUNT_MAX && lingers->count > 0; i++) {
+        const struct place *place = &lingers->places[i];
+        if (place->watch != NULL && place->deadline_ns < next_ns)
             next_ns = place->deadline_ns;
     }
     return next_ns;

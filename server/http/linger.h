@@ -22,8 +22,9 @@ void qd_lingers_destroy(struct qd_lingers *lingers); /* closes them all; NULL is
  * that cannot be, fd is closed as any other. */
 void qd_lingers_add(struct qd_lingers *lingers, int fd, uint64_t deadline_ns);
 
-/* Closes those that are over. Returns the next deadline; UINT64_MAX: there are none. */
-uint64_t qd_lingers_sweep(struct qd_lingers *lingers, uint64_t now_ns);
+/* Closes those that are over. */
+void qd_lingers_sweep(struct qd_lingers *lingers, uint64_t now_ns);
+uint64_t qd_lingers_next_ns(const struct qd_lingers *lingers); /* UINT64_MAX: there are none */
 
 size_t qd_lingers_count(const struct qd_lingers *lingers);
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/tcp.h> /* glibc's own struct tcp_info ends before the counts */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pwd.h>
@@ -288,13 +289,22 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
 }
 
 /* On the accepted one: a Unix socket does not take it over from the one that listens. */
-void qd_socket_bound_send(int fd)
+bool qd_socket_bound_send(int fd)
 {
     int family = AF_UNSPEC;
     socklen_t family_bytes = sizeof(family);
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
     int bytes = family == AF_UNIX ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    return family == AF_UNIX;
+}
+
+uint64_t qd_socket_acknowledged(int fd)
+{
+    struct tcp_info info = {.tcpi_state = 0};
+    socklen_t bytes = sizeof(info);
+    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes);
+    return info.tcpi_bytes_acked;
 }
 
 bool qd_socket_listen(struct qd_socket *listener, const char *address,

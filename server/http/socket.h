@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -38,7 +39,11 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES]);
 
 /* Bounds what the kernel keeps for a connection's peer that does not read. */
-void qd_socket_bound_send(int fd);
+/* True: it is a Unix socket. */
+bool qd_socket_bound_send(int fd);
+
+/* Bytes that the other end of a TCP connection has acknowledged so far. */
+uint64_t qd_socket_acknowledged(int fd);
 
 /* Removes the Unix socket's file, if it is still its own: nobody new can connect. */
 void qd_socket_unlink(const struct qd_socket *listener);

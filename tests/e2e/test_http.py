@@ -397,7 +397,7 @@ class Garbage(HttpTest):
 
 
 class SlowSenders(HttpTest):
-    """A whole request has --receive-timeout seconds, however busily its bytes trickle."""
+    """A head has --receive-timeout seconds, however busily its bytes trickle, a body a pace."""
 
     FLAGS = ("--receive-timeout", "1")
 

@@ -1,44 +1,70 @@
 #include "server/http/connection.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 
+enum { RATE = 1000, FAR_S = 3600 };
+
 /* A connection, and the client's end of it. */
 struct desk {
     struct qd_config config;
     struct qd_connections all;
     struct qd_connection *connection;
+    struct qd_request request;
     int client;
 };
+
+static unsigned slow_count;
+static unsigned gone_count;
+
+static void on_slow(struct qd_connection *connection)
+{
+    slow_count++;
+    qd_connection_cut(connection);
+}
+
+static void on_gone(struct qd_connection *connection)
+{
+    (void)connection;
+    gone_count++;
+}
 
 static void desk_init(struct desk *desk)
 {
     int ends[2];
-    *desk = (struct desk){.config = {.receive_timeout_ns = 3600 * QD_NS_PER_S,
-                                     .idle_timeout_ns = 3600 * QD_NS_PER_S}};
-    desk->all.config = &desk->config;
+    *desk = (struct desk){.config = {.receive_timeout_ns = FAR_S * QD_NS_PER_S,
+                                     .idle_timeout_ns = FAR_S * QD_NS_PER_S,
+                                     .min_rate_bytes = RATE}};
+    slow_count = gone_count = 0;
+    cr_assert(qd_connections_init(&desk->all, &desk->config));
+    desk->all.on_slow = on_slow;
+    desk->all.on_gone = on_gone;
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     desk->client = ends[1];
-    desk->connection = qd_connection_open(&desk->all, ends[0], NULL);
+    desk->connection = qd_connection_open(&desk->all, ends[0], true, NULL);
     cr_assert_eq(desk->all.count, 1);
 }
 
 static void desk_deinit(struct desk *desk)
 {
-    close(desk->connection->fd);
+    int fd = desk->connection->fd;
     close(desk->client);
     qd_connection_close(desk->connection);
+    close(fd);
     cr_assert_eq(desk->all.count, 0);
-    cr_assert_null(desk->all.first);
+    cr_assert_eq(qd_connections_next_ns(&desk->all), UINT64_MAX);
+    qd_connections_deinit(&desk->all);
 }
 
 static bool is_cut(struct desk *desk)
 {
     char byte;
+    qd_connections_on_hangups(&desk->all);
     qd_connections_sweep(&desk->all);
     return recv(desk->client, &byte, 1, MSG_DONTWAIT) == 0;
 }
@@ -46,54 +72,146 @@ static bool is_cut(struct desk *desk)
 /* As if its time had gone by. */
 static void let_time_pass(struct desk *desk)
 {
-    if (desk->connection->deadline_ns != 0)
+    if (desk->connection->deadline_ns != UINT64_MAX)
         desk->connection->deadline_ns = qd_clock_ns();
 }
 
-Test(connection, each_part_has_its_time)
+/* As if it had been there for a while: it is on the epoll from the next sweep on. */
+static void make_old(struct desk *desk)
 {
-    static void (*const parts[])(struct qd_connection *) = {
-        qd_connection_on_request_line, qd_connection_on_head, qd_connection_on_request_end};
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+    desk->connection->accepted_ns -= QD_NS_PER_S;
+    desk->connection->since_ns -= QD_NS_PER_S;
+    qd_connections_sweep(&desk->all);
+}
+
+static void advance_to(struct desk *desk, enum qd_connection_state to)
+{
+    static const enum qd_connection_state way[] = {QD_CONNECTION_HEAD, QD_CONNECTION_BODY,
+                                                   QD_CONNECTION_OURS, QD_CONNECTION_ANSWER,
+                                                   QD_CONNECTION_IDLE};
+    desk->connection->request = &desk->request;
+    for (size_t i = 0; desk->connection->state != to; i++)
+        qd_connection_advance(desk->connection, way[i]);
+}
+
+Test(connection, each_state_has_its_time)
+{
+    static const enum qd_connection_state states[] = {QD_CONNECTION_NEW, QD_CONNECTION_HEAD,
+                                                      QD_CONNECTION_BODY, QD_CONNECTION_IDLE};
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++) {
         struct desk desk;
         desk_init(&desk);
-        cr_assert_not(is_cut(&desk));
-        parts[i](desk.connection);
-        cr_assert_not(is_cut(&desk));
+        advance_to(&desk, states[i]);
+        cr_assert_not(is_cut(&desk), "%zu", i);
+        uint64_t next_ns = qd_connections_next_ns(&desk.all);
+        cr_assert_leq(next_ns, desk.connection->deadline_ns);
         let_time_pass(&desk);
-        cr_assert(is_cut(&desk), "part %zu", i);
+        cr_assert(is_cut(&desk), "%zu", i);
+        cr_assert_eq(slow_count,
+                     states[i] == QD_CONNECTION_HEAD || states[i] == QD_CONNECTION_BODY);
+        cr_assert_eq(desk.connection->state, QD_CONNECTION_CUT);
         desk_deinit(&desk);
     }
+}
+
+Test(connection, the_table_holds, .signal = SIGABRT)
+{
+    struct desk desk;
+    desk_init(&desk);
+    qd_connection_advance(desk.connection, QD_CONNECTION_OURS);
 }
 
 Test(connection, our_turn_takes_what_it_takes)
 {
     struct desk desk;
     desk_init(&desk);
-    qd_connection_on_request_line(desk.connection);
-    qd_connection_on_head(desk.connection);
-    qd_connection_on_body_end(desk.connection);
+    make_old(&desk);
+    advance_to(&desk, QD_CONNECTION_OURS);
     let_time_pass(&desk);
     cr_assert_not(is_cut(&desk));
     shutdown(desk.client, SHUT_WR); /* it still reads */
     cr_assert_not(is_cut(&desk));
+    cr_assert(desk.connection->ended);
+    cr_assert_eq(gone_count, 0);
+    desk.all.cutting = true;
+    desk.all.draining = true;
+    cr_assert_not(is_cut(&desk));
+    qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);
+    cr_assert(is_cut(&desk));
+    desk.all.draining = false;
     desk_deinit(&desk);
 }
 
-Test(connection, an_answer_is_taken_in_time)
+Test(connection, who_goes_while_we_work_is_told)
 {
     struct desk desk;
-    struct qd_request request = {.state = QD_REPLYING};
     desk_init(&desk);
-    desk.connection->request = &request;
-    qd_connection_on_answer(desk.connection, (size_t)10 * QD_ANSWER_BYTES_PER_S);
-    uint64_t least_ns = qd_clock_ns() + desk.config.receive_timeout_ns + 9 * QD_NS_PER_S;
-    cr_assert_geq(desk.connection->deadline_ns, least_ns);
-    cr_assert_leq(desk.connection->deadline_ns, least_ns + QD_NS_PER_S);
-    shutdown(desk.client, SHUT_WR); /* it still reads */
-    cr_assert_not(is_cut(&desk));
+    make_old(&desk);
+    advance_to(&desk, QD_CONNECTION_OURS);
+    close(desk.client);
+    qd_connections_on_hangups(&desk.all);
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(gone_count, 1);
+    desk.client = dup(0);
+    desk_deinit(&desk);
+}
+
+Test(connection, a_body_keeps_its_pace)
+{
+    struct desk desk;
+    desk_init(&desk);
+    cr_assert_eq(desk.all.window_bytes, RATE * (QD_PACE_WINDOW_NS / QD_NS_PER_S));
+    advance_to(&desk, QD_CONNECTION_BODY);
+    for (int i = 0; i < 5; i++) {
+        desk.request.body_bytes += desk.all.window_bytes;
+        let_time_pass(&desk);
+        cr_assert_not(is_cut(&desk));
+        cr_assert_gt(desk.connection->deadline_ns, qd_clock_ns() + QD_NS_PER_S);
+    }
+    desk.request.body_bytes += desk.all.window_bytes - 1;
+    cr_assert_eq(write(desk.client, "x", 1), 1);
     let_time_pass(&desk);
-    cr_assert(is_cut(&desk), "it reads a byte now and then");
+    cr_assert_not(is_cut(&desk), "it is we who have not read");
+    char byte;
+    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    let_time_pass(&desk);
+    cr_assert(is_cut(&desk));
+    cr_assert_eq(slow_count, 1);
+    desk_deinit(&desk);
+}
+
+/* As the library does: all that there is room for. */
+static void fill(int fd)
+{
+    static const char bytes[64 << 10];
+    while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+}
+
+Test(connection, an_answer_is_taken_at_its_pace)
+{
+    struct desk desk;
+    static char bytes[1 << 20];
+    desk_init(&desk);
+    advance_to(&desk, QD_CONNECTION_ANSWER);
+    fill(desk.connection->fd);
+    for (int i = 0; i < 5; i++) { /* the first window begins the count */
+        let_time_pass(&desk);
+        qd_connections_on_hangups(&desk.all);
+        qd_connections_sweep(&desk.all);
+        cr_assert_eq(slow_count, 0, "%d", i);
+        while (recv(desk.client, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+            ;
+        qd_connections_on_hangups(&desk.all);
+        fill(desk.connection->fd);
+    }
+    let_time_pass(&desk);
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(slow_count, 0);
+    let_time_pass(&desk);
+    qd_connections_on_hangups(&desk.all);
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(slow_count, 1, "it reads no more");
     desk_deinit(&desk);
 }
 
@@ -102,11 +220,12 @@ Test(connection, a_first_head_counts_from_the_accept)
     struct desk desk;
     desk_init(&desk);
     uint64_t deadline_ns = desk.connection->deadline_ns;
-    qd_connection_on_request_line(desk.connection);
+    advance_to(&desk, QD_CONNECTION_HEAD);
     cr_assert_eq(desk.connection->deadline_ns, deadline_ns);
-    qd_connection_on_request_end(desk.connection);
+    qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);
+    qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
     desk.config.receive_timeout_ns = 1;
-    qd_connection_on_request_line(desk.connection);
+    qd_connection_advance(desk.connection, QD_CONNECTION_HEAD);
     cr_assert_lt(desk.connection->deadline_ns, deadline_ns);
     desk_deinit(&desk);
 }
@@ -115,6 +234,7 @@ Test(connection, who_leaves_in_the_middle_is_noticed)
 {
     struct desk desk;
     desk_init(&desk);
+    make_old(&desk);
     cr_assert_eq(write(desk.client, "P", 1), 1);
     shutdown(desk.client, SHUT_WR);
     cr_assert_not(is_cut(&desk), "a byte is still to be read");
@@ -124,16 +244,15 @@ Test(connection, who_leaves_in_the_middle_is_noticed)
     desk_deinit(&desk);
 }
 
-Test(connection, a_suspended_one_is_left_alone)
+Test(connection, the_idle_cost_nothing)
 {
     struct desk desk;
     desk_init(&desk);
-    desk.connection->suspended = true;
-    let_time_pass(&desk);
-    desk.all.cutting = true;
-    cr_assert_not(is_cut(&desk));
-    desk.connection->suspended = false;
-    cr_assert(is_cut(&desk));
+    advance_to(&desk, QD_CONNECTION_IDLE);
+    make_old(&desk);
+    cr_assert(desk.connection->watched);
+    cr_assert_eq(qd_connections_next_ns(&desk.all), desk.connection->deadline_ns);
+    cr_assert_gt(desk.connection->deadline_ns, qd_clock_ns() + (FAR_S - 60) * QD_NS_PER_S);
     desk_deinit(&desk);
 }
 
@@ -148,12 +267,14 @@ Test(connection, draining_ends_the_silent)
     cr_assert_not(is_cut(&desk), "there it is");
     char byte;
     cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
-    qd_connection_on_request_line(desk.connection);
+    advance_to(&desk, QD_CONNECTION_HEAD);
     cr_assert_not(is_cut(&desk));
-    qd_connection_on_request_end(desk.connection);
+    qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);
+    qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
     cr_assert_not(is_cut(&desk));
     desk.connection->since_ns -= QD_NS_PER_S;
     cr_assert(is_cut(&desk));
+    desk.all.draining = false;
     desk_deinit(&desk);
 }
 
@@ -163,12 +284,12 @@ Test(connection, any_of_many_can_go)
     desk_init(&desk);
     struct qd_connection *others[3];
     for (int i = 0; i < 3; i++)
-        others[i] = qd_connection_open(&desk.all, -1, NULL);
+        others[i] = qd_connection_open(&desk.all, -1, false, NULL);
     cr_assert_eq(desk.all.count, 4);
     qd_connection_close(others[1]);
     qd_connection_close(others[2]);
     qd_connection_close(others[0]);
     qd_connection_close(NULL);
-    cr_assert_eq(desk.all.first, desk.connection);
+    cr_assert_eq(desk.all.count, 1);
     desk_deinit(&desk);
 }

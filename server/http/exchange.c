@@ -1,0 +1,430 @@
+#define _GNU_SOURCE
+#include "server/http/exchange.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "server/base/clock.h"
+#include "server/base/limits.h"
+#include "server/base/log.h"
+#include "server/http/intercept.h"
+#include "server/http/last_word.h"
+#include "server/http/socket.h"
+
+enum {
+    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer; see suspend */
+    JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
+};
+
+static struct qd_connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+static struct qd_exchange *exchange_of(const struct qd_connection *connection)
+{
+    return (struct qd_exchange *)((char *)connection->all -
+                                  offsetof(struct qd_exchange, connections));
+}
+
+/* Its TLS session; NULL: it has none. */
+static void *session_of(const struct qd_connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info == NULL ? NULL : info->tls_session;
+}
+
+/* ---- The answer --------------------------------------------------------------------------- */
+
+static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
+                  offsetof(struct qd_part, bytes) == offsetof(struct MHD_IoVec, iov_base) &&
+                  offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
+              "an answer's parts are libmicrohttpd's as they lie");
+
+static bool add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    return MHD_add_response_header(response, name, value) == MHD_YES;
+}
+
+/* False: malloc failed. An answer that lacks one of them would be misread. */
+static bool add_headers(struct MHD_Response *response, const struct qd_request *request, bool close)
+{
+    const struct qd_answer *answer = &request->answer;
+    char number[24];
+    bool added =
+        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
+    if (answer->json_bytes > 0) {
+        snprintf(number, sizeof(number), "%zu", answer->json_bytes);
+        added = add_header(response, "Inference-Header-Content-Length", number) && added;
+    }
+    if (answer->allow != NULL)
+        added = add_header(response, "Allow", answer->allow) && added;
+    if (answer->retry_after_s > 0) {
+        snprintf(number, sizeof(number), "%u", answer->retry_after_s);
+        added = add_header(response, "Retry-After", number) && added;
+    }
+    if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)
+        added = add_header(response, "Accept-Encoding", "identity") && added;
+    if (answer->server_timing[0] != '\0')
+        added = add_header(response, "Server-Timing", answer->server_timing) && added;
+    if (close)
+        added = add_header(response, "Connection", "close") && added;
+    for (size_t i = 0; i < request->header_count; i++)
+        added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
+    return added;
+}
+
+/* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
+static const char *join_parts(struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    if (answer->bytes > JOINED_BYTES_MAX || answer->part_count == 0)
+        return NULL;
+    if (answer->part_count == 1)
+        return answer->parts[0].bytes;
+    char *joined = qd_arena_alloc(&request->arena, answer->bytes);
+    size_t count = 0;
+    for (size_t i = 0; joined != NULL && i < answer->part_count; i++) {
+        memcpy(joined + count, answer->parts[i].bytes, answer->parts[i].count);
+        count += answer->parts[i].count;
+    }
+    return joined;
+}
+
+/* What it sends stays in the request's arena until on_completed. libmicrohttpd sends one piece with
+ * the head before it, in one call, but parts in a second one, after which the client has been woken
+ * for nothing. */
+static struct MHD_Response *create_response(struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    const char *joined = join_parts(request);
+    if (joined != NULL)
+        return MHD_create_response_from_buffer(answer->bytes, (void *)(uintptr_t)joined,
+                                               MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
+                                          (unsigned)answer->part_count, NULL, NULL);
+}
+
+static enum MHD_Result send_answer(struct qd_connection *connection)
+{
+    const struct qd_answer *answer = &connection->request->answer;
+    struct MHD_Response *response = create_response(connection->request);
+    if (response == NULL)
+        return MHD_NO; /* malloc failed: all that is left is to close */
+    if (connection->state != QD_CONNECTION_ANSWER)
+        qd_connection_advance(connection, QD_CONNECTION_ANSWER);
+    enum MHD_Result result = MHD_NO;
+    if (add_headers(response, connection->request, answer->close || connection->all->draining))
+        result = qd_intercept_queue(connection->http, answer->http_status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+void qd_exchange_answer(struct qd_request *request)
+{
+    struct qd_connection *connection = request->connection;
+    assert(request->state == QD_REPLYING);
+    qd_connection_advance(connection, QD_CONNECTION_ANSWER);
+    exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
+    MHD_resume_connection(connection->http);
+}
+
+/* ---- Refusals ----------------------------------------------------------------------------- */
+
+/* The library takes the answer, and closes behind it. */
+static enum MHD_Result refuse(struct qd_connection *connection)
+{
+    connection->lingers = true;
+    connection->request->answer.close = true;
+    qd_request_refuse(connection->request);
+    return send_answer(connection);
+}
+
+/* The library takes no answer now: it goes past it. What the request held is free at once. */
+static enum MHD_Result refuse_past_library(struct qd_connection *connection)
+{
+    struct qd_request *request = connection->request;
+    connection->lingers = true;
+    qd_request_refuse(request);
+    connection->delivered =
+        qd_last_word(connection->fd, session_of(connection), &request->answer,
+                     MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
+    qd_connection_advance(connection, QD_CONNECTION_CUT);
+    return MHD_NO; /* the library closes it */
+}
+
+/* What is refused before its head is there has a request, too. False: malloc failed. */
+static bool have_request(struct qd_connection *connection)
+{
+    if (connection->request == NULL) {
+        const uint64_t first_byte_ns = connection->first_byte_ns;
+        connection->request = qd_request_create(exchange_of(connection)->memory,
+                                                first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+        connection->is_head = false;
+    }
+    if (connection->request != NULL)
+        connection->request->connection = connection;
+    return connection->request != NULL;
+}
+
+/* The library has found something that it cannot read. What it knows of HEAD, and so whether the
+ * answer has a body, is lost where it goes past it. */
+static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
+{
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL || connection->state == QD_CONNECTION_CUT)
+        return MHD_NO;
+    const bool in_head = connection->first_byte_ns != 0;
+    const bool in_body = connection->request != NULL;
+    if (!have_request(connection))
+        return MHD_NO;
+    connection->refused = true;
+    qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
+    return qd_intercept_would_repeat(mhd, in_body) ? refuse_past_library(connection)
+                                                   : refuse(connection);
+}
+
+/* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
+ * either, and what the kernel still has for it goes, too. */
+static void on_slow(struct qd_connection *connection)
+{
+    const struct qd_config *config = connection->all->config;
+    const bool in_head = connection->state == QD_CONNECTION_HEAD;
+    if (connection->state == QD_CONNECTION_ANSWER || !have_request(connection)) {
+        const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        qd_connection_cut(connection);
+        return;
+    }
+    if (in_head) {
+        qd_fail(&connection->request->error, QD_TOO_SLOW,
+                "the head: expected within %.3g s (--receive-timeout)",
+                (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+    } else {
+        qd_fail(&connection->request->error, QD_TOO_SLOW,
+                "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
+                (unsigned long long)connection->all->window_bytes,
+                (double)connection->all->window_ns / (double)QD_NS_PER_S,
+                (unsigned long long)connection->request->body_bytes);
+    }
+    refuse_past_library(connection);
+    /* It is silent, or its next byte closes it. Shutting its socket here would have the kernel
+     * reset a client that still sends, and throw the answer away. */
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    exchange_of(connection)->pump_needed = true;
+}
+
+/* It waits for an answer that nobody will read. */
+static void on_gone(struct qd_connection *connection)
+{
+    (void)connection;
+}
+
+/* ---- The request -------------------------------------------------------------------------- */
+
+static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t name_bytes, const char *value, size_t value_bytes)
+{
+    (void)kind;
+    qd_head_add(context, name, name_bytes, value, value_bytes);
+    return MHD_YES;
+}
+
+/* The earliest that we see of a request: its first line is there. */
+void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
+{
+    (void)context;
+    (void)uri;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection != NULL && connection->state != QD_CONNECTION_CUT)
+        qd_connection_advance(connection, QD_CONNECTION_HEAD);
+    return NULL;
+}
+
+static void check_size(const struct qd_connection *connection, const struct qd_head *head)
+{
+    uint64_t bytes_max = connection->all->config->max_body_bytes;
+    if (head->content_bytes > bytes_max) {
+        qd_fail(&connection->request->error, QD_TOO_LARGE,
+                "the body: expected at most %llu bytes (--max-body-bytes), got %llu",
+                (unsigned long long)bytes_max, (unsigned long long)head->content_bytes);
+    }
+}
+
+static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
+                               const char *method, const char *version)
+{
+    struct qd_exchange *exchange = exchange_of(connection);
+    if (!have_request(connection))
+        return MHD_NO;
+    struct qd_request *request = connection->request;
+    qd_connection_advance(connection, QD_CONNECTION_BODY);
+    connection->is_head = strcmp(method, "HEAD") == 0;
+    struct qd_head head;
+    qd_head_init(&head, method, target, version);
+    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
+    if (qd_head_check(&head, &request->error) != QD_OK)
+        return refuse(connection);
+    if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK)
+        check_size(connection, &head);
+    if (request->error.status == QD_OK)
+        exchange->handler.begin(exchange->handler.context, &head, request);
+    bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;
+    if (request->error.status != QD_OK && rests)
+        return refuse(connection); /* before the client sends it all in vain */
+    return MHD_YES;
+}
+
+/* The body is dropped from where it is refused on. One that is refused for what its head says is
+ * read to its end, so that the connection can be kept. */
+static enum MHD_Result on_body(struct qd_connection *connection, const char *bytes, size_t count)
+{
+    struct qd_request *request = connection->request;
+    const bool was_fine = request->error.status == QD_OK;
+    qd_request_take_body(request, bytes, count, connection->all->config->max_body_bytes);
+    if (request->error.status != QD_OK && (was_fine || request->body_bytes > QD_DRAIN_BYTES_MAX))
+        return refuse_past_library(connection);
+    return MHD_YES;
+}
+
+/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
+ * connection first when it is resumed, and takes our answer before it reads. It would read the end
+ * of a client that has shut its sending side, and close without the answer. */
+static void suspend(struct qd_connection *connection)
+{
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
+                              (unsigned)REPLY_SILENCE_S);
+    qd_connection_advance(connection, QD_CONNECTION_OURS);
+    MHD_suspend_connection(connection->http);
+}
+
+static enum MHD_Result on_body_complete(struct qd_connection *connection)
+{
+    struct qd_exchange *exchange = exchange_of(connection);
+    struct qd_request *request = connection->request;
+    if (request->error.status != QD_OK) {
+        qd_request_refuse(request);
+    } else if (!exchange->handler.end(exchange->handler.context, request)) {
+        suspend(connection);
+        return MHD_YES;
+    }
+    return send_answer(connection);
+}
+
+/* libmicrohttpd calls this when the head is complete, for each piece of the body, at the body's
+ * end, and after a resume. It can take an answer in the first of these (and then it closes) and in
+ * the last two. */
+enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd, const char *target,
+                                      const char *method, const char *version, const char *bytes,
+                                      size_t *count, void **request_slot)
+{
+    (void)context;
+    (void)request_slot;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL || connection->state == QD_CONNECTION_CUT)
+        return MHD_NO; /* malloc failed in qd_exchange_open, or it is over */
+    if (connection->request == NULL)
+        return on_head(connection, target, method, version);
+    if (*count > 0) {
+        const size_t taken = *count;
+        *count = 0;
+        return on_body(connection, bytes, taken);
+    }
+    if (connection->request->state == QD_REPLYING)
+        return send_answer(connection);
+    return on_body_complete(connection);
+}
+
+static void end_request(struct qd_connection *connection, bool delivered)
+{
+    struct qd_exchange *exchange = exchange_of(connection);
+    qd_request_advance(connection->request, QD_DONE);
+    exchange->handler.closed(exchange->handler.context, connection->request, delivered);
+    qd_request_destroy(connection->request);
+    connection->request = NULL;
+}
+
+void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
+                              enum MHD_RequestTerminationCode code)
+{
+    (void)request_slot;
+    struct qd_exchange *exchange = context;
+    struct qd_connection *connection = connection_of(mhd);
+    if (connection == NULL)
+        return;
+    const bool sent = connection->state == QD_CONNECTION_ANSWER &&
+                      (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
+                       (connection->refused && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
+    if (connection->request != NULL)
+        end_request(connection, sent || connection->delivered);
+    MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
+    if (connection->state != QD_CONNECTION_CUT)
+        qd_connection_advance(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT);
+}
+
+/* ---- The connection ----------------------------------------------------------------------- */
+
+struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_Connection *mhd,
+                                       bool is_https)
+{
+    int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const bool is_unix = qd_socket_bound_send(fd);
+    struct qd_connection *connection = qd_connection_open(&exchange->connections, fd, is_unix, mhd);
+    if (connection != NULL && is_https)
+        connection->identity = qd_tls_begin(exchange->tls, session_of(connection));
+    return connection;
+}
+
+void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection)
+{
+    exchange->pump_needed = true; /* it accepts again below its limit: at its next run only */
+    if (connection == NULL)
+        return;
+    if (connection->lingers) {
+        qd_lingers_add(exchange->lingers, connection->fd,
+                       qd_clock_ns() + exchange->config->receive_timeout_ns);
+    }
+    qd_tls_end(connection->identity);
+    if (connection->request != NULL) /* refused before its first line: on_completed never came */
+        end_request(connection, connection->state == QD_CONNECTION_ANSWER || connection->delivered);
+    qd_connection_close(connection);
+}
+
+static unsigned silence_s(const struct qd_config *config)
+{
+    uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
+                                                                       : config->idle_timeout_ns;
+    unsigned seconds = (unsigned)(ns / QD_NS_PER_S) + 2;
+    return seconds == REPLY_SILENCE_S ? seconds + 1 : seconds; /* see suspend */
+}
+
+bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct qd_memory *memory,
+                      const struct qd_config *config, struct qd_tls *tls,
+                      const struct qd_handler *handler)
+{
+    *exchange = (struct qd_exchange){.memory = memory,
+                                     .config = config,
+                                     .tls = tls,
+                                     .handler = *handler,
+                                     .lingers = qd_lingers_create(loop),
+                                     .silence_s = silence_s(config)};
+    const bool open = qd_connections_init(&exchange->connections, config);
+    exchange->connections.on_slow = on_slow;
+    exchange->connections.on_gone = on_gone;
+    if (!qd_intercept_start(on_library_error)) {
+        qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
+               MHD_get_version());
+    }
+    return open && exchange->lingers != NULL;
+}
+
+void qd_exchange_deinit(struct qd_exchange *exchange)
+{
+    qd_connections_deinit(&exchange->connections);
+    qd_lingers_destroy(exchange->lingers);
+}

@@ -1,0 +1,239 @@
+"""Senders and readers keep a pace, whatever the size; who does not is told, or cut."""
+import os
+import socket
+import tempfile
+import time
+import unittest
+
+from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
+                    infer_path, parse_metrics, receive_all)
+from samples import DEQUANTIZE, dequantize_json
+
+MIB = 1 << 20
+POST = "POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE)
+
+
+def large(elements):
+    """A binary request as bytes."""
+    body, headers = binary_request([Tensor("x", "UINT8", [elements], bytes(elements)),
+                                    Tensor.of("x_scale", "FP32", [], [2])])
+    lines = ["%s: %s" % pair for pair in headers.items()] + ["Content-Length: %d" % len(body)]
+    return POST.encode() + "\r\n".join(lines + ["", ""]).encode() + body
+
+
+class PaceTest(ServerTest):
+    FLAGS = ("--receive-timeout", "0.5", "--min-rate", "20000", "--max-body-bytes", "8M")
+
+    def open(self):
+        reader = Reader(self.server.connect())
+        self.addCleanup(reader.close)
+        return reader
+
+    def inflight(self):
+        metrics = parse_metrics(self.server.get("/metrics").body.decode())
+        return metrics[("quantd_inflight_bytes", ())]
+
+    def wait_until_free(self, seconds):
+        deadline = time.monotonic() + seconds * SLOW
+        while self.inflight() > MIB:
+            self.assertLess(time.monotonic(), deadline, "its memory is not free")
+            time.sleep(0.05)
+
+    def drip(self, reader, drip, pause=0.1):
+        """Sends until there is an answer; (the answer, seconds)."""
+        started = time.monotonic()
+        reader.connection.settimeout(pause)
+        while time.monotonic() - started < 10 * SLOW:
+            try:
+                if reader.connection.recv(1, socket.MSG_PEEK):
+                    break
+            except socket.timeout:
+                reader.connection.sendall(drip)
+        seconds = time.monotonic() - started
+        reader.connection.settimeout(10 * SLOW)
+        return reader.answer(), seconds
+
+
+class Senders(PaceTest):
+    def test_stalled_bodies(self):
+        heads = ("Content-Length: 100\r\n\r\nhello", "Content-Length: 8000000\r\n\r\n",
+                 "Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nff",
+                 "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-T",
+                 "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+        readers = [(head, self.open()) for head in heads]
+        started = time.monotonic()
+        for head, reader in readers:
+            reader.connection.sendall((POST + head).encode())
+        for head, reader in readers:
+            with self.subTest(head):
+                answer = reader.answer()
+                if answer.status == 100:
+                    answer = reader.answer()
+                self.assert_error(answer, 408, "--min-rate")
+                self.assertEqual(answer.headers["Connection"], "close")
+                self.assertTrue(0.3 < time.monotonic() - started < 2 * SLOW)
+                self.assertIsNone(reader.answer())
+
+    def test_drips(self):
+        for head, drip in (("Content-Length: 100000\r\n\r\n", b" "),
+                           ("Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+                           ("Transfer-Encoding: chunked\r\n\r\n", b"0")):
+            reader = self.open()
+            reader.connection.sendall((POST + head).encode())
+            answer, seconds = self.drip(reader, drip)
+            self.assert_error(answer, 408, "--min-rate")
+            self.assertLess(seconds, 3 * SLOW)
+
+    def test_a_head_in_pieces(self):
+        reader = self.open()
+        reader.connection.sendall(POST.encode() + b"X-A: ")
+        answer, seconds = self.drip(reader, b"a")
+        self.assert_error(answer, 408, "--receive-timeout")
+        self.assertLess(seconds, 3 * SLOW)
+
+    def test_what_a_slow_one_held_is_free(self):
+        reader = self.open()
+        request = large(7 * MIB)
+        reader.connection.sendall(request[:6 * MIB])
+        self.assert_error(reader.answer(), 408)
+        self.assertLess(self.inflight(), MIB)
+
+    def test_slow_but_fair(self):
+        """Three times as long as --receive-timeout, and more than --min-rate."""
+        reader = self.open()
+        request = large(60000)
+        for i in range(0, len(request), 4000):
+            reader.connection.sendall(request[i:i + 4000])
+            time.sleep(0.1)
+        answer = reader.answer()
+        self.assertEqual(answer.status, 200, answer.body[:200])
+
+    def test_too_large_in_chunks_is_refused_at_once(self):
+        reader = self.open()
+        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        chunk = b"100000\r\n" + bytes(MIB) + b"\r\n"
+        for _ in range(9):
+            reader.connection.sendall(chunk)
+        self.assert_error(reader.answer(), 413, "--max-body-bytes")
+        self.assertIsNone(reader.answer())
+
+    def test_the_refusal_outlives_what_is_still_sent(self):
+        server = Server("--max-body-bytes", "8M")
+        self.addCleanup(server.stop)
+        reader = Reader(server.connect())
+        self.addCleanup(reader.close)
+        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        chunk = b"100000\r\n" + bytes(MIB) + b"\r\n"
+        for _ in range(100):
+            reader.connection.sendall(chunk)
+        self.assert_error(reader.answer(), 413, "--max-body-bytes")
+
+    def test_no_rate(self):
+        server = Server("--receive-timeout", "0.3", "--min-rate", "0")
+        self.addCleanup(server.stop)
+        connection = server.connect()
+        request = large(100)
+        connection.sendall(request[:-1])
+        time.sleep(1)
+        connection.sendall(request[-1:])
+        reader = Reader(connection)
+        self.addCleanup(reader.close)
+        self.assertEqual(reader.answer().status, 200)
+
+
+class Readers(PaceTest):
+    def connect_unix(self, path):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(30 * SLOW)
+        connection.connect(path)
+        return connection
+
+    def check_cut(self, connection):
+        """It reads nothing, and then what is left."""
+        request = large(4 * MIB)
+        connection.sendall(request)
+        deadline = time.monotonic() + 5 * SLOW
+        while self.inflight() < MIB:
+            self.assertLess(time.monotonic(), deadline)
+        self.wait_until_free(4)
+        self.assertLess(len(receive_all(connection)), 16 * MIB)
+        connection.close()
+
+    def check_fair(self, connection):
+        """It takes longer than --receive-timeout for all, and gets all."""
+        connection.sendall(large(MIB))
+        count, started = 0, time.monotonic()
+        while count < 4 * MIB:
+            got = connection.recv(64 << 10)
+            self.assertNotEqual(got, b"")
+            count += len(got)
+            if time.monotonic() - started < 2:
+                time.sleep(0.1)
+        connection.close()
+
+    def test_tcp(self):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((self.server.host, self.server.port))
+        self.check_cut(connection)
+
+    def test_fair_tcp(self):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.connect((self.server.host, self.server.port))
+        self.check_fair(connection)
+
+    def test_trickled_tcp(self):
+        """A few bytes now and then are no pace."""
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((self.server.host, self.server.port))
+        connection.sendall(large(4 * MIB))
+        deadline = time.monotonic() + 5 * SLOW
+        while connection.recv(10) and self.inflight() < MIB:
+            self.assertLess(time.monotonic(), deadline)
+        while self.inflight() > MIB:
+            self.assertLess(time.monotonic(), deadline, "its memory is not free")
+            connection.recv(10)
+            time.sleep(0.05)
+        connection.close()
+
+    def test_unix(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "s")
+            server = Server(*self.FLAGS, listen=("127.0.0.1:0", "unix:" + path))
+            self.addCleanup(server.stop)
+            self.server, before = server, self.server
+            try:
+                self.check_fair(self.connect_unix(path))
+                self.check_cut(self.connect_unix(path))
+            finally:
+                self.server = before
+
+
+@unittest.skipIf(SANITIZED, "they make calls of their own")
+class Idle(unittest.TestCase):
+    """Connections that do nothing cost nothing."""
+
+    def test_no_context_switches(self):
+        server = Server()
+        self.addCleanup(server.stop)
+        clients = [server.client() for _ in range(20)]
+        for client in clients:
+            exchange(client, "GET", "/v2/health/live")
+
+        def switches():
+            with open("/proc/%d/status" % server.pid) as file:
+                lines = dict(line.split(":\t") for line in file if ":\t" in line)
+            return int(lines["voluntary_ctxt_switches"])
+
+        time.sleep(1)
+        before = switches()
+        time.sleep(1)
+        self.assertLessEqual(switches() - before, 2)
+        for client in clients:
+            client.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
