@@ -10,6 +10,8 @@
 #   make check-kernels-emulated   the same on older CPUs and on ARM, where qemu-user is installed
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
+#   make test-reliability   p99 beside large work, attacks, drains: into tests/RELIABILITY.md;
+#                        A=--short some of it, A='--soak 30' everything mixed for half an hour
 #   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 bodies of requests, and ONNX files, so long each, with libFuzzer
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
@@ -237,6 +239,11 @@ test-load:
 	@$(SUBMAKE) $(B)/quantd
 	@B=$(B) python3 tests/load/test_load_script.py
 
+test-reliability:
+	@$(INSTALL) build test reliability
+	@$(SUBMAKE) $(B)/quantd
+	@B=$(B) python3 tests/reliability/run.py $(A)
+
 test-clients:
 	@$(INSTALL) build clients
 	@$(SUBMAKE) $(B)/quantd
@@ -338,7 +345,7 @@ clean:
 	rm -rf build
 
 .PHONY: all always headers demo test test-unit test-e2e conformance test-clients fuzz lint help
-.PHONY: clean
+.PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated
 .PHONY: install uninstall man
 .PHONY: schema test-schema

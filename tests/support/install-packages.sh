@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, load, clients, schema, man, image, podman
-# or bench.
+# GROUP: build, demo, test, fuzz, lint, conformance, load, reliability, clients, schema, man, image,
+# podman or bench.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -20,6 +20,7 @@ packages_of()
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     load) echo python3 curl gnuplot-nox ;;
+    reliability) echo slowhttptest wrk ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     man) echo help2man ;;
     image) echo python3 python3-venv ;;
@@ -28,7 +29,7 @@ packages_of()
     bench) echo python3 python3-venv ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, clients, schema, man, image, podman, bench" >&2
+            "load, reliability, clients, schema, man, image, podman, bench" >&2
         exit 2
         ;;
     esac
