@@ -105,8 +105,8 @@ SERVER := \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/metrics.c server/base/process.c server/base/prometheus.c \
     server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
-    server/json/element.c server/json/envelope.c server/json/number.c \
-    server/json/number_print.c server/json/string.c server/json/tensor.c \
+    server/json/element.c server/json/number.c server/json/number_print.c \
+    server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
     server/oip/parameters.c server/oip/signature.c \

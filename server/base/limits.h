@@ -2,9 +2,13 @@
 #ifndef SERVER_BASE_LIMITS_H
 #define SERVER_BASE_LIMITS_H
 
-/* JSON without its tensor data. Ours are under 4 KiB; cJSON makes up to 40 bytes of nodes per byte,
- * so this bounds its tree to 10 MiB a worker. */
+/* JSON without its tensor data. Ours are under 4 KiB; a tree takes up to 28 bytes for each byte of
+ * its text, so this bounds it to 7 MiB, which are the request's. */
 #define QD_ENVELOPE_BYTES_MAX (256u << 10)
+
+/* Eight elements of a tensor's data with what is around them: no piece of it that has to be
+ * converted at once is much larger. */
+#define QD_DATA_GAP_BYTES_MAX (1 << 20)
 
 /* OIP nests 4 deep. */
 #define QD_ENVELOPE_DEPTH_MAX 32

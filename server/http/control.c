@@ -6,12 +6,13 @@
 #include "server/json/tree.h"
 
 /* A flag of an object that may have it. */
-static enum qd_status read_flag(struct qd_request *request, const struct cJSON *object,
+static enum qd_status read_flag(struct qd_request *request, const struct qd_json_value *object,
                                 const char *path, const char *key, bool *flag)
 {
-    const struct cJSON *value;
+    const struct qd_json_path place = {.tail = path};
+    const struct qd_json_value *value;
     *flag = false;
-    enum qd_status status = qd_json_field(object, path, key, &value, &request->error);
+    enum qd_status status = qd_json_field(object, &place, key, &value, &request->error);
     if (status == QD_OK && value != NULL && !qd_json_bool(value, flag)) {
         return qd_fail(&request->error, QD_INVALID, "%s%s: expected true or false, got %s", path,
                        key, qd_json_show(value).text);
@@ -22,14 +23,12 @@ static enum qd_status read_flag(struct qd_request *request, const struct cJSON *
 /* The body may ask for {"ready": true}. */
 static enum qd_status read_index_body(struct qd_request *request, bool *only_ready)
 {
-    struct cJSON *tree;
+    const struct qd_json_value *tree;
     *only_ready = false;
     enum qd_status status = qd_visit_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
-    status = read_flag(request, tree, "", "ready", only_ready);
-    qd_json_free(tree);
-    return status;
+    return read_flag(request, tree, "", "ready", only_ready);
 }
 
 static bool end_index(void *context, struct qd_request *request)
@@ -92,20 +91,19 @@ enum qd_status qd_begin_load(const struct qd_visit *visit)
  * anything here, so both values are the same. */
 static enum qd_status check_unload_body(struct qd_request *request)
 {
-    struct cJSON *tree;
-    const struct cJSON *parameters = NULL;
+    const struct qd_json_value *tree;
+    const struct qd_json_value *parameters = NULL;
     bool flag;
     enum qd_status status = qd_visit_read_body(request, &tree);
     if (status != QD_OK || tree == NULL)
         return status;
-    status = qd_json_field(tree, "", "parameters", &parameters, &request->error);
+    status = qd_json_field(tree, NULL, "parameters", &parameters, &request->error);
     if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
         status = qd_fail(&request->error, QD_INVALID, "parameters: expected an object, got %s",
                          qd_json_show(parameters).text);
     } else if (status == QD_OK && parameters != NULL) {
         status = read_flag(request, parameters, "parameters.", "unload_dependents", &flag);
     }
-    qd_json_free(tree);
     return status;
 }
 

@@ -23,9 +23,9 @@ static const char file_key[] = "log_file";
 
 /* What a call asks for; NULL: it does not. */
 struct change {
-    const struct cJSON *switches[SWITCH_COUNT];
-    const struct cJSON *verbose;
-    const struct cJSON *format;
+    const struct qd_json_value *switches[SWITCH_COUNT];
+    const struct qd_json_value *verbose;
+    const struct qd_json_value *format;
 };
 
 static enum qd_status answer(const struct qd_router *router, struct qd_request *request)
@@ -58,15 +58,15 @@ static bool is_known(const char *key)
            strcmp(key, file_key) == 0;
 }
 
-static enum qd_status check_keys(const struct cJSON *tree, struct qd_error *error)
+static enum qd_status check_keys(const struct qd_json_value *tree, struct qd_error *error)
 {
-    const struct cJSON *member = qd_json_first(tree);
-    for (; member != NULL; member = qd_json_next(member)) {
-        if (!is_known(qd_json_key(member))) {
+    const struct qd_json_value *member = tree->first;
+    for (; member != NULL; member = member->next) {
+        if (!is_known(member->key)) {
             return qd_fail(error, QD_INVALID,
                            "%s: no such setting; there are log_info, log_warning, log_error, "
                            "log_verbose_level, log_format and log_file",
-                           qd_show_string(qd_json_key(member)).text);
+                           qd_show_string(member->key).text);
         }
     }
     return QD_OK;
@@ -75,7 +75,7 @@ static enum qd_status check_keys(const struct cJSON *tree, struct qd_error *erro
 static const char *const formats[] = {"default", "ISO8601", "json"};
 
 /* One of `formats`; NULL: none. */
-static const char *find_format(const struct cJSON *value)
+static const char *find_format(const struct qd_json_value *value)
 {
     const char *text = qd_json_string(value);
     for (size_t i = 0; text != NULL && i < sizeof(formats) / sizeof(*formats); i++)
@@ -105,19 +105,19 @@ static enum qd_status check_values(const struct change *change, struct qd_error 
     return QD_OK;
 }
 
-static enum qd_status read_change(const struct cJSON *tree, struct change *change,
+static enum qd_status read_change(const struct qd_json_value *tree, struct change *change,
                                   struct qd_error *error)
 {
-    const struct cJSON *file;
+    const struct qd_json_value *file;
     enum qd_status status = check_keys(tree, error);
     for (size_t i = 0; status == QD_OK && i < SWITCH_COUNT; i++)
-        status = qd_json_field(tree, "", switches[i].key, &change->switches[i], error);
+        status = qd_json_field(tree, NULL, switches[i].key, &change->switches[i], error);
     if (status == QD_OK)
-        status = qd_json_field(tree, "", verbose_key, &change->verbose, error);
+        status = qd_json_field(tree, NULL, verbose_key, &change->verbose, error);
     if (status == QD_OK)
-        status = qd_json_field(tree, "", format_key, &change->format, error);
+        status = qd_json_field(tree, NULL, format_key, &change->format, error);
     if (status == QD_OK)
-        status = qd_json_field(tree, "", file_key, &file, error);
+        status = qd_json_field(tree, NULL, file_key, &file, error);
     if (status == QD_OK && file != NULL &&
         (qd_json_string(file) == NULL || *qd_json_string(file) != '\0')) {
         return qd_fail(error, QD_NOT_IMPLEMENTED,
@@ -148,7 +148,7 @@ static bool end_logging(void *context, struct qd_request *request)
 {
     struct qd_router *router = context;
     struct change change = {.verbose = NULL};
-    struct cJSON *tree;
+    const struct qd_json_value *tree;
     enum qd_status status = qd_visit_read_body(request, &tree);
     if (status == QD_OK && tree != NULL) {
         status = read_change(tree, &change, &request->error);
@@ -157,7 +157,6 @@ static bool end_logging(void *context, struct qd_request *request)
                    qd_log_value(request->client).text);
             apply(&change, router);
         }
-        qd_json_free(tree);
     }
     if (status == QD_OK)
         status = answer(router, request);

@@ -5,8 +5,7 @@
 
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
-#include "server/json/tree.h"
+#include "server/json/reader.h"
 
 static enum qd_status answer_bytes(struct qd_request *request, enum qd_status status,
                                    const struct qd_part *parts, size_t part_count, size_t bytes)
@@ -78,24 +77,17 @@ enum qd_status qd_visit_reserve_small(const struct qd_visit *visit)
     return qd_request_reserve_body(request, visit->head->content_bytes);
 }
 
-enum qd_status qd_visit_read_body(struct qd_request *request, struct cJSON **tree)
+enum qd_status qd_visit_read_body(struct qd_request *request, const struct qd_json_value **tree)
 {
-    struct qd_json_envelope envelope;
     size_t bytes = (size_t)request->body_bytes;
     *tree = NULL;
     while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
         bytes--;
     if (bytes == 0)
         return QD_OK;
-    if (qd_json_envelope_cut(request->body, bytes, &request->arena, &envelope, &request->error) !=
-        QD_OK)
-        return request->error.status;
-    *tree = qd_json_parse(envelope.text, envelope.text_bytes);
-    if (*tree == NULL)
-        return qd_fail(&request->error, QD_UNAVAILABLE,
-                       "no memory for the request's JSON; try again later");
-    if (qd_json_is_object(*tree))
-        return QD_OK;
-    qd_json_free(*tree);
+    enum qd_status status =
+        qd_json_read(request->body, bytes, &request->arena, tree, &request->error);
+    if (status != QD_OK || qd_json_is_object(*tree))
+        return status;
     return qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
 }

@@ -1,5 +1,6 @@
 #include "server/json/string.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "server/base/text.h"
@@ -42,10 +43,38 @@ static const char *scan_unit(const char **at, const char *end)
     return NULL;
 }
 
-const char *qd_json_string_scan(const char **at, const char *end)
+/* How many of the eight bytes at `at` stand for themselves in a string, from the first one on:
+ * ASCII but control characters, quotes and backslashes. */
+static unsigned count_plain(const char *at)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    /* A byte that is found sets its bit 7, and may do so in bytes above it, which do not matter. */
+    uint64_t found =
+        word | (word - ones * 0x20) | ((word ^ ones * '"') - ones) | ((word ^ ones * '\\') - ones);
+    found &= ones * 0x80;
+    return found == 0 ? 8 : (unsigned)__builtin_ctzll(found) / 8;
+}
+
+static const char *scan_escape(const char **at, const char *end)
 {
     static const char escapes[] = {'"', '\\', '/', 'b', 'f', 'n', 'r', 't', 'u'};
-    for (++*at; *at < end;) {
+    if (*at == end || memchr(escapes, **at, sizeof(escapes)) == NULL)
+        return "an escape such as \\n or \\u0041";
+    return *(*at)++ == 'u' ? scan_unit(at, end) : NULL;
+}
+
+const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed)
+{
+    *closed = false;
+    while (*at < pause) {
+        if (end - *at >= 8) {
+            unsigned plain = count_plain(*at);
+            *at += plain;
+            if (plain == 8)
+                continue;
+        }
         char byte = **at;
         size_t length = qd_utf8_length(*at, (size_t)(end - *at));
         if (length == 0)
@@ -53,40 +82,62 @@ const char *qd_json_string_scan(const char **at, const char *end)
         if ((unsigned char)byte < 0x20)
             return "an escape in place of a control character";
         *at += length;
-        if (byte == '"')
+        *closed = byte == '"';
+        if (*closed)
             return NULL;
-        if (byte != '\\')
-            continue;
-        if (*at == end || memchr(escapes, **at, sizeof(escapes)) == NULL)
-            return "an escape such as \\n or \\u0041";
-        const char *wanted = *(*at)++ == 'u' ? scan_unit(at, end) : NULL;
+        const char *wanted = byte == '\\' ? scan_escape(at, end) : NULL;
         if (wanted != NULL)
             return wanted;
     }
-    return "the string's closing quote";
+    return *at < end ? NULL : "the string's closing quote";
 }
 
-/* Behind the letters of `name`, if the string begins with them, or NULL. */
-static const char *match(const char *string, const char *name)
+static char *encode_utf8(uint32_t point, char *out)
 {
-    const char *at = string + 1;
-    for (; *name != '\0'; name++)
-        if (*at == *name)
-            at++;
-        else if (at[0] == '\\' && at[1] == 'u' && qd_json_hex4(at + 2, at + 6) == *name)
-            at += 6;
-        else
-            return NULL;
-    return at;
+    if (point < 0x80) {
+        *out++ = (char)point;
+        return out;
+    }
+    const int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3; /* bytes behind the first */
+    *out++ = (char)(0xf0u << (3 - more) | point >> 6 * more);
+    for (int shift = 6 * (more - 1); shift >= 0; shift -= 6)
+        *out++ = (char)(0x80 | (point >> shift & 0x3f));
+    return out;
 }
 
-bool qd_json_string_spells(const char *string, const char *name)
+/* A valid escape: *at is behind its backslash. */
+static char *decode_escape(const char **at, char *out)
 {
-    const char *at = match(string, name);
-    return at != NULL && *at == '"';
+    static const char from[] = "bfnrt";
+    static const char to[] = "\b\f\n\r\t";
+    char byte = *(*at)++;
+    const char *name = strchr(from, byte);
+    if (byte != 'u') {
+        *out++ = name == NULL ? byte : to[name - from];
+        return out;
+    }
+    uint32_t point = (uint32_t)qd_json_hex4(*at, *at + 4);
+    *at += 4;
+    if (point >= 0xd800 && point <= 0xdbff) {
+        uint32_t second = (uint32_t)qd_json_hex4(*at + 2, *at + 6);
+        point = 0x10000 + ((point - 0xd800) << 10) + (second - 0xdc00);
+        *at += 6;
+    }
+    return encode_utf8(point, out);
 }
 
-bool qd_json_string_begins(const char *string, const char *prefix)
+size_t qd_json_string_decode(const char *text, size_t bytes, char *out)
 {
-    return match(string, prefix) != NULL;
+    const char *end = text + bytes;
+    char *begin = out;
+    for (;;) {
+        const char *escape = memchr(text, '\\', (size_t)(end - text));
+        size_t plain = (size_t)((escape == NULL ? end : escape) - text);
+        memcpy(out, text, plain);
+        out += plain;
+        if (escape == NULL)
+            return (size_t)(out - begin);
+        text = escape + 1;
+        out = decode_escape(&text, out);
+    }
 }

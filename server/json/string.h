@@ -4,16 +4,16 @@
 #define SERVER_JSON_STRING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-/* Moves *at from an opening quote to behind the closing one and returns NULL; or moves it to the
- * first fault and returns what was expected there. */
-const char *qd_json_string_scan(const char **at, const char *end);
+/* Moves *at, inside a string, to behind its closing quote (*closed), or not far behind `pause`,
+ * where the next call goes on, and returns NULL; or moves it to the first fault and returns what
+ * was expected there. The text goes up to `end`. */
+const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
-/* Does the valid JSON string at `string` spell `name` (ASCII letters)? Escapes may hide letters:
- * "d\u0061ta" is "data". */
-bool qd_json_string_spells(const char *string, const char *name);
-/* The same of its first characters. */
-bool qd_json_string_begins(const char *string, const char *prefix);
+/* Copies what the valid string text[0..bytes), without its quotes, means. Returns its bytes, which
+ * are not more; there is no NUL among them. */
+size_t qd_json_string_decode(const char *text, size_t bytes, char *out);
 
 /* The value of the four hexadecimal digits at `at`, all before `end`; -1: there are none. */
 long qd_json_hex4(const char *at, const char *end);

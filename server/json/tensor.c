@@ -11,11 +11,13 @@
 struct reader {
     const char *at;
     const char *end;
+    const char *stop; /* behind the comma where the next piece begins; NULL: there is none */
     const struct qk_tensor *tensor;
     const struct qk_type_info *type;
-    const char *field;
+    const char *field; /* NULL: an error's text is not wanted */
     char *out;
-    size_t index; /* elements read so far */
+    size_t index;   /* elements read so far */
+    size_t run_end; /* where the array in which we are should end; more is refused by the caller */
     struct qd_error *error;
 };
 
@@ -43,15 +45,17 @@ static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t siz
 /* The value at `at`, as it is written, for an error: its bytes and whether there are more. */
 static int shown_bytes(const struct reader *reader, const char **more)
 {
+    const bool far = reader->end - reader->at > SHOWN_BYTES;
+    const char *limit = far ? reader->at + SHOWN_BYTES + 1 : reader->end;
     const char *end = reader->at;
-    if (end < reader->end && *end == '"') {
-        for (end++; end < reader->end && *end != '"'; end++)
-            end += *end == '\\' && end + 1 < reader->end;
-        end += end < reader->end;
+    if (end < limit && *end == '"') {
+        for (end++; end < limit && *end != '"'; end++)
+            end += *end == '\\' && end + 1 < limit;
+        end += end < limit;
     } else {
-        while (!qd_json_element_ends(end, reader->end))
+        while (!qd_json_element_ends(end, limit))
             end++;
-        end += end == reader->at && end < reader->end; /* a comma, a bracket */
+        end += end == reader->at && end < limit; /* a comma, a bracket */
     }
     *more = end - reader->at > SHOWN_BYTES ? "..." : "";
     return (int)(end - reader->at > SHOWN_BYTES ? SHOWN_BYTES : end - reader->at);
@@ -59,6 +63,8 @@ static int shown_bytes(const struct reader *reader, const char **more)
 
 static enum qd_status refuse_element(const struct reader *reader)
 {
+    if (reader->field == NULL)
+        return QD_INVALID;
     const struct qk_type_info *type = reader->type;
     char wanted[120];
     if (type->kind == QK_KIND_FLOAT)
@@ -82,6 +88,8 @@ static enum qd_status refuse_element(const struct reader *reader)
 
 static enum qd_status expected(const struct reader *reader, const char *what)
 {
+    if (reader->field == NULL)
+        return QD_INVALID;
     const char *more;
     int shown = shown_bytes(reader, &more);
     char where[40] = "";
@@ -97,6 +105,8 @@ static enum qd_status expected(const struct reader *reader, const char *what)
 static enum qd_status refuse_count(const struct reader *reader, const size_t *position,
                                    uint32_t axis, size_t wanted, size_t got)
 {
+    if (reader->field == NULL)
+        return QD_INVALID;
     char shape[SHAPE_BYTES];
     print_dims(reader->tensor->dims, reader->tensor->rank, shape, sizeof(shape));
     if (position == NULL) {
@@ -183,8 +193,12 @@ static void read_short_integers(struct reader *reader)
     const uint64_t ones = UINT64_C(0x0101010101010101);
     const struct qk_type_info *type = reader->type;
     const char *at = reader->at;
+    const char *stop = reader->end - at >= 16 ? reader->end - 15 : at;
+    stop = reader->stop != NULL && reader->stop < stop ? reader->stop : stop;
     size_t index = reader->index;
-    while (index < reader->tensor->count && reader->end - at >= 16) {
+    const size_t index_end =
+        reader->run_end < reader->tensor->count ? reader->run_end : reader->tensor->count;
+    while (index < index_end && at < stop) {
         uint64_t word;
         memcpy(&word, at, sizeof(word));
         if ((word & 0xff) == ' ') {
@@ -251,43 +265,53 @@ static inline enum qd_status read_element(struct reader *reader)
 
 /* ---- Arrays ------------------------------------------------------------------------------ */
 
-/* Elements up to the closing bracket; the opening one is behind us. */
-static enum qd_status read_run(struct reader *reader, size_t *count)
+/* Behind a comma: is it the piece's last one, or one too many? */
+static inline bool stops(const struct reader *reader)
 {
-    size_t begin = reader->index;
-    skip_space(reader);
-    if (reader->at < reader->end && *reader->at == ']') {
-        reader->at++;
-        *count = 0;
-        return QD_OK;
-    }
-    for (;;) {
-        if (reader->type->kind != QK_KIND_FLOAT && reader->type->bits <= 16) {
+    return reader->at == reader->stop ||
+           (reader->index >= reader->run_end && reader->at[-1] == ',');
+}
+
+/* Elements, of which there is at least one, to behind the closing bracket, or where it stops. */
+static enum qd_status read_run(struct reader *reader)
+{
+    const bool is_short = reader->type->kind != QK_KIND_FLOAT && reader->type->bits <= 16;
+    do {
+        skip_space(reader);
+        if (is_short) {
             read_short_integers(reader);
+            if (stops(reader))
+                return QD_OK;
             skip_space(reader);
         }
         enum qd_status status = read_element(reader);
         if (status != QD_OK)
             return status;
         skip_space(reader);
-        if (reader->at == reader->end || *reader->at != ',')
-            break;
-        reader->at++;
-        skip_space(reader);
-    }
-    if (reader->at == reader->end || *reader->at != ']')
-        return expected(reader, "',' or ']'");
-    reader->at++;
-    *count = reader->index - begin;
+        if (reader->at == reader->end || (*reader->at != ',' && *reader->at != ']'))
+            return expected(reader, "',' or ']'");
+    } while (*reader->at++ == ',' && !stops(reader));
     return QD_OK;
 }
 
-static enum qd_status read_flat(struct reader *reader)
+/* The same, but there may be none. The opening bracket is behind us. */
+static enum qd_status read_array(struct reader *reader)
 {
-    size_t count;
-    enum qd_status status = read_run(reader, &count);
-    if (status == QD_OK && count != reader->tensor->count)
-        return refuse_count(reader, NULL, 0, reader->tensor->count, count);
+    skip_space(reader);
+    if (reader->at == reader->end || *reader->at != ']')
+        return read_run(reader);
+    reader->at++;
+    return QD_OK;
+}
+
+static enum qd_status read_flat(struct reader *reader, size_t commas)
+{
+    reader->index = commas;
+    reader->run_end = SIZE_MAX; /* too many are counted, and the count is shown */
+    enum qd_status status = commas == 0 ? read_array(reader) : read_run(reader);
+    const size_t wanted = reader->tensor->count;
+    if (status == QD_OK && reader->at != reader->stop && reader->index != wanted)
+        return refuse_count(reader, NULL, 0, wanted, reader->index);
     return status;
 }
 
@@ -316,60 +340,127 @@ static enum qd_status next_entry(struct reader *reader, size_t *position, uint32
     return QD_OK;
 }
 
-/* The outermost bracket is behind us. Arrays without entries end the nesting early: the shape
- * [2,0,3] is written [[],[]]. */
-static enum qd_status read_nested(struct reader *reader)
+/* Opens the arrays from *axis to the leaf. */
+static enum qd_status open_arrays(struct reader *reader, size_t *position, uint32_t axis,
+                                  uint32_t leaf)
+{
+    for (; axis <= leaf; axis++) {
+        skip_space(reader);
+        if (reader->at == reader->end || *reader->at != '[')
+            return expected(reader, "'['");
+        reader->at++;
+        position[axis] = 0;
+    }
+    return QD_OK;
+}
+
+/* Where the element, or the array without elements, that comes behind so many commas is in the
+ * shape; returns how many arrays are open before it. */
+static uint32_t find_place(const struct qk_tensor *tensor, uint32_t leaf, size_t commas,
+                           size_t *position)
+{
+    uint32_t open = leaf + 1;
+    bool at_begin = true;
+    for (uint32_t axis = leaf + 1; axis-- > 0;) {
+        const size_t size = tensor->dims[axis] == 0 ? 1 : tensor->dims[axis];
+        position[axis] = axis == 0 ? commas : commas % size;
+        commas /= size;
+        at_begin = at_begin && axis > 0 && position[axis] == 0;
+        open -= at_begin;
+    }
+    return open;
+}
+
+/* The entries of an array that has the wrong number, if it ends soon; so many have been read. */
+static size_t count_entries(const struct reader *reader, size_t count)
+{
+    enum { FAR_BYTES = 64 << 10 };
+    const char *at = reader->at;
+    const char *end = reader->end - at > FAR_BYTES ? at + FAR_BYTES : reader->end;
+    if (at[-1] == ']')
+        return count;
+    for (count++; at < end && strchr("[]{}\"", *at) == NULL; at++)
+        count += *at == ',';
+    return at < end && *at == ']' ? count : MORE;
+}
+
+/* The outermost bracket is behind us, or that many commas and with them the pieces before. Arrays
+ * without entries end the nesting early: the shape [2,0,3] is written [[],[]]. */
+static enum qd_status read_nested(struct reader *reader, size_t commas)
 {
     const struct qk_tensor *tensor = reader->tensor;
     size_t position[QK_RANK_MAX] = {0};
     uint32_t leaf = 0;
     while (leaf + 1 < tensor->rank && tensor->dims[leaf] != 0)
         leaf++;
-    for (uint32_t axis = 1; axis > 0;) {
-        for (; axis <= leaf; axis++) {
-            skip_space(reader);
-            if (reader->at == reader->end || *reader->at != '[')
-                return expected(reader, "'['");
-            reader->at++;
-            position[axis] = 0;
-        }
-        size_t count;
-        enum qd_status status = read_run(reader, &count);
+    const size_t wanted = tensor->dims[leaf];
+    uint32_t axis = commas == 0 ? 1 : find_place(tensor, leaf, commas, position);
+    reader->index = wanted == 0 ? 0 : commas;
+    do {
+        const bool is_inside = axis > leaf; /* of a run: elements of it were in the last piece */
+        enum qd_status status = open_arrays(reader, position, axis, leaf);
         if (status != QD_OK)
             return status;
-        if (count != tensor->dims[leaf])
-            return refuse_count(reader, position, leaf, tensor->dims[leaf], count);
+        const size_t begin = reader->index - position[leaf];
+        reader->run_end = begin + wanted;
+        status = is_inside ? read_run(reader) : read_array(reader);
+        if (status != QD_OK)
+            return status;
+        const bool goes_on = reader->at[-1] == ',';
+        if (goes_on ? reader->index >= reader->run_end : reader->index != reader->run_end)
+            return refuse_count(reader, position, leaf, wanted,
+                                count_entries(reader, reader->index - begin));
+        if (goes_on)
+            return QD_OK;
         axis = leaf;
         status = next_entry(reader, position, &axis);
-        if (status != QD_OK)
+        if (status != QD_OK || reader->at == reader->stop)
             return status;
-    }
+    } while (axis > 0);
     return QD_OK;
 }
 
-enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_tensor *tensor,
-                                   const char *field, void *out, struct qd_error *error)
+void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
+                          const struct qd_json_mark *marks, const struct qk_tensor *tensor)
 {
-    const struct qk_type_info *type = qk_type_info(tensor->type);
-    struct reader reader = {.at = data.bytes,
-                            .end = data.bytes + data.count,
-                            .tensor = tensor,
-                            .type = type,
-                            .field = field,
-                            .out = out,
-                            .error = error};
-    enum qd_status status;
-    skip_space(&reader);
-    if (reader.at == reader.end || *reader.at != '[') {
-        status = tensor->rank == 0 ? read_element(&reader) : expected(&reader, "an array");
-    } else {
+    struct reader reader = {.at = data->text, .end = data->text + data->bytes};
+    *numbers = (struct qd_json_numbers){.begin = data->text,
+                                        .end = reader.end,
+                                        .marks = marks + data->data->mark_first,
+                                        .mark_count = data->data->mark_count,
+                                        .tensor = tensor};
+    if (tensor->rank > 1 && reader.at < reader.end && *reader.at == '[') {
         reader.at++;
         skip_space(&reader);
-        bool nested = tensor->rank > 1 && reader.at < reader.end && *reader.at == '[';
-        status = nested ? read_nested(&reader) : read_flat(&reader);
+        numbers->is_nested = reader.at < reader.end && *reader.at == '[';
     }
-    skip_space(&reader);
-    if (status == QD_OK && reader.at != reader.end)
-        return expected(&reader, "nothing");
+}
+
+enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
+                                    const char *field, struct qd_error *error)
+{
+    const struct qk_tensor *tensor = numbers->tensor;
+    const bool is_last = piece == numbers->mark_count;
+    const struct qd_json_mark begin =
+        piece == 0 ? (struct qd_json_mark){numbers->begin, 0} : numbers->marks[piece - 1];
+    struct reader reader = {.at = begin.at,
+                            .end = numbers->end,
+                            .stop = is_last ? NULL : numbers->marks[piece].at,
+                            .tensor = tensor,
+                            .type = qk_type_info(tensor->type),
+                            .field = field,
+                            .out = numbers->out,
+                            .error = error};
+    enum qd_status status;
+    if (piece == 0 && (reader.at == reader.end || *reader.at != '[')) {
+        status = tensor->rank == 0 ? read_element(&reader) : expected(&reader, "an array");
+    } else {
+        reader.at += piece == 0;
+        if (piece == 0 && numbers->is_nested)
+            skip_space(&reader);
+        status = numbers->is_nested ? read_nested(&reader, begin.commas)
+                                    : read_flat(&reader, begin.commas);
+    }
+    assert(status != QD_OK || reader.at == (is_last ? reader.end : reader.stop));
     return status;
 }

@@ -11,17 +11,31 @@
 #include "kernels/qk.h"
 #include "server/base/status.h"
 #include "server/base/text.h"
-#include "server/json/envelope.h"
+#include "server/json/tree.h"
 
-/* No text of `bytes` holds more elements than this: each but the first costs two. A shape may claim
- * far more, and memory is not taken for a claim. */
-#define QD_JSON_ELEMENTS_MAX(bytes) ((bytes) / 2 + 1)
+/* A tensor's data on its way to numbers. All is borrowed. */
+struct qd_json_numbers {
+    const char *begin;
+    const char *end;
+    bool is_nested;
+    const struct qd_json_mark *marks;
+    size_t mark_count;
+    const struct qk_tensor *tensor;
+    void *out;
+};
 
-/* Reads a `data` value, flat or nested exactly to the shape, into `out`, which has room for
- * tensor->count elements or QD_JSON_ELEMENTS_MAX(data.count), whichever is less. tensor gives type
- * and dims. A scalar's data may be `[v]` or bare `v`. `field` names the data in errors. Pure. */
-enum qd_status qd_json_tensor_read(struct qd_json_slice data, const struct qk_tensor *tensor,
-                                   const char *field, void *out, struct qd_error *error);
+/* data: a QD_JSON_DATA, flat or nested exactly to the shape; a scalar's may be `[v]` or bare `v`.
+ * marks: the reader's. tensor gives type, dims and count. `out` is for the caller to set: room for
+ * the tensor's elements, or for one more than the data has commas, whichever is less. A shape may
+ * claim far more, and memory is not taken for a claim. */
+void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
+                          const struct qd_json_mark *marks, const struct qk_tensor *tensor);
+
+/* Converts one of mark_count + 1 pieces; each may be converted on another thread, in any order. The
+ * first piece that is refused is refused as the whole would be. `field` names the data in the
+ * error; NULL: only the status is wanted. Pure. */
+enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
+                                    const char *field, struct qd_error *error);
 
 /* Prints tensor->count elements as one flat JSON array. FP32 as the shortest decimal that reads
  * back to the same float. */

@@ -1,93 +1,80 @@
 #include "server/json/tree.h"
 
-#include <cjson/cJSON.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/base/text.h"
+#include "server/json/number.h"
 
-struct cJSON *qd_json_parse(const char *text, size_t bytes)
+bool qd_json_is_array(const struct qd_json_value *value)
 {
-    return cJSON_ParseWithLength(text, bytes);
+    return value->kind == QD_JSON_ARRAY;
 }
 
-void qd_json_free(struct cJSON *tree)
+bool qd_json_is_object(const struct qd_json_value *value)
 {
-    cJSON_Delete(tree);
+    return value->kind == QD_JSON_OBJECT;
 }
 
-bool qd_json_is_null(const struct cJSON *value)
+const char *qd_json_string(const struct qd_json_value *value)
 {
-    return cJSON_IsNull(value);
+    return value->kind == QD_JSON_STRING ? value->text : NULL;
 }
 
-bool qd_json_is_array(const struct cJSON *value)
+bool qd_json_bool(const struct qd_json_value *value, bool *flag)
 {
-    return cJSON_IsArray(value);
+    *flag = value->kind == QD_JSON_TRUE;
+    return *flag || value->kind == QD_JSON_FALSE;
 }
 
-bool qd_json_is_object(const struct cJSON *value)
+static bool read_number(const struct qd_json_value *value, struct qd_json_number *number)
 {
-    return cJSON_IsObject(value);
+    return value->kind == QD_JSON_NUMBER &&
+           qd_json_number_scan(value->text, value->text + value->bytes, number) != NULL;
 }
 
-const char *qd_json_string(const struct cJSON *value)
+bool qd_json_whole(const struct qd_json_value *value, int64_t *whole)
 {
-    return cJSON_IsString(value) ? value->valuestring : NULL;
-}
-
-bool qd_json_bool(const struct cJSON *value, bool *flag)
-{
-    *flag = cJSON_IsTrue(value);
-    return cJSON_IsBool(value);
-}
-
-bool qd_json_whole(const struct cJSON *value, int64_t *number)
-{
-    const double exact_end = 9007199254740992.0; /* 2^53: 2^53 + 1 would look the same */
-    if (!cJSON_IsNumber(value) || fabs(value->valuedouble) >= exact_end ||
-        floor(value->valuedouble) < value->valuedouble)
+    const uint64_t end = UINT64_C(1) << 53;
+    struct qd_json_number number;
+    if (!read_number(value, &number) || number.more)
         return false;
-    *number = (int64_t)value->valuedouble;
-    return true;
+    uint64_t magnitude = number.mantissa;
+    int64_t exponent = magnitude == 0 ? 0 : number.exponent;
+    for (; exponent < 0 && magnitude % 10 == 0; exponent++)
+        magnitude /= 10;
+    for (; exponent > 0 && magnitude < end; exponent--)
+        magnitude *= 10;
+    *whole = number.negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return exponent == 0 && magnitude < end;
 }
 
-const struct cJSON *qd_json_first(const struct cJSON *container)
+bool qd_json_int64(const struct qd_json_value *value, int64_t *whole)
 {
-    return container->child;
+    struct qd_json_number number;
+    return (read_number(value, &number) && qd_json_number_to_int64(&number, whole)) ||
+           qd_json_whole(value, whole);
 }
 
-const struct cJSON *qd_json_next(const struct cJSON *value)
+enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
+                             const char *key, const struct qd_json_value **value,
+                             struct qd_error *error)
 {
-    return value->next;
-}
-
-const char *qd_json_key(const struct cJSON *value)
-{
-    return value->string;
-}
-
-enum qd_status qd_json_field(const struct cJSON *object, const char *path, const char *key,
-                             const struct cJSON **value, struct qd_error *error)
-{
-    const struct cJSON *found = NULL;
-    for (const struct cJSON *member = object->child; member != NULL; member = member->next) {
-        if (strcmp(member->string, key) != 0)
+    const struct qd_json_value *found = NULL;
+    for (const struct qd_json_value *member = object->first; member != NULL;
+         member = member->next) {
+        if (strcmp(member->key, key) != 0)
             continue;
+        if (found != NULL && path != NULL && path->array != NULL)
+            return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected once, got twice", path->array,
+                           path->position, path->tail, key);
         if (found != NULL)
-            return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice", path, key);
+            return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice",
+                           path == NULL ? "" : path->tail, key);
         found = member;
     }
-    *value = found == NULL || cJSON_IsNull(found) ? NULL : found;
+    *value = found == NULL || found->kind == QD_JSON_NULL ? NULL : found;
     return QD_OK;
-}
-
-struct qd_json_path qd_json_path(const char *array, size_t position, const char *tail)
-{
-    struct qd_json_path path;
-    snprintf(path.text, sizeof(path.text), "%s[%zu]%s", array, position, tail);
-    return path;
 }
 
 struct qd_shown qd_show_string(const char *string)
@@ -118,20 +105,21 @@ struct qd_shown qd_show_bytes(const char *bytes, size_t count)
     return shown;
 }
 
-struct qd_shown qd_json_show(const struct cJSON *value)
+struct qd_shown qd_json_show(const struct qd_json_value *value)
 {
-    struct qd_shown shown;
-    if (cJSON_IsString(value))
-        return qd_show_string(value->valuestring);
-    if (cJSON_IsNumber(value)) {
-        snprintf(shown.text, sizeof(shown.text), "%.17g", value->valuedouble);
+    enum { KEPT = 40 };
+    static const char *const words[] = {"null", "false",    "true",      "",
+                                        "",     "an array", "an object", "data"};
+    struct qd_shown shown = {"none"};
+    if (value == NULL)
         return shown;
-    }
-    const char *what = cJSON_IsArray(value)    ? "an array"
-                       : cJSON_IsObject(value) ? "an object"
-                       : cJSON_IsTrue(value)   ? "true"
-                       : cJSON_IsFalse(value)  ? "false"
-                                               : "null";
-    snprintf(shown.text, sizeof(shown.text), "%s", what);
+    if (value->kind == QD_JSON_STRING)
+        return qd_show_string(value->text);
+    if (value->kind == QD_JSON_NUMBER)
+        snprintf(shown.text, sizeof(shown.text), "%.*s%s",
+                 (int)(value->bytes < KEPT ? value->bytes : KEPT), value->text,
+                 value->bytes > KEPT ? "..." : "");
+    else
+        snprintf(shown.text, sizeof(shown.text), "%s", words[value->kind]);
     return shown;
 }

@@ -1,5 +1,4 @@
-/* The small tree of an envelope's JSON, by cJSON, behind the questions that the decoder asks.
- * Strings live as long as the tree. */
+/* A JSON text as a tree: what the reader (reader.h) makes, and the questions that decoders ask. */
 #ifndef SERVER_JSON_TREE_H
 #define SERVER_JSON_TREE_H
 
@@ -9,43 +8,72 @@
 
 #include "server/base/status.h"
 
-struct cJSON;
+enum qd_json_kind {
+    QD_JSON_NULL,
+    QD_JSON_FALSE,
+    QD_JSON_TRUE,
+    QD_JSON_NUMBER,
+    QD_JSON_STRING,
+    QD_JSON_ARRAY,
+    QD_JSON_OBJECT,
+    QD_JSON_DATA, /* not looked into */
+};
 
-/* text: an envelope's, so valid JSON. NULL: malloc failed. Free it with qd_json_free. */
-struct cJSON *qd_json_parse(const char *text, size_t bytes);
-void qd_json_free(struct cJSON *tree);
+/* A place in data where its conversion may begin: behind a comma. Their number is a multiple of
+ * this, so that elements of less than a byte do not share one with those of another piece. */
+struct qd_json_mark {
+    const char *at;
+    size_t commas; /* in the data before it */
+};
+#define QD_JSON_MARK_ELEMENTS 8
 
-bool qd_json_is_null(const struct cJSON *value);
-bool qd_json_is_array(const struct cJSON *value);
-bool qd_json_is_object(const struct cJSON *value);
-const char *qd_json_string(const struct cJSON *value);    /* NULL: not a string */
-bool qd_json_bool(const struct cJSON *value, bool *flag); /* false: not a boolean */
+struct qd_json_data {
+    size_t commas;     /* outside strings */
+    size_t mark_first; /* among the reader's marks */
+    size_t mark_count;
+};
 
-/* A number without fraction, up to 2^53, where doubles tell neighbours apart. false: it is not. */
-bool qd_json_whole(const struct cJSON *value, int64_t *number);
+struct qd_json_value {
+    enum qd_json_kind kind;
+    const char *key;                   /* of an object's member; else NULL */
+    const struct qd_json_value *next;  /* in the array or object that it is in; NULL: the last */
+    const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
+    const char *text; /* a string, which a NUL ends; a number or data, as the JSON writes it */
+    size_t bytes;     /* of it */
+    const struct qd_json_data *data; /* of data; else NULL */
+};
 
-/* The members of an array or object; NULL: none, or no more. */
-const struct cJSON *qd_json_first(const struct cJSON *container);
-const struct cJSON *qd_json_next(const struct cJSON *value);
-const char *qd_json_key(const struct cJSON *value); /* of an object's member */
+bool qd_json_is_array(const struct qd_json_value *value);
+bool qd_json_is_object(const struct qd_json_value *value);
+const char *qd_json_string(const struct qd_json_value *value);    /* NULL: not a string */
+bool qd_json_bool(const struct qd_json_value *value, bool *flag); /* false: not a boolean */
+
+/* A number without fraction, up to 2^53, where doubles, with which many clients count, tell
+ * neighbours apart. false: it is not. */
+bool qd_json_whole(const struct qd_json_value *value, int64_t *number);
+
+/* The same, or any int64 that is written as an integer. */
+bool qd_json_int64(const struct qd_json_value *value, int64_t *number);
+
+/* What comes before a key in an error: "outputs[0].parameters.", or "parameters.". */
+struct qd_json_path {
+    const char *array; /* NULL: only the tail */
+    size_t position;
+    const char *tail;
+};
 
 /* The member `key` of `object`: NULL when absent or null. Twice is an error, because readers differ
- * on which one counts. `path` ("inputs[0].") stands before the key in the error. */
-enum qd_status qd_json_field(const struct cJSON *object, const char *path, const char *key,
-                             const struct cJSON **value, struct qd_error *error);
-
-/* "outputs[0].parameters." */
-struct qd_json_path {
-    char text[96];
-};
-struct qd_json_path qd_json_path(const char *array, size_t position, const char *tail);
+ * on which one counts. path NULL: the object is the whole text. */
+enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
+                             const char *key, const struct qd_json_value **value,
+                             struct qd_error *error);
 
 /* A client's value or text for an error text: on one line, and not long. */
 struct qd_shown {
     char text[64];
 };
-struct qd_shown qd_json_show(const struct cJSON *value);
-struct qd_shown qd_show_string(const char *string);             /* with quotes */
-struct qd_shown qd_show_bytes(const char *bytes, size_t count); /* the same, NULs and all */
+struct qd_shown qd_json_show(const struct qd_json_value *value); /* NULL: "none" */
+struct qd_shown qd_show_string(const char *string);              /* with quotes */
+struct qd_shown qd_show_bytes(const char *bytes, size_t count);  /* the same, NULs and all */
 
 #endif

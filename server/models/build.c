@@ -5,16 +5,15 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
 #include "server/json/number.h"
-#include "server/json/tree.h"
+#include "server/json/reader.h"
 #include "server/models/shapes.h"
 #include "server/oip/decode.h"
 
 /* ---- A request that is kept --------------------------------------------------------------- */
 
 /* model_version: a number, or a string that is one; absent: the newest. */
-static enum qd_status find_version(const struct qk_operator *op, const struct cJSON *value,
+static enum qd_status find_version(const struct qk_operator *op, const struct qd_json_value *value,
                                    const struct qk_version **row, struct qd_error *error)
 {
     int64_t whole;
@@ -38,17 +37,18 @@ static enum qd_status find_version(const struct qk_operator *op, const struct cJ
     return QD_OK;
 }
 
-static enum qd_status find_operator(const struct cJSON *request, const struct qk_operator **op,
-                                    const struct qk_version **row, struct qd_error *error)
+static enum qd_status find_operator(const struct qd_json_value *request,
+                                    const struct qk_operator **op, const struct qk_version **row,
+                                    struct qd_error *error)
 {
-    const struct cJSON *name, *version;
+    const struct qd_json_value *name, *version;
     if (!qd_json_is_object(request)) {
         return qd_fail(error, QD_INVALID, "the request: expected a JSON object, got %s",
                        qd_json_show(request).text);
     }
-    enum qd_status status = qd_json_field(request, "", "model_name", &name, error);
+    enum qd_status status = qd_json_field(request, NULL, "model_name", &name, error);
     if (status == QD_OK)
-        status = qd_json_field(request, "", "model_version", &version, error);
+        status = qd_json_field(request, NULL, "model_version", &version, error);
     if (status != QD_OK)
         return status;
     const char *text = name == NULL ? NULL : qd_json_string(name);
@@ -68,17 +68,10 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
                                     const struct qk_operator **op, const struct qk_version **row,
                                     struct qd_error *error)
 {
-    struct qd_json_envelope envelope;
-    enum qd_status status = qd_json_envelope_cut(source->onnx.bytes, source->json_bytes,
-                                                 build->scratch, &envelope, error);
-    if (status != QD_OK)
-        return status;
-    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
-    if (tree == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
-    status = find_operator(tree, op, row, error);
-    qd_json_free(tree);
-    return status;
+    const struct qd_json_value *tree;
+    enum qd_status status =
+        qd_json_read(source->onnx.bytes, source->json_bytes, build->scratch, &tree, error);
+    return status == QD_OK ? find_operator(tree, op, row, error) : status;
 }
 
 /* The call as a graph of one node, whose values are its variable inputs and its outputs. */

@@ -6,9 +6,8 @@
 
 #include "server/base/log.h"
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
 #include "server/json/number.h"
-#include "server/json/tree.h"
+#include "server/json/reader.h"
 
 enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
 
@@ -23,13 +22,13 @@ struct reader {
 /* One key of an object: `target` is what the object fills in. */
 struct key {
     const char *name;
-    enum qd_status (*read)(const struct reader *reader, const char *path, const struct cJSON *value,
-                           void *target);
+    enum qd_status (*read)(const struct reader *reader, const char *path,
+                           const struct qd_json_value *value, void *target);
 };
 
 /* "parameters.config: input[0].dims: expected an array of integers, got 7" */
 static enum qd_status expected(const struct reader *reader, const char *path, const char *what,
-                               const struct cJSON *got)
+                               const struct qd_json_value *got)
 {
     return qd_fail(reader->error, QD_INVALID, "%s: %s: expected %s, got %s", reader->source, path,
                    what, qd_json_show(got).text);
@@ -62,20 +61,21 @@ static const struct key *find_key(const struct key *keys, const char *given)
 
 /* Reads each member by its key. `keys` end with a NULL name. */
 static enum qd_status read_object(const struct reader *reader, const char *path,
-                                  const struct cJSON *object, const struct key *keys, void *target)
+                                  const struct qd_json_value *object, const struct key *keys,
+                                  void *target)
 {
     uint32_t seen = 0;
     if (!qd_json_is_object(object))
         return expected(reader, *path == '\0' ? "the configuration" : path, "an object", object);
-    const struct cJSON *member = qd_json_first(object);
-    for (; member != NULL; member = qd_json_next(member)) {
-        const struct key *key = find_key(keys, qd_json_key(member));
+    const struct qd_json_value *member = object->first;
+    for (; member != NULL; member = member->next) {
+        const struct key *key = find_key(keys, member->key);
         const char *dot = *path == '\0' ? "" : ".";
         if (key == NULL) {
             return qd_fail(reader->error, QD_INVALID,
                            "%s: %s%s%s is no key of Triton's model "
                            "configuration, or one that is not known here",
-                           reader->source, path, dot, qd_show_string(qd_json_key(member)).text);
+                           reader->source, path, dot, qd_show_string(member->key).text);
         }
         char name[PATH_BYTES];
         snprintf(name, sizeof(name), "%s%s%s", path, dot, key->name);
@@ -84,7 +84,7 @@ static enum qd_status read_object(const struct reader *reader, const char *path,
                            reader->source, name);
         }
         seen |= UINT32_C(1) << (key - keys);
-        if (qd_json_is_null(member))
+        if (member->kind == QD_JSON_NULL)
             continue;
         enum qd_status status = key->read(reader, name, member, target);
         if (status != QD_OK)
@@ -96,7 +96,7 @@ static enum qd_status read_object(const struct reader *reader, const char *path,
 /* ---- Values ------------------------------------------------------------------------------- */
 
 /* A number, or a string that is one. */
-static bool read_integer(const struct cJSON *value, int64_t *number)
+static bool read_integer(const struct qd_json_value *value, int64_t *number)
 {
     const char *text = qd_json_string(value);
     if (text == NULL)
@@ -110,7 +110,7 @@ static bool read_integer(const struct cJSON *value, int64_t *number)
 }
 
 static enum qd_status read_count(const struct reader *reader, const char *path,
-                                 const struct cJSON *value, void *target)
+                                 const struct qd_json_value *value, void *target)
 {
     int64_t number;
     if (!read_integer(value, &number) || number < 0)
@@ -121,7 +121,7 @@ static enum qd_status read_count(const struct reader *reader, const char *path,
 
 /* Where and how fast work is done, and what is written about it. */
 static enum qd_status ignore(const struct reader *reader, const char *path,
-                             const struct cJSON *value, void *target)
+                             const struct qd_json_value *value, void *target)
 {
     (void)value;
     (void)target;
@@ -130,17 +130,17 @@ static enum qd_status ignore(const struct reader *reader, const char *path,
     return QD_OK;
 }
 
-static bool is_empty(const struct cJSON *value)
+static bool is_empty(const struct qd_json_value *value)
 {
     const char *text = qd_json_string(value);
     if (text != NULL)
         return *text == '\0';
-    return (qd_json_is_array(value) || qd_json_is_object(value)) && qd_json_first(value) == NULL;
+    return (qd_json_is_array(value) || qd_json_is_object(value)) && value->first == NULL;
 }
 
 /* What would change results, or name parts that this server does not have. */
 static enum qd_status refuse(const struct reader *reader, const char *path,
-                             const struct cJSON *value, void *target)
+                             const struct qd_json_value *value, void *target)
 {
     (void)value;
     (void)target;
@@ -148,13 +148,13 @@ static enum qd_status refuse(const struct reader *reader, const char *path,
 }
 
 static enum qd_status refuse_filled(const struct reader *reader, const char *path,
-                                    const struct cJSON *value, void *target)
+                                    const struct qd_json_value *value, void *target)
 {
     return is_empty(value) ? QD_OK : refuse(reader, path, value, target);
 }
 
 static enum qd_status refuse_true(const struct reader *reader, const char *path,
-                                  const struct cJSON *value, void *target)
+                                  const struct qd_json_value *value, void *target)
 {
     bool flag;
     if (!qd_json_bool(value, &flag))
@@ -163,7 +163,7 @@ static enum qd_status refuse_true(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_one_of(const struct reader *reader, const char *path,
-                                  const struct cJSON *value, const char *const *names)
+                                  const struct qd_json_value *value, const char *const *names)
 {
     const char *text = qd_json_string(value);
     char known[160] = "";
@@ -181,7 +181,7 @@ static enum qd_status read_one_of(const struct reader *reader, const char *path,
 /* ---- Name, platform, backend, instances --------------------------------------------------- */
 
 static enum qd_status read_name(const struct reader *reader, const char *path,
-                                const struct cJSON *value, void *target)
+                                const struct qd_json_value *value, void *target)
 {
     (void)target;
     const char *name = qd_json_string(value);
@@ -191,7 +191,7 @@ static enum qd_status read_name(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_backend(const struct reader *reader, const char *path,
-                                   const struct cJSON *value, void *target)
+                                   const struct qd_json_value *value, void *target)
 {
     static const char *const names[] = {"onnxruntime", "quantd", "", NULL};
     (void)target;
@@ -199,7 +199,7 @@ static enum qd_status read_backend(const struct reader *reader, const char *path
 }
 
 static enum qd_status read_platform(const struct reader *reader, const char *path,
-                                    const struct cJSON *value, void *target)
+                                    const struct qd_json_value *value, void *target)
 {
     static const char *const names[] = {
         "onnxruntime_onnx", "onnx_onnxv1", "onnxruntime", "quantd", "", NULL};
@@ -208,7 +208,7 @@ static enum qd_status read_platform(const struct reader *reader, const char *pat
 }
 
 static enum qd_status read_file_name(const struct reader *reader, const char *path,
-                                     const struct cJSON *value, void *target)
+                                     const struct qd_json_value *value, void *target)
 {
     static const char *const names[] = {"model.onnx", "", NULL};
     (void)target;
@@ -216,7 +216,7 @@ static enum qd_status read_file_name(const struct reader *reader, const char *pa
 }
 
 static enum qd_status read_kind(const struct reader *reader, const char *path,
-                                const struct cJSON *value, void *target)
+                                const struct qd_json_value *value, void *target)
 {
     static const char *const names[] = {"KIND_CPU", "KIND_AUTO", NULL};
     (void)target;
@@ -225,19 +225,19 @@ static enum qd_status read_kind(const struct reader *reader, const char *path,
 
 /* Calls `read_item` for each item of an array: `size` bytes of *items are its target. */
 static enum qd_status read_array(const struct reader *reader, const char *path,
-                                 const struct cJSON *array, const struct key *keys, size_t size,
-                                 size_t *count, char **items)
+                                 const struct qd_json_value *array, const struct key *keys,
+                                 size_t size, size_t *count, char **items)
 {
     if (!qd_json_is_array(array))
         return expected(reader, path, "an array", array);
     *count = 0;
-    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item))
+    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next)
         ++*count;
     *items = size == 0 ? NULL : qd_arena_calloc(reader->arena, *count, size);
     if (size > 0 && *items == NULL)
         return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
     size_t index = 0;
-    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item)) {
+    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next) {
         char name[PATH_BYTES];
         snprintf(name, sizeof(name), "%s[%zu]", path, index);
         void *target = size == 0 ? NULL : *items + index * size;
@@ -250,7 +250,7 @@ static enum qd_status read_array(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_instances(const struct reader *reader, const char *path,
-                                     const struct cJSON *value, void *target)
+                                     const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {
         {"name", ignore},         {"kind", read_kind},
@@ -268,7 +268,7 @@ static enum qd_status read_instances(const struct reader *reader, const char *pa
 /* ---- Versions ----------------------------------------------------------------------------- */
 
 static enum qd_status read_latest_count(const struct reader *reader, const char *path,
-                                        const struct cJSON *value, void *target)
+                                        const struct qd_json_value *value, void *target)
 {
     struct qd_model_config *config = target;
     enum qd_status status = read_count(reader, path, value, &config->latest_count);
@@ -278,7 +278,7 @@ static enum qd_status read_latest_count(const struct reader *reader, const char 
 }
 
 static enum qd_status read_latest(const struct reader *reader, const char *path,
-                                  const struct cJSON *value, void *target)
+                                  const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {{"num_versions", read_latest_count}, {NULL, NULL}};
     ((struct qd_model_config *)target)->policy = QD_POLICY_LATEST;
@@ -286,7 +286,7 @@ static enum qd_status read_latest(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_all(const struct reader *reader, const char *path,
-                               const struct cJSON *value, void *target)
+                               const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {{NULL, NULL}};
     ((struct qd_model_config *)target)->policy = QD_POLICY_ALL;
@@ -294,16 +294,16 @@ static enum qd_status read_all(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_versions(const struct reader *reader, const char *path,
-                                    const struct cJSON *value, void *target)
+                                    const struct qd_json_value *value, void *target)
 {
     struct qd_model_config *config = target;
     config->version_count = 0;
     if (!qd_json_is_array(value))
         return expected(reader, path, "an array of version numbers", value);
-    if (qd_json_first(value) == NULL)
+    if (value->first == NULL)
         return qd_fail(reader->error, QD_INVALID, "%s: %s: expected a version, got none",
                        reader->source, path);
-    for (const struct cJSON *item = qd_json_first(value); item != NULL; item = qd_json_next(item)) {
+    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
         int64_t number;
         if (config->version_count == QD_CONFIG_VERSION_COUNT_MAX) {
             return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d versions",
@@ -317,7 +317,7 @@ static enum qd_status read_versions(const struct reader *reader, const char *pat
 }
 
 static enum qd_status read_specific(const struct reader *reader, const char *path,
-                                    const struct cJSON *value, void *target)
+                                    const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {{"versions", read_versions}, {NULL, NULL}};
     struct qd_model_config *config = target;
@@ -329,12 +329,12 @@ static enum qd_status read_specific(const struct reader *reader, const char *pat
 }
 
 static enum qd_status read_policy(const struct reader *reader, const char *path,
-                                  const struct cJSON *value, void *target)
+                                  const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {
         {"latest", read_latest}, {"all", read_all}, {"specific", read_specific}, {NULL, NULL}};
-    const struct cJSON *first = qd_json_is_object(value) ? qd_json_first(value) : NULL;
-    if (first != NULL && qd_json_next(first) != NULL)
+    const struct qd_json_value *first = qd_json_is_object(value) ? value->first : NULL;
+    if (first != NULL && first->next != NULL)
         return expected(reader, path, "one of latest, all and specific", value);
     return read_object(reader, path, value, keys, target);
 }
@@ -342,7 +342,7 @@ static enum qd_status read_policy(const struct reader *reader, const char *path,
 /* ---- Inputs and outputs ------------------------------------------------------------------- */
 
 static enum qd_status read_port_name(const struct reader *reader, const char *path,
-                                     const struct cJSON *value, void *target)
+                                     const struct qd_json_value *value, void *target)
 {
     const char *name = qd_json_string(value);
     if (name == NULL)
@@ -355,7 +355,7 @@ static enum qd_status read_port_name(const struct reader *reader, const char *pa
 }
 
 static enum qd_status read_data_type(const struct reader *reader, const char *path,
-                                     const struct cJSON *value, void *target)
+                                     const struct qd_json_value *value, void *target)
 {
     const char *name = qd_json_string(value);
     enum qk_type type = QK_NONE;
@@ -369,14 +369,14 @@ static enum qd_status read_data_type(const struct reader *reader, const char *pa
 }
 
 static enum qd_status read_dims(const struct reader *reader, const char *path,
-                                const struct cJSON *value, void *target)
+                                const struct qd_json_value *value, void *target)
 {
     struct qd_config_port *port = target;
     if (!qd_json_is_array(value))
         return expected(reader, path, "an array of integers", value);
     port->shaped = true;
     port->rank = 0;
-    for (const struct cJSON *item = qd_json_first(value); item != NULL; item = qd_json_next(item)) {
+    for (const struct qd_json_value *item = value->first; item != NULL; item = item->next) {
         int64_t dim;
         if (port->rank == QK_RANK_MAX - 1) {
             return qd_fail(reader->error, QD_INVALID, "%s: %s: expected at most %d dimensions",
@@ -390,8 +390,8 @@ static enum qd_status read_dims(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_ports(const struct reader *reader, const char *path,
-                                 const struct cJSON *value, const struct qd_config_port **ports,
-                                 size_t *count)
+                                 const struct qd_json_value *value,
+                                 const struct qd_config_port **ports, size_t *count)
 {
     static const struct key keys[] = {
         {"name", read_port_name},
@@ -421,14 +421,14 @@ static enum qd_status read_ports(const struct reader *reader, const char *path,
 }
 
 static enum qd_status read_inputs(const struct reader *reader, const char *path,
-                                  const struct cJSON *value, void *target)
+                                  const struct qd_json_value *value, void *target)
 {
     struct qd_model_config *config = target;
     return read_ports(reader, path, value, &config->inputs, &config->input_count);
 }
 
 static enum qd_status read_outputs(const struct reader *reader, const char *path,
-                                   const struct cJSON *value, void *target)
+                                   const struct qd_json_value *value, void *target)
 {
     struct qd_model_config *config = target;
     return read_ports(reader, path, value, &config->outputs, &config->output_count);
@@ -437,13 +437,13 @@ static enum qd_status read_outputs(const struct reader *reader, const char *path
 /* ---- The configuration -------------------------------------------------------------------- */
 
 static enum qd_status read_batch_max(const struct reader *reader, const char *path,
-                                     const struct cJSON *value, void *target)
+                                     const struct qd_json_value *value, void *target)
 {
     return read_count(reader, path, value, &((struct qd_model_config *)target)->batch_max);
 }
 
 static enum qd_status read_transaction(const struct reader *reader, const char *path,
-                                       const struct cJSON *value, void *target)
+                                       const struct qd_json_value *value, void *target)
 {
     static const struct key keys[] = {{"decoupled", refuse_true}, {NULL, NULL}};
     return read_object(reader, path, value, keys, target);
@@ -490,18 +490,12 @@ enum qd_status qd_model_config_read(const char *json, size_t bytes, const char *
                                     struct qd_model_config *config, struct qd_error *error)
 {
     const struct reader reader = {source, name, arena, config, error};
-    struct qd_json_envelope envelope;
+    const struct qd_json_value *tree;
     qd_model_config_init(config);
-    enum qd_status status = qd_json_envelope_cut(json, bytes, arena, &envelope, error);
+    enum qd_status status = qd_json_read(json, bytes, arena, &tree, error);
     if (status != QD_OK) {
         struct qd_error inner = *error;
         return qd_fail(error, status, "%s: %.400s", source, inner.text);
     }
-    struct cJSON *tree = qd_json_parse(envelope.text, envelope.text_bytes);
-    if (tree == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "%s: no memory for its JSON; try again later",
-                       source);
-    status = read_object(&reader, "", tree, config_keys, config);
-    qd_json_free(tree);
-    return status;
+    return read_object(&reader, "", tree, config_keys, config);
 }

@@ -1,9 +1,8 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
 #include "server/json/number.h"
-#include "server/json/tree.h"
+#include "server/json/reader.h"
 #include "server/models/sources.h"
 #include "server/oip/inputs.h"
 
@@ -12,7 +11,6 @@ enum { FILE_COUNT_MAX = QD_SOURCES_VERSION_COUNT_MAX * QD_SOURCES_FILE_COUNT_MAX
 /* A load call's body, while it is read. */
 struct body {
     struct qd_sources *sources;
-    struct qd_json_envelope envelope;
     size_t file_capacity;
     struct qd_error *error;
 };
@@ -68,14 +66,11 @@ static struct qd_call_file *add_file(struct body *body)
     return &sources->files[sources->file_count++];
 }
 
-static enum qd_status read_file(struct body *body, const struct cJSON *member)
+static enum qd_status read_file(struct body *body, const struct qd_json_value *member)
 {
     struct qd_sources *sources = body->sources;
-    const char *key = qd_json_key(member);
-    int64_t index = 0;
-    bool cut = qd_json_whole(member, &index) && (size_t)index < body->envelope.data_count;
-    struct qd_json_slice slice = cut ? body->envelope.data[index] : (struct qd_json_slice){0};
-    if (slice.count < 2 || *slice.bytes != '"') {
+    const char *key = member->key;
+    if (member->kind != QD_JSON_DATA || *member->text != '"') {
         return qd_fail(body->error, QD_INVALID,
                        "parameters.%s: expected a string, the file in "
                        "base64",
@@ -84,8 +79,8 @@ static enum qd_status read_file(struct body *body, const struct cJSON *member)
     struct qd_call_file *file = add_file(body);
     if (file == NULL)
         return body->error->status;
-    file->text = sources->body + (slice.bytes + 1 - sources->body);
-    file->count = slice.count - 2;
+    file->text = sources->body + (member->text + 1 - sources->body);
+    file->count = member->bytes - 2;
     enum qd_status status = read_file_name(body, key, file);
     for (size_t i = 0; status == QD_OK && i + 1 < sources->file_count; i++) {
         const struct qd_call_file *other = &sources->files[i];
@@ -97,7 +92,7 @@ static enum qd_status read_file(struct body *body, const struct cJSON *member)
     return status;
 }
 
-static enum qd_status read_config(struct body *body, const struct cJSON *member)
+static enum qd_status read_config(struct body *body, const struct qd_json_value *member)
 {
     struct qd_sources *sources = body->sources;
     const char *text = qd_json_string(member);
@@ -114,16 +109,16 @@ static enum qd_status read_config(struct body *body, const struct cJSON *member)
                                 sources->arena, &sources->config, body->error);
 }
 
-static enum qd_status read_parameters(struct body *body, const struct cJSON *parameters)
+static enum qd_status read_parameters(struct body *body, const struct qd_json_value *parameters)
 {
     if (!qd_json_is_object(parameters)) {
         return qd_fail(body->error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);
     }
     enum qd_status status = QD_OK;
-    const struct cJSON *member = qd_json_first(parameters);
-    for (; status == QD_OK && member != NULL; member = qd_json_next(member)) {
-        const char *key = qd_json_key(member);
+    const struct qd_json_value *member = parameters->first;
+    for (; status == QD_OK && member != NULL; member = member->next) {
+        const char *key = member->key;
         if (strncmp(key, "file:", 5) == 0)
             status = read_file(body, member);
         else if (strcmp(key, "config") != 0)
@@ -131,26 +126,26 @@ static enum qd_status read_parameters(struct body *body, const struct cJSON *par
                              "parameters.%s: unknown; a load takes config "
                              "and file:VERSION/NAME",
                              qd_show_string(key).text);
-        else if (!qd_json_is_null(member))
+        else if (member->kind != QD_JSON_NULL)
             status = read_config(body, member);
     }
     return status;
 }
 
-static enum qd_status read_tree(struct body *body, const struct cJSON *tree)
+static enum qd_status read_tree(struct body *body, const struct qd_json_value *tree)
 {
-    const struct cJSON *inputs, *parameters, *model_name;
+    const struct qd_json_value *inputs, *parameters, *model_name;
     if (!qd_json_is_object(tree)) {
         return qd_fail(body->error, QD_INVALID,
                        "the body: expected a JSON object, or nothing, got "
                        "%s",
                        qd_json_show(tree).text);
     }
-    enum qd_status status = qd_json_field(tree, "", "inputs", &inputs, body->error);
+    enum qd_status status = qd_json_field(tree, NULL, "inputs", &inputs, body->error);
     if (status == QD_OK)
-        status = qd_json_field(tree, "", "parameters", &parameters, body->error);
+        status = qd_json_field(tree, NULL, "parameters", &parameters, body->error);
     if (status == QD_OK)
-        status = qd_json_field(tree, "", "model_name", &model_name, body->error);
+        status = qd_json_field(tree, NULL, "model_name", &model_name, body->error);
     if (status != QD_OK)
         return status;
     body->sources->is_request = inputs != NULL || model_name != NULL;
@@ -191,16 +186,11 @@ enum qd_status qd_sources_read_body(struct qd_sources *sources, struct qd_error 
     if (is_blank(sources))
         return QD_OK;
     enum qd_status status = find_json(&body);
+    const struct qd_json_value *tree;
     if (status == QD_OK)
-        status = qd_json_envelope_cut(sources->body, sources->json_bytes, sources->arena,
-                                      &body.envelope, error);
-    if (status != QD_OK)
-        return status;
-    struct cJSON *tree = qd_json_parse(body.envelope.text, body.envelope.text_bytes);
-    if (tree == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
-    status = read_tree(&body, tree);
-    qd_json_free(tree);
+        status = qd_json_read(sources->body, sources->json_bytes, sources->arena, &tree, error);
+    if (status == QD_OK)
+        status = read_tree(&body, tree);
     if (status == QD_OK && !sources->is_request && sources->json_bytes < sources->body_bytes) {
         return qd_fail(error, QD_INVALID, "the body has %zu bytes after its JSON, expected none",
                        sources->body_bytes - sources->json_bytes);

@@ -1,13 +1,13 @@
 #include "server/oip/decode.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/envelope.h"
 #include "server/json/number.h"
-#include "server/json/tree.h"
+#include "server/json/reader.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
 
@@ -50,75 +50,80 @@ static enum qd_status split_body(const struct qd_oip_message *message,
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
-                                             const struct cJSON *parameters, size_t position,
-                                             bool *binary)
+                                             const struct qd_json_value *parameters,
+                                             size_t position, bool *binary)
 {
     static const char *const refused[] = {"classification", "shared_memory_region"};
-    struct qd_json_path path = qd_json_path("outputs", position, ".parameters.");
+    const struct qd_json_path path = {"outputs", position, ".parameters."};
     if (!qd_json_is_object(parameters)) {
-        return qd_fail(decoder->error, QD_INVALID, "%.*s: expected an object, got %s",
-                       (int)strlen(path.text) - 1, path.text, qd_json_show(parameters).text);
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters: expected an object, got %s", position,
+                       qd_json_show(parameters).text);
     }
-    const struct cJSON *value;
+    const struct qd_json_value *value;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         enum qd_status status =
-            qd_json_field(parameters, path.text, refused[i], &value, decoder->error);
+            qd_json_field(parameters, &path, refused[i], &value, decoder->error);
         if (status != QD_OK)
             return status;
         if (value != NULL) {
-            return qd_fail(decoder->error, QD_INVALID, "%s%s: not supported", path.text,
-                           refused[i]);
+            return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].parameters.%s: not supported",
+                           position, refused[i]);
         }
     }
-    enum qd_status status =
-        qd_json_field(parameters, path.text, "binary_data", &value, decoder->error);
+    enum qd_status status = qd_json_field(parameters, &path, "binary_data", &value, decoder->error);
     if (status == QD_OK && value != NULL && !qd_json_bool(value, binary)) {
-        return qd_fail(decoder->error, QD_INVALID, "%sbinary_data: expected true or false, got %s",
-                       path.text, qd_json_show(value).text);
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters.binary_data: expected true or false, got %s",
+                       position, qd_json_show(value).text);
     }
     return status;
 }
 
-/* Finds the output that outputs[position] names. */
-static enum qd_status find_output(const struct qd_oip_decoder *decoder, const struct cJSON *value,
-                                  size_t position, size_t *output)
+static enum qd_status refuse_output(const struct qd_oip_decoder *decoder,
+                                    const struct qd_json_value *name, size_t position)
 {
     const struct qd_signature *signature = decoder->infer->signature;
-    const char *given = value == NULL ? NULL : qd_json_string(value);
     char known[160] = "";
     size_t used = 0;
-    for (size_t i = 0; i < signature->output_count; i++) {
-        const char *name = signature->outputs[i].name;
-        if (given != NULL && strcmp(given, name) == 0) {
-            *output = i;
-            return QD_OK;
-        }
-        if (used < sizeof(known))
-            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
-                                     i == 0 ? "" : " or ", name);
-    }
+    for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
+                                 i == 0 ? "" : " or ", signature->outputs[i].name);
     return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
-                   known, value == NULL ? "none" : qd_json_show(value).text);
+                   known, qd_json_show(name).text);
+}
+
+/* Finds the output that outputs[position] names. */
+static enum qd_status find_output(const struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *value, size_t position,
+                                  size_t *output)
+{
+    const struct qd_signature *signature = decoder->infer->signature;
+    const char *name = value == NULL ? NULL : qd_json_string(value);
+    for (*output = 0; name != NULL && *output < signature->output_count; ++*output)
+        if (strcmp(name, signature->outputs[*output].name) == 0)
+            return QD_OK;
+    return refuse_output(decoder, value, position);
 }
 
 /* A listed output is binary only if it says so itself: as Triton and KServe have it, the request's
  * binary_data_output is then of no account. */
-static enum qd_status read_output(const struct qd_oip_decoder *decoder, const struct cJSON *output,
-                                  size_t position)
+static enum qd_status read_output(const struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *output, size_t position)
 {
     struct qd_infer *infer = decoder->infer;
-    const struct cJSON *name;
-    const struct cJSON *parameters = NULL;
-    struct qd_json_path path = qd_json_path("outputs", position, ".");
+    const struct qd_json_value *name;
+    const struct qd_json_value *parameters = NULL;
+    const struct qd_json_path path = {"outputs", position, "."};
     bool binary = false;
     size_t i = 0;
     if (!qd_json_is_object(output)) {
         return qd_fail(decoder->error, QD_INVALID, "outputs[%zu]: expected an object, got %s",
                        position, qd_json_show(output).text);
     }
-    enum qd_status status = qd_json_field(output, path.text, "name", &name, decoder->error);
+    enum qd_status status = qd_json_field(output, &path, "name", &name, decoder->error);
     if (status == QD_OK)
-        status = qd_json_field(output, path.text, "parameters", &parameters, decoder->error);
+        status = qd_json_field(output, &path, "parameters", &parameters, decoder->error);
     if (status == QD_OK)
         status = find_output(decoder, name, position, &i);
     if (status != QD_OK)
@@ -137,18 +142,18 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder, const st
 
 /* The answer has those that are listed. */
 static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
-                                   const struct cJSON *outputs)
+                                   const struct qd_json_value *outputs)
 {
     struct qd_infer *infer = decoder->infer;
     if (!qd_json_is_array(outputs)) {
         return qd_fail(decoder->error, QD_INVALID, "outputs: expected an array, got %s",
                        qd_json_show(outputs).text);
     }
-    const struct cJSON *output = qd_json_first(outputs);
+    const struct qd_json_value *output = outputs->first;
     if (output == NULL) /* an empty list is none */
         return QD_OK;
     infer->outputs = infer->binary_outputs = 0;
-    for (size_t position = 0; output != NULL; output = qd_json_next(output)) {
+    for (size_t position = 0; output != NULL; output = output->next) {
         enum qd_status status = read_output(decoder, output, position++);
         if (status != QD_OK)
             return status;
@@ -158,35 +163,30 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
 
 /* ---- The request ------------------------------------------------------------------------- */
 
-static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct cJSON *id)
+static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct qd_json_value *id)
 {
     const char *text = qd_json_string(id);
     if (text == NULL) {
         return qd_fail(decoder->error, QD_INVALID, "id: expected a string, got %s",
                        qd_json_show(id).text);
     }
-    if (text[0] == '\0')
-        return QD_OK;
-    size_t bytes = strlen(text) + 1;
-    char *copy = qd_arena_alloc(decoder->arena, bytes);
-    if (copy == NULL)
-        return qd_refuse_memory(decoder->arena, "the id", decoder->error);
-    decoder->infer->id = memcpy(copy, text, bytes);
+    decoder->infer->id = text[0] == '\0' ? NULL : text;
     return QD_OK;
 }
 
 /* Fields that are not ours, such as KServe's model_name, are ignored. */
-static enum qd_status read_request(struct qd_oip_decoder *decoder, const struct cJSON *request)
+static enum qd_status read_request(struct qd_oip_decoder *decoder,
+                                   const struct qd_json_value *request)
 {
     static const char *const keys[] = {"id", "parameters", "inputs", "outputs"};
-    const struct cJSON *values[4];
+    const struct qd_json_value *values[4];
     if (!qd_json_is_object(request)) {
         return qd_fail(decoder->error, QD_INVALID, "the request: expected a JSON object, got %s",
                        qd_json_show(request).text);
     }
     enum qd_status status = QD_OK;
     for (size_t i = 0; i < 4 && status == QD_OK; i++)
-        status = qd_json_field(request, "", keys[i], &values[i], decoder->error);
+        status = qd_json_field(request, NULL, keys[i], &values[i], decoder->error);
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
@@ -216,19 +216,22 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
 
 /* ---- Steps and units --------------------------------------------------------------------- */
 
+/* Numbers are converted so fast at the least. */
+enum { UNIT_NS_PER_BYTE = 2 };
+
 struct qd_oip_reader {
     const struct qd_oip_message *message;
-    struct qd_arena *arena;
-    struct qd_infer *infer;
-    struct qd_error *error;
+    struct qd_oip_decoder decoder;
+    struct qd_json_reader json;
+    size_t piece_bytes;
+    bool is_begun;
+    size_t unit_count;
+    _Atomic size_t failed_unit; /* the first one; SIZE_MAX: none */
 };
 
-static enum qd_status read_all(const struct qd_oip_reader *reader)
+static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
+                        struct qd_arena *arena, struct qd_infer *infer, struct qd_error *error)
 {
-    const struct qd_oip_message *message = reader->message;
-    struct qd_arena *arena = reader->arena;
-    struct qd_infer *infer = reader->infer;
-    struct qd_error *error = reader->error;
     const struct qd_signature *signature = message->signature;
     const struct qk_operator *op = signature->op;
     assert(op != NULL || !message->declares);
@@ -240,26 +243,15 @@ static enum qd_status read_all(const struct qd_oip_reader *reader)
                  .variable = op != NULL && !message->declares ? op->variable_inputs : 0,
                  .constants_stay = !message->declares},
     };
-    struct qd_oip_decoder decoder = {.arena = arena,
-                                     .infer = infer,
-                                     .error = error,
-                                     .json_bytes_header = message->json_bytes_header};
-    if (message->body_bytes == 0)
-        return qd_fail(error, QD_INVALID, "the body is empty, expected a JSON object");
-    size_t json_bytes = message->body_bytes;
-    enum qd_status status = split_body(message, &decoder, &json_bytes);
-    if (status == QD_OK)
-        status = qd_json_envelope_cut(message->body, json_bytes, arena, &decoder.envelope, error);
-    if (status == QD_OK)
-        status = make_inputs(message, arena, infer, error);
-    if (status != QD_OK)
-        return status;
-    struct cJSON *request = qd_json_parse(decoder.envelope.text, decoder.envelope.text_bytes);
-    if (request == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the request's JSON; try again later");
-    status = read_request(&decoder, request);
-    qd_json_free(request);
-    return status;
+    reader->message = message;
+    reader->decoder = (struct qd_oip_decoder){.arena = arena,
+                                              .infer = infer,
+                                              .error = error,
+                                              .json_bytes_header = message->json_bytes_header};
+    reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
+    reader->is_begun = false;
+    reader->unit_count = 0;
+    atomic_init(&reader->failed_unit, SIZE_MAX);
 }
 
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
@@ -270,50 +262,102 @@ struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
     if (reader == NULL)
         qd_refuse_memory(arena, "the request's JSON", error);
     else
-        *reader = (struct qd_oip_reader){message, arena, infer, error};
+        init_reader(reader, message, arena, infer, error);
     return reader;
+}
+
+static enum qd_status begin(struct qd_oip_reader *reader)
+{
+    struct qd_oip_decoder *decoder = &reader->decoder;
+    const struct qd_oip_message *message = reader->message;
+    size_t json_bytes = 0;
+    if (message->body_bytes == 0)
+        return qd_fail(decoder->error, QD_INVALID, "the body is empty, expected a JSON object");
+    enum qd_status status = split_body(message, decoder, &json_bytes);
+    if (status == QD_OK)
+        qd_json_reader_init(&reader->json, message->body, json_bytes, reader->piece_bytes,
+                            decoder->arena, decoder->error);
+    reader->is_begun = true;
+    return status;
+}
+
+/* The JSON has been read. */
+static enum qd_status read_tree(struct qd_oip_reader *reader)
+{
+    struct qd_oip_decoder *decoder = &reader->decoder;
+    decoder->marks = reader->json.marks;
+    enum qd_status status =
+        make_inputs(reader->message, decoder->arena, decoder->infer, decoder->error);
+    if (status == QD_OK)
+        status = read_request(decoder, reader->json.root);
+    for (size_t i = 0; status == QD_OK && i < decoder->numbers_count; i++)
+        reader->unit_count += decoder->numbers[i].json.mark_count + 1;
+    return status;
 }
 
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done)
 {
-    *done = true;
-    return read_all(reader);
+    enum qd_status status = QD_OK;
+    *done = false;
+    if (!reader->is_begun)
+        status = begin(reader);
+    if (status == QD_OK)
+        status = qd_json_reader_step(&reader->json, done);
+    return status == QD_OK && *done ? read_tree(reader) : status;
 }
 
 size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader)
 {
-    (void)reader;
-    return 0;
+    return reader->unit_count;
 }
 
 uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader)
 {
-    (void)reader;
-    return 0;
+    return reader->unit_count == 0
+               ? 0
+               : reader->json.data_bytes / reader->unit_count * UNIT_NS_PER_BYTE;
+}
+
+/* A unit is a piece of an input's data. error NULL: only the status is wanted. */
+static enum qd_status read_unit(const struct qd_oip_reader *reader, size_t unit,
+                                struct qd_error *error)
+{
+    const struct qd_oip_numbers *numbers = reader->decoder.numbers;
+    for (; unit > numbers->json.mark_count; numbers++)
+        unit -= numbers->json.mark_count + 1;
+    return qd_oip_read_numbers(numbers, unit, error);
 }
 
 void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end)
 {
-    (void)reader;
-    (void)begin;
-    (void)end;
+    size_t failed = atomic_load(&reader->failed_unit);
+    for (size_t unit = begin; unit < end && unit < failed; unit++) {
+        if (read_unit(reader, unit, NULL) == QD_OK)
+            continue;
+        while (unit < failed &&
+               !atomic_compare_exchange_weak(&reader->failed_unit, &failed, unit)) {
+        }
+        return;
+    }
 }
 
 enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader)
 {
-    (void)reader;
-    return QD_OK;
+    const size_t failed = atomic_load(&reader->failed_unit);
+    return failed == SIZE_MAX ? QD_OK : read_unit(reader, failed, reader->decoder.error);
 }
 
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
                              struct qd_infer *infer, struct qd_error *error)
 {
-    struct qd_oip_reader reader = {message, arena, infer, error};
+    struct qd_oip_reader reader;
     bool done = false;
     enum qd_status status = QD_OK;
+    init_reader(&reader, message, arena, infer, error);
     while (status == QD_OK && !done)
         status = qd_oip_reader_step(&reader, &done);
-    if (status == QD_OK)
-        qd_oip_reader_convert(&reader, 0, qd_oip_reader_unit_count(&reader));
-    return status == QD_OK ? qd_oip_reader_end(&reader) : status;
+    if (status != QD_OK)
+        return status;
+    qd_oip_reader_convert(&reader, 0, reader.unit_count);
+    return qd_oip_reader_end(&reader);
 }

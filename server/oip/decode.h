@@ -19,6 +19,7 @@ struct qd_oip_message {
     size_t body_bytes;
     const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
     const char *blobs_source; /* what errors call it that holds binary tensors; NULL: the body */
+    size_t piece_bytes;       /* of JSON in one step or unit; 0: as is good. For tests */
 };
 
 /* It may not be moved: `inputs` may point into it. */

@@ -5,14 +5,12 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/tensor.h"
-#include "server/json/tree.h"
 
 /* ---- One input --------------------------------------------------------------------------- */
 
 /* An input, on its way from the request. */
 struct input {
-    const struct cJSON *json;
+    const struct qd_json_value *json;
     size_t position; /* in the request's array */
     size_t index;    /* in the signature */
     const struct qd_port *port;
@@ -23,20 +21,29 @@ struct input {
     struct qk_tensor wire; /* what its data is written as: other than `tensor` for these two */
 };
 
+/* For an error. */
+struct label {
+    char text[96];
+};
+
 /* "inputs[1].shape (\"x_scale\")" */
-static struct qd_json_path label(const struct input *input, const char *field)
+static struct label label_of(size_t position, const char *field, const char *name)
 {
-    struct qd_json_path path;
-    snprintf(path.text, sizeof(path.text), "inputs[%zu]%s (\"%s\")", input->position, field,
-             input->name);
-    return path;
+    struct label label;
+    snprintf(label.text, sizeof(label.text), "inputs[%zu]%s (\"%s\")", position, field, name);
+    return label;
+}
+
+static struct label label(const struct input *input, const char *field)
+{
+    return label_of(input->position, field, input->name);
 }
 
 static enum qd_status find_field(const struct qd_oip_decoder *decoder, const struct input *input,
-                                 const char *key, const struct cJSON **value)
+                                 const char *key, const struct qd_json_value **value)
 {
-    return qd_json_field(input->json, qd_json_path("inputs", input->position, ".").text, key, value,
-                         decoder->error);
+    const struct qd_json_path path = {"inputs", input->position, "."};
+    return qd_json_field(input->json, &path, key, value, decoder->error);
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
@@ -72,14 +79,14 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->infer->signature;
-    const struct cJSON *value;
+    const struct qd_json_value *value;
     enum qd_status status = find_field(decoder, input, "name", &value);
     if (status != QD_OK)
         return status;
     const char *name = value == NULL ? NULL : qd_json_string(value);
     if (name == NULL) {
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
-                       input->position, value == NULL ? "none" : qd_json_show(value).text);
+                       input->position, qd_json_show(value).text);
     }
     input->index = 0;
     while (input->index < signature->input_count &&
@@ -108,37 +115,36 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->infer->signature;
-    const struct cJSON *value;
+    const struct qd_json_value *value;
     enum qd_status status = find_field(decoder, input, "datatype", &value);
     if (status != QD_OK)
         return status;
     const char *name = value == NULL ? NULL : qd_json_string(value);
-    struct qd_shown shown = value == NULL ? (struct qd_shown){"none"} : qd_json_show(value);
     input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
     if (input->carrier != NULL && input->wire.type != QK_UINT8)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
-                       label(input, ".datatype").text, input->name, shown.text);
+                       label(input, ".datatype").text, input->name, qd_json_show(value).text);
     if (input->carrier == NULL &&
         (input->wire.type == QK_NONE || (input->port->types & QK_BIT(input->wire.type)) == 0))
         return qd_refuse_type(signature->name, signature->version, input->port->types,
-                              label(input, ".datatype").text, shown.text, decoder->error);
+                              label(input, ".datatype").text, qd_json_show(value).text,
+                              decoder->error);
     return QD_OK;
 }
 
 static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = &input->wire;
-    const struct cJSON *shape;
+    const struct qd_json_value *shape;
     enum qd_status status = find_field(decoder, input, "shape", &shape);
     if (status != QD_OK)
         return status;
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
-                       label(input, ".shape").text,
-                       shape == NULL ? "none" : qd_json_show(shape).text);
+                       label(input, ".shape").text, qd_json_show(shape).text);
     }
-    for (const struct cJSON *dim = qd_json_first(shape); dim != NULL; dim = qd_json_next(dim)) {
+    for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
         int64_t size;
         if (tensor->rank == QK_RANK_MAX) {
             return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
@@ -237,17 +243,17 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
 /* The bytes of a blob as its size parameter has them. DirectML's buffers end at a multiple of
  * four bytes, so one with strides may. */
 static enum qd_status read_blob_bytes(const struct qd_oip_decoder *decoder,
-                                      const struct input *input, const struct cJSON *size,
+                                      const struct input *input, const struct qd_json_value *size,
                                       size_t *bytes)
 {
     const struct qk_tensor *wire = &input->wire;
-    struct qd_json_path where = label(input, ".parameters.binary_data_size");
+    static const char field[] = ".parameters.binary_data_size";
     int64_t given;
     size_t wanted;
     char rounded[40] = "";
     if (!qd_json_whole(size, &given) || given < 0)
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
-                       where.text, qd_json_show(size).text);
+                       label(input, field).text, qd_json_show(size).text);
     qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
     *bytes = (size_t)given;
     size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
@@ -256,15 +262,16 @@ static enum qd_status read_blob_bytes(const struct qd_oip_decoder *decoder,
     if (padding > 0)
         snprintf(rounded, sizeof(rounded), " or %zu", wanted + padding);
     return qd_fail(decoder->error, QD_INVALID,
-                   "%s: expected %zu%s bytes for %zu elements of %s, got %zu", where.text, wanted,
-                   rounded, wire->count, qk_type_info(wire->type)->name, *bytes);
+                   "%s: expected %zu%s bytes for %zu elements of %s, got %zu",
+                   label(input, field).text, wanted, rounded, wire->count,
+                   qk_type_info(wire->type)->name, *bytes);
 }
 
 /* The next blob becomes the tensor's data, where it lies. */
 static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct input *input,
-                                const struct cJSON *size)
+                                const struct qd_json_value *size)
 {
-    struct qd_json_path where = label(input, ".parameters.binary_data_size");
+    static const char field[] = ".parameters.binary_data_size";
     size_t bytes = 0;
     enum qd_status status = read_blob_bytes(decoder, input, size, &bytes);
     if (status != QD_OK)
@@ -272,81 +279,90 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     if (decoder->json_bytes_header == NULL && bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: binary tensor data needs the header " QD_OIP_JSON_BYTES_HEADER,
-                       where.text);
+                       label(input, field).text);
     if (bytes > decoder->blobs_bytes)
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected %zu bytes of binary data, %s has only %zu left", where.text,
-                       bytes, decoder->blobs_source, decoder->blobs_bytes);
+                       "%s: expected %zu bytes of binary data, %s has only %zu left",
+                       label(input, field).text, bytes, decoder->blobs_source,
+                       decoder->blobs_bytes);
     input->tensor->data = decoder->blobs;
     decoder->blobs += bytes;
     decoder->blobs_bytes -= bytes;
     return QD_OK;
 }
 
-static enum qd_status read_numbers(const struct qd_oip_decoder *decoder, const struct input *input,
-                                   struct qd_json_slice slice)
+/* Room for the numbers, which are converted later. */
+static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
+                                   const struct qd_json_value *data)
 {
-    const struct qk_tensor *wire = &input->wire;
-    struct qd_json_path where =
-        label(input, input->strides == NULL ? ".data" : ".data, as far as its strides reach");
-    size_t room = QD_JSON_ELEMENTS_MAX(slice.count);
+    const struct qk_tensor *tensor = input->tensor;
+    const size_t come = data->data->commas + 1; /* at the most: a shape may claim far more */
     size_t bytes;
-    qk_type_bytes(wire->type, wire->count < room ? wire->count : room, &bytes);
+    qk_type_bytes(input->wire.type, input->wire.count < come ? input->wire.count : come, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
-    if (out == NULL)
-        return qd_refuse_memory(decoder->arena, where.text, decoder->error);
+    if (decoder->numbers == NULL)
+        decoder->numbers = qd_arena_alloc(decoder->arena, decoder->infer->signature->input_count *
+                                                              sizeof(*decoder->numbers));
+    if (input->carrier != NULL || input->strides != NULL) {
+        struct qk_tensor *wire = qd_arena_alloc(decoder->arena, sizeof(*wire));
+        if (wire != NULL)
+            *wire = input->wire;
+        tensor = wire;
+    }
+    if (out == NULL || decoder->numbers == NULL || tensor == NULL)
+        return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
+    struct qd_oip_numbers *numbers = &decoder->numbers[decoder->numbers_count++];
+    numbers->position = input->position;
+    numbers->name = input->name;
+    numbers->is_strided = input->strides != NULL;
+    qd_json_numbers_init(&numbers->json, data, decoder->marks, tensor);
+    numbers->json.out = out;
     input->tensor->data = out;
-    return qd_json_tensor_read(slice, wire, where.text, out, decoder->error);
+    return QD_OK;
 }
 
-/* The cut data of an input, or false: it has none, or null. */
-static bool find_slice(const struct qd_oip_decoder *decoder, const struct cJSON *data,
-                       struct qd_json_slice *slice)
+enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t piece,
+                                   struct qd_error *error)
 {
-    int64_t index;
-    if (data == NULL || !qd_json_whole(data, &index))
-        return false;
-    assert((uint64_t)index < decoder->envelope.data_count); /* each such data was cut */
-    *slice = decoder->envelope.data[index];
-    return slice->count != 4 || memcmp(slice->bytes, "null", 4) != 0;
+    if (error == NULL)
+        return qd_json_numbers_read(&numbers->json, piece, NULL, NULL);
+    const char *field = numbers->is_strided ? ".data, as far as its strides reach" : ".data";
+    const struct label where = label_of(numbers->position, field, numbers->name);
+    return qd_json_numbers_read(&numbers->json, piece, where.text, error);
 }
 
 /* Where an input's data is: at most one of the two, unless it is wrong. */
 struct content {
-    const struct cJSON *blob; /* the size of the binary one */
-    bool has_data;
-    struct qd_json_slice slice;
+    const struct qd_json_value *blob; /* the size of the binary one */
+    const struct qd_json_value *data;
 };
 
 static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
                                    struct content *content)
 {
-    const struct cJSON *parameters;
-    const struct cJSON *data = NULL;
-    const struct cJSON *shared = NULL;
+    const struct qd_json_value *parameters;
+    const struct qd_json_value *shared = NULL;
+    const struct qd_json_path path = {"inputs", input->position, ".parameters."};
     *content = (struct content){.blob = NULL};
-    struct qd_json_path path = qd_json_path("inputs", input->position, ".parameters.");
     enum qd_status status = find_field(decoder, input, "parameters", &parameters);
     if (status == QD_OK)
-        status = find_field(decoder, input, "data", &data);
+        status = find_field(decoder, input, "data", &content->data);
     if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
     if (status == QD_OK && parameters != NULL)
-        status = qd_json_field(parameters, path.text, "binary_data_size", &content->blob,
-                               decoder->error);
-    if (status == QD_OK && parameters != NULL) {
         status =
-            qd_json_field(parameters, path.text, "shared_memory_region", &shared, decoder->error);
-    }
+            qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
+    if (status == QD_OK && parameters != NULL)
+        status = qd_json_field(parameters, &path, "shared_memory_region", &shared, decoder->error);
     if (status != QD_OK)
         return status;
     if (shared != NULL) {
         return qd_fail(decoder->error, QD_INVALID, "%s: shared memory is not supported",
                        label(input, ".parameters.shared_memory_region").text);
     }
-    content->has_data = find_slice(decoder, data, &content->slice);
+    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
     return QD_OK;
 }
 
@@ -356,13 +372,13 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
     enum qd_status status = find_content(decoder, input, &content);
     if (status != QD_OK)
         return status;
-    if (content.has_data == (content.blob != NULL)) {
+    if ((content.data != NULL) == (content.blob != NULL)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected one of data and parameters.binary_data_size, got %s",
-                       label(input, "").text, content.has_data ? "both" : "neither");
+                       label(input, "").text, content.data != NULL ? "both" : "neither");
     }
-    return content.has_data ? read_numbers(decoder, input, content.slice)
-                            : take_blob(decoder, input, content.blob);
+    return content.data != NULL ? take_numbers(decoder, input, content.data)
+                                : take_blob(decoder, input, content.blob);
 }
 
 /* ---- An input that each run will bring --------------------------------------------------- */
@@ -377,25 +393,24 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
         (decoder->infer->call.op->variable_inputs >> input->index & 1) == 0)
         return QD_OK;
     enum qd_status status = find_content(decoder, input, &content);
-    *declared = !content.has_data && content.blob == NULL;
+    *declared = content.data == NULL && content.blob == NULL;
     return status;
 }
 
 static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
                                           const struct input *input, struct qd_port *port)
 {
-    const struct cJSON *shape;
+    const struct qd_json_value *shape;
     enum qd_status status = find_field(decoder, input, "shape", &shape);
     if (status != QD_OK)
         return status;
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected an array of integers, -1 where a size is free, got %s",
-                       label(input, ".shape").text,
-                       shape == NULL ? "none" : qd_json_show(shape).text);
+                       label(input, ".shape").text, qd_json_show(shape).text);
     }
     port->shaped = true;
-    for (const struct cJSON *dim = qd_json_first(shape); dim != NULL; dim = qd_json_next(dim)) {
+    for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
         if (port->rank == QK_RANK_MAX) {
             return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
                            label(input, ".shape").text, QK_RANK_MAX);
@@ -515,14 +530,15 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
     return QD_OK;
 }
 
-enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder, const struct cJSON *inputs)
+enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *inputs)
 {
     if (inputs == NULL || !qd_json_is_array(inputs)) {
         return qd_fail(decoder->error, QD_INVALID, "inputs: expected an array, got %s",
-                       inputs == NULL ? "none" : qd_json_show(inputs).text);
+                       qd_json_show(inputs).text);
     }
-    struct input input = {.json = qd_json_first(inputs)};
-    for (; input.json != NULL; input.json = qd_json_next(input.json)) {
+    struct input input = {.json = inputs->first};
+    for (; input.json != NULL; input.json = input.json->next) {
         enum qd_status status = read_input(decoder, &input);
         if (status != QD_OK)
             return status;

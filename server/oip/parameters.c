@@ -15,11 +15,11 @@ struct reader {
     unsigned seen; /* OIP's own keys, one bit each */
 };
 
-static enum qd_status expected(const struct reader *reader, const struct cJSON *value,
+static enum qd_status expected(const struct reader *reader, const struct qd_json_value *value,
                                const char *what)
 {
-    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s",
-                   qd_json_key(value), what, qd_json_show(value).text);
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s", value->key,
+                   what, qd_json_show(value).text);
 }
 
 static enum qd_status twice(const struct reader *reader, const char *key)
@@ -43,22 +43,22 @@ static const char *scan_integer(const char *at, int64_t *number)
     return at != NULL && qd_json_number_to_int64(&scanned, number) ? skip_spaces(at) : NULL;
 }
 
-static bool parse_int(const struct cJSON *value, int64_t *number)
+static bool parse_int(const struct qd_json_value *value, int64_t *number)
 {
     const char *text = qd_json_string(value);
     if (text == NULL)
-        return qd_json_whole(value, number);
+        return qd_json_int64(value, number);
     const char *end = scan_integer(text, number);
     return end != NULL && *end == '\0';
 }
 
-static enum qd_status read_int(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_int(const struct reader *reader, const struct qd_json_value *value,
                                struct qk_attribute *attribute)
 {
     return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, "an integer");
 }
 
-static enum qd_status read_text_list(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_text_list(const struct reader *reader, const struct qd_json_value *value,
                                      int64_t *list, size_t *count)
 {
     const char *at = skip_spaces(qd_json_string(value));
@@ -73,22 +73,22 @@ static enum qd_status read_text_list(const struct reader *reader, const struct c
     return QD_OK;
 }
 
-static enum qd_status read_array(const struct reader *reader, const struct cJSON *array,
+static enum qd_status read_array(const struct reader *reader, const struct qd_json_value *array,
                                  int64_t *list, size_t *count)
 {
     *count = 0;
-    for (const struct cJSON *item = qd_json_first(array); item != NULL; item = qd_json_next(item)) {
+    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next) {
         if (!qd_json_whole(item, &list[*count])) {
             return qd_fail(reader->error, QD_INVALID,
-                           "parameters.%s[%zu]: expected an integer, got %s", qd_json_key(array),
-                           *count, qd_json_show(item).text);
+                           "parameters.%s[%zu]: expected an integer, got %s", array->key, *count,
+                           qd_json_show(item).text);
         }
         ++*count;
     }
     return QD_OK;
 }
 
-static enum qd_status read_ints(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_ints(const struct reader *reader, const struct qd_json_value *value,
                                 struct qk_attribute *attribute)
 {
     const char *text = qd_json_string(value);
@@ -97,8 +97,8 @@ static enum qd_status read_ints(const struct reader *reader, const struct cJSON 
     size_t room = 1; /* one integer more than separators, at the most */
     for (const char *at = text; at != NULL && *at != '\0'; at++)
         room += *at == ',';
-    for (const struct cJSON *item = text == NULL ? qd_json_first(value) : NULL; item != NULL;
-         item = qd_json_next(item))
+    for (const struct qd_json_value *item = text == NULL ? value->first : NULL; item != NULL;
+         item = item->next)
         room++;
     int64_t *list = qd_arena_alloc(reader->arena, room * sizeof(*list));
     if (list == NULL)
@@ -108,7 +108,7 @@ static enum qd_status read_ints(const struct reader *reader, const struct cJSON 
                         : read_array(reader, value, list, &attribute->list_count);
 }
 
-static enum qd_status read_bool(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_bool(const struct reader *reader, const struct qd_json_value *value,
                                 struct qk_attribute *attribute)
 {
     bool flag;
@@ -118,7 +118,7 @@ static enum qd_status read_bool(const struct reader *reader, const struct cJSON 
     return QD_OK;
 }
 
-static enum qd_status read_type(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_type(const struct reader *reader, const struct qd_json_value *value,
                                 struct qk_attribute *attribute)
 {
     const char *name = qd_json_string(value);
@@ -131,21 +131,14 @@ static enum qd_status read_type(const struct reader *reader, const struct cJSON 
     return QD_OK;
 }
 
-static enum qd_status read_string(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_string(const struct reader *reader, const struct qd_json_value *value,
                                   struct qk_attribute *attribute)
 {
-    const char *text = qd_json_string(value);
-    if (text == NULL)
-        return expected(reader, value, "a string");
-    size_t bytes = strlen(text) + 1;
-    char *copy = qd_arena_alloc(reader->arena, bytes);
-    if (copy == NULL)
-        return qd_refuse_memory(reader->arena, "the parameters", reader->error);
-    attribute->string = memcpy(copy, text, bytes);
-    return QD_OK;
+    attribute->string = qd_json_string(value);
+    return attribute->string != NULL ? QD_OK : expected(reader, value, "a string");
 }
 
-static enum qd_status read_attribute(const struct reader *reader, const struct cJSON *value,
+static enum qd_status read_attribute(const struct reader *reader, const struct qd_json_value *value,
                                      size_t index)
 {
     const struct qk_call *call = &reader->infer->call;
@@ -177,12 +170,12 @@ static enum qd_status read_attribute(const struct reader *reader, const struct c
 
 /* ---- The carrier form -------------------------------------------------------------------- */
 
-static enum qd_status read_carried_type(const struct reader *reader, const struct cJSON *value,
-                                        size_t input)
+static enum qd_status read_carried_type(const struct reader *reader,
+                                        const struct qd_json_value *value, size_t input)
 {
     const struct qd_signature *signature = reader->infer->signature;
     struct qk_tensor *tensor = &reader->carriers[input].tensor;
-    const char *key = qd_json_key(value);
+    const char *key = value->key;
     const char *name = qd_json_string(value);
     if (tensor->type != QK_NONE)
         return twice(reader, key);
@@ -195,14 +188,14 @@ static enum qd_status read_carried_type(const struct reader *reader, const struc
                           field, qd_json_show(value).text, reader->error);
 }
 
-static enum qd_status read_carried_shape(const struct reader *reader, const struct cJSON *value,
-                                         size_t input)
+static enum qd_status read_carried_shape(const struct reader *reader,
+                                         const struct qd_json_value *value, size_t input)
 {
     struct qd_oip_carrier *carrier = &reader->carriers[input];
     struct qk_tensor *tensor = &carrier->tensor;
     struct qk_attribute shape;
     if (carrier->shaped)
-        return twice(reader, qd_json_key(value));
+        return twice(reader, value->key);
     carrier->shaped = true;
     enum qd_status status = read_ints(reader, value, &shape);
     if (status != QD_OK)
@@ -234,8 +227,8 @@ static bool find_carried(const struct qd_signature *signature, const char *key, 
     return false;
 }
 
-static enum qd_status read_carrier(struct reader *reader, const struct cJSON *value, size_t input,
-                                   bool is_type)
+static enum qd_status read_carrier(struct reader *reader, const struct qd_json_value *value,
+                                   size_t input, bool is_type)
 {
     const size_t count = reader->infer->signature->input_count;
     if (reader->carriers == NULL)
@@ -268,7 +261,8 @@ static enum qd_status check_carriers(const struct reader *reader)
 
 /* ---- OIP's own keys ---------------------------------------------------------------------- */
 
-static enum qd_status read_binary_output(const struct reader *reader, const struct cJSON *value)
+static enum qd_status read_binary_output(const struct reader *reader,
+                                         const struct qd_json_value *value)
 {
     bool binary;
     if (!qd_json_bool(value, &binary))
@@ -277,7 +271,7 @@ static enum qd_status read_binary_output(const struct reader *reader, const stru
     return QD_OK;
 }
 
-static enum qd_status read_timeout(const struct reader *reader, const struct cJSON *value)
+static enum qd_status read_timeout(const struct reader *reader, const struct qd_json_value *value)
 {
     int64_t timeout;
     if (!qd_json_whole(value, &timeout) || timeout < 0)
@@ -286,7 +280,7 @@ static enum qd_status read_timeout(const struct reader *reader, const struct cJS
     return QD_OK;
 }
 
-static enum qd_status read_priority(const struct reader *reader, const struct cJSON *value)
+static enum qd_status read_priority(const struct reader *reader, const struct qd_json_value *value)
 {
     int64_t priority;
     if (!qd_json_whole(value, &priority) || priority < 0)
@@ -295,7 +289,7 @@ static enum qd_status read_priority(const struct reader *reader, const struct cJ
     return QD_OK;
 }
 
-static enum qd_status ignore(const struct reader *reader, const struct cJSON *value)
+static enum qd_status ignore(const struct reader *reader, const struct qd_json_value *value)
 {
     (void)reader;
     (void)value;
@@ -304,7 +298,7 @@ static enum qd_status ignore(const struct reader *reader, const struct cJSON *va
 
 static const struct own_key {
     const char *name;
-    enum qd_status (*read)(const struct reader *reader, const struct cJSON *value);
+    enum qd_status (*read)(const struct reader *reader, const struct qd_json_value *value);
 } own_keys[] = {
     {"binary_data_output", read_binary_output},
     {"timeout", read_timeout},
@@ -336,10 +330,10 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
                    qd_show_string(key).text, signature->version, signature->name, known);
 }
 
-static enum qd_status read_parameter(struct reader *reader, const struct cJSON *value)
+static enum qd_status read_parameter(struct reader *reader, const struct qd_json_value *value)
 {
     const struct qk_operator *op = reader->infer->signature->op;
-    const char *key = qd_json_key(value);
+    const char *key = value->key;
     for (size_t i = 0; op != NULL && i < op->attribute_count; i++)
         if (strcmp(key, op->attributes[i].name) == 0)
             return read_attribute(reader, value, i);
@@ -362,18 +356,19 @@ static enum qd_status read_parameter(struct reader *reader, const struct cJSON *
     return refuse_unknown(reader, key);
 }
 
-enum qd_status qd_oip_read_parameters(const struct cJSON *parameters, struct qd_arena *arena,
-                                      struct qd_infer *infer, struct qd_oip_carrier **carriers,
-                                      struct qd_error *error)
+enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
+                                      struct qd_arena *arena, struct qd_infer *infer,
+                                      struct qd_oip_carrier **carriers, struct qd_error *error)
 {
     struct reader reader = {.arena = arena, .infer = infer, .error = error};
     if (!qd_json_is_object(parameters)) {
         return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);
     }
-    for (const struct cJSON *value = qd_json_first(parameters); value != NULL;
-         value = qd_json_next(value)) {
-        enum qd_status status = qd_json_is_null(value) ? QD_OK : read_parameter(&reader, value);
+    for (const struct qd_json_value *value = parameters->first; value != NULL;
+         value = value->next) {
+        enum qd_status status =
+            value->kind == QD_JSON_NULL ? QD_OK : read_parameter(&reader, value);
         if (status != QD_OK)
             return status;
     }

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "server/json/envelope.h"
+#include "server/json/reader.h"
 #include "tests/unit/scratch.h"
 
 static void begin(struct qd_line *line, enum qd_line_format format)
@@ -27,11 +27,11 @@ static const char *end(struct qd_line *line)
 static void assert_json(const char *text)
 {
     struct scratch scratch;
-    struct qd_json_envelope envelope;
+    const struct qd_json_value *tree;
     struct qd_error error;
     scratch_init(&scratch, 1 << 20);
-    cr_assert_eq(qd_json_envelope_cut(text, strlen(text), &scratch.arena, &envelope, &error), QD_OK,
-                 "%s in %s", error.text, text);
+    cr_assert_eq(qd_json_read(text, strlen(text), &scratch.arena, &tree, &error), QD_OK, "%s in %s",
+                 error.text, text);
     scratch_deinit(&scratch);
 }
 
