@@ -228,7 +228,7 @@ static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
             break;
         job->phase.run(job, turn->seat->workspace, begin,
                        units < count - begin ? begin + units : count);
-        if (gives_way(scheduler, turn))
+        if (units_left(job) > 0 && gives_way(scheduler, turn))
             break;
     }
 }
