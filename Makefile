@@ -105,6 +105,7 @@ SERVER := \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/metrics.c server/base/process.c server/base/prometheus.c \
     server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
+    server/base/writer.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
     server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
@@ -118,12 +119,13 @@ SERVER := \
     server/models/sources_body.c server/models/table.c \
     server/work/infer.c server/work/load.c server/work/loader.c server/work/loop.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
-    server/work/scheduler.c \
-    server/http/access.c server/http/answers.c server/http/connection.c server/http/control.c \
-    server/http/cors.c server/http/endpoint.c server/http/exchange.c server/http/head.c \
-    server/http/healthcheck.c server/http/intercept.c server/http/last_word.c \
-    server/http/linger.c server/http/listener.c server/http/logging.c server/http/path.c \
-    server/http/route.c server/http/socket.c server/http/tls.c server/http/tokens.c \
+    server/work/scheduler.c server/work/trail.c \
+    server/http/access.c server/http/answers.c server/http/connection.c \
+    server/http/control.c server/http/cors.c server/http/endpoint.c server/http/exchange.c \
+    server/http/head.c server/http/healthcheck.c server/http/intercept.c \
+    server/http/journal.c server/http/last_word.c server/http/linger.c \
+    server/http/listener.c server/http/logging.c server/http/path.c server/http/route.c \
+    server/http/socket.c server/http/tls.c server/http/tokens.c server/http/trace.c \
     server/http/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "server/base/address.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,4 +87,30 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
     *name_bytes = found->ai_addrlen;
     freeaddrinfo(found);
     return true;
+}
+
+static void print_octets(const unsigned char octets[4], unsigned port, char *text)
+{
+    snprintf(text, QD_ADDRESS_TEXT_BYTES, "%u.%u.%u.%u:%u", octets[0], octets[1], octets[2],
+             octets[3], port);
+}
+
+void qd_address_print(const struct sockaddr *name, char text[QD_ADDRESS_TEXT_BYTES])
+{
+    char host[INET6_ADDRSTRLEN];
+    struct sockaddr_in in4;
+    struct sockaddr_in6 in6;
+    if (name->sa_family == AF_INET) {
+        memcpy(&in4, name, sizeof(in4));
+        print_octets((const unsigned char *)&in4.sin_addr, ntohs(in4.sin_port), text);
+    } else if (name->sa_family == AF_INET6) {
+        memcpy(&in6, name, sizeof(in6));
+        const unsigned port = ntohs(in6.sin6_port);
+        if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr))
+            print_octets(in6.sin6_addr.s6_addr + 12, port, text);
+        else if (inet_ntop(AF_INET6, &in6.sin6_addr, host, sizeof(host)) != NULL)
+            snprintf(text, QD_ADDRESS_TEXT_BYTES, "[%s]:%u", host, port);
+    } else {
+        snprintf(text, QD_ADDRESS_TEXT_BYTES, "unix");
+    }
 }

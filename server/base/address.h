@@ -18,4 +18,9 @@ bool qd_address_valid(const char *address);
 bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
                         char complaint[QD_ADDRESS_COMPLAINT_BYTES]);
 
+#define QD_ADDRESS_TEXT_BYTES 56
+
+/* A peer's, for people: "127.0.0.1:40000", "[::1]:40000", "unix". */
+void qd_address_print(const struct sockaddr *name, char text[QD_ADDRESS_TEXT_BYTES]);
+
 #endif

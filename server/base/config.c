@@ -104,6 +104,8 @@ static const struct flag flags[] = {
      "on or off: at start, for some ms, how fast kernels and memory are"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
      "debug, which has each answer, info, warn or error"},
+    {"access-log", KIND_PATH, AT(access_log), "off", 0, 0, "FILE",
+     "a line for each request; off, -, which is standard error, or a file"},
     {"log-format", KIND_FORMAT, AT(log_format), "text", 0, 0, "FORMAT",
      "of lines: text, which has key=value, or json"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
@@ -527,7 +529,8 @@ void qd_config_print_help(FILE *file)
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
           "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
           "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
-          "end; SIGHUP makes it read tokens, certificate and key anew.\n",
+          "end; SIGHUP makes it read tokens, certificate and key anew, and\n"
+          "open its access log anew.\n",
           file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {

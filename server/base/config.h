@@ -62,6 +62,7 @@ struct qd_config {
     bool measure;
     enum qd_log_level log_level;
     enum qd_line_format log_format;
+    const char *access_log; /* a file; "-": standard error; "off": none */
 };
 
 enum qd_config_result {

@@ -64,6 +64,12 @@ void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text)
 {
     print_values(gauges, text);
     print_listeners(gauges, text);
+    qd_prometheus_type(text, "quantd_log_lines_dropped_total", "counter",
+                       "Lines that nobody took in time, or that a full disk had no room for.");
+    qd_text_format(text,
+                   "quantd_log_lines_dropped_total{log=\"access\"} %" PRIu64
+                   "\nquantd_log_lines_dropped_total{log=\"events\"} %" PRIu64 "\n",
+                   gauges->access_lines_dropped, gauges->event_lines_dropped);
     qd_prometheus_type(text, "process_cpu_seconds_total", "counter", "User and system time.");
     qd_text_format(text, "process_cpu_seconds_total %" PRIu64 ".%09" PRIu64 "\n",
                    gauges->process.cpu_ns / QD_NS_PER_S, gauges->process.cpu_ns % QD_NS_PER_S);

@@ -36,6 +36,8 @@ struct qd_gauges {
     uint64_t model_count;
     const struct qd_listener_gauge *listeners;
     size_t listener_count;
+    uint64_t access_lines_dropped;
+    uint64_t event_lines_dropped;
     struct qd_process process;
 };
 

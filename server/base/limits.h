@@ -46,4 +46,8 @@
 #define QD_TCP_SEND_BYTES (128u << 10)
 #define QD_UNIX_SEND_BYTES (32u << 10)
 
+/* Lines of the access log that wait to be written, and as many that are being written: some 2,000
+ * lines, a tenth of a second at 20,000 requests a second. */
+#define QD_WRITER_BYTES_MAX (1u << 20)
+
 #endif

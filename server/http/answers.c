@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/base/gauges.h"
+#include "server/base/log.h"
 #include "server/base/refusal.h"
 #include "server/base/schema.h"
 #include "server/oip/encode.h"
@@ -127,7 +128,10 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
         .models_kept = qd_memory_kept(router->model_memory),
         .model_count = qd_models_loaded_count(router->models),
         .listeners = listeners,
+        .event_lines_dropped = qd_log_dropped(),
     };
+    if (router->journal.writer != NULL)
+        gauges.access_lines_dropped = qd_writer_dropped(router->journal.writer);
     if (router->listener != NULL) {
         gauges.connections = qd_listener_connection_count(router->listener);
         gauges.listener_count = qd_listener_gauges(router->listener, listeners);

@@ -268,6 +268,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     struct qd_head head;
     qd_head_init(&head, method, target, version);
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
+    exchange->handler.opened(exchange->handler.context, &head, request);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK)

@@ -72,6 +72,12 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
         head->authorization_count++;
     } else if (strcasecmp(name, "Origin") == 0) {
         head->origin = value;
+    } else if (strcasecmp(name, "traceparent") == 0) {
+        head->traceparent = value;
+        head->traceparent_count++;
+    } else if (strcasecmp(name, "tracestate") == 0) {
+        if (head->tracestate_count < QD_TRACESTATE_COUNT_MAX)
+            head->tracestates[head->tracestate_count++] = value;
     } else if (strcasecmp(name, "Expect") == 0) {
         head->expects_continue = strcasecmp(value, "100-continue") == 0;
     }

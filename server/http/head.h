@@ -9,6 +9,8 @@
 
 #include "server/base/status.h"
 
+#define QD_TRACESTATE_COUNT_MAX 4 /* headers of that name; more are not read */
+
 /* Strings are borrowed; NULL: no such header. */
 struct qd_head {
     const char *method;
@@ -17,6 +19,9 @@ struct qd_head {
     const char *json_bytes; /* Inference-Header-Content-Length */
     const char *authorization;
     const char *origin;
+    const char *traceparent;
+    const char *tracestates[QD_TRACESTATE_COUNT_MAX];
+    size_t tracestate_count;
     uint64_t content_bytes; /* 0 when chunked */
     bool chunked;
     bool expects_continue; /* the client waits for a word before it sends its body */
@@ -30,6 +35,7 @@ struct qd_head {
     unsigned host_count;
     unsigned json_bytes_count;
     unsigned authorization_count;
+    unsigned traceparent_count;
     bool bad_header;
 };
 

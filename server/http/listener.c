@@ -236,6 +236,14 @@ size_t qd_listener_gauges(const struct qd_listener *listener,
     return listener->endpoint_count;
 }
 
+void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES])
+{
+    const struct qd_connection *connection = request->connection;
+    qd_address_print(
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr,
+        text);
+}
+
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context)
 {
     listener->exchange.connections.draining = true;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/base/address.h"
 #include "server/base/arena.h"
 #include "server/base/config.h"
 #include "server/base/gauges.h"
@@ -22,6 +23,9 @@
 struct qd_listener;
 
 struct qd_handler {
+    /* Before all others, also of a head that is refused then. Only where one cannot be read at all,
+     * it is not called. */
+    void (*opened)(void *context, const struct qd_head *head, struct qd_request *request);
     /* The head is there, and held to its rules. Whether its sender may come in at all: a failure is
      * in request->error, and `begin` is not called then. */
     enum qd_status (*admit)(void *context, const struct qd_head *head, struct qd_request *request);
@@ -58,6 +62,9 @@ size_t qd_listener_connection_count(const struct qd_listener *listener);
 /* The same by address. Returns how many addresses there are. */
 size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
+
+/* The client's address, for people. */
+void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES]);
 
 /* Sends the answer of a request that is in REPLYING since `end` returned false. */
 void qd_listener_answer(struct qd_request *request);

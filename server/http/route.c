@@ -1,9 +1,7 @@
 #include "server/http/route.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "server/base/log.h"
 #include "server/http/answers.h"
 #include "server/http/control.h"
 #include "server/http/cors.h"
@@ -95,6 +93,12 @@ static const char *methods(bool get, bool post, bool cors)
     return texts[(get && post ? 4 : get ? 2 : 0) + cors];
 }
 
+static void opened(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    const struct qd_router *router = context;
+    qd_journal_open(&router->journal, head, request);
+}
+
 static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
 {
     const struct qd_router *router = context;
@@ -147,17 +151,6 @@ static bool end(void *context, struct qd_request *request)
     return true;
 }
 
-static void log_answer(const struct qd_request *request, bool delivered, uint64_t total_ns)
-{
-    struct qd_error error = request->error;
-    for (char *c = strchr(error.text, '"'); c != NULL; c = strchr(c, '"'))
-        *c = '\''; /* the line's own quotes end at the next */
-    qd_log(QD_LOG_DEBUG, delivered ? "answered" : "gone before the answer",
-           "status=%u model=%s total_us=%" PRIu64 " error=\"%s\"", request->answer.http_status,
-           request->message.signature != NULL ? request->message.signature->name : "none",
-           total_ns / 1000, error.text);
-}
-
 static void closed(void *context, const struct qd_request *request, bool delivered)
 {
     struct qd_router *router = context;
@@ -168,7 +161,12 @@ static void closed(void *context, const struct qd_request *request, bool deliver
         qd_metrics_count_answer(router->metrics, http_status);
     if (request->message.signature != NULL)
         qd_counters_count(request->model->counters, http_status, stage_ns);
-    log_answer(request, delivered, stage_ns[QD_STAGE_TOTAL]);
+    if (qd_journal_is_read(&router->journal)) {
+        char client[QD_ADDRESS_TEXT_BYTES] = "";
+        if (request->connection != NULL)
+            qd_listener_print_client(request, client);
+        qd_journal_close(&router->journal, request, client, delivered, stage_ns);
+    }
 }
 
 static bool idle(void *context)
@@ -179,7 +177,8 @@ static bool idle(void *context)
 
 struct qd_handler qd_router_handler(struct qd_router *router)
 {
-    return (struct qd_handler){.admit = admit,
+    return (struct qd_handler){.opened = opened,
+                               .admit = admit,
                                .begin = begin,
                                .end = end,
                                .closed = closed,

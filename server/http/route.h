@@ -9,6 +9,7 @@
 #include "server/base/line.h"
 #include "server/base/metrics.h"
 #include "server/http/access.h"
+#include "server/http/journal.h"
 #include "server/http/listener.h"
 #include "server/models/table.h"
 #include "server/work/loader.h"
@@ -27,6 +28,7 @@ struct qd_router {
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     unsigned thread_count;
     uint64_t compute_timeout_ns;
+    struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */
     const char *log_format;                 /* as a call has set it; NULL: none has */
     bool draining;                          /* then it is not ready any more */

@@ -17,9 +17,18 @@
 #include "server/models/model.h"
 #include "server/oip/decode.h"
 #include "server/work/scheduler.h"
+#include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 8
 #define QD_CLIENT_BYTES 65 /* with the NUL at its end */
+
+/* Of a distributed trace (W3C Trace Context); "": of none. */
+struct qd_trace {
+    char trace_id[33];
+    char parent_id[17]; /* the caller's span, and this request's own: */
+    char span_id[17];
+    char response[56]; /* what the answer says of it */
+};
 
 enum qd_request_state {
     QD_READING,  /* from the first byte seen to the last */
@@ -44,6 +53,9 @@ struct qd_request {
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
     char client[QD_CLIENT_BYTES]; /* the name of the token it came with; "": none was asked for */
+
+    struct qd_trace trace;
+    struct qd_trail *trail; /* for the access log; NULL: nobody reads one, or malloc failed */
 
     bool keeps_body; /* false: what comes is dropped */
     char *body;

@@ -50,6 +50,8 @@ Test(gauges, each_bound_and_what_is_used_of_it)
         .model_count = 18,
         .listeners = listeners,
         .listener_count = 2,
+        .access_lines_dropped = 25,
+        .event_lines_dropped = 26,
         .process = {.cpu_ns = 19000000020,
                     .resident_bytes = 21,
                     .virtual_bytes = 22,
@@ -71,6 +73,8 @@ Test(gauges, each_bound_and_what_is_used_of_it)
     assert_line(text, "quantd_model_kept_bytes 16");
     assert_line(text, "quantd_connections 17");
     assert_line(text, "quantd_models_loaded 18");
+    assert_line(text, "quantd_log_lines_dropped_total{log=\"access\"} 25");
+    assert_line(text, "quantd_log_lines_dropped_total{log=\"events\"} 26");
     assert_line(text, "process_cpu_seconds_total 19.000000020");
     assert_line(text, "process_resident_memory_bytes 21");
     assert_line(text, "process_virtual_memory_bytes 22");

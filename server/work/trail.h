@@ -1,0 +1,33 @@
+/* What a line about a request says, of what is gone when the line is written: its head, and all
+ * that is in its arena where it was refused. Bounded, as clients choose all of it. */
+#ifndef SERVER_WORK_TRAIL_H
+#define SERVER_WORK_TRAIL_H
+
+#include "server/oip/decode.h"
+
+#define QD_TRAIL_METHOD_BYTES 24
+#define QD_TRAIL_PATH_BYTES 513
+#define QD_TRAIL_STATE_BYTES 513
+#define QD_TRAIL_ID_BYTES 129
+#define QD_TRAIL_INPUTS_BYTES 513
+
+struct qd_trail {
+    char method[QD_TRAIL_METHOD_BYTES];
+    char path[QD_TRAIL_PATH_BYTES];
+    char tracestate[QD_TRAIL_STATE_BYTES];
+    char id[QD_TRAIL_ID_BYTES];
+    char inputs[QD_TRAIL_INPUTS_BYTES]; /* x:UINT8[1,3,224,224] x_scale:FP32[] */
+};
+
+/* NULL: malloc failed. All is "". */
+struct qd_trail *qd_trail_create(void);
+void qd_trail_destroy(struct qd_trail *trail); /* NULL is fine */
+
+/* Copies what fits. */
+void qd_trail_copy(char *to, size_t bytes, const char *from);
+
+/* Of an inference, as far as it was read. Inputs for which there is no room are left out, and "..."
+ * stands for them. */
+void qd_trail_note_call(struct qd_trail *trail, const struct qd_infer *infer);
+
+#endif
