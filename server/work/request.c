@@ -9,7 +9,7 @@
 #include "server/base/refusal.h"
 #include "server/oip/encode.h"
 
-enum { GROWING_BODY_BYTES_MIN = 64 << 10 };
+enum { GROWING_BODY_BYTES = 64 << 10 };
 
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns)
 {
@@ -56,27 +56,44 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to)
 
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 {
+    struct qd_arena *arena = &request->arena;
     request->keeps_body = true;
-    request->body = qd_arena_alloc(&request->arena, bytes);
+    request->body = qd_arena_reserve(arena, bytes);
+    /* It would be refused later, after it was sent in vain. */
+    const size_t left = qd_memory_max(arena->memory) - qd_memory_used(arena->memory);
+    if (request->body != NULL && bytes > left) {
+        arena->refused_bytes = bytes;
+        request->body = NULL;
+    }
     if (request->body == NULL)
         return qd_refuse_memory(&request->arena, "the body", &request->error);
     request->body_capacity = bytes;
     return QD_OK;
 }
 
-/* Doubles, and never asks for more than the limit. */
+/* A body that nobody has said the size of: some room first, and then all that there may be, of
+ * which only what comes counts. So it is copied once at most. */
 static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_max)
 {
-    size_t capacity = request->body_capacity * 2;
-    capacity = capacity < GROWING_BODY_BYTES_MIN ? GROWING_BODY_BYTES_MIN : capacity;
-    capacity = capacity > bytes_max ? (size_t)bytes_max : capacity;
-    capacity = capacity < bytes ? bytes : capacity;
-    char *body = qd_arena_grow(&request->arena, request->body, request->body_capacity, capacity);
-    if (body != NULL) {
-        request->body = body;
-        request->body_capacity = capacity;
-    }
-    return body != NULL;
+    struct qd_arena *arena = &request->arena;
+    const size_t left = qd_memory_max(arena->memory) - qd_arena_own_bytes(arena);
+    size_t capacity = bytes_max < left ? (size_t)bytes_max : left;
+    if (bytes <= GROWING_BODY_BYTES && GROWING_BODY_BYTES < capacity)
+        capacity = GROWING_BODY_BYTES;
+    char *body = qd_arena_reserve(arena, capacity < bytes ? bytes : capacity);
+    if (body == NULL)
+        return false;
+    if (request->body_bytes > 0)
+        memcpy(body, request->body, (size_t)request->body_bytes);
+    request->body = body;
+    request->body_capacity = capacity;
+    return true;
+}
+
+static bool make_room(struct qd_request *request, size_t bytes, uint64_t bytes_max)
+{
+    return (bytes <= request->body_capacity || grow_body(request, bytes, bytes_max)) &&
+           qd_arena_commit(&request->arena, request->body, bytes);
 }
 
 static void drop_body(struct qd_request *request)
@@ -85,29 +102,29 @@ static void drop_body(struct qd_request *request)
     request->body = NULL;
 }
 
-void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
-                          uint64_t bytes_max)
+static void take(struct qd_request *request, const char *bytes, size_t count, uint64_t bytes_max)
 {
-    if (request->error.status != QD_OK)
-        return;
     const bool small = request->body_bytes_max != 0;
     bytes_max = small ? request->body_bytes_max : bytes_max;
-    if (count > bytes_max - request->body_bytes) {
+    const uint64_t old = request->body_bytes;
+    if (count > bytes_max - old) {
         qd_fail(&request->error, QD_TOO_LARGE, "the body: expected at most %llu bytes%s, got more",
                 (unsigned long long)bytes_max, small ? " for this call" : " (--max-body-bytes)");
         drop_body(request);
-        return;
-    }
-    size_t old = (size_t)request->body_bytes;
-    request->body_bytes += count;
-    if (!request->keeps_body)
-        return;
-    if (old + count > request->body_capacity && !grow_body(request, old + count, bytes_max)) {
+    } else if (request->keeps_body && !make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         drop_body(request);
-        return;
+    } else if (request->keeps_body) {
+        memcpy(request->body + old, bytes, count);
     }
-    memcpy(request->body + old, bytes, count);
+}
+
+void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
+                          uint64_t bytes_max)
+{
+    if (request->error.status == QD_OK)
+        take(request, bytes, count, bytes_max);
+    request->body_bytes += count;
 }
 
 void qd_request_abandon(struct qd_request *request)

@@ -105,10 +105,11 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 /* For its answer. Both texts are borrowed. */
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value);
 
-/* Keeps the body, and makes room for so many bytes of it, in one piece. */
+/* Keeps the body, with room for so many bytes of it, in one piece. They count as they come. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
 /* Appends to a kept body, and grows it if it has to; only counts any other. A failure is in
- * request->error, and drops the body and all that still comes. bytes_max: --max-body-bytes. */
+ * request->error, drops the body, and only counts all that still comes. bytes_max:
+ * --max-body-bytes. */
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max);
 

@@ -145,6 +145,27 @@ Test(request, a_body_beyond_the_memory_of_the_moment)
     desk_destroy(&desk);
 }
 
+Test(request, a_head_alone_holds_nothing)
+{
+    struct desk desk = desk_create(16 * MIB);
+    static char piece[MIB];
+    cr_assert_eq(qd_request_reserve_body(desk.request, 12 * MIB), QD_OK);
+    cr_assert_leq(qd_memory_used(desk.memory), MIB);
+    for (unsigned i = 0; i < 3; i++)
+        qd_request_take_body(desk.request, piece, sizeof(piece), 12 * MIB);
+    cr_assert_geq(qd_memory_used(desk.memory), 3 * MIB);
+    cr_assert_leq(qd_memory_used(desk.memory), 5 * MIB);
+    struct qd_arena other;
+    qd_arena_init(&other, desk.memory);
+    cr_assert_not_null(qd_arena_alloc(&other, 8 * MIB));
+    for (unsigned i = 0; i < 9; i++)
+        qd_request_take_body(desk.request, piece, sizeof(piece), 12 * MIB);
+    cr_assert_eq(desk.request->error.status, QD_UNAVAILABLE, "%s", desk.request->error.text);
+    cr_assert_leq(qd_memory_used(desk.memory), 8 * MIB, "what it had is free");
+    qd_arena_deinit(&other);
+    desk_destroy(&desk);
+}
+
 Test(request, a_refusal_keeps_only_its_answer)
 {
     struct desk desk = desk_create(4 * MIB);
