@@ -34,6 +34,11 @@
  * They cost a descriptor each; beyond, the oldest is reset. */
 #define QD_LINGER_COUNT_MAX 64
 
+/* A chunk costs about as much as 16 bytes of a body, however small it is. So beyond the first of
+ * them, for clients that send what they print token by token, they have so many on average. */
+#define QD_CHUNKS_FREE (1u << 20)
+#define QD_CHUNK_BYTES_LEAST 16u
+
 /* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual
  * pauses, TCP's repeats among them, and short enough for what it holds. Never longer than
  * --receive-timeout. */

@@ -194,6 +194,10 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
         stop_measuring(connection);
     if (to == QD_CONNECTION_HEAD)
         connection->first_byte_ns = connection->since_ns;
+    else if (to == QD_CONNECTION_BODY)
+        connection->chunks = 0;
+    else if (to == QD_CONNECTION_OURS)
+        connection->doubted = false;
     else if (to == QD_CONNECTION_IDLE)
         connection->first_byte_ns = 0;
     if (!goes_on)
@@ -290,6 +294,8 @@ void qd_connections_on_hangups(struct qd_connections *all)
             connection->ended_ns = qd_clock_ns();
         }
         connection->gone = connection->gone || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0;
+        if (connection->gone && connection->state == QD_CONNECTION_OURS)
+            all->on_gone(connection);
     }
 }
 
@@ -298,6 +304,18 @@ static bool is_read_up(const struct qd_connection *connection)
 {
     char byte;
     return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
+{
+    return !connection->is_unix && !connection->doubted &&
+           now_ns - connection->since_ns >= FRESH_NS && now_ns - connection->ended_ns >= FRESH_NS;
+}
+
+static void doubt(struct qd_connection *connection)
+{
+    connection->doubted = true;
+    connection->all->on_doubt(connection);
 }
 
 static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
@@ -310,6 +328,8 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         case QD_CONNECTION_OURS:
             if (connection->gone)
                 all->on_gone(connection);
+            else if (is_doubtful(connection, now_ns))
+                doubt(connection);
             break;
         case QD_CONNECTION_ANSWER: /* it may have shut its sending side only */
             if (connection->gone)

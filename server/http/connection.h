@@ -55,8 +55,11 @@ struct qd_connections {
     const struct qd_config *config;
     /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CUT. */
     void (*on_slow)(struct qd_connection *connection);
-    /* In a sweep: the client of one that is OURS has gone, for good. */
+    /* The client of one that is OURS has gone, for good. Perhaps more than once. */
     void (*on_gone)(struct qd_connection *connection);
+    /* It sends nothing more, for a while already, and is OURS over TCP: that tells not whether it
+     * has gone. Once for each request. */
+    void (*on_doubt)(struct qd_connection *connection);
     uint64_t window_ns; /* of the pace */
     uint64_t window_bytes;
     struct qd_links waits[QD_WAIT_COUNT];
@@ -81,14 +84,17 @@ struct qd_connection {
     uint64_t moved_bytes;   /* of body or answer, when the window began */
     uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
     uint64_t ended_ns;
+    uint64_t chunks; /* of the body: pieces in which it came */
     int fd;
     bool is_unix;
-    bool watched;   /* is on the epoll */
-    bool measured;  /* a window has begun in which the answer's way is counted */
-    bool ended;     /* the client sends nothing more: it has left, or waits for its answer */
-    bool gone;      /* it has left */
-    bool lingers;   /* it may still send when it is closed */
-    bool is_head;   /* the request is a HEAD */
+    bool watched;  /* is on the epoll */
+    bool measured; /* a window has begun in which the answer's way is counted */
+    bool ended;    /* the client sends nothing more: it has left, or waits for its answer */
+    bool gone;     /* it has left */
+    bool doubted;  /* and was asked whether it has */
+    bool lingers;  /* it may still send when it is closed */
+    bool is_head;  /* the request is a HEAD */
+    bool is_http_1_1;
     bool delivered; /* its answer went past the library */
     bool refused;   /* what the library could not read: its request ends with an error */
     void *http;     /* the library's own */

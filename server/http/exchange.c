@@ -201,7 +201,9 @@ static void on_slow(struct qd_connection *connection)
         qd_connection_cut(connection);
         return;
     }
-    if (in_head) {
+    if (connection->request->error.status != QD_OK) {
+        /* It was refused already, and is read on only so that it can be told. */
+    } else if (in_head) {
         qd_fail(&connection->request->error, QD_TOO_SLOW,
                 "the head: expected within %.3g s (--receive-timeout)",
                 (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
@@ -222,7 +224,13 @@ static void on_slow(struct qd_connection *connection)
 /* It waits for an answer that nobody will read. */
 static void on_gone(struct qd_connection *connection)
 {
-    (void)connection;
+    qd_request_abandon(connection->request);
+}
+
+static void on_doubt(struct qd_connection *connection)
+{
+    if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
+        qd_last_word_interim(connection->fd, session_of(connection));
 }
 
 /* ---- The request -------------------------------------------------------------------------- */
@@ -267,6 +275,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     connection->is_head = strcmp(method, "HEAD") == 0;
     struct qd_head head;
     qd_head_init(&head, method, target, version);
+    connection->is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (qd_head_check(&head, &request->error) != QD_OK)
@@ -288,6 +297,14 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
     qd_request_take_body(request, bytes, count, connection->all->config->max_body_bytes);
+    if (++connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST &&
+        was_fine) {
+        qd_fail(
+            &request->error, QD_TOO_LARGE,
+            "the body: expected chunks of %u bytes or more on average, got %llu with %llu bytes",
+            QD_CHUNK_BYTES_LEAST, (unsigned long long)connection->chunks,
+            (unsigned long long)request->body_bytes);
+    }
     if (request->error.status != QD_OK && (was_fine || request->body_bytes > QD_DRAIN_BYTES_MAX))
         return refuse_past_library(connection);
     return MHD_YES;
@@ -417,6 +434,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct
     const bool open = qd_connections_init(&exchange->connections, config);
     exchange->connections.on_slow = on_slow;
     exchange->connections.on_gone = on_gone;
+    exchange->connections.on_doubt = on_doubt;
     if (!qd_intercept_start(on_library_error)) {
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
                MHD_get_version());

@@ -28,6 +28,16 @@ static size_t print_head(char text[HEAD_BYTES], const struct qd_answer *answer, 
     return (size_t)count;
 }
 
+void qd_last_word_interim(int fd, void *session)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const size_t count = sizeof(interim) - 1;
+    if (session != NULL)
+        qd_tls_send(session, interim, count);
+    else
+        send(fd, interim, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static bool send_over_tls(void *session, const struct iovec *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++)

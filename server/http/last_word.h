@@ -13,4 +13,12 @@
 bool qd_last_word(int fd, void *session, const struct qd_answer *answer, const char *reason,
                   bool is_head);
 
+/* Tells a client that waits for its answer that it is still being made. Of a client over TCP that
+ * sends nothing more, nobody can know whether it has closed its socket, or only its sending side,
+ * and reads on: that it sends no more is all that it tells. But what comes for a closed socket the
+ * client's system answers with a reset. So something has to be sent that no client minds, and
+ * HTTP/1.1 has just that: an interim answer may come at any time. 100 (Continue) is the one that
+ * every client skips; some take the 102 that was meant for it as final. */
+void qd_last_word_interim(int fd, void *session);
+
 #endif

@@ -1,6 +1,8 @@
 """Senders and readers keep a pace, whatever the size; who does not is told, or cut."""
+import math
 import os
 import socket
+import struct
 import tempfile
 import time
 import unittest
@@ -209,6 +211,129 @@ class Readers(PaceTest):
                 self.check_cut(self.connect_unix(path))
             finally:
                 self.server = before
+
+
+class Memory(PaceTest):
+    """A head alone holds nothing: what has come counts."""
+
+    FLAGS = ("--max-inflight-bytes", "32M", "--max-body-bytes", "16M")
+
+    def test_heads_without_bodies(self):
+        readers = [self.open() for _ in range(8)]
+        for reader in readers:
+            reader.connection.sendall((POST + "Content-Length: 16000000\r\n\r\n").encode())
+        reader = self.open()
+        reader.connection.sendall(large(2 * MIB))
+        self.assertEqual(reader.answer().status, 200)
+        self.assertLess(self.inflight(), 2 * MIB)
+
+    def test_full_in_the_middle(self):
+        """Not all of them fit: some get their 503 at once, and the others their answer."""
+        request = large(3 * MIB)
+        readers = [self.open() for _ in range(14)]
+        for reader in readers:
+            reader.connection.sendall(request[:-1])
+        statuses = []
+        for reader in readers:
+            try:
+                reader.connection.sendall(request[-1:])
+            except OSError:
+                pass
+        for reader in readers:
+            answer = reader.answer()
+            statuses.append(answer.status)
+            if answer.status == 503:
+                self.assert_error(answer, 503, "--max-inflight-bytes")
+                self.assertIsNotNone(answer.headers["Retry-After"])
+        self.assertEqual(set(statuses), {200, 503})
+        self.wait_until_free(2)
+
+    def test_many_small_chunks(self):
+        reader = self.open()
+        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        piece, count = b"1\r\n \r\n" * 50000, 0
+        reader.connection.settimeout(0)
+        answer = None
+        while answer is None and count < 60:
+            reader.connection.settimeout(30 * SLOW)
+            reader.connection.sendall(piece)
+            count += 1
+            reader.connection.settimeout(0)
+            try:
+                answer = reader.connection.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                pass
+        reader.connection.settimeout(30 * SLOW)
+        self.assertTrue(20 <= count <= 40, count)
+        self.assert_error(reader.answer(), 413, "chunks")
+
+
+class Gone(unittest.TestCase):
+    """Work for a client that has left ends at its next unit."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.path.join(self.folder.name, "s")
+        self.server = Server("--threads", "1", listen=("127.0.0.1:0", "unix:" + self.path))
+        self.addCleanup(self.server.stop)
+
+    def busy(self):
+        metrics = parse_metrics(self.server.get("/metrics").body.decode())
+        return (metrics[("quantd_workers_busy", ())] + metrics[("quantd_queue_length", ())])
+
+    def start(self, connection, batch=2, kernel=31):
+        """By default work for several seconds."""
+        shapes = {"x": ("UINT8", [batch, 64, 512, 512]), "w": ("INT8", [64, 64, kernel, kernel])}
+        tensors = [Tensor(name, kind, shape, bytes(math.prod(shape)))
+                   for name, (kind, shape) in shapes.items()]
+        for name, kind in (("x", "UINT8"), ("w", "INT8"), ("y", "UINT8")):
+            tensors += [Tensor.of(name + "_scale", "FP32", [], [1]),
+                        Tensor.of(name + "_zero_point", kind, [], [0])]
+        body, headers = binary_request(tensors, {"pads": [kernel // 2] * 4})
+        lines = ["POST %s HTTP/1.1" % infer_path("onnx.QLinearConv"), "Host: q",
+                 "Content-Length: %d" % len(body)] + ["%s: %s" % pair for pair in headers.items()]
+        connection.sendall("\r\n".join(lines + ["", ""]).encode() + body)
+        deadline = time.monotonic() + 20 * SLOW
+        while self.busy() == 0:
+            self.assertLess(time.monotonic(), deadline)
+
+    def check_ends(self, seconds):
+        deadline = time.monotonic() + seconds * SLOW
+        while self.busy() != 0:
+            self.assertLess(time.monotonic(), deadline, "it still computes")
+            time.sleep(0.02)
+
+    def test_closed(self):
+        connection = self.server.connect()
+        self.start(connection)
+        connection.close()
+        self.check_ends(1)
+
+    def test_reset(self):
+        connection = self.server.connect()
+        self.start(connection)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        self.check_ends(1)
+
+    def test_unix(self):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self.path)
+        self.start(connection)
+        connection.close()
+        self.check_ends(1)
+
+    def test_who_has_only_shut_its_sending_side_gets_its_answer(self):
+        reader = Reader(self.server.connect(60))
+        self.addCleanup(reader.close)
+        self.start(reader.connection, 4, 7)
+        reader.connection.shutdown(socket.SHUT_WR)
+        answer = reader.answer()
+        while answer.status == 100:
+            answer = reader.answer()
+        self.assertEqual(answer.status, 200, answer.body[:200])
+        self.assertEqual(len(answer.outputs()["y"][2]), 4 * 64 * 512 * 512)
 
 
 @unittest.skipIf(SANITIZED, "they make calls of their own")
