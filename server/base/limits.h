@@ -21,6 +21,12 @@
 /* The C++ OIP client reads lengths into an int. */
 #define QD_ANSWER_BYTES_MAX 0x7fffffffu
 
+/* What an operator may make of a request: so many bytes, and so many for each that came. The most
+ * that is no waste is FP32 from 2 bits, 16 times. A convolution's padding could make gigabytes of
+ * a few hundred bytes, that then wait for a client to take them. */
+#define QD_GROWTH_BYTES_MIN (64u << 20)
+#define QD_GROWTH_MAX 16
+
 /* A refused upload without Expect is read and thrown away up to here, so that a client that sends
  * everything before it reads sees the refusal and not a reset. Go's and Node's clients too report
  * the reset when they notice it first. Reading costs no memory, and --receive-timeout ends it. */

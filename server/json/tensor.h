@@ -11,6 +11,7 @@
 #include "kernels/qk.h"
 #include "server/base/status.h"
 #include "server/base/text.h"
+#include "server/json/number.h"
 #include "server/json/tree.h"
 
 /* A tensor's data on its way to numbers. All is borrowed. */
@@ -37,8 +38,15 @@ void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_
 enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
                                     const char *field, struct qd_error *error);
 
-/* Prints tensor->count elements as one flat JSON array. FP32 as the shortest decimal that reads
- * back to the same float. */
+/* Enough for one printed element and the comma before it. */
+#define QD_JSON_ELEMENT_BYTES_MAX (QD_PRINT_BYTES_MAX + 1)
+
+/* Prints elements [begin, end) of a flat JSON array, without its brackets: a comma is before each
+ * but the first of all. FP32 as the shortest decimal that reads back to the same float. Returns the
+ * end of what was printed. */
+char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end);
+
+/* The same of all its elements, with the brackets. */
 void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor);
 
 #endif

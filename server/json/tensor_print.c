@@ -28,23 +28,30 @@ static char *print_element(char *out, const struct qk_tensor *tensor,
                                        : qd_print_int64(out, widen(bits, type));
 }
 
-void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor)
+char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
 {
     const struct qk_type_info *type = qk_type_info(tensor->type);
-    size_t batch = QD_TEXT_RESERVE_MAX / (QD_PRINT_BYTES_MAX + 1);
+    for (size_t index = begin; index < end; index++) {
+        if (index > 0)
+            *out++ = ',';
+        out = print_element(out, tensor, type, index);
+    }
+    return out;
+}
+
+void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor)
+{
+    const size_t batch = QD_TEXT_RESERVE_MAX / QD_JSON_ELEMENT_BYTES_MAX;
     qd_text_string(text, "[");
     for (size_t index = 0; index < tensor->count;) {
         char *out = qd_text_reserve(text, QD_TEXT_RESERVE_MAX);
         if (out == NULL)
             return;
-        char *at = out;
-        size_t left = tensor->count - index;
-        for (size_t stop = index + (left < batch ? left : batch); index < stop; index++) {
-            if (index > 0)
-                *at++ = ',';
-            at = print_element(at, tensor, type, index);
-        }
-        qd_text_commit(text, (size_t)(at - out));
+        const size_t left = tensor->count - index;
+        const size_t stop = index + (left < batch ? left : batch);
+        char *end = qd_json_elements_print(out, tensor, index, stop);
+        qd_text_commit(text, (size_t)(end - out));
+        index = stop;
     }
     qd_text_string(text, "]");
 }

@@ -1,6 +1,9 @@
 #include "server/oip/encode.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
 
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
@@ -43,58 +46,204 @@ static void print_head(struct qd_text *text, const struct qd_infer *infer, const
                    microseconds(stages->compute_ns), kernel);
 }
 
-/* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
-static size_t print_output(struct qd_text *text, const char *name, const struct qk_tensor *output,
-                           bool binary)
+/* ---- Numbers, in units -------------------------------------------------------------------- */
+
+enum { CHUNK_BYTES_MIN = 64 << 10, CHUNK_BYTES_MAX = 1 << 20 };
+
+struct qd_oip_writer {
+    const struct qd_infer *infer;
+    const char *kernel;
+    const struct qk_tensor *outputs;
+    struct qd_arena *arena;
+    struct qd_error *error;
+    size_t first_units[QK_GRAPH_PORT_COUNT_MAX + 1]; /* of each output, and the count of all */
+    struct qd_part *pieces;                          /* that were printed, by unit */
+
+    pthread_mutex_t lock; /* over the arena and all below, while units are printed */
+    char *chunk;          /* room that is left for pieces */
+    size_t chunk_bytes;
+    size_t printed_bytes;
+    bool failed; /* there was no memory */
+};
+
+static bool is_json(const struct qd_infer *infer, size_t output)
 {
+    return ((infer->outputs & ~infer->binary_outputs) >> output & 1) != 0;
+}
+
+static size_t units_of(const struct qd_infer *infer, const struct qk_tensor *outputs, size_t output)
+{
+    const size_t count = outputs[output].count;
+    if (!is_json(infer, output) || count <= QD_OIP_UNIT_NUMBERS)
+        return 0;
+    return count / QD_OIP_UNIT_NUMBERS + (count % QD_OIP_UNIT_NUMBERS != 0);
+}
+
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_infer *infer, const char *kernel,
+                                           const struct qk_tensor *outputs, struct qd_arena *arena,
+                                           struct qd_error *error)
+{
+    const size_t output_count = infer->signature->output_count;
+    struct qd_oip_writer *writer = qd_arena_calloc(arena, 1, sizeof(*writer));
+    if (writer == NULL) {
+        qd_refuse_memory(arena, "the answer", error);
+        return NULL;
+    }
+    writer->infer = infer;
+    writer->kernel = kernel;
+    writer->outputs = outputs;
+    writer->arena = arena;
+    writer->error = error;
+    for (size_t i = 0; i < output_count; i++)
+        writer->first_units[i + 1] = writer->first_units[i] + units_of(infer, outputs, i);
+    const size_t unit_count = qd_oip_writer_unit_count(writer);
+    if (unit_count > 0)
+        writer->pieces = qd_arena_calloc(arena, unit_count, sizeof(*writer->pieces));
+    if (unit_count > 0 && writer->pieces == NULL) {
+        qd_refuse_memory(arena, "the answer", error);
+        return NULL;
+    }
+    pthread_mutex_init(&writer->lock, NULL);
+    return writer;
+}
+
+void qd_oip_writer_deinit(struct qd_oip_writer *writer)
+{
+    if (writer != NULL)
+        pthread_mutex_destroy(&writer->lock);
+}
+
+size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)
+{
+    return writer->first_units[writer->infer->signature->output_count];
+}
+
+/* Room for what one unit has printed. Chunks grow with what there is. NULL: there is no memory, or
+ * the answer is beyond what may be sent, which its end says. */
+static char *take_room(struct qd_oip_writer *writer, size_t bytes)
+{
+    char *room = NULL;
+    pthread_mutex_lock(&writer->lock);
+    if (writer->chunk_bytes < bytes && !writer->failed &&
+        writer->printed_bytes <= QD_ANSWER_BYTES_MAX) {
+        size_t chunk = writer->printed_bytes;
+        chunk = chunk < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : chunk;
+        chunk = chunk > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : chunk;
+        writer->chunk = qd_arena_alloc(writer->arena, chunk);
+        writer->chunk_bytes = writer->chunk == NULL ? 0 : chunk;
+        writer->failed = writer->chunk == NULL;
+    }
+    if (writer->chunk_bytes >= bytes) {
+        room = writer->chunk;
+        writer->chunk += bytes;
+        writer->chunk_bytes -= bytes;
+        writer->printed_bytes += bytes;
+    }
+    pthread_mutex_unlock(&writer->lock);
+    return room;
+}
+static_assert(QD_OIP_PRINT_BYTES <= CHUNK_BYTES_MIN, "a new chunk holds any piece");
+
+void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end)
+{
+    size_t output = 0;
+    for (size_t unit = begin; unit < end; unit++) {
+        while (unit >= writer->first_units[output + 1])
+            output++;
+        const struct qk_tensor *tensor = &writer->outputs[output];
+        const size_t from = (unit - writer->first_units[output]) * QD_OIP_UNIT_NUMBERS;
+        const size_t left = tensor->count - from;
+        const size_t count = left < QD_OIP_UNIT_NUMBERS ? left : QD_OIP_UNIT_NUMBERS;
+        const char *stop = qd_json_elements_print(workspace, tensor, from, from + count);
+        const size_t bytes = (size_t)(stop - workspace);
+        char *room = take_room(writer, bytes);
+        if (room == NULL)
+            return;
+        writer->pieces[unit] = (struct qd_part){memcpy(room, workspace, bytes), bytes};
+    }
+}
+
+/* ---- The answer --------------------------------------------------------------------------- */
+
+/* The pieces of units [begin, end), those that lie behind one another as one part. */
+static void borrow_pieces(struct qd_text *text, const struct qd_part *pieces, size_t begin,
+                          size_t end)
+{
+    for (size_t i = begin; i < end;) {
+        const char *start = pieces[i].bytes;
+        size_t bytes = 0;
+        for (; i < end && (const char *)pieces[i].bytes == start + bytes; i++)
+            bytes += pieces[i].count;
+        qd_text_borrow(text, start, bytes);
+    }
+}
+
+/* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
+static size_t print_output(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
+{
+    const struct qk_tensor *output = &writer->outputs[i];
+    const size_t begin = writer->first_units[i];
+    const size_t end = writer->first_units[i + 1];
     size_t bytes = 0;
     qd_text_string(text, "{\"name\":");
-    qd_text_json_string(text, name);
+    qd_text_json_string(text, writer->infer->signature->outputs[i].name);
     qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", qk_type_info(output->type)->name);
     print_shape(text, output);
-    if (binary) {
+    if (!is_json(writer->infer, i)) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
         qd_text_format(text, ",\"parameters\":{\"binary_data_size\":%zu}}", bytes);
-    } else { /* no parameters here: C++ clients would then demand binary data */
-        qd_text_string(text, ",\"data\":");
+        return bytes;
+    } /* no parameters in what follows: C++ clients would then demand binary data */
+    qd_text_string(text, ",\"data\":");
+    if (begin == end) {
         qd_json_tensor_print(text, output);
-        qd_text_string(text, "}");
+    } else {
+        qd_text_string(text, "[");
+        borrow_pieces(text, writer->pieces, begin, end);
+        qd_text_string(text, "]");
     }
+    qd_text_string(text, "}");
     return bytes;
 }
 
-enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
-                                   const struct qk_tensor *outputs,
-                                   const struct qd_oip_stages *stages, struct qd_arena *arena,
-                                   struct qd_answer *answer, struct qd_error *error)
+static enum qd_status refuse_size(const struct qd_oip_writer *writer, size_t bytes)
 {
-    const struct qd_signature *signature = infer->signature;
+    return qd_fail(writer->error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
+                   bytes, QD_ANSWER_BYTES_MAX,
+                   writer->infer->binary_outputs != 0 ? "" : "; binary output may be smaller");
+}
+
+enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_oip_stages *stages,
+                                 struct qd_answer *answer)
+{
+    const struct qd_infer *infer = writer->infer;
+    const size_t output_count = infer->signature->output_count;
     const char *between = "";
     size_t blobs[QK_GRAPH_PORT_COUNT_MAX] = {0};
     struct qd_text text;
-    qd_text_init(&text, arena);
-    print_head(&text, infer, kernel, stages);
+    if (writer->failed)
+        return qd_refuse_memory(writer->arena, "the answer", writer->error);
+    if (writer->printed_bytes > QD_ANSWER_BYTES_MAX)
+        return refuse_size(writer, writer->printed_bytes);
+    qd_text_init(&text, writer->arena);
+    print_head(&text, infer, writer->kernel, stages);
     qd_text_string(&text, "\"outputs\":[");
-    for (size_t i = 0; i < signature->output_count; i++) {
+    for (size_t i = 0; i < output_count; i++) {
         if ((infer->outputs >> i & 1) == 0)
             continue;
         qd_text_string(&text, between);
-        blobs[i] = print_output(&text, signature->outputs[i].name, &outputs[i],
-                                (infer->binary_outputs >> i & 1) != 0);
+        blobs[i] = print_output(&text, writer, i);
         between = ",";
     }
     qd_text_string(&text, "]}");
     const size_t json_bytes = text.bytes;
-    for (size_t i = 0; i < signature->output_count; i++)
-        qd_text_borrow(&text, outputs[i].data, blobs[i]);
+    for (size_t i = 0; i < output_count; i++)
+        qd_text_borrow(&text, writer->outputs[i].data, blobs[i]);
     const bool has_blobs = text.bytes > json_bytes;
     if (text.failed)
-        return qd_refuse_memory(arena, "the answer", error);
-    if (text.bytes > QD_ANSWER_BYTES_MAX) {
-        return qd_fail(error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
-                       text.bytes, QD_ANSWER_BYTES_MAX,
-                       infer->binary_outputs != 0 ? "" : "; binary output may be smaller");
-    }
+        return qd_refuse_memory(writer->arena, "the answer", writer->error);
+    if (text.bytes > QD_ANSWER_BYTES_MAX)
+        return refuse_size(writer, text.bytes);
     *answer = (struct qd_answer){
         .http_status = qd_status_http(QD_OK),
         .content_type = has_blobs ? "application/octet-stream" : "application/json",
@@ -104,6 +253,25 @@ enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *ker
         .json_bytes = has_blobs ? json_bytes : 0,
     };
     return QD_OK;
+}
+
+enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
+                                   const struct qk_tensor *outputs,
+                                   const struct qd_oip_stages *stages, struct qd_arena *arena,
+                                   struct qd_answer *answer, struct qd_error *error)
+{
+    struct qd_oip_writer *writer = qd_oip_writer_create(infer, kernel, outputs, arena, error);
+    if (writer == NULL)
+        return error->status;
+    const size_t unit_count = qd_oip_writer_unit_count(writer);
+    char *workspace = unit_count == 0 ? NULL : qd_arena_alloc(arena, QD_OIP_PRINT_BYTES);
+    if (workspace != NULL)
+        qd_oip_writer_print(writer, workspace, 0, unit_count);
+    const enum qd_status status = unit_count > 0 && workspace == NULL
+                                      ? qd_refuse_memory(arena, "the answer", error)
+                                      : qd_oip_writer_end(writer, stages, answer);
+    qd_oip_writer_deinit(writer);
+    return status;
 }
 
 void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,

@@ -6,6 +6,7 @@
 #include "server/base/answer.h"
 #include "server/base/status.h"
 #include "server/base/text.h"
+#include "server/json/tensor.h"
 #include "server/oip/decode.h"
 
 /* The stages that the answer's body reports; `encode` and `total` are only in Server-Timing. */
@@ -13,9 +14,38 @@ struct qd_oip_stages {
     uint64_t receive_ns, queue_ns, decode_ns, compute_ns;
 };
 
-/* The answer to an inference: JSON, with the data of each output that was asked for in it or behind
- * it. outputs[i] goes with the signature's output i; what lies behind the JSON is borrowed by the
- * answer's parts until they are sent. */
+/* The answer to an inference, in units: JSON, with the data of each output that was asked for in it
+ * or behind it. A unit is some numbers to print; small outputs have none, and are printed at the
+ * end. outputs[i] goes with the signature's output i; what lies behind the JSON is borrowed by the
+ * answer's parts until they are sent, as is all that the writer has printed, which is in the
+ * arena.
+ *
+ * It lives in the arena, and borrows all. NULL: no memory; the error says so. */
+struct qd_oip_writer;
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_infer *infer, const char *kernel,
+                                           const struct qk_tensor *outputs, struct qd_arena *arena,
+                                           struct qd_error *error);
+/* Not before all units are over, printed or not. NULL is fine. */
+void qd_oip_writer_deinit(struct qd_oip_writer *writer);
+
+/* Numbers of a unit. An output with no more has none. */
+#define QD_OIP_UNIT_NUMBERS 2048
+/* And what printing it takes. */
+#define QD_OIP_UNIT_NS UINT64_C(50000)
+/* A workspace for printing, of each thread. */
+#define QD_OIP_PRINT_BYTES ((size_t)QD_OIP_UNIT_NUMBERS * QD_JSON_ELEMENT_BYTES_MAX)
+
+size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
+
+/* Units in any order, by several threads at once, each with its own workspace. The arena is the
+ * writer's meanwhile. A failure is kept for the end. */
+void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end);
+
+/* After all units. */
+enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_oip_stages *stages,
+                                 struct qd_answer *answer);
+
+/* All of it at once. */
 enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
                                    const struct qk_tensor *outputs,
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,

@@ -1,5 +1,6 @@
 #include "server/work/infer.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "server/base/clock.h"
@@ -7,13 +8,17 @@
 #include "server/base/refusal.h"
 #include "server/oip/encode.h"
 
-/* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes to
- * plan. */
 enum {
+    /* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes
+     * to plan. */
     BRIEF_JSON_BYTES = 4 << 10,
     BRIEF_NUMBERS = 512,
     BRIEF_BODY_BYTES = 1 << 20,
     BRIEF_NODES = 8,
+    /* And some 100 us: read in one go, without a phase of its own. */
+    SHORT_JSON_BYTES = 32 << 10,
+    STEP_JSON_BYTES = 64 << 10, /* that the reader takes at a time, more or less */
+    STEP_NS = 100000,
 };
 
 static void *alloc(void *context, size_t bytes)
@@ -38,37 +43,185 @@ static enum qd_status fail_kernel(struct qd_request *request, const struct qk_er
     }
 }
 
-/* To the end of the wait; the parameter `timeout` bounds it. */
-static enum qd_status decode(struct qd_request *request)
+static struct qd_request *request_of(struct qd_job *job)
 {
-    enum qd_status status =
-        qd_oip_decode(&request->message, &request->arena, &request->infer, &request->error);
-    uint64_t waited_us = request->spent_ns[QD_QUEUED] / QD_NS_PER_US;
-    if (status == QD_OK && request->infer.timeout_us > 0 && waited_us > request->infer.timeout_us) {
-        return qd_fail(&request->error, QD_UNAVAILABLE,
-                       "timeout: it waited %llu us for a worker, and parameters.timeout allows "
-                       "%llu",
-                       (unsigned long long)waited_us,
-                       (unsigned long long)request->infer.timeout_us);
+    return (struct qd_request *)((char *)job - offsetof(struct qd_request, job));
+}
+
+static size_t json_bytes(const struct qd_request *request)
+{
+    const char *header = request->message.json_bytes_header;
+    const unsigned long long bytes = header == NULL ? ULLONG_MAX : strtoull(header, NULL, 10);
+    return bytes < request->body_bytes ? (size_t)bytes : (size_t)request->body_bytes;
+}
+
+/* ---- Phases ------------------------------------------------------------------------------- */
+
+typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
+
+/* How many workers may be at so many units. */
+static size_t shares(const struct qd_request *request, size_t unit_count, uint64_t unit_cost_ns)
+{
+    return qd_scheduler_shares(unit_count, unit_cost_ns, request->thread_count);
+}
+
+/* The request is a worker's alone. */
+static void enter(struct qd_request *request, enum qd_request_state state)
+{
+    request->doing = state;
+    if (request->state != state)
+        qd_request_advance(request, state);
+}
+
+/* True, as a `then` says that it has set a phase. */
+static bool set_phase(struct qd_request *request, run_units *run, bool (*then)(struct qd_job *job),
+                      size_t unit_count, uint64_t unit_cost_ns, size_t seat_count)
+{
+    request->job.phase = (struct qd_phase){
+        .run = run,
+        .then = then,
+        .unit_count = unit_count,
+        .unit_cost_ns = unit_cost_ns,
+        .seats = request->seats,
+        .seat_count = seat_count,
+    };
+    return true;
+}
+
+/* ---- 1. Reading --------------------------------------------------------------------------- */
+
+static unsigned level_of(uint64_t priority)
+{
+    if (priority == 0)
+        return QD_LEVEL_DEFAULT;
+    return priority < QD_LEVEL_LAST ? (unsigned)priority : QD_LEVEL_LAST;
+}
+
+static bool waited_too_long(const struct qd_request *request)
+{
+    return request->infer.timeout_us > 0 &&
+           request->spent_ns[QD_QUEUED] / QD_NS_PER_US > request->infer.timeout_us;
+}
+
+static enum qd_status refuse_wait(struct qd_request *request)
+{
+    return qd_fail(&request->error, QD_UNAVAILABLE,
+                   "timeout: it waited %llu us for a worker, and parameters.timeout allows %llu",
+                   (unsigned long long)(request->spent_ns[QD_QUEUED] / QD_NS_PER_US),
+                   (unsigned long long)request->infer.timeout_us);
+}
+
+/* The next step, of some STEP_JSON_BYTES; at the end, what the JSON says about the wait. */
+static enum qd_status read_step(struct qd_request *request)
+{
+    const enum qd_status status = qd_oip_reader_step(request->reader, &request->read);
+    if (status != QD_OK || !request->read)
+        return status;
+    request->job.level = level_of(request->infer.priority);
+    return waited_too_long(request) ? refuse_wait(request) : QD_OK;
+}
+
+static bool plan_all(struct qd_request *request);
+
+static bool after_convert(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    return qd_oip_reader_end(request->reader) == QD_OK && plan_all(request);
+}
+
+static void run_convert(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    qd_oip_reader_convert(request_of(job)->reader, begin, end);
+}
+
+static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    struct qd_request *request = request_of(job);
+    (void)workspace;
+    for (size_t i = begin; i < end && !request->read && request->error.status == QD_OK; i++)
+        read_step(request);
+}
+
+/* It takes as many steps as it takes: then there is another phase of them. */
+static bool after_read(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    if (request->error.status != QD_OK)
+        return false;
+    if (!request->read)
+        return true;
+    const size_t unit_count = qd_oip_reader_unit_count(request->reader);
+    const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(request->reader);
+    return set_phase(request, run_convert, after_convert, unit_count, cost_ns,
+                     shares(request, unit_count, cost_ns));
+}
+
+static bool read_at_once(struct qd_request *request)
+{
+    while (!request->read)
+        if (read_step(request) != QD_OK)
+            return false;
+    qd_oip_reader_convert(request->reader, 0, qd_oip_reader_unit_count(request->reader));
+    return after_convert(&request->job);
+}
+
+static bool start(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    enter(request, QD_DECODING);
+    request->reader =
+        qd_oip_reader_create(&request->message, &request->arena, &request->infer, &request->error);
+    if (request->reader == NULL)
+        return false;
+    request->seats =
+        qd_arena_calloc(&request->arena, request->thread_count, sizeof(*request->seats));
+    if (request->seats == NULL) {
+        refuse_memory(request, "the workspace");
+        return false;
     }
-    return status;
+    if (json_bytes(request) <= SHORT_JSON_BYTES)
+        return read_at_once(request);
+    return set_phase(request, run_read, after_read, json_bytes(request) / STEP_JSON_BYTES + 1,
+                     STEP_NS, 1);
+}
+
+/* ---- 2. Planning -------------------------------------------------------------------------- */
+
+/* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
+ * what its owner chose, and an operator what the request says. */
+static enum qd_status check_outputs(struct qd_request *request)
+{
+    const struct qk_graph_plan *plan = request->plan;
+    const bool built_in = request->model->graph == NULL;
+    size_t bytes_max = QD_ANSWER_BYTES_MAX;
+    if (built_in && request->body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
+        bytes_max = QD_GROWTH_BYTES_MIN + (size_t)request->body_bytes * QD_GROWTH_MAX;
+    size_t bytes = 0;
+    for (size_t i = 0; i < plan->output_count; i++)
+        if (__builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
+            bytes = SIZE_MAX;
+    if (bytes <= bytes_max)
+        return QD_OK;
+    if (bytes_max == QD_ANSWER_BYTES_MAX) {
+        return qd_fail(&request->error, QD_TOO_LARGE,
+                       "the output: expected at most %zu bytes, which clients can read, got %zu",
+                       bytes_max, bytes);
+    }
+    return qd_fail(&request->error, QD_TOO_LARGE,
+                   "the output: expected at most %zu bytes, %u MiB and %d times the request's "
+                   "bytes, got %zu",
+                   bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
 }
 
 /* Room for what comes out, and for what stages hand on to one another. */
 static enum qd_status take_outputs(struct qd_request *request)
 {
     const struct qk_graph_plan *plan = request->plan;
-    size_t left = QD_ANSWER_BYTES_MAX;
+    if (check_outputs(request) != QD_OK)
+        return request->error.status;
     for (size_t i = 0; i < plan->output_count; i++) {
-        const size_t bytes = plan->output_bytes[i];
-        if (bytes > left) {
-            return qd_fail(&request->error, QD_TOO_LARGE,
-                           "the output: expected at most %zu bytes, which clients can read, got "
-                           "%zu",
-                           left, bytes);
-        }
-        left -= bytes;
-        request->outputs[i] = qd_arena_alloc(&request->arena, bytes);
+        request->outputs[i] = qd_arena_alloc(&request->arena, plan->output_bytes[i]);
         if (request->outputs[i] == NULL)
             return refuse_memory(request, "the output");
     }
@@ -117,104 +270,33 @@ static enum qd_status plan(struct qd_request *request)
     return take_outputs(request);
 }
 
-static void encode(struct qd_request *request)
+/* Units to print: numbers of outputs that are large, and JSON. */
+static size_t print_unit_count(const struct qd_request *request)
 {
-    qd_request_advance(request, QD_ENCODING);
-    const struct qk_graph_plan *plan = request->plan;
-    struct qk_tensor *outputs =
-        qd_arena_alloc(&request->arena, plan->output_count * sizeof(*outputs));
-    if (outputs == NULL) {
-        refuse_memory(request, "the answer");
-        return;
-    }
-    for (size_t i = 0; i < plan->output_count; i++) {
-        outputs[i] = plan->outputs[i];
-        outputs[i].data = request->outputs[i];
-    }
-    struct qd_oip_stages stages = {
-        .receive_ns = request->spent_ns[QD_READING],
-        .queue_ns = request->spent_ns[QD_QUEUED],
-        .decode_ns = request->spent_ns[QD_DECODING],
-        .compute_ns = request->spent_ns[QD_RUNNING],
-    };
-    enum qd_status status = qd_oip_encode_infer(&request->infer, plan->kernel, outputs, &stages,
-                                                &request->arena, &request->answer, &request->error);
-    if (status == QD_OK)
-        qd_request_reply(request);
+    const uint32_t json = request->infer.outputs & ~request->infer.binary_outputs;
+    size_t count = 0;
+    for (size_t i = 0; i < request->plan->output_count; i++)
+        if ((json >> i & 1) != 0 && request->plan->outputs[i].count > QD_OIP_UNIT_NUMBERS)
+            count += request->plan->outputs[i].count / QD_OIP_UNIT_NUMBERS + 1;
+    return count;
 }
 
-static struct qd_request *request_of(struct qd_job *job)
-{
-    return (struct qd_request *)((char *)job - offsetof(struct qd_request, job));
-}
-
-/* ---- Phases ------------------------------------------------------------------------------- */
-
-static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
-{
-    (void)workspace;
-    qk_graph_pack(request_of(job)->graph, begin, end);
-}
-
-static void run_stage(struct qd_job *job, void *workspace, size_t begin, size_t end)
-{
-    const struct qd_request *request = request_of(job);
-    qk_graph_run(request->plan, request->stage, request->inputs, request->outputs, request->scratch,
-                 workspace, begin, end);
-}
-
-static bool after_stage(struct qd_job *job);
-
-static size_t shares(const struct qd_request *request, size_t unit_count, uint64_t unit_cost_ns)
-{
-    return qd_scheduler_shares(unit_count, unit_cost_ns, request->thread_count);
-}
-
-static struct qd_phase stage_phase(const struct qd_request *request)
-{
-    const struct qk_plan *plan = &request->plan->stages[request->stage].plan;
-    const size_t wanted = shares(request, plan->unit_count, plan->unit_cost_ns);
-    return (struct qd_phase){
-        .run = run_stage,
-        .then = after_stage,
-        .unit_count = plan->unit_count,
-        .unit_cost_ns = plan->unit_cost_ns,
-        .seats = request->seats,
-        .seat_count = wanted < request->seat_count ? wanted : request->seat_count,
-    };
-}
-
-static bool after_stage(struct qd_job *job)
-{
-    struct qd_request *request = request_of(job);
-    if (++request->stage == request->plan->stage_count) {
-        encode(request);
-        return false;
-    }
-    job->phase = stage_phase(request);
-    return true;
-}
-
-static bool after_pack(struct qd_job *job)
-{
-    job->phase = stage_phase(request_of(job));
-    return true;
-}
-
-/* Workspaces for as many workers as a stage is worth, as far as there is memory; one is enough. */
-static enum qd_status make_seats(struct qd_request *request, size_t pack_count)
+/* Workspaces for as many workers as a phase is worth, as far as there is memory; one is enough. */
+static enum qd_status make_workspaces(struct qd_request *request)
 {
     const struct qk_graph_plan *plan = request->plan;
-    size_t wanted = 1;
+    const size_t prints = print_unit_count(request);
+    size_t wanted = shares(request, prints, QD_OIP_UNIT_NS);
+    size_t bytes = plan->workspace_bytes;
+    if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
+        bytes = QD_OIP_PRINT_BYTES;
     for (size_t i = 0; i < plan->stage_count; i++) {
         const struct qk_plan *stage = &plan->stages[i].plan;
         const size_t worth = shares(request, stage->unit_count, stage->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
     }
-    request->seats = qd_arena_calloc(&request->arena, wanted > pack_count ? wanted : pack_count,
-                                     sizeof(*request->seats));
-    while (request->seats != NULL && request->seat_count < wanted) {
-        void *workspace = qd_arena_alloc(&request->arena, plan->workspace_bytes);
+    while (request->seat_count < wanted) {
+        void *workspace = qd_arena_alloc(&request->arena, bytes);
         if (workspace == NULL)
             break;
         request->seats[request->seat_count++].workspace = workspace;
@@ -222,40 +304,17 @@ static enum qd_status make_seats(struct qd_request *request, size_t pack_count)
     return request->seat_count > 0 ? QD_OK : refuse_memory(request, "the workspace");
 }
 
-/* All that needs memory comes first: from here on nothing fails before the answer. */
-static enum qd_status make_phases(struct qd_request *request)
+/* The phase for which there are workspaces. */
+static bool set_wide_phase(struct qd_request *request, run_units *run,
+                           bool (*then)(struct qd_job *job), size_t unit_count,
+                           uint64_t unit_cost_ns)
 {
-    const struct qk_graph *graph = request->graph;
-    size_t pack_count = 0;
-    if (graph != NULL && graph->pack_unit_count > 0)
-        pack_count = shares(request, graph->pack_unit_count, graph->pack_unit_cost_ns);
-    if (make_seats(request, pack_count) != QD_OK)
-        return request->error.status;
-    request->job.phase = stage_phase(request);
-    if (pack_count > 0) {
-        request->job.phase = (struct qd_phase){
-            .run = run_pack,
-            .then = after_pack,
-            .unit_count = graph->pack_unit_count,
-            .unit_cost_ns = graph->pack_unit_cost_ns,
-            .seats = request->seats,
-            .seat_count = pack_count,
-        };
-    }
-    return QD_OK;
+    const size_t wanted = shares(request, unit_count, unit_cost_ns);
+    return set_phase(request, run, then, unit_count, unit_cost_ns,
+                     wanted < request->seat_count ? wanted : request->seat_count);
 }
 
-/* Whether all that is before the first unit ends before another thread would begin. */
-static bool is_brief(const struct qd_request *request)
-{
-    const struct qd_model *model = request->model;
-    const char *json = request->message.json_bytes_header;
-    return request->body_bytes <= BRIEF_BODY_BYTES &&
-           (json == NULL ? request->body_bytes : strtoull(json, NULL, 10)) <= BRIEF_JSON_BYTES &&
-           model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
-}
-
-/* The same of the answer. */
+/* As is_brief, of the answer. */
 static bool has_brief_answer(const struct qd_request *request)
 {
     const uint32_t json = request->infer.outputs & ~request->infer.binary_outputs;
@@ -265,26 +324,155 @@ static bool has_brief_answer(const struct qd_request *request)
     return count <= BRIEF_NUMBERS;
 }
 
-static bool start(struct qd_job *job)
+static bool pack(struct qd_request *request);
+
+/* All that computing needs memory for comes first: what fails later is only the answer's text. */
+static bool after_plan(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    qd_request_advance(request, QD_DECODING);
-    if (decode(request) != QD_OK || plan(request) != QD_OK || make_phases(request) != QD_OK)
+    if (request->error.status != QD_OK || make_workspaces(request) != QD_OK)
         return false;
     job->brief = job->brief && has_brief_answer(request);
-    return true;
+    return pack(request);
 }
 
+static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    (void)begin;
+    (void)end;
+    plan(request_of(job));
+}
+
+/* A phase of its own where much has been read: to give way before it. */
+static bool plan_all(struct qd_request *request)
+{
+    if (request->body_bytes > BRIEF_BODY_BYTES)
+        return set_phase(request, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
+    plan(request);
+    return after_plan(&request->job);
+}
+
+/* ---- 3. Computing ------------------------------------------------------------------------- */
+
+static bool write_answer(struct qd_request *request);
+static bool compute(struct qd_request *request);
+
+static void run_stage(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    const struct qd_request *request = request_of(job);
+    qk_graph_run(request->plan, request->stage, request->inputs, request->outputs, request->scratch,
+                 workspace, begin, end);
+}
+
+static bool after_stage(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    return ++request->stage < request->plan->stage_count ? compute(request) : write_answer(request);
+}
+
+static bool compute(struct qd_request *request)
+{
+    const struct qk_plan *plan = &request->plan->stages[request->stage].plan;
+    return set_wide_phase(request, run_stage, after_stage, plan->unit_count, plan->unit_cost_ns);
+}
+
+static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    (void)workspace;
+    qk_graph_pack(request_of(job)->graph, begin, end);
+}
+
+static bool after_pack(struct qd_job *job)
+{
+    return compute(request_of(job));
+}
+
+static bool pack(struct qd_request *request)
+{
+    const struct qk_graph *graph = request->graph;
+    enter(request, QD_RUNNING);
+    if (graph == NULL || graph->pack_unit_count == 0)
+        return compute(request);
+    return set_phase(request, run_pack, after_pack, graph->pack_unit_count,
+                     graph->pack_unit_cost_ns,
+                     shares(request, graph->pack_unit_count, graph->pack_unit_cost_ns));
+}
+
+/* ---- 4. The answer ------------------------------------------------------------------------ */
+
+static bool after_print(struct qd_job *job)
+{
+    struct qd_request *request = request_of(job);
+    const struct qd_oip_stages stages = {
+        .receive_ns = request->spent_ns[QD_READING],
+        .queue_ns = request->spent_ns[QD_QUEUED],
+        .decode_ns = request->spent_ns[QD_DECODING],
+        .compute_ns = request->spent_ns[QD_RUNNING],
+    };
+    if (qd_oip_writer_end(request->writer, &stages, &request->answer) == QD_OK)
+        qd_request_reply(request);
+    return false;
+}
+
+static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    qd_oip_writer_print(request_of(job)->writer, workspace, begin, end);
+}
+
+static bool write_answer(struct qd_request *request)
+{
+    enter(request, QD_ENCODING);
+    const struct qk_graph_plan *plan = request->plan;
+    struct qk_tensor *outputs =
+        qd_arena_alloc(&request->arena, plan->output_count * sizeof(*outputs));
+    if (outputs == NULL) {
+        refuse_memory(request, "the answer");
+        return false;
+    }
+    for (size_t i = 0; i < plan->output_count; i++) {
+        outputs[i] = plan->outputs[i];
+        outputs[i].data = request->outputs[i];
+    }
+    request->writer = qd_oip_writer_create(&request->infer, plan->kernel, outputs, &request->arena,
+                                           &request->error);
+    if (request->writer == NULL)
+        return false;
+    const size_t unit_count = qd_oip_writer_unit_count(request->writer);
+    if (unit_count == 0)
+        return after_print(&request->job);
+    return set_wide_phase(request, run_print, after_print, unit_count, QD_OIP_UNIT_NS);
+}
+
+/* ---- The job ------------------------------------------------------------------------------ */
+
+/* Before it computes, it waits no longer than it wants. */
 static void on_running(struct qd_job *job, bool running)
 {
-    qd_request_advance(request_of(job), running ? QD_RUNNING : QD_QUEUED);
+    struct qd_request *request = request_of(job);
+    const enum qd_request_state state = running ? request->doing : QD_QUEUED;
+    if (request->state != state)
+        qd_request_advance(request, state);
+    job->wait_until_ns = 0;
+    if (running || !request->read || request->infer.timeout_us == 0 ||
+        request->spent_ns[QD_RUNNING] > 0)
+        return;
+    const uint64_t waited_us = request->spent_ns[QD_QUEUED] / QD_NS_PER_US;
+    const uint64_t left_us =
+        request->infer.timeout_us < waited_us ? 0 : request->infer.timeout_us - waited_us;
+    if (left_us < (UINT64_MAX - request->since_ns) / QD_NS_PER_US)
+        job->wait_until_ns = request->since_ns + left_us * QD_NS_PER_US;
 }
 
 static void expire(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
+    if (request->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
+        refuse_wait(request);
+        return;
+    }
     qd_fail(&request->error, QD_UNAVAILABLE,
-            "the computation: expected to end within %llu ms (--compute-timeout); it did not",
+            "the request: expected an answer within %llu ms (--compute-timeout); it takes longer",
             (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
 }
 
@@ -295,12 +483,16 @@ static void cancel(struct qd_job *job)
             request->abandoned ? "the client has gone" : "the server shuts down");
 }
 
+/* The scheduler has no hand in it any more, and no worker. */
 static void done(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    request->scheduler = NULL;
+    qd_oip_writer_deinit(request->writer);
     if (request->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &request->pin);
+    if (request->error.status == QD_UNAVAILABLE)
+        request->retry_after_s = qd_scheduler_retry_after_s(request->scheduler);
+    request->scheduler = NULL;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
     request->on_answered(request);
@@ -313,12 +505,21 @@ bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *reques
         return false;
     }
     if (!qd_scheduler_has_room(scheduler)) {
+        request->retry_after_s = qd_scheduler_retry_after_s(scheduler);
         qd_fail(&request->error, QD_UNAVAILABLE,
                 "the queue is full (--max-queue): %zu requests wait; try again later",
                 qd_scheduler_queue_count(scheduler));
         return false;
     }
     return true;
+}
+
+/* Whether all that is before the first unit ends before another thread would begin. */
+static bool is_brief(const struct qd_request *request)
+{
+    const struct qd_model *model = request->model;
+    return request->body_bytes <= BRIEF_BODY_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
+           model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
 }
 
 bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)

@@ -1,4 +1,28 @@
-/* What an inference does on the workers: decode, prepare, plan, pack, run, encode. */
+/* What becomes of an inference between its body's last byte and its answer. It is a job of
+ * phases; infer.c has them in this order:
+ *
+ *   state     phase    units                            seats
+ *   QUEUED             waits, in arrival order          none
+ *   DECODING  read     64 KiB of JSON each              one
+ *             convert  a piece of the tensors' numbers  as many as it is worth
+ *             plan     one: call, graph, plan, memory   one
+ *   RUNNING   pack     the operators' own               as many as it is worth
+ *             stage    the same, for each stage         as many as it is worth
+ *   ENCODING  print    2048 numbers each                as many as it is worth
+ *   REPLYING
+ *
+ * Whoever waits comes first: between two units, and before a phase, a worker gives way when its
+ * quantum is over, and then the request is QUEUED again, and goes on from there (scheduler.h). From
+ * the end of `read` on it waits by its `priority`: 1 is first, 0 and 3 are the same, 5 and all
+ * above are last. Its `timeout` is looked at then, before any number is converted, and whenever it
+ * is taken from the queue until it computes.
+ *
+ * A small request has no such phases: what is short is read and planned in `start`, what is small
+ * is printed at the end, and only the operators' units are left.
+ *
+ * One deadline (--compute-timeout) is over all of it, from the body's last byte. It, a client that
+ * has gone (qd_request_abandon) and the server's end (qd_scheduler_abandon) end the request before
+ * its next unit or phase. All memory is the request's arena, and bounded with it. */
 #ifndef SERVER_WORK_INFER_H
 #define SERVER_WORK_INFER_H
 

@@ -37,10 +37,10 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to)
 #define BIT(state) (1u << (state))
     static const unsigned allowed[] = {
         [QD_READING] = BIT(QD_QUEUED) | BIT(QD_REPLYING) | BIT(QD_DONE),
-        [QD_QUEUED] = BIT(QD_DECODING) | BIT(QD_RUNNING) | BIT(QD_REPLYING),
+        [QD_QUEUED] = BIT(QD_DECODING) | BIT(QD_RUNNING) | BIT(QD_ENCODING) | BIT(QD_REPLYING),
         [QD_DECODING] = BIT(QD_RUNNING) | BIT(QD_QUEUED) | BIT(QD_REPLYING),
         [QD_RUNNING] = BIT(QD_QUEUED) | BIT(QD_ENCODING) | BIT(QD_REPLYING),
-        [QD_ENCODING] = BIT(QD_REPLYING),
+        [QD_ENCODING] = BIT(QD_QUEUED) | BIT(QD_REPLYING),
         [QD_REPLYING] = BIT(QD_DONE),
         [QD_DONE] = 0,
     };
@@ -190,6 +190,8 @@ void qd_request_refuse(struct qd_request *request)
     qd_arena_deinit(&request->arena);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);
+    if (request->answer.retry_after_s != 0 && request->retry_after_s != 0)
+        request->answer.retry_after_s = request->retry_after_s;
     request->answer.allow = allow;
     request->answer.close = close;
     qd_request_reply(request);

@@ -1,7 +1,8 @@
 /* One HTTP request: its state, its clock, its memory.
  *
  * The state says who may touch it: the loop's thread in READING, QUEUED, REPLYING and DONE, the
- * worker that has it in DECODING, RUNNING and ENCODING. */
+ * workers that have it in DECODING, RUNNING and ENCODING, from each of which it may go back to
+ * QUEUED, and on from there. */
 #ifndef SERVER_WORK_REQUEST_H
 #define SERVER_WORK_REQUEST_H
 
@@ -16,6 +17,7 @@
 #include "server/base/status.h"
 #include "server/models/model.h"
 #include "server/oip/decode.h"
+#include "server/oip/encode.h"
 #include "server/work/scheduler.h"
 #include "server/work/trail.h"
 
@@ -33,7 +35,7 @@ struct qd_trace {
 enum qd_request_state {
     QD_READING,  /* from the first byte seen to the last */
     QD_QUEUED,   /* for a worker: its first, or one to go on */
-    QD_DECODING, /* parsing and planning */
+    QD_DECODING, /* reading, converting numbers, planning */
     QD_RUNNING,  /* the operator packs and computes */
     QD_ENCODING,
     QD_REPLYING, /* the answer stands */
@@ -49,6 +51,7 @@ struct qd_request {
 
     struct qd_error error;   /* status QD_OK: none so far */
     struct qd_answer answer; /* from REPLYING on */
+    unsigned retry_after_s;  /* for a refusal with Retry-After; 0: the least */
     /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
@@ -79,9 +82,13 @@ struct qd_request {
     const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
     void *scratch;
-    size_t stage;          /* of the plan, that runs now */
-    struct qd_seat *seats; /* the same for all phases */
-    size_t seat_count;     /* that have a workspace */
+    enum qd_request_state doing;  /* what it does when a worker has it */
+    struct qd_oip_reader *reader; /* while it is decoded */
+    bool read;                    /* all of the JSON, but for tensors' numbers */
+    size_t stage;                 /* of the plan, that runs now */
+    struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
+    struct qd_seat *seats;        /* the same for all phases */
+    size_t seat_count;            /* that have a workspace */
     const struct qk_kernels *kernels;
     unsigned thread_count; /* that may compute it */
     uint64_t compute_timeout_ns;

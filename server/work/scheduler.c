@@ -161,6 +161,13 @@ static bool suits(const struct turn *turn)
     return !turn->on_loop || (job->brief && job->phase.unit_cost_ns <= QD_CHUNK_NS);
 }
 
+static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
+{
+    if (turn->on_loop)
+        return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
+    return atomic_load(&scheduler->queue.count) > 0 && qd_clock_ns() >= turn->until_ns;
+}
+
 /* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
  * the job is for others, or others come before it, and it waits. */
 static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
@@ -174,7 +181,8 @@ static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
     atomic_store(&job->next_unit, 0);
     pthread_mutex_lock(&scheduler->lock);
     const bool stays = is_stopped(scheduler, job) ||
-                       (suits(turn) && !qd_queue_has_before(&scheduler->queue, job->level));
+                       (suits(turn) && !qd_queue_has_before(&scheduler->queue, job->level) &&
+                        (turn->on_loop || !gives_way(scheduler, turn)));
     if (stays) {
         sit_down(turn);
         show_open(scheduler, job);
@@ -187,13 +195,6 @@ static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
     pthread_mutex_unlock(&scheduler->lock);
     wake(scheduler, chosen);
     return stays;
-}
-
-static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
-{
-    if (turn->on_loop)
-        return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
-    return atomic_load(&scheduler->queue.count) > 0 && qd_clock_ns() >= turn->until_ns;
 }
 
 /* How many units to take at once: fewer towards the end, so that all end together. */

@@ -341,8 +341,8 @@ Test(infer, a_deadline_that_has_passed)
     run();
     for (size_t i = 0; i < 5; i++) {
         expect_refusal(desk.requests[i], 503,
-                       "{\"error\":\"the computation: expected to end within 0 ms "
-                       "(--compute-timeout); it did not\"}");
+                       "{\"error\":\"the request: expected an answer within 0 ms "
+                       "(--compute-timeout); it takes longer\"}");
         cr_assert_null(desk.requests[i]->pin.plan);
     }
     end();

@@ -57,7 +57,7 @@ ParameterizedTestParameters(request, wrong_steps)
 {
     static enum qd_request_state steps[][2] = {
         {QD_READING, QD_RUNNING},  {QD_READING, QD_DECODING}, {QD_READING, QD_READING},
-        {QD_QUEUED, QD_ENCODING},  {QD_QUEUED, QD_DONE},      {QD_DECODING, QD_ENCODING},
+        {QD_QUEUED, QD_READING},   {QD_QUEUED, QD_DONE},      {QD_DECODING, QD_ENCODING},
         {QD_ENCODING, QD_RUNNING}, {QD_REPLYING, QD_QUEUED},  {QD_REPLYING, QD_REPLYING},
         {QD_DONE, QD_READING},     {QD_DONE, QD_REPLYING},    {QD_RUNNING, QD_DONE},
     };
