@@ -15,13 +15,18 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target, 
 }
 
 /* RFC 9110: a name is a token, a value has no control characters but tabs. */
+static bool is_token_character(unsigned char c)
+{
+    if (c == '-' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        return true; /* nearly all are */
+    return c > ' ' && c < 0x7f && strchr("\"(),/:;<=>?@[\\]{}", c) == NULL;
+}
+
 static bool is_name(const char *name, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)name[i];
-        if (c <= ' ' || c >= 0x7f || strchr("\"(),/:;<=>?@[\\]{}", c) != NULL)
+    for (size_t i = 0; i < bytes; i++)
+        if (!is_token_character((unsigned char)name[i]))
             return false;
-    }
     return bytes > 0;
 }
 

@@ -47,7 +47,10 @@ static enum qd_status begin_infer(const struct qd_visit *visit)
 
 /* ---- The table ---------------------------------------------------------------------------- */
 
+/* The first that matches; most requests ask for the first ones. */
 static const struct route routes[] = {
+    {"POST", "/v2/models/{m}/infer", begin_infer},
+    {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
     {"GET", "/v2/health/live", qd_answer_live},
     {"GET", "/v2/health/ready", qd_answer_ready},
     {"GET", "/v2", qd_answer_server},
@@ -61,8 +64,6 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{m}/versions/{v}/config", qd_answer_config},
     {"GET", "/v2/models/{m}/stats", qd_answer_stats},
     {"GET", "/v2/models/{m}/versions/{v}/stats", qd_answer_stats},
-    {"POST", "/v2/models/{m}/infer", begin_infer},
-    {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
     {"POST", "/v2/repository/index", qd_begin_index},
     {"POST", "/v2/repository/models/{m}/load", qd_begin_load},
     {"POST", "/v2/repository/models/{m}/unload", qd_begin_unload},
