@@ -152,7 +152,7 @@ static enum MHD_Result refuse_past_library(struct qd_connection *connection)
     connection->lingers = true;
     qd_request_refuse(request);
     connection->delivered =
-        qd_last_word(connection->fd, session_of(connection), &request->answer,
+        qd_last_word(connection->fd, session_of(connection), request,
                      MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
     qd_connection_advance(connection, QD_CONNECTION_CUT);
     return MHD_NO; /* the library closes it */

@@ -2,30 +2,46 @@
 #include "server/http/last_word.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 
 #include "server/http/tls.h"
 
-enum { HEAD_BYTES = 512, PARTS_MAX = 8 };
+enum { HEAD_BYTES = 2048, PARTS_MAX = 8 };
 
-static size_t print_head(char text[HEAD_BYTES], const struct qd_answer *answer, const char *reason)
+static size_t append(char text[HEAD_BYTES], size_t count, const char *name, const char *value)
 {
-    char date[64];
-    char retry[40] = "";
+    int more = snprintf(text + count, HEAD_BYTES - count, "%s: %s\r\n", name, value);
+    return more > 0 && (size_t)more < HEAD_BYTES - count ? count + (size_t)more : count;
+}
+
+static size_t print_head(char text[HEAD_BYTES], const struct qd_request *request,
+                         const char *reason)
+{
+    const struct qd_answer *answer = &request->answer;
+    char value[64];
     struct tm parts;
     time_t now = time(NULL);
     gmtime_r(&now, &parts);
-    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    size_t count =
+        (size_t)snprintf(text, HEAD_BYTES, "HTTP/1.1 %u %.80s\r\n", answer->http_status, reason);
+    strftime(value, sizeof(value), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    count = append(text, count, "Date", value);
+    count = append(text, count, "Connection", "close");
+    count = append(text, count, "Content-Type", answer->content_type);
+    snprintf(value, sizeof(value), "%zu", answer->bytes);
+    count = append(text, count, "Content-Length", value);
+    if (answer->server_timing[0] != '\0')
+        count = append(text, count, "Server-Timing", answer->server_timing);
+    snprintf(value, sizeof(value), "%u", answer->retry_after_s);
     if (answer->retry_after_s > 0)
-        snprintf(retry, sizeof(retry), "Retry-After: %u\r\n", answer->retry_after_s);
-    int count =
-        snprintf(text, HEAD_BYTES,
-                 "HTTP/1.1 %u %s\r\nDate: %s\r\nConnection: close\r\nContent-Type: %s\r\n"
-                 "Content-Length: %zu\r\n%s\r\n",
-                 answer->http_status, reason, date, answer->content_type, answer->bytes, retry);
-    return (size_t)count;
+        count = append(text, count, "Retry-After", value);
+    for (size_t i = 0; i < request->header_count; i++)
+        count = append(text, count, request->headers[i].name, request->headers[i].value);
+    memcpy(text + count, "\r\n", 2);
+    return count + 2;
 }
 
 void qd_last_word_interim(int fd, void *session)
@@ -46,13 +62,14 @@ static bool send_over_tls(void *session, const struct iovec *parts, size_t count
     return true;
 }
 
-bool qd_last_word(int fd, void *session, const struct qd_answer *answer, const char *reason,
+bool qd_last_word(int fd, void *session, const struct qd_request *request, const char *reason,
                   bool is_head)
 {
-    char head[HEAD_BYTES];
+    const struct qd_answer *answer = &request->answer;
+    char head[HEAD_BYTES + 2];
     struct iovec parts[1 + PARTS_MAX];
     size_t count = 1;
-    size_t bytes = print_head(head, answer, reason);
+    size_t bytes = print_head(head, request, reason);
     parts[0] = (struct iovec){head, bytes};
     for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !is_head; i++) {
         parts[count++] =

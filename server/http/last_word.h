@@ -5,12 +5,12 @@
 
 #include <stdbool.h>
 
-#include "server/base/answer.h"
+#include "server/work/request.h"
 
 /* session: of TLS, a gnutls_session_t; NULL: none. `reason`: of the status line. is_head: the
  * request was a HEAD, and has no body in its answer. False: it did not all fit into the socket's
  * buffer, as of a client that does not read, or the client has gone. */
-bool qd_last_word(int fd, void *session, const struct qd_answer *answer, const char *reason,
+bool qd_last_word(int fd, void *session, const struct qd_request *request, const char *reason,
                   bool is_head);
 
 /* Tells a client that waits for its answer that it is still being made. Of a client over TCP that
