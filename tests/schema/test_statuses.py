@@ -3,6 +3,7 @@ import collections
 import copy
 import json
 import re
+import tempfile
 import time
 import unittest
 
@@ -182,6 +183,27 @@ class Statuses(ServerTest):
 
         self.of_each(ask)
 
+    def try_without_token(self):
+        """Health is open; all else says so, and is as ever with a token."""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("some-token-0123456789\n")
+            file.flush()
+            server = Server("--token-file", file.name)
+            self.addCleanup(server.stop)
+
+            def ask(method, template, path):
+                answer = server.request(method, path)
+                if "401" in operation(method, template)["responses"]:
+                    self.check(method, template, answer, 401)
+                    self.assertEqual(operation(method, template).get("security"), None)
+                else:
+                    self.check(method, template, answer, 200)
+                    self.assertEqual(operation(method, template)["security"], [])
+                twice = raw(server, method, path, "Host: a" + 2 * "\r\nAuthorization: Bearer x")
+                self.check(method, template, twice, 200 if answer.status == 200 else 400)
+
+            self.of_each(ask)
+
     def try_draining(self):
         """What comes on an open connection still has its answer; it is ready for no more."""
         server = Server()
@@ -206,6 +228,7 @@ class Statuses(ServerTest):
         self.of_each(self.try_names_and_bodies)
         self.of_each(self.try_heads)
         self.try_without_memory()
+        self.try_without_token()
         self.try_draining()
         self.of_each(lambda method, template, _: self.assertEqual(
             self.seen[method, template], set(operation(method, template)["responses"])))
@@ -215,7 +238,7 @@ class Statuses(ServerTest):
         generic, *others = [operation(method, template)["responses"]
                             for method, template, _ in operations() if is_inference(template)]
         refusals = {status: response for status, response in generic.items() if status >= "400"}
-        self.assertEqual(set(refusals), {"400", "404", "413", "415", "501", "503"})
+        self.assertEqual(set(refusals), {"400", "401", "404", "413", "415", "501", "503"})
         self.assertGreater(len(others), 15)
         for responses in others:
             self.assertEqual({**refusals, **responses},
