@@ -67,6 +67,8 @@ static const struct flag flags[] = {
      "workers; auto: one for each CPU that it may use"},
     {"max-connections", KIND_COUNT, AT(max_connections), "4096", 1, 1000000, "N",
      "open at a time, for each listener; more wait to be accepted"},
+    {"max-connections-per-address", KIND_COUNT, AT(max_connections_per_address), "0", 0, 1000000,
+     "N", "of these, for each TCP client's address; more are closed; 0: all"},
     {"max-queue", KIND_COUNT, AT(max_queue), "1024", 1, 1000000, "N",
      "requests that wait for a worker; more are refused (503)"},
     {"max-body-bytes", KIND_BYTES, AT(max_body_bytes), "256M", 1, UINT64_C(1) << 40, "BYTES",

@@ -41,8 +41,9 @@ struct qd_config {
     char cors_origins[QD_CORS_ORIGIN_COUNT_MAX][QD_CORS_ORIGIN_BYTES_MAX]; /* "*": any */
     size_t cors_origin_count;
     uint64_t threads;
-    uint64_t max_connections; /* for each listener */
-    uint64_t max_queue;       /* requests that no worker has taken yet */
+    uint64_t max_connections;             /* for each listener */
+    uint64_t max_connections_per_address; /* of a client, of these; 0: all */
+    uint64_t max_queue;                   /* requests that no worker has taken yet */
     uint64_t max_body_bytes;
     uint64_t max_inflight_bytes;
     uint64_t max_model_bytes;
