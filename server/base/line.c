@@ -12,6 +12,7 @@ enum {
     END_BYTES = 2, /* "}\n" */
     ROOM = QD_LINE_BYTES_MAX - END_BYTES,
     ESCAPE_BYTES_MAX = 6, /* \u001f */
+    KEY_BYTES = 6,        /* what is around a key and a value */
     DIGITS_MAX = 20,
     VALUE_BYTES_MIN = 16, /* or else a field is not worth its key */
     SECOND_BYTES = sizeof("2000-01-01T00:00:00"),
@@ -28,14 +29,14 @@ static void put_string(struct qd_line *line, const char *string)
     put(line, string, strlen(string));
 }
 
-static size_t print_number(uint64_t value, char digits[DIGITS_MAX])
+static void put_number(struct qd_line *line, uint64_t value)
 {
-    size_t at = DIGITS_MAX;
-    do
-        digits[--at] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    memmove(digits, digits + at, DIGITS_MAX - at);
-    return DIGITS_MAX - at;
+    size_t digits = 1;
+    for (uint64_t rest = value; rest >= 10; rest /= 10)
+        digits++;
+    for (size_t at = line->count + digits; at-- > line->count; value /= 10)
+        line->bytes[at] = (char)('0' + value % 10);
+    line->count += digits;
 }
 
 /* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`
@@ -66,14 +67,30 @@ static size_t print_character(enum qd_line_format format, const char *value, siz
     return 1;
 }
 
+/* How much of a value needs no second look. */
+static size_t count_plain(const char *value, size_t most)
+{
+    size_t count = 0;
+    while (count < most && value[count] >= ' ' && value[count] < 0x7f && value[count] != '"' &&
+           value[count] != '\\')
+        count++;
+    return count;
+}
+
 /* Between quotes, and never part of a character. */
 static void put_quoted(struct qd_line *line, const char *value, size_t left, size_t bytes_max)
 {
     char printed[ESCAPE_BYTES_MAX];
-    size_t count;
-    put(line, "\"", 1);
+    line->bytes[line->count++] = '"';
     while (left > 0) {
-        size_t taken = print_character(line->format, value, left, printed, &count);
+        const size_t plain = count_plain(value, left < bytes_max ? left : bytes_max);
+        put(line, value, plain);
+        value += plain;
+        left -= plain;
+        bytes_max -= plain;
+        size_t count = 0;
+        const size_t taken =
+            left > 0 ? print_character(line->format, value, left, printed, &count) : 0;
         if (count > bytes_max)
             break;
         put(line, printed, count);
@@ -81,18 +98,24 @@ static void put_quoted(struct qd_line *line, const char *value, size_t left, siz
         value += taken;
         left -= taken;
     }
-    put(line, "\"", 1);
+    line->bytes[line->count++] = '"';
 }
 
 /* False: there is no room for it and so many bytes of a value. */
 static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, size_t value_bytes)
 {
-    const bool json = line->format == QD_LINE_JSON;
-    if (ROOM - line->count < value_bytes + key_bytes + 6)
+    if (ROOM - line->count < value_bytes + key_bytes + KEY_BYTES)
         return false;
-    put_string(line, json ? ",\"" : " ");
-    put(line, key, key_bytes);
-    put_string(line, json ? "\":" : "=");
+    char *at = line->bytes + line->count;
+    const bool json = line->format == QD_LINE_JSON;
+    *at++ = json ? ',' : ' ';
+    if (json)
+        *at++ = '"';
+    at = (char *)memcpy(at, key, key_bytes) + key_bytes;
+    if (json)
+        *at++ = '"';
+    *at++ = json ? ':' : '=';
+    line->count = (size_t)(at - line->bytes);
     return true;
 }
 
@@ -146,10 +169,8 @@ void qd_line_string(struct qd_line *line, const char *key, const char *value, si
 
 void qd_line_number(struct qd_line *line, const char *key, uint64_t value)
 {
-    char digits[DIGITS_MAX];
-    const size_t count = print_number(value, digits);
-    if (put_key(line, key, strlen(key), count))
-        put(line, digits, count);
+    if (put_key(line, key, strlen(key), DIGITS_MAX))
+        put_number(line, value);
 }
 
 static bool is_number(const char *text, size_t bytes)

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "server/http/journal.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 enum {
     SHORT_BYTES = 48,
     NAME_BYTES = 256,
-    PATH_BYTES = 512,
+    PATH_BYTES = 512, /* more than a path has: some bytes become six */
     INPUTS_BYTES = 768,
     ERROR_BYTES = 640,
 };
@@ -23,19 +24,19 @@ bool qd_journal_is_read(const struct qd_journal *journal)
 /* Several headers are one, with commas between them. */
 static void keep_states(const struct qd_head *head, struct qd_trail *trail)
 {
+    char joined[QD_TRAIL_STATE_BYTES] = "";
     size_t count = 0;
     for (size_t i = 0; i < head->tracestate_count; i++) {
         const size_t bytes = strlen(head->tracestates[i]);
-        if (!qd_trace_is_state(head->tracestates[i]) ||
-            count + bytes + 1 >= sizeof(trail->tracestate)) {
-            trail->tracestate[0] = '\0';
+        if (!qd_trace_is_state(head->tracestates[i]) || count + bytes + 1 >= sizeof(joined))
             return;
-        }
         if (count > 0)
-            trail->tracestate[count++] = ',';
-        memcpy(trail->tracestate + count, head->tracestates[i], bytes + 1);
+            joined[count++] = ',';
+        memcpy(joined + count, head->tracestates[i], bytes + 1);
         count += bytes;
     }
+    if (count > 0)
+        trail->tracestate = strdup(joined);
 }
 
 void qd_journal_open(const struct qd_journal *journal, const struct qd_head *head,
@@ -103,7 +104,7 @@ static void put_trace(struct qd_line *line, const struct qd_request *request)
     put(line, "trace_id", trace->trace_id, SHORT_BYTES);
     put(line, "span_id", trace->span_id, SHORT_BYTES);
     put(line, "parent_id", trace->parent_id, SHORT_BYTES);
-    if (request->trail != NULL)
+    if (request->trail != NULL && request->trail->tracestate != NULL)
         put(line, "tracestate", request->trail->tracestate, QD_TRAIL_STATE_BYTES);
 }
 

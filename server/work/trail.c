@@ -8,16 +8,18 @@ enum { MORE_BYTES = sizeof(" ...") };
 
 struct qd_trail *qd_trail_create(void)
 {
-    struct qd_trail *trail = malloc(sizeof(*trail)); /* its ends are enough: it is made often */
+    struct qd_trail *trail = malloc(sizeof(*trail));
     if (trail != NULL) {
-        trail->method[0] = trail->path[0] = trail->tracestate[0] = '\0';
-        trail->id[0] = trail->inputs[0] = '\0';
+        trail->method[0] = trail->path[0] = trail->id[0] = trail->inputs[0] = '\0';
+        trail->tracestate = NULL;
     }
     return trail;
 }
 
 void qd_trail_destroy(struct qd_trail *trail)
 {
+    if (trail != NULL)
+        free(trail->tracestate);
     free(trail);
 }
 

@@ -6,15 +6,16 @@
 #include "server/oip/decode.h"
 
 #define QD_TRAIL_METHOD_BYTES 24
-#define QD_TRAIL_PATH_BYTES 513
+#define QD_TRAIL_PATH_BYTES 257
 #define QD_TRAIL_STATE_BYTES 513
 #define QD_TRAIL_ID_BYTES 129
-#define QD_TRAIL_INPUTS_BYTES 513
+#define QD_TRAIL_INPUTS_BYTES 385
 
+/* Small enough for malloc's fast lists: it is made often. */
 struct qd_trail {
     char method[QD_TRAIL_METHOD_BYTES];
     char path[QD_TRAIL_PATH_BYTES];
-    char tracestate[QD_TRAIL_STATE_BYTES];
+    char *tracestate; /* of that size; NULL: none */
     char id[QD_TRAIL_ID_BYTES];
     char inputs[QD_TRAIL_INPUTS_BYTES]; /* x:UINT8[1,3,224,224] x_scale:FP32[] */
 };
