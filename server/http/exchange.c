@@ -136,12 +136,22 @@ void qd_exchange_answer(struct qd_request *request)
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
+/* With the time after which trying again makes sense, as far as the queue knows it. */
+static void make_refusal(struct qd_connection *connection)
+{
+    struct qd_request *request = connection->request;
+    const struct qd_handler *handler = &exchange_of(connection)->handler;
+    if (request->error.status == QD_UNAVAILABLE && request->retry_after_s == 0)
+        request->retry_after_s = handler->retry_after_s(handler->context);
+    qd_request_refuse(request);
+}
+
 /* The library takes the answer, and closes behind it. */
 static enum MHD_Result refuse(struct qd_connection *connection)
 {
     connection->lingers = true;
     connection->request->answer.close = true;
-    qd_request_refuse(connection->request);
+    make_refusal(connection);
     return send_answer(connection);
 }
 
@@ -150,7 +160,7 @@ static enum MHD_Result refuse_past_library(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
     connection->lingers = true;
-    qd_request_refuse(request);
+    make_refusal(connection);
     connection->delivered =
         qd_last_word(connection->fd, session_of(connection), request,
                      MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
@@ -297,15 +307,17 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
     qd_request_take_body(request, bytes, count, connection->all->config->max_body_bytes);
-    if (++connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST &&
-        was_fine) {
+    const bool too_many =
+        ++connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
+    if (too_many && was_fine) {
         qd_fail(
             &request->error, QD_TOO_LARGE,
             "the body: expected chunks of %u bytes or more on average, got %llu with %llu bytes",
             QD_CHUNK_BYTES_LEAST, (unsigned long long)connection->chunks,
             (unsigned long long)request->body_bytes);
     }
-    if (request->error.status != QD_OK && (was_fine || request->body_bytes > QD_DRAIN_BYTES_MAX))
+    if (request->error.status != QD_OK &&
+        (was_fine || too_many || request->body_bytes > QD_DRAIN_BYTES_MAX))
         return refuse_past_library(connection);
     return MHD_YES;
 }
@@ -326,7 +338,7 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     struct qd_exchange *exchange = exchange_of(connection);
     struct qd_request *request = connection->request;
     if (request->error.status != QD_OK) {
-        qd_request_refuse(request);
+        make_refusal(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
         suspend(connection);
         return MHD_YES;

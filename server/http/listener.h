@@ -40,6 +40,8 @@ struct qd_handler {
     /* All is read and sent that can be. True: it has used the time, and perhaps there are answers
      * now. */
     bool (*idle)(void *context);
+    /* When a request that is refused for want of room should come again. */
+    unsigned (*retry_after_s)(void *context);
     void *context;
 };
 

@@ -176,6 +176,12 @@ static bool idle(void *context)
     return qd_scheduler_help(router->scheduler);
 }
 
+static unsigned retry_after_s(void *context)
+{
+    struct qd_router *router = context;
+    return qd_scheduler_retry_after_s(router->scheduler);
+}
+
 struct qd_handler qd_router_handler(struct qd_router *router)
 {
     return (struct qd_handler){.opened = opened,
@@ -184,5 +190,6 @@ struct qd_handler qd_router_handler(struct qd_router *router)
                                .end = end,
                                .closed = closed,
                                .idle = idle,
+                               .retry_after_s = retry_after_s,
                                .context = router};
 }
