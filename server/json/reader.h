@@ -33,7 +33,7 @@ struct qd_json_reader {
     const char *token;    /* the first byte of the string or data that is being read */
     size_t piece_bytes;
     size_t data_bytes; /* of all data so far */
-    int state;
+    unsigned state;
     unsigned depth;
     uint64_t objects;   /* bit d: the value open at depth d + 1 is an object, not an array */
     bool in_inputs;     /* the value of the top-level key "inputs" is open, or comes next */

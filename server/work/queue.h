@@ -27,9 +27,9 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
-    atomic_size_t count;    /* who only looks at this needs no lock */
-    size_t unstarted_count; /* of these */
-    uint64_t arrivals;      /* in all, for who has waited longest */
+    atomic_size_t count;           /* who only looks at this needs no lock */
+    atomic_size_t unstarted_count; /* of these */
+    uint64_t arrivals;             /* in all, for who has waited longest */
     unsigned turns;
 };
 
