@@ -1,39 +1,18 @@
-/* libFuzzer on everything between a body's bytes and a plan; run.sh builds and runs it.
- *
- * An input is: a byte that picks the operator, whose bit 7 takes a loaded model instead; a byte
- * that picks its version, whose bit 7 says that the request declares; two bytes with the value of
- * Inference-Header-Content-Length (0xffff: no header), and the body. */
+/* libFuzzer on everything between a body's bytes and a plan; run.sh builds and runs it. */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "server/oip/decode.h"
 #include "server/oip/encode.h"
 #include "tests/fuzz/fuzz_kernels.h"
+#include "tests/fuzz/fuzz_message.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
 /* Small enough that requests for more are refused, and refused at many places. */
-enum { MEMORY_BYTES = 1 << 20, OUTPUT_BYTES_MAX = 1 << 16, NO_HEADER = 0xffff };
+enum { MEMORY_BYTES = 1 << 20, OUTPUT_BYTES_MAX = 1 << 16 };
 
 static volatile unsigned char sink;
-
-/* A loaded model's signature, for whose names there are seeds. */
-static const struct qd_port loaded_inputs[] = {
-    {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 1, .dims = {QD_DIM_FREE}},
-    {.name = "x_scale", .types = QK_BIT(QK_FP32)},
-};
-static const struct qd_port loaded_outputs[] = {{.name = "y", .types = QK_BIT(QK_FP32)},
-                                                {.name = "z", .types = QK_BIT(QK_INT4)}};
-static const struct qd_signature loaded = {.name = "loaded",
-                                           .platform = "",
-                                           .about = "",
-                                           .version = 1,
-                                           .inputs = loaded_inputs,
-                                           .input_count = 2,
-                                           .outputs = loaded_outputs,
-                                           .output_count = 2};
 
 /* What comes with a later request is known, and makes a tensor. */
 static bool is_later(const struct qd_infer *infer, size_t index)
@@ -118,32 +97,16 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     static struct qd_infer infer;
     if (kernels == NULL)
         kernels = make_kernels();
-    if (bytes < 4)
+    if (bytes < MESSAGE_BYTES_MIN)
         return 0;
-    size_t count;
-    const struct qk_operator *const *ops = qk_operators(&count);
-    const struct qk_operator *op = ops[(data[0] & 127) % count];
-    unsigned header = data[2] | (unsigned)data[3] << 8;
-    char header_text[16];
-    snprintf(header_text, sizeof(header_text), "%u", header);
-    char *body = malloc(bytes - 4 + (bytes == 4));
-    if (body == NULL)
-        abort();
-    memcpy(body, data + 4, bytes - 4);
-    static struct qd_builtin builtin;
-    qd_builtin_init(&builtin, op, &op->versions[(data[1] & 127) % op->version_count]);
-    const bool is_loaded = data[0] >> 7;
-    struct qd_oip_message message = {.signature = is_loaded ? &loaded : &builtin.signature,
-                                     .declares = !is_loaded && data[1] >> 7,
-                                     .body = body,
-                                     .body_bytes = bytes - 4,
-                                     .json_bytes_header = header == NO_HEADER ? NULL : header_text};
+    struct message made;
+    make_message(&made, data, bytes);
     struct qd_memory *memory = qd_memory_create(MEMORY_BYTES);
     struct qd_arena arena;
     struct qd_error error;
     struct qd_answer answer;
     qd_arena_init(&arena, memory);
-    if (qd_oip_decode(&message, &arena, &infer, &error) == QD_OK) {
+    if (qd_oip_decode(&made.oip, &arena, &infer, &error) == QD_OK) {
         read_inputs(&infer);
         plan_and_encode(kernels, &infer, &arena, &answer, &error);
     } else {
@@ -152,6 +115,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     }
     qd_arena_deinit(&arena);
     qd_memory_destroy(memory);
-    free(body);
+    free(made.body);
     return 0;
 }

@@ -11,15 +11,17 @@ sanitize=fuzzer,address,undefined
 make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
     build/fuzz/libserver.a build/fuzz/libqk.a
 
-# fuzz NAME MAX_LEN
+# fuzz NAME MAX_LEN [SEEDS]
 fuzz()
 {
     mkdir -p "build/corpus/$1"
     clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o "build/fuzz_$1" "tests/fuzz/fuzz_$1.c" \
-        build/fuzz/libserver.a build/fuzz/libqk.a -lcjson -lprotobuf-c -lm -ldl -lpthread
-    "build/fuzz_$1" -max_total_time="$seconds" -max_len="$2" "build/corpus/$1" "build/seeds/$1"
+        build/fuzz/libserver.a build/fuzz/libqk.a -lprotobuf-c -lm -ldl -lpthread
+    "build/fuzz_$1" -max_total_time="$seconds" -max_len="$2" "build/corpus/$1" \
+        "build/seeds/${3:-$1}"
 }
 
 fuzz oip_decode 4096
+fuzz oip_reader 4096 oip_decode
 fuzz onnx 4096
-echo "2 passed, 0 failed" # or it has ended above
+echo "3 passed, 0 failed" # or it has ended above

@@ -1,0 +1,62 @@
+/* What the targets of inferences make of an input: a byte that picks the operator, whose bit 7
+ * takes a loaded model instead; a byte that picks its version, whose bit 7 says that the request
+ * declares; two bytes with the value of Inference-Header-Content-Length (0xffff: no header), and
+ * the body. */
+#ifndef TESTS_FUZZ_FUZZ_MESSAGE_H
+#define TESTS_FUZZ_FUZZ_MESSAGE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/oip/decode.h"
+
+enum { MESSAGE_BYTES_MIN = 4, NO_HEADER = 0xffff };
+
+/* A loaded model's signature, for whose names there are seeds. */
+static const struct qd_port loaded_inputs[] = {
+    {.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 1, .dims = {QD_DIM_FREE}},
+    {.name = "x_scale", .types = QK_BIT(QK_FP32)},
+};
+static const struct qd_port loaded_outputs[] = {{.name = "y", .types = QK_BIT(QK_FP32)},
+                                                {.name = "z", .types = QK_BIT(QK_INT4)}};
+static const struct qd_signature loaded = {.name = "loaded",
+                                           .platform = "",
+                                           .about = "",
+                                           .version = 1,
+                                           .inputs = loaded_inputs,
+                                           .input_count = 2,
+                                           .outputs = loaded_outputs,
+                                           .output_count = 2};
+
+struct message {
+    struct qd_builtin builtin;
+    char header[16];
+    char *body; /* to be freed */
+    struct qd_oip_message oip;
+};
+
+/* data: at least MESSAGE_BYTES_MIN. The message may not be moved. */
+static inline void make_message(struct message *message, const unsigned char *data, size_t bytes)
+{
+    size_t count;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    const struct qk_operator *op = ops[(data[0] & 127) % count];
+    const unsigned header = data[2] | (unsigned)data[3] << 8;
+    snprintf(message->header, sizeof(message->header), "%u", header);
+    message->body = malloc(bytes - 4 + (bytes == 4));
+    if (message->body == NULL)
+        abort();
+    memcpy(message->body, data + 4, bytes - 4);
+    qd_builtin_init(&message->builtin, op, &op->versions[(data[1] & 127) % op->version_count]);
+    const bool is_loaded = data[0] >> 7;
+    message->oip = (struct qd_oip_message){
+        .signature = is_loaded ? &loaded : &message->builtin.signature,
+        .declares = !is_loaded && data[1] >> 7,
+        .body = message->body,
+        .body_bytes = bytes - 4,
+        .json_bytes_header = header == NO_HEADER ? NULL : message->header,
+    };
+}
+
+#endif
