@@ -16,7 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 TOP_LEVEL = {"Makefile", "server", "kernels", "api_schema", "docker", "tests", "README.md",
-             "LICENSE", ".ci", ".clang-format", ".dockerignore", ".gitignore", ".editorconfig"}
+             "LICENSE", ".ci", ".github", ".clang-format", ".dockerignore", ".gitignore",
+             ".editorconfig"}
 CLANG_FORMAT_MAJOR = 14
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
