@@ -16,6 +16,8 @@
 
 enum { PUMP_RUNS_MAX = 8 }; /* MHD_run moves one buffer a connection: more runs batch better */
 
+#define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
+
 struct qd_listener {
     struct qd_exchange exchange;
     const struct qd_config *config;
@@ -67,13 +69,21 @@ static void on_hangups(void *context)
     qd_connections_on_hangups(&listener->exchange.connections);
 }
 
+/* While we drain, an answer that went out this long ago has been read. */
+static uint64_t linger_hurry_ns(const struct qd_exchange *exchange)
+{
+    const uint64_t time_ns = exchange->config->receive_timeout_ns;
+    const uint64_t least_ns = exchange->connections.cutting ? 0 : DRAIN_LINGER_NS;
+    return exchange->connections.draining && time_ns > least_ns ? time_ns - least_ns : 0;
+}
+
 static void on_sweep(void *context)
 {
     struct qd_listener *listener = context;
     struct qd_exchange *exchange = &listener->exchange;
     listener->sweep_ns = UINT64_MAX;
     qd_connections_sweep(&exchange->connections);
-    qd_lingers_sweep(exchange->lingers, qd_clock_ns());
+    qd_lingers_sweep(exchange->lingers, qd_clock_ns() + linger_hurry_ns(exchange));
     if (exchange->connections.draining && exchange->connections.count == 0 &&
         qd_lingers_count(exchange->lingers) == 0)
         listener->on_drained(listener->on_drained_context);

@@ -1,9 +1,10 @@
 """What libmicrohttpd would answer by itself: ours, as JSON and once."""
 import json
 import re
+import time
 import unittest
 
-from quantd import Server, infer_path, parse_metrics, receive_all
+from quantd import SLOW, Server, infer_path, parse_metrics, receive_all
 from samples import DEQUANTIZE
 
 POST = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
@@ -115,6 +116,16 @@ class Refusals(unittest.TestCase):
                 connection.sendall(bytes(100000))
             self.check(receive_all(connection), (400, 413, 505))
             connection.close()
+
+    def test_who_does_not_close_does_not_hold_the_server(self):
+        server = Server("--drain-timeout", "60")
+        connection = server.connect()
+        connection.sendall(b"GET /v2 HTTP/2.0\r\nHost: q\r\n\r\n")
+        self.check(receive_all(connection), (505,))
+        started = time.monotonic()
+        server.stop()
+        self.assertLess(time.monotonic() - started, 5 * SLOW)
+        connection.close()
 
     def test_counted(self):
         def count():
