@@ -43,24 +43,23 @@ static gnutls_datum_t datum(const struct qd_file *file)
     return (gnutls_datum_t){(unsigned char *)file->text, (unsigned)file->bytes};
 }
 
-/* Of the first of a chain. 0: it is none. */
-static time_t expiry(const struct qd_file *cert)
+/* Of the first of a chain, which has to be one. Returns GnuTLS's result. */
+static int read_expiry(const struct qd_file *cert, time_t *until)
 {
     gnutls_x509_crt_t parsed;
     gnutls_datum_t text = datum(cert);
-    if (gnutls_x509_crt_init(&parsed) < 0)
-        return 0;
-    time_t until = gnutls_x509_crt_import(parsed, &text, GNUTLS_X509_FMT_PEM) < 0
-                       ? 0
-                       : gnutls_x509_crt_get_expiration_time(parsed);
+    int result = gnutls_x509_crt_init(&parsed);
+    if (result < 0)
+        return result;
+    result = gnutls_x509_crt_import(parsed, &text, GNUTLS_X509_FMT_PEM);
+    *until = result < 0 ? 0 : gnutls_x509_crt_get_expiration_time(parsed);
     gnutls_x509_crt_deinit(parsed);
-    return until;
+    return result;
 }
 
-static void log_identity(const struct qd_tls *tls)
+static void log_identity(const struct qd_tls *tls, time_t until)
 {
     const struct qd_logged path = qd_log_value(tls->config->tls_cert);
-    time_t until = expiry(&tls->cert);
     struct tm utc;
     char text[32];
     strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &utc));
@@ -76,8 +75,12 @@ static void log_identity(const struct qd_tls *tls)
 /* In the place of what there is. It also sees whether the two belong together. */
 static bool make_identity(struct qd_tls *tls, char *complaint)
 {
+    time_t until;
+    int result = read_expiry(&tls->cert, &until); /* GnuTLS 3.7 loses memory for one that is none */
+    if (result < 0)
+        return complain(complaint, "--tls-cert", tls->config->tls_cert, gnutls_strerror(result));
     struct qd_tls_identity *identity = calloc(1, sizeof(*identity));
-    int result = GNUTLS_E_MEMORY_ERROR;
+    result = GNUTLS_E_MEMORY_ERROR;
     if (identity != NULL)
         result = gnutls_certificate_allocate_credentials(&identity->credentials);
     if (result < 0) {
@@ -97,7 +100,7 @@ static bool make_identity(struct qd_tls *tls, char *complaint)
     }
     qd_tls_end(tls->newest);
     tls->newest = identity;
-    log_identity(tls);
+    log_identity(tls, until);
     return true;
 }
 
