@@ -43,6 +43,8 @@ def has_ipv6():
 class Server:
     """A quantd of our own, on a free port; flags as on its command line."""
 
+    tls = None  # of the clients, where it speaks HTTPS
+
     def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None):
         arguments = [str(PROGRAM)]
         for address in listen:
@@ -63,15 +65,13 @@ class Server:
                 raise AssertionError("no listening line but %r; stderr:\n%s"
                                      % (line, self.stderr()))
             self.addresses.append(match.group(1))
-        self.host, self.port, self.tls = None, None, None
+        self.host, self.port = None, None
         for address in self.addresses:
             match = re.fullmatch(r"(https?)://([0-9.]+|\[[0-9a-f:]+\]):(\d+)", address)
             if match and self.port is None:
                 self.host, self.port = match.group(2).strip("[]"), int(match.group(3))
                 if match.group(1) == "https":  # test_tls.py is who looks at certificates
-                    self.tls = ssl.create_default_context()
-                    self.tls.check_hostname = False
-                    self.tls.verify_mode = ssl.CERT_NONE
+                    self.tls = trusting_anybody()
 
     @property
     def pid(self):
@@ -145,6 +145,13 @@ class Server:
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         return self.request("POST", infer_path(model, version), body, headers or {})
+
+
+def trusting_anybody():
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class Answer:
