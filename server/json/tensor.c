@@ -424,11 +424,13 @@ void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor)
 {
     struct reader reader = {.at = data->text, .end = data->text + data->bytes};
-    *numbers = (struct qd_json_numbers){.begin = data->text,
-                                        .end = reader.end,
-                                        .marks = marks + data->data->mark_first,
-                                        .mark_count = data->data->mark_count,
-                                        .tensor = tensor};
+    const size_t mark_count = data->data->mark_count;
+    *numbers =
+        (struct qd_json_numbers){.begin = data->text,
+                                 .end = reader.end,
+                                 .marks = mark_count == 0 ? NULL : marks + data->data->mark_first,
+                                 .mark_count = mark_count,
+                                 .tensor = tensor};
     if (tensor->rank > 1 && reader.at < reader.end && *reader.at == '[') {
         reader.at++;
         skip_space(&reader);
