@@ -1,27 +1,50 @@
 #!/usr/bin/env bash
-# run.sh [SECONDS]: libFuzzer on each fuzz_*.c, for so long each, from its seeds on. Needs clang
-# with its runtime.
+# run.sh [SECONDS [NAME]...]: libFuzzer on each fuzz_*.c, or on those named, for so long each, from
+# its seeds on. Needs clang with its runtime.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
+shift || true
 python3 tests/fuzz/make_seeds.py build/seeds/oip_decode
 python3 tests/fuzz/make_onnx_seeds.py build/seeds/onnx
+python3 tests/fuzz/make_more_seeds.py build/seeds
 # By the Makefile, for the machine flags of each file.
 sanitize=fuzzer,address,undefined
-make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
-    build/fuzz/libserver.a build/fuzz/libqk.a
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+flags="-std=gnu17 -g -O1 -I. -fsanitize=$sanitize -fno-sanitize-recover=all"
+libraries=$(pkg-config --libs libmicrohttpd libuv libprotobuf-c gnutls)
+make -s -j"$(nproc)" CC="${CC:-clang}" SAN=fuzz CFLAGS="-g -O1" \
+    build/fuzz/libserver.a build/fuzz/libqk.a build/fuzz/server/main.o
+# The whole server, as a function: what fuzz_http runs beside itself.
+objcopy --redefine-sym main=quantd_main build/fuzz/server/main.o build/fuzz/quantd_main.o
 
-# fuzz NAME MAX_LEN [SEEDS]
+# fuzz NAME LONGEST_INPUT [SEEDS]
+names=("$@")
+passed=0
 fuzz()
 {
-    mkdir -p "build/corpus/$1"
-    clang -std=gnu17 -g -O1 -I. -fsanitize=$sanitize -o "build/fuzz_$1" "tests/fuzz/fuzz_$1.c" \
-        build/fuzz/libserver.a build/fuzz/libqk.a -lprotobuf-c -lm -ldl -lpthread
-    "build/fuzz_$1" -max_total_time="$seconds" -max_len="$2" "build/corpus/$1" \
-        "build/seeds/${3:-$1}"
+    local name=$1 more=()
+    if test "${#names[@]}" != 0 && [[ " ${names[*]} " != *" $name "* ]]; then
+        return
+    fi
+    mkdir -p "build/corpus/$name"
+    if test "$name" = http; then
+        # Signals are the server's, and its threads live as long as it does.
+        more=(build/fuzz/quantd_main.o -handle_term=0 -handle_int=0 -detect_leaks=0)
+    fi
+    # shellcheck disable=SC2086  # lists of words
+    clang $flags -o "build/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${more[@]:0:1}" \
+        build/fuzz/libserver.a build/fuzz/libqk.a $libraries -lm -ldl -lpthread
+    "build/fuzz_$name" -max_total_time="$seconds" -max_len="$2" -artifact_prefix=build/ \
+        "${more[@]:1}" "build/corpus/$name" "build/seeds/${3:-$name}"
+    passed=$((passed + 1))
 }
 
-fuzz oip_decode 4096
-fuzz oip_reader 4096 oip_decode
-fuzz onnx 4096
-echo "3 passed, 0 failed" # or it has ended above
+fuzz oip_decode 262144
+fuzz oip_reader 262144 oip_decode
+fuzz onnx 65536
+fuzz http 65536
+fuzz tensor 65536
+fuzz config 65536
+fuzz operator 2048
+echo "$passed passed, 0 failed" # or it has ended above

@@ -1,0 +1,172 @@
+/* libFuzzer on all that a connection can send: a whole server runs beside it, in this process, and
+ * answers on a Unix socket. run.sh builds and runs it.
+ *
+ * An input is a byte that says where the rest is cut in two, and what is sent: raw bytes of any
+ * number of requests. Whatever comes back has to be answers, one behind the other and whole, and
+ * then the end; those from 400 on are {"error":"..."}. */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
+int quantd_main(int argc, char **argv); /* server/main.c's */
+
+enum { ANSWERS_BYTES_MAX = 8 << 20, PATIENCE_MS = 20000 };
+
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+static int connect_once(void)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void *serve(void *listen)
+{
+    char *argv[] = {"quantd",   "--listen",
+                    listen,     "--threads",
+                    "1",        "--log-level",
+                    "error",    "--measure",
+                    "off",      "--cpu",
+                    "scalar",   "--max-body-bytes",
+                    "1M",       "--max-inflight-bytes",
+                    "64M",      "--model-control-mode",
+                    "explicit", NULL};
+    int status = quantd_main(sizeof(argv) / sizeof(argv[0]) - 1, argv);
+    fprintf(stderr, "the server ended: %d\n", status);
+    abort();
+}
+
+/* At once: libuv's own end would wait for the server's threads. */
+static void leave(int status, void *context)
+{
+    (void)context;
+    unlink(address.sun_path);
+    _exit(status);
+}
+
+static void start(void)
+{
+    static char listen[sizeof(address.sun_path) + 8];
+    pthread_t thread;
+    snprintf(address.sun_path, sizeof(address.sun_path), "build/fuzz-%d.sock", (int)getpid());
+    snprintf(listen, sizeof(listen), "unix:%s", address.sun_path);
+    int fd = pthread_create(&thread, NULL, serve, listen) == 0 ? -1 : 0;
+    for (unsigned i = 0; fd < 0 && i < 1000; i++) {
+        usleep(10000);
+        fd = connect_once();
+    }
+    assert(fd > 0);
+    close(fd);
+    assert(on_exit(leave, NULL) == 0);
+}
+
+/* Sends all of it, in two pieces, and takes what comes meanwhile. False: the server reset. */
+static bool exchange(int fd, const unsigned char *data, size_t bytes, size_t cut, char *answers,
+                     size_t *answer_bytes)
+{
+    size_t sent = 0;
+    bool open = true;
+    *answer_bytes = 0;
+    if (bytes == 0)
+        shutdown(fd, SHUT_WR);
+    for (;;) {
+        struct pollfd events = {.fd = fd, .events = POLLIN};
+        if (sent < bytes && open)
+            events.events |= POLLOUT;
+        if (poll(&events, 1, PATIENCE_MS) <= 0) {
+            fprintf(stderr, "no end came\n");
+            abort();
+        }
+        if ((events.revents & POLLOUT) != 0 && sent < bytes) {
+            size_t end = sent < cut ? cut : bytes;
+            ssize_t count = send(fd, data + sent, end - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+            open = count > 0 || errno == EAGAIN;
+            sent += count > 0 ? (size_t)count : 0;
+            if (sent == bytes)
+                shutdown(fd, SHUT_WR);
+        }
+        if ((events.revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            ssize_t count =
+                recv(fd, answers + *answer_bytes, ANSWERS_BYTES_MAX - *answer_bytes, MSG_DONTWAIT);
+            if (count == 0 || *answer_bytes == ANSWERS_BYTES_MAX)
+                return count == 0;
+            if (count < 0 && errno != EAGAIN)
+                return false;
+            *answer_bytes += count > 0 ? (size_t)count : 0;
+        }
+    }
+}
+
+/* The value of a header of the head in text[0..bytes); NULL: there is none. */
+static const char *find_header(const char *text, size_t bytes, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *line = memmem(text, bytes, "\r\n", 2); line != NULL;
+         line = memmem(line + 2, bytes - (size_t)(line + 2 - text), "\r\n", 2))
+        if (strncasecmp(line + 2, name, length) == 0 && line[2 + length] == ':')
+            return line + 3 + length;
+    return NULL;
+}
+
+/* Takes one answer off. Returns its bytes. */
+static size_t check_answer(const char *text, size_t bytes)
+{
+    unsigned status = 0;
+    const char *head_end = memmem(text, bytes, "\r\n\r\n", 4);
+    assert(head_end != NULL && bytes > 12 && memcmp(text, "HTTP/1.", 7) == 0);
+    assert(sscanf(text + 9, "%3u", &status) == 1 && status >= 100 && status < 600);
+    const size_t head_bytes = (size_t)(head_end + 4 - text);
+    if (status == 100 || status == 204)
+        return head_bytes;
+    const char *length = find_header(text, head_bytes, "Content-Length");
+    assert(length != NULL);
+    const size_t body_bytes = strtoull(length, NULL, 10);
+    const char *body = text + head_bytes;
+    assert(body_bytes <= bytes - head_bytes);
+    if (status >= 400) {
+        assert(body_bytes >= 12 && memcmp(body, "{\"error\":\"", 10) == 0);
+        assert(memcmp(body + body_bytes - 2, "\"}", 2) == 0);
+        assert(find_header(text, head_bytes, "Content-Type") != NULL);
+    }
+    return head_bytes + body_bytes;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
+{
+    static char *answers;
+    size_t answer_bytes;
+    if (answers == NULL) {
+        answers = malloc(ANSWERS_BYTES_MAX + 1);
+        assert(answers != NULL);
+        start();
+    }
+    if (bytes == 0)
+        return 0;
+    int fd = connect_once();
+    assert(fd >= 0);
+    const size_t cut = (bytes - 1) * data[0] / 256;
+    bool ended = exchange(fd, data + 1, bytes - 1, cut, answers, &answer_bytes);
+    close(fd);
+    answers[answer_bytes] = '\0';
+    /* An answer to HEAD has no body, and which are is for a parser of requests to say. */
+    if (!ended || memmem(data, bytes, "HEAD", 4) != NULL)
+        return 0;
+    for (size_t at = 0; at < answer_bytes;)
+        at += check_answer(answers + at, answer_bytes - at);
+    return 0;
+}

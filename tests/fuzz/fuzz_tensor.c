@@ -1,0 +1,169 @@
+/* libFuzzer on numbers between JSON and tensors: what is printed reads back to the same bits, and
+ * what was read prints to a text that reads the same. run.sh builds and runs it.
+ *
+ * An input is a byte with the type, a byte with the number of columns and, in its upper half, how
+ * short the pieces are in which JSON is read, and either a tensor's bytes or, where bit 7 of the
+ * first is set, JSON. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/json/reader.h"
+#include "server/json/tensor.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
+
+enum { MEMORY_BYTES = 64 << 20 };
+
+static bool is_nan(enum qk_type type, uint32_t bits)
+{
+    return qk_type_info(type)->kind == QK_KIND_FLOAT && isnan(qk_float_decode(type, bits));
+}
+
+/* inputs[0].data of a request whose data are this text; NULL: it is refused, or is no such. */
+static const struct qd_json_value *find_data(struct qd_json_reader *reader, const char *text,
+                                             size_t bytes)
+{
+    static const char before[] = "{\"inputs\":[{\"data\":", after[] = "}]}";
+    struct qd_error *error = reader->error;
+    char *whole = qd_arena_alloc(reader->arena, bytes + sizeof(before) + sizeof(after));
+    bool done = false;
+    if (whole == NULL)
+        return NULL;
+    memcpy(whole, before, sizeof(before) - 1);
+    memcpy(whole + sizeof(before) - 1, text, bytes);
+    memcpy(whole + sizeof(before) - 1 + bytes, after, sizeof(after) - 1);
+    qd_json_reader_init(reader, whole, sizeof(before) - 1 + bytes + sizeof(after) - 1,
+                        reader->piece_bytes, reader->arena, error);
+    while (!done)
+        if (qd_json_reader_step(reader, &done) != QD_OK)
+            return NULL;
+    const struct qd_json_value *inputs = reader->root->first;
+    if (inputs == NULL || inputs->next != NULL || inputs->first == NULL ||
+        inputs->first->first == NULL || inputs->first->first->next != NULL)
+        return NULL;
+    return inputs->first->first->kind == QD_JSON_DATA ? inputs->first->first : NULL;
+}
+
+/* Reads into memory of just the size that the contract asks for, the last piece first; NULL: it was
+ * refused. */
+static void *read_text(const char *text, size_t bytes, size_t piece_bytes,
+                       const struct qk_tensor *tensor, struct qd_arena *arena)
+{
+    struct qd_error error = {.status = QD_OK};
+    struct qd_json_reader reader = {.arena = arena, .error = &error, .piece_bytes = piece_bytes};
+    const struct qd_json_value *data = find_data(&reader, text, bytes);
+    size_t out_bytes;
+    if (data == NULL)
+        return NULL;
+    const size_t come = data->data->commas + 1;
+    struct qd_json_numbers numbers;
+    if (!qk_type_bytes(tensor->type, tensor->count < come ? tensor->count : come, &out_bytes))
+        return NULL;
+    void *out = malloc(out_bytes + (out_bytes == 0));
+    assert(out != NULL);
+    qd_json_numbers_init(&numbers, data, reader.marks, tensor);
+    numbers.out = out;
+    bool refused = false;
+    for (size_t piece = numbers.mark_count + 1; piece-- > 0;)
+        refused = qd_json_numbers_read(&numbers, piece, "x", &error) != QD_OK || refused;
+    if (!refused)
+        return out;
+    assert(error.text[0] != '\0');
+    free(out);
+    return NULL;
+}
+
+/* In one piece. */
+static char *print(const struct qk_tensor *tensor, struct qd_arena *arena, size_t *bytes)
+{
+    struct qd_text text;
+    qd_text_init(&text, arena);
+    qd_json_tensor_print(&text, tensor);
+    if (text.failed)
+        return NULL;
+    char *all = malloc(text.bytes + 1);
+    assert(all != NULL);
+    *bytes = 0;
+    for (size_t i = 0; i < text.part_count; i++) {
+        memcpy(all + *bytes, text.parts[i].bytes, text.parts[i].count);
+        *bytes += text.parts[i].count;
+    }
+    assert(*bytes == text.bytes);
+    return all;
+}
+
+static void check_round_trip(const struct qk_tensor *tensor, size_t piece_bytes,
+                             struct qd_arena *arena)
+{
+    size_t bytes;
+    char *text = print(tensor, arena, &bytes);
+    if (text == NULL)
+        return;
+    void *again = read_text(text, bytes, piece_bytes, tensor, arena);
+    assert(again != NULL || qd_memory_used(arena->memory) > MEMORY_BYTES / 2);
+    for (size_t i = 0; again != NULL && i < tensor->count; i++) {
+        const uint32_t a = qk_element_load(tensor->type, tensor->data, i);
+        const uint32_t b = qk_element_load(tensor->type, again, i);
+        assert(a == b || (is_nan(tensor->type, a) && is_nan(tensor->type, b)));
+    }
+    free(again);
+    free(text);
+}
+
+/* Dims of as many elements as there are bytes for; or, of a text, as many as it may have. */
+static bool set_shape(struct qk_tensor *tensor, size_t columns, size_t count)
+{
+    if (columns == 0) {
+        tensor->rank = 1;
+        tensor->dims[0] = count;
+    } else {
+        tensor->rank = 2;
+        tensor->dims[0] = count / columns;
+        tensor->dims[1] = columns;
+    }
+    return qk_tensor_set_count(tensor);
+}
+
+static size_t count_commas(const unsigned char *data, size_t bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < bytes; i++)
+        count += data[i] == ',';
+    return count;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
+{
+    if (bytes < 2)
+        return 0;
+    struct qk_tensor tensor = {.type = (enum qk_type)(1 + (data[0] & 127) % (QK_TYPE_COUNT - 1))};
+    const bool is_json = data[0] >> 7;
+    const size_t columns = data[1] % 16;
+    const size_t piece_bytes = data[1] < 16 ? QD_JSON_PIECE_BYTES : data[1] >> 4;
+    const size_t rest = bytes - 2;
+    /* Just as long, for the sanitizer. */
+    char *copy = malloc(rest + (rest == 0));
+    assert(copy != NULL);
+    memcpy(copy, data + 2, rest);
+    struct qd_memory *memory = qd_memory_create(MEMORY_BYTES);
+    struct qd_arena arena;
+    qd_arena_init(&arena, memory);
+    if (is_json) {
+        if (set_shape(&tensor, columns, count_commas(data + 2, rest) + 1)) {
+            void *out = read_text(copy, rest, piece_bytes, &tensor, &arena);
+            tensor.data = out;
+            if (out != NULL)
+                check_round_trip(&tensor, piece_bytes, &arena);
+            free(out);
+        }
+    } else if (set_shape(&tensor, columns, rest * 8 / qk_type_info(tensor.type)->bits)) {
+        tensor.data = copy;
+        check_round_trip(&tensor, piece_bytes, &arena);
+    }
+    qd_arena_deinit(&arena);
+    qd_memory_destroy(memory);
+    free(copy);
+    return 0;
+}

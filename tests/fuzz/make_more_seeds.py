@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations and
+operators, into FOLDER/http and so on, from api_schema/examples and some lines here. What is in
+tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs found worth keeping."""
+import json
+import random
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "api_schema" / "examples"
+
+LINES = (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"GET /v2 HTTP/1.0\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"GET http://q/metrics?x=1 HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"GET /v2/models/onnx.QLinearConv/versions/10/config HTTP/1.1\r\nHost: q\r\n\r\n",
+         b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\nContent-Length: 14\r\n\r\n"
+         b'{"ready":true}',
+         b"POST /v2/repository/models/m/load HTTP/1.1\r\nHost: q\r\nContent-Length: 17\r\n\r\n"
+         b'{"parameters":{}}',
+         b"POST /v2/logging HTTP/1.1\r\nHost: q\r\nContent-Length: 2\r\n\r\n{}",
+         b"POST /v2/models/stats HTTP/1.1\r\nHost: q\r\nExpect: 100-continue\r\n"
+         b"Content-Length: 2\r\n\r\n{}")
+CONFIGS = ('{"name":"m","platform":"onnxruntime_onnx","backend":"onnxruntime","max_batch_size":8,'
+           '"input":[{"name":"x","data_type":"TYPE_UINT8","dims":[4]}],'
+           '"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}],'
+           '"version_policy":{"specific":{"versions":[1,3]}},'
+           '"instance_group":[{"count":2,"kind":"KIND_CPU"}],"dynamic_batching":{}}',
+           '{"versionPolicy":{"latest":{"numVersions":"2"}},"maxBatchSize":"0"}',
+           '{"version_policy":{"all":{}},"optimization":{"priority":"PRIORITY_MAX"}}')
+ARGUMENTS = ("--listen\0127.0.0.1:80\0--listen\0unix:/x\0--threads\0auto\0--max-queue\0" "7",
+             "--listen=[::1]:0\0--max-body-bytes\0" "1G\0--receive-timeout\0" "1.5",
+             "--load-model\0a,b\0--model-control-mode\0explicit\0--exit-on-error\0off", "--help")
+TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infinity\",6.1e-5]")
+
+
+def write(folder, name, data):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def request_of(example):
+    body = (json.dumps(example["request"]).encode() if "request" in example
+            else bytes.fromhex(example["body_hex"]) if "body_hex" in example
+            else example["body"].encode())
+    headers = dict(example.get("headers", {}))
+    if "binary_hex" in example:
+        headers.setdefault("Inference-Header-Content-Length", str(len(body)))
+        body += bytes.fromhex(example["binary_hex"])
+    headers["Content-Length"] = str(len(body))
+    version = "/versions/" + example["version"] if example.get("version") else ""
+    lines = ["POST /v2/models/%s%s/infer HTTP/1.1" % (example["model"], version), "Host: q"]
+    return "\r\n".join(lines + ["%s: %s" % pair for pair in headers.items()]
+                       + ["", ""]).encode(), body
+
+
+def chunked(head, body):
+    head = head.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked")
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 99]), body[i:i + 99])
+                           for i in range(0, len(body), 99)) + b"0\r\n\r\n"
+
+
+def main():
+    folder = Path(sys.argv[1])
+    for index, line in enumerate(LINES):
+        write(folder / "http", "line%d" % index, b"\0" + line * 2)
+    for path in sorted(EXAMPLES.glob("*.json")):
+        head, body = request_of(json.loads(path.read_text()))
+        write(folder / "http", path.stem, b"\x80" + head + body)
+        write(folder / "http", path.stem + ".chunked", b"\x40" + chunked(head, body))
+    rng = random.Random(1)
+    for kind in range(19):
+        write(folder / "tensor", "bytes%d" % kind, bytes([kind, kind % 4]) + rng.randbytes(9000))
+        for index, text in enumerate(TEXTS):
+            write(folder / "tensor", "text%d.%d" % (kind, index),
+                  bytes([128 + kind, 2 * (index == 1)]) + text.encode())
+        write(folder / "tensor", "long%d" % kind,
+              bytes([128 + kind, 0]) + b"[" + b"1," * 9000 + b"0]")
+    for index, text in enumerate(CONFIGS):
+        write(folder / "config", "model%d" % index, b"\0" + text.encode())
+    for index, text in enumerate(ARGUMENTS):
+        write(folder / "config", "arguments%d" % index, b"\1" + text.encode())
+    for index in range(100):
+        write(folder / "operator", "random%d" % index, rng.randbytes(200))
+    for path in sorted((HERE / "corpus").glob("*.hex")):
+        for index, line in enumerate(path.read_text().split()):
+            write(folder / path.stem, "kept%d" % index, bytes.fromhex(line))
+
+
+if __name__ == "__main__":
+    main()
