@@ -79,9 +79,12 @@ static size_t write_some(struct qd_writer *writer, const char *bytes, size_t cou
     struct pollfd out = {.fd = writer->fd, .events = POLLOUT};
     ssize_t written;
     do {
-        while (!writer->is_file && poll(&out, 1, POLL_MS) <= 0)
-            if (has_to_end(writer))
+        while (!writer->is_file && poll(&out, 1, POLL_MS) <= 0) {
+            if (has_to_end(writer)) {
+                errno = EAGAIN;
                 return 0;
+            }
+        }
         written = write(writer->fd, bytes, writer->is_file ? count : piece(bytes, count));
     } while (written < 0 && (errno == EINTR || errno == EAGAIN));
     return written < 0 ? 0 : (size_t)written;
@@ -109,7 +112,9 @@ static void note_failure(struct qd_writer *writer, bool failed)
 
 static void write_all(struct qd_writer *writer, const char *bytes, size_t count)
 {
-    bool failed = count > 0 && writer->torn && write_some(writer, "\n", 1) == 0;
+    if (count == 0)
+        return;
+    bool failed = writer->torn && write_some(writer, "\n", 1) == 0;
     while (count > 0 && !failed) {
         const size_t written = write_some(writer, bytes, count);
         failed = written == 0;
