@@ -9,7 +9,8 @@ import unittest
 
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
                     infer_path, parse_metrics, receive_all)
-from samples import DEQUANTIZE, dequantize_json
+from samples import DEQUANTIZE
+from test_tls import TlsTest
 
 MIB = 1 << 20
 POST = "POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE)
@@ -211,6 +212,37 @@ class Readers(PaceTest):
                 self.check_cut(self.connect_unix(path))
             finally:
                 self.server = before
+
+
+class OverTls(TlsTest):
+    """What goes past the HTTP library is encrypted, too."""
+
+    FLAGS = ("--receive-timeout", "0.5", "--min-rate", "20000", "--max-body-bytes", "8M")
+
+    def test_stalled_body(self):
+        reader = Reader(self.server.connect())
+        reader.connection.sendall((POST + "Content-Length: 100\r\n\r\nhello").encode())
+        self.assert_error(reader.answer(), 408, "--min-rate")
+        self.assertIsNone(reader.answer())
+        reader.close()
+
+    def test_too_large_in_chunks(self):
+        reader = Reader(self.server.connect())
+        reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        for _ in range(9):
+            reader.connection.sendall(b"100000\r\n" + bytes(MIB) + b"\r\n")
+        self.assert_error(reader.answer(), 413, "--max-body-bytes")
+        reader.close()
+
+    def test_reader_that_stops(self):
+        connection = self.server.connect()
+        connection.sendall(large(7 * MIB))
+        fds = self.server.open_fds()
+        deadline = time.monotonic() + 5 * SLOW
+        while self.server.open_fds() >= fds:
+            self.assertLess(time.monotonic(), deadline, "it is still connected")
+            time.sleep(0.05)
+        connection.close()
 
 
 class Memory(PaceTest):

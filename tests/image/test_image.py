@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -25,9 +26,10 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "support")]
 
 import test_golden  # noqa: E402
 from quantd import (Answer, Reader, Server, Tensor, binary_request, exchange,  # noqa: E402
-                    infer_path, run_threads)
+                    infer_path, run_threads, trusting_anybody)
 from run_tests import Result  # noqa: E402
 from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json  # noqa: E402
+from test_tls import make_certificate  # noqa: E402
 
 ENGINE, IMAGE = os.environ["ENGINE"], os.environ["IMAGE"]
 IMAGE_BYTES_MAX = 60 * 10**6
@@ -253,6 +255,55 @@ class Health(ContainerTest):
 
     def test_half_of_the_container_s_memory_for_requests(self):
         self.assertRegex(self.start().stop(), r"max_inflight_bytes=%d\b" % (256 * MIB))
+
+
+class WhoMayComeIn(ContainerTest):
+    """TLS and tokens, from files that the engine mounts; variables, so that the check sees them."""
+
+    TOKEN = "token-of-the-image-s-test"
+
+    def test_tls_and_tokens(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.chmod(folder.name, 0o755)
+        for name in ("one", "two"):
+            make_certificate(folder.name, name)
+        tokens = Path(folder.name, "tokens")
+        tokens.write_text(self.TOKEN + " test\n")
+        cert, key = Path(folder.name, "cert.pem"), Path(folder.name, "key.pem")
+
+        def use(name):
+            for file, suffix in ((cert, ".crt"), (key, ".key")):
+                shutil.copy(Path(folder.name, name + suffix), file)
+            os.chmod(key, 0o644)
+
+        use("one")
+        container = self.start(options=[
+            "--volume", folder.name + ":/run/secrets:ro",
+            "--env", "QUANTD_TLS_CERT=/run/secrets/cert.pem",
+            "--env", "QUANTD_TLS_KEY=/run/secrets/key.pem",
+            "--env", "QUANTD_TOKEN_FILE=/run/secrets/tokens"])
+        container.tls = trusting_anybody()
+        must("exec", container.name, "/quantd", "--healthcheck")
+        bearer = {"Authorization": "Bearer " + self.TOKEN}
+        self.assertEqual(container.get("/v2").status, 401)
+        self.assertEqual(container.request("GET", "/v2", headers=bearer).status, 200)
+        (body, headers), floats = large_request(4 << 20)
+        answer = container.infer(DEQUANTIZE, body, headers={**headers, **bearer})
+        self.assertEqual(answer.status, 200, answer.body[:300])
+        self.assertEqual(answer.outputs()["y"][2], floats)
+        use("two")
+        must("kill", "--signal", "HUP", container.name)
+        deadline = time.monotonic() + 10
+        while container.logs().count("the certificate is read") < 2:
+            self.assertLess(time.monotonic(), deadline, container.logs())
+            time.sleep(0.05)
+        container.tls = ssl.create_default_context(cafile=folder.name + "/two.crt")
+        self.assertEqual(container.get("/v2/health/ready").status, 200)
+        self.assertNotIn(self.TOKEN, container.stop())
+
+    def test_a_warning_without_tokens(self):
+        self.assertIn("everybody who reaches this address may use it", self.start().stop())
 
 
 class WrongStart(ContainerTest):
