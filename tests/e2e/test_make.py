@@ -3,13 +3,20 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 from quantd import ROOT
 
 # A make of its own: not a part of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
+# In place of the Criterion program: one test, which passes.
+UNIT_TESTS = """for word; do case $word in --json=*) report=${word#--json=};; esac; done
+echo '{"test_suites": [{"name": "a", "tests": [{"name": "b", "status": "PASSED"}]}]}' >"$report"
+"""
 
 
 def run(*command):
@@ -35,6 +42,41 @@ class Make(unittest.TestCase):
             self.assertEqual((result.returncode, result.stderr), (1, ""))
             self.assertIn("no test is called '%s'" % name, result.stdout)
             self.assertTrue(result.stdout.endswith("\n0 passed, 1 failed\n"), result.stdout)
+
+
+class CheckKernels(unittest.TestCase):
+    """What is said of a kernel checker that does not come to its end."""
+
+    def run_tests(self, script):
+        """With a checker that is this script, and unit tests that pass."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("check-kernels", script), ("unit-tests", UNIT_TESTS)):
+                path = Path(folder) / name
+                path.write_text("#!/bin/sh\n" + text)
+                path.chmod(0o755)
+            return run("env", "B=" + folder, sys.executable, "tests/support/run_tests.py",
+                       "--unit")
+
+    def test_killed(self):
+        result = self.run_tests("echo check-kernels --seed 7\n"
+                                "echo 'ok   gemm/dot   amx   9 cases'\nkill -SEGV $$\n")
+        self.assertIn("  check-kernels --seed 7\ncheck-kernels was ended by SIGSEGV, before it was "
+                      "done; the last kernel that passed: gemm/dot amx\n", result.stdout)
+        self.assertTrue(result.stdout.endswith("\n1 passed, 1 failed\n"), result.stdout)
+
+    def test_a_report_of_a_sanitizer(self):
+        result = self.run_tests("echo 'ERROR: AddressSanitizer' >&2\nexit 1\n")
+        self.assertIn("  ERROR: AddressSanitizer\ncheck-kernels exited with 1, before it was done; "
+                      "the last kernel that passed: none\n", result.stdout)
+
+    def test_something_after_the_end(self):
+        result = self.run_tests("echo 3 passed, 0 failed\necho more\nexit 23\n")
+        self.assertIn("check-kernels exited with 23, although no kernel failed", result.stdout)
+        self.assertTrue(result.stdout.endswith("\n4 passed, 1 failed\n"), result.stdout)
+
+    def test_nothing(self):
+        self.assertIn("check-kernels exited with 0, before it was done",
+                      self.run_tests("exit 0\n").stdout)
 
 
 if __name__ == "__main__":

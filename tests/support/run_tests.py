@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,16 @@ class Count:
         self.skipped += other.skipped
 
 
+def ending(status):
+    """How a process ended, in words, of what subprocess says of it."""
+    if status >= 0:
+        return "exited with %d" % status
+    try:
+        return "was ended by %s" % signal.Signals(-status).name
+    except ValueError:
+        return "was ended by signal %d" % -status
+
+
 def run_unit(pattern):
     """The Criterion program. It prints its own failures and summary."""
     count = Count()
@@ -48,7 +59,7 @@ def run_unit(pattern):
             command += ["--filter", pattern]
         status = subprocess.call(command, stdin=subprocess.DEVNULL)
         if not report.exists():
-            print("unit-tests exited with %d before it ran any test" % status)
+            print("unit-tests %s before it ran any test" % ending(status))
             count.failed += 1
             return count
         # strict: Criterion does not escape control characters in messages.
@@ -65,7 +76,7 @@ def run_unit(pattern):
             else:
                 count.failed += 1
     if status != 0 and count.failed == 0:
-        print("unit-tests exited with %d although no test failed" % status)
+        print("unit-tests %s although no test failed" % ending(status))
         count.failed += 1
     return count
 
@@ -74,16 +85,24 @@ def run_kernels():
     """The kernel checker: what it says of kernels that pass is left out."""
     count = Count()
     process = subprocess.Popen([str(BUILD / "check-kernels")], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, text=True)
-    last = None
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace")
+    summary = None
+    passed = "none"
     for line in process.stdout:
-        if not line.startswith("ok ") and (last := SUMMARY.match(line)) is None:
+        if line.startswith("ok "):
+            passed = " ".join(line.split()[1:3])
+        elif (found := SUMMARY.match(line)) is not None:
+            summary = found
+        else:
             print("  " + line, end="", flush=True)
     status = process.wait()
-    if last is not None:
-        count.passed, count.failed = int(last[1]), int(last[2])
-    if status != 0 and count.failed == 0:
-        print("check-kernels exited with %d although no kernel failed" % status)
+    if summary is not None:
+        count.passed, count.failed = int(summary[1]), int(summary[2])
+    if summary is None or (status != 0 and count.failed == 0):
+        print("check-kernels %s, %s; the last kernel that passed: %s"
+              % (ending(status), "before it was done" if summary is None
+                 else "although no kernel failed", passed))
         count.failed += 1
     return count
 
