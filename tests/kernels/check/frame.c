@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 
 /* Failures of one subject that are told. */
 #define TOLD_MOST 3
-/* A case that takes longer hangs; sanitizers and emulators are slow. */
+/* Cases that take longer hang; sanitizers and emulators are slow. It is this process's time that
+ * counts: a machine may stand still for as long as it likes. */
 #define HANGS_SECONDS 120
 #define TIMED_NS 20000000.0
 
@@ -162,10 +164,28 @@ static sigjmp_buf before_call;
 static volatile sig_atomic_t in_call;
 static const void *volatile fault_address;
 
+static const struct check *dying; /* of which the last words are */
+
+/* What ends the process, a sanitizer's report or a signal, says nothing of the case. */
+static void tell_last_words(void)
+{
+    char text[2 * CHECK_TEXT];
+    const int count = snprintf(text, sizeof(text),
+                               "check-kernels ends in %s of %s, case %zu, --seed %llu\n     %s\n",
+                               dying->subject->function, dying->tier, dying->index,
+                               (unsigned long long)dying->seed, dying->label);
+    if (write(STDERR_FILENO, text, (size_t)count) < 0)
+        return; /* nobody hears it */
+}
+
+/* Sanitizers have it. */
+__attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void));
+
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)context;
     if (!in_call) { /* not a kernel's: die of it */
+        tell_last_words();
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -175,12 +195,22 @@ static void on_signal(int number, siginfo_t *info, void *context)
     siglongjmp(before_call, number);
 }
 
-static void catch_signals(void)
+static void catch_signals(const struct check *check)
 {
-    static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM};
+    dying = check;
+    if (__sanitizer_set_death_callback)
+        __sanitizer_set_death_callback(tell_last_words);
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGPROF};
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         sigaction(numbers[i], &action, NULL);
+}
+
+/* SIGPROF after so many seconds of this process; 0: none. */
+static void watch_time(long seconds)
+{
+    const struct itimerval timer = {.it_value = {.tv_sec = seconds}};
+    setitimer(ITIMER_PROF, &timer, NULL);
 }
 
 static bool call(struct check *check, const char *who, check_call_fn *function, void *context)
@@ -196,7 +226,7 @@ static bool call(struct check *check, const char *who, check_call_fn *function, 
     if (number == SIGSEGV || number == SIGBUS)
         check_memory_place(check, fault_address, place, sizeof(place));
     check_that(check, false, "%s %s %s", who,
-               number == SIGALRM  ? "does not come back"
+               number == SIGPROF  ? "does not come back"
                : number == SIGILL ? "has an instruction that this CPU lacks"
                : number == SIGFPE ? "divides by 0"
                                   : "touches",
@@ -332,15 +362,15 @@ void check_run(struct check *check, const struct check_subject *subject)
         printf("%s\n", name);
         return;
     }
-    catch_signals();
+    catch_signals(check);
     for (size_t i = 0; i < (check->timed ? 1 : subject->cases); i++) {
         if (i % 16 == 0)
-            alarm(HANGS_SECONDS);
+            watch_time(HANGS_SECONDS);
         run_case(check, i);
         if (check->failures >= 100)
             break; /* it is broken; that will do */
     }
-    alarm(0);
+    watch_time(0);
     if (check->timed)
         return;
     check->checks += subject->cases;

@@ -78,5 +78,6 @@ int main(int count, char **words)
     }
     printf("%zu cases, seed %llu\n", check.checks, (unsigned long long)check.seed);
     printf("%zu passed, %zu failed\n", check.passed, check.failed);
+    fflush(stdout); /* a leak checker may end the process before exit() does */
     return check.failed == 0 ? 0 : 1;
 }

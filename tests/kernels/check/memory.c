@@ -12,10 +12,25 @@ static void die(const char *what)
     exit(2);
 }
 
+/* ---- Address sanitizer ------------------------------------------------------------------- */
+
+/* Where it runs, it knows of buffers to the byte. */
+__attribute__((weak)) void __asan_poison_memory_region(const volatile void *, size_t);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *, size_t);
+
+static void set_closed(const void *begin, size_t bytes, bool closed)
+{
+    if (closed && __asan_poison_memory_region)
+        __asan_poison_memory_region(begin, bytes);
+    else if (!closed && __asan_unpoison_memory_region)
+        __asan_unpoison_memory_region(begin, bytes);
+}
+
 /* ---- Slots ------------------------------------------------------------------------------- */
 
 static void close_slot(struct check_slot *slot)
 {
+    set_closed(slot->open, slot->open_bytes, false);
     if (slot->open)
         munmap(slot->open - CHECK_PAGE, slot->open_bytes + 2 * (size_t)CHECK_PAGE);
     *slot = (struct check_slot){0};
@@ -50,6 +65,14 @@ static struct around look_around(const struct check_slot *slot)
         .before_bytes = before,
         .behind_bytes = rest < CHECK_PAGE ? rest : CHECK_PAGE,
     };
+}
+
+/* Whether nobody may touch what lies around the buffer. */
+static void close_around(const struct check_slot *slot, bool closed)
+{
+    const struct around around = look_around(slot);
+    set_closed(around.before, around.before_bytes, closed);
+    set_closed(around.behind, around.behind_bytes, closed);
 }
 
 static uint64_t hash_of(const uint8_t *from, size_t bytes)
@@ -97,6 +120,7 @@ static uint8_t *take_slot(struct check *check, const char *name, enum check_use 
     const struct around around = look_around(slot);
     memcpy(around.before, memory->canary + CHECK_PAGE - around.before_bytes, around.before_bytes);
     memcpy(around.behind, memory->canary, around.behind_bytes);
+    close_around(slot, true);
     return slot->begin;
 }
 
@@ -180,8 +204,10 @@ static void watch_slot(struct check *check, const struct check_slot *slot)
 void check_memory_end(struct check *check)
 {
     struct check_memory *memory = &check->memory;
-    for (size_t i = 0; i < memory->used; i++)
+    for (size_t i = 0; i < memory->used; i++) {
+        close_around(&memory->slots[i], false);
         watch_slot(check, &memory->slots[i]);
+    }
     while (memory->scratch_used > 0)
         free(memory->scratch[--memory->scratch_used]);
 }
