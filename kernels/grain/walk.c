@@ -21,9 +21,6 @@
 /* Parameters of blocks with fewer elements cost less when they are spread. */
 #define SHORT_BLOCK 64
 
-/* Where parameters repeat after at most so many elements, they are spread once for all. */
-#define PERIOD_MAX 2048
-
 struct state;
 typedef void walk_fn(const struct state *state, struct qk_span span, size_t begin, size_t end);
 
@@ -179,9 +176,9 @@ static size_t period_of(const struct state *state)
     if (!state->packed || !state->walker.whole || grid->axes[0].scale_stride != 0 ||
         grid->axes[0].zero_point_stride != 0)
         return 0;
-    for (uint32_t i = 1; i < grid->rank && period <= PERIOD_MAX; i++)
+    for (uint32_t i = 1; i < grid->rank && period <= QK_WALK_PERIOD_MAX; i++)
         period *= grid->axes[i].size;
-    return period <= PERIOD_MAX && period < state->count ? period : 0;
+    return period <= QK_WALK_PERIOD_MAX && period < state->count ? period : 0;
 }
 
 /* Repeats the first `count` words until there are `room` of them. */

@@ -7,6 +7,9 @@
 #include "kernels/grain/span.h"
 #include "kernels/grain/spread.h"
 
+/* Where parameters repeat after at most so many elements, they are spread once for all. */
+#define QK_WALK_PERIOD_MAX 2048
+
 /* What was chosen for a machine (kernels/choice.h). */
 struct qk_walk_tuning {
     size_t stream_bytes; /* outputs go past the caches where x or they have so many */

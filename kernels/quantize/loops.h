@@ -7,79 +7,13 @@
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
+#include "kernels/quantize/products.h"
+
 /* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
-
-/* ---- True quotients by products -------------------------------------------------------------- */
-
-/* A vector's division takes the time of ten multiplications. By one scale, many elements can be
- * divided by fused multiplications with the scale's reciprocal r, to the same bits: q0 = x * r is
- * off by less than two of its last places; q1 = q0 - (q0 * scale - x) * r by less than one, so that
- * the remainder q1 * scale - x is exact; then q1 - (q1 * scale - x) * r is the quotient rounded
- * once (Markstein's theorem, for a reciprocal that is itself rounded to nearest). Remainders are
- * taken this way round since so a quotient of -0 stays one.
- *
- * Where x and the scale are BF16, q0 rounded to BF16 is the quotient: it would be wrong next to a
- * tie alone, and there are none, since an x of 8 bits is no product of the scale and an odd number
- * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
- * q0 is to it.
- *
- * Where x is FP16 and the scale has no more bits than one, q1 is the quotient: nothing that two
- * numbers of 11 bits divide to is as near to the middle of two floats as what q1 rounds.
- *
- * All this takes scales for which no remainder overflows. For integers, x is brought within `reach`
- * scales, beyond which all of them saturate, or are INT32_MIN. To floats, what is NaN, infinite or
- * overflows has a quotient of NaN, and is divided again. Where a remainder is subnormal, the
- * quotient may be off, but is so small that it rounds to 0, with its sign, or leaves the zero point
- * as it is. */
-#define DIVISOR_LEAST 0x1p-60F
-#define DIVISOR_MOST 0x1p60F
-
-struct divisor {
-    vector scale;
-    vector reciprocal;
-    vector low, high; /* of x for integers; what NaN becomes is low */
-    bool is_short;    /* it has 11 bits, and x has */
-};
-
-INLINE struct divisor divisor_of(float scale, float reach, bool is_short)
-{
-    return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-reach * scale),
-                            splat(reach * scale), is_short};
-}
-
-/* Rounds a number, which is no tie, to BF16; a NaN that a BF16 was stays one. */
-INLINE vector nearest_bf16(vector v)
-{
-    const words sum = add_words(words_of_vector(v), splat_word(0x8000));
-    return vector_of_words(and_words(sum, splat_word(0xffff0000)));
-}
-
-INLINE vector improved(vector quotient, vector x, const struct divisor *divisor)
-{
-    const vector remainder = multiply_subtract(quotient, divisor->scale, x);
-    return negated_multiply_add(remainder, divisor->reciprocal, quotient);
-}
-
-INLINE vector divide_by(enum qk_division division, vector x, const struct divisor *divisor)
-{
-    const vector q0 = multiply(x, divisor->reciprocal);
-    if (division == QK_DIVISION_BF16)
-        return nearest_bf16(q0);
-    const vector q1 = improved(q0, x, divisor);
-    const vector quotient = divisor->is_short ? q1 : improved(q1, x, divisor);
-    return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;
-}
-
-/* Whether the types are such that quotients may be products. NaN of FP32 may become 0 when they are
- * rounded to BF16 by nearest_bf16(). */
-INLINE bool has_products(enum qk_type x_type, enum qk_division division)
-{
-    return division < QK_DIVISION_FP64 && (division != QK_DIVISION_BF16 || x_type == QK_BF16);
-}
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
@@ -205,6 +139,11 @@ INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *
     return divide_doubles(dividend, divisor);
 }
 
+INLINE vector limited(const struct job *job, vector quotient)
+{
+    return job->limits ? lesser(greater(quotient, job->low), job->high) : quotient;
+}
+
 /* The integers of one vector's elements. A NaN becomes the lower limit: `greater` returns its
  * second operand for it. */
 INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
@@ -213,8 +152,7 @@ INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, 
     if (job->division >= QK_DIVISION_FP64)
         return add_words(words_of_doubles(quotient_of_doubles(job, x, scale)), zeros);
     const vector quotient = quotient_of(job, read_x(job, x), scale);
-    const vector limited = job->limits ? lesser(greater(quotient, job->low), job->high) : quotient;
-    return add_words(round_to_words(limited), zeros);
+    return add_words(round_to_words(limited(job, quotient)), zeros);
 }
 
 /* The sums, of which y has the nearest floats. */
@@ -322,6 +260,8 @@ INLINE void store_floats(const struct job *job, char *y, const vector *sums, boo
 /* The parameters of a chunk's elements. */
 struct parameters {
     vector scale[4], zero[4];
+    vector reciprocal[4]; /* of scales, if products may divide by them */
+    bool products;
 };
 
 /* The zero point that changes nothing, as integers and as floats have it. */
@@ -340,18 +280,24 @@ INLINE struct parameters same(const struct job *job, const struct qk_span *span,
 {
     const vector scale = splat(((const float *)span->scales)[p]);
     const vector zero = zero_at(job, span, p);
-    return (struct parameters){{scale, scale, scale, scale}, {zero, zero, zero, zero}};
+    return (struct parameters){.scale = {scale, scale, scale, scale},
+                               .zero = {zero, zero, zero, zero}};
 }
 
 /* The parameters of a chunk where each element has its own, from element i on. */
 INLINE struct parameters each(const struct job *job, const struct qk_span *span, size_t i)
 {
     struct parameters parameters;
+    parameters.products =
+        PRODUCTS_OF_EACH && span->offsets && qk_quantize_has_products(job->x_type, job->division);
+#pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++) {
         const size_t at = i + v * LANES;
         parameters.scale[v] = load_vector((const float *)span->scales + at);
         parameters.zero[v] =
             span->zeros ? load_vector((const float *)span->zeros + at) : no_zero(job);
+        if (parameters.products)
+            parameters.reciprocal[v] = load_vector((const float *)span->offsets + at);
     }
     return parameters;
 }
@@ -367,14 +313,27 @@ struct place {
  * of one block or two. Moves on behind the chunk. */
 INLINE struct parameters mixed(const struct job *job, const struct qk_span *span, struct place *at)
 {
+    const float *scales = span->scales;
     struct parameters parameters;
+    parameters.products = PRODUCTS_OF_EACH && qk_quantize_has_products(job->x_type, job->division);
+#pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++) {
         const size_t next = at->p + 1 == span->period ? 0 : at->p + 1;
-        const size_t after = at->left < LANES ? next : at->p; /* there may be no next one */
-        const size_t count = at->left < LANES ? at->left : LANES;
-        const float *scales = span->scales;
-        parameters.scale[v] = mix(splat(scales[at->p]), splat(scales[after]), count);
-        parameters.zero[v] = mix(zero_at(job, span, at->p), zero_at(job, span, after), count);
+        const float scale = scales[at->p];
+        parameters.products = parameters.products && qk_is_divisor(scale);
+        parameters.scale[v] = splat(scale);
+        parameters.zero[v] = zero_at(job, span, at->p);
+        if (parameters.products)
+            parameters.reciprocal[v] = splat(1 / scale); /* of one element it takes less time */
+        if (at->left < LANES) {
+            const float after = scales[next];
+            parameters.products = parameters.products && qk_is_divisor(after);
+            parameters.scale[v] = mix(parameters.scale[v], splat(after), at->left);
+            parameters.zero[v] = mix(parameters.zero[v], zero_at(job, span, next), at->left);
+            if (parameters.products)
+                parameters.reciprocal[v] =
+                    mix(parameters.reciprocal[v], splat(1 / after), at->left);
+        }
         at->p = at->left <= LANES ? next : at->p;
         at->left += (at->left <= LANES ? span->block : 0) - LANES;
     }
@@ -384,11 +343,75 @@ INLINE struct parameters mixed(const struct job *job, const struct qk_span *span
 
 /* ---- The loops ------------------------------------------------------------------------------ */
 
+/* x as it is divided. */
+INLINE vector dividend_of(const struct job *job, const uint8_t *x)
+{
+    const vector v = read_x(job, x);
+    return job->division == QK_DIVISION_BF16 ? v : rounded(job->division, v); /* v is BF16 */
+}
+
+INLINE words integers_by_products(const struct job *job, const uint8_t *x,
+                                  const struct divisor *divisor, words zeros)
+{
+    const vector within = lesser(greater(dividend_of(job, x), divisor->low), divisor->high);
+    return add_words(round_to_words(divide_by(job->division, within, divisor)), zeros);
+}
+
+INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
+                               const struct divisor *divisor, vector zero, bool stream)
+{
+    const size_t bytes = LANES * job->x_bytes;
+    vector sums[4];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++)
+        sums[v] = add(divide_by(job->division, dividend_of(job, x + v * bytes), divisor), zero);
+    const bool has_nan = any_nan(sums[0], sums[1], sums[2], sums[3]);
+    for (size_t v = 0; v < 4 && __builtin_expect(has_nan, false); v++)
+        sums[v] = sums_of(job, x + v * bytes, divisor->scale, zero);
+    store_floats(job, y, sums, has_nan, stream);
+}
+
+/* A chunk by the products of its vectors' own scales. False: it has a NaN, or what overflowed, and
+ * has to be divided. Integers need no limits before that, as for one scale: what is beyond them
+ * stays beyond. */
+INLINE bool try_products(const struct job *job, const struct qk_span *span, size_t i,
+                         const struct parameters *p)
+{
+    const uint8_t *x = (const uint8_t *)span->x + i * job->x_bytes;
+    char *y = (char *)span->y + i * job->y_bits / 8;
+    const size_t bytes = LANES * job->x_bytes;
+    vector quotients[4], sums[4];
+    words codes[4];
+    if (span->stream)
+        prefetch(job, x);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++) {
+        const struct divisor divisor = {.scale = p->scale[v], .reciprocal = p->reciprocal[v]};
+        quotients[v] = divide_by(job->division, dividend_of(job, x + v * bytes), &divisor);
+        sums[v] = job->floats ? add(quotients[v], p->zero[v]) : quotients[v];
+    }
+    if (__builtin_expect(any_nan(sums[0], sums[1], sums[2], sums[3]), false))
+        return false;
+    if (job->floats) {
+        store_floats(job, y, sums, false, span->stream);
+        return true;
+    }
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++)
+        codes[v] =
+            add_words(round_to_words(limited(job, quotients[v])), words_of_vector(p->zero[v]));
+    store(job, y, (struct chunk){codes[0], codes[1], codes[2], codes[3]}, span->stream);
+    return true;
+}
+
+/* A chunk, as its parameters allow. */
 INLINE void take(const struct job *job, const struct qk_span *span, size_t i,
                  const struct parameters *p)
 {
     const uint8_t *x = (const uint8_t *)span->x + i * job->x_bytes;
     const size_t bytes = LANES * job->x_bytes;
+    if (p->products && try_products(job, span, i, p))
+        return;
     if (span->stream)
         prefetch(job, x);
     const struct chunk codes = {codes_of(job, x, p->scale[0], p->zero[0]),
@@ -418,32 +441,6 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
         at->left -= span->block;
         at->p = (at->p > 0 ? at->p : span->period) - 1;
     }
-}
-
-INLINE vector dividend_of(const struct job *job, const uint8_t *x)
-{
-    const vector v = read_x(job, x);
-    return job->division == QK_DIVISION_BF16 ? v : rounded(job->division, v); /* v is BF16 */
-}
-
-INLINE words integers_by_products(const struct job *job, const uint8_t *x,
-                                  const struct divisor *divisor, words zeros)
-{
-    const vector within = lesser(greater(dividend_of(job, x), divisor->low), divisor->high);
-    return add_words(round_to_words(divide_by(job->division, within, divisor)), zeros);
-}
-
-INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
-                               const struct divisor *divisor, vector zero, bool stream)
-{
-    const size_t bytes = LANES * job->x_bytes;
-    vector sums[4];
-    for (size_t v = 0; v < 4; v++)
-        sums[v] = add(divide_by(job->division, dividend_of(job, x + v * bytes), divisor), zero);
-    const bool has_nan = any_nan(sums[0], sums[1], sums[2], sums[3]);
-    for (size_t v = 0; v < 4 && __builtin_expect(has_nan, false); v++)
-        sums[v] = sums_of(job, x + v * bytes, divisor->scale, zero);
-    store_floats(job, y, sums, has_nan, stream);
 }
 
 /* Chunks of one block, from element i to `end`, by products. */
@@ -478,8 +475,7 @@ INLINE void take_whole(const struct job *job, const struct qk_span *span, struct
     const size_t end = at->i + left / CHUNK * CHUNK;
     const float scale = ((const float *)span->scales)[at->p];
     at->left -= end - at->i;
-    if (has_products(job->x_type, job->division) && scale >= DIVISOR_LEAST &&
-        scale <= DIVISOR_MOST) {
+    if (qk_quantize_has_products(job->x_type, job->division) && qk_is_divisor(scale)) {
         const vector zero = zero_at(job, span, at->p);
         if (job->x_type == QK_FP16 && (qk_bits_of_float(scale) & 0x1fff) == 0)
             take_by_products(job, span, at->i, end, scale, zero, true);

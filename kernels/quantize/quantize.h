@@ -3,7 +3,7 @@
  *   y[i] = saturate(round(x[i] / scales[q]) + zeros[q])
  *
  * A true division, rounded once: where a kernel multiplies by the reciprocal, it goes on until it
- * has the same bits (loops.h). All tiers give the same bits.
+ * has the same bits (products.h). All tiers give the same bits.
  *
  * What is left open by that line, and by onnx/defs/quantization/defs.cc, is as ONNX Runtime 1.31
  * (CPU, x86) has it where it has the operator for these types, and elsewhere as onnx's reference
@@ -76,9 +76,25 @@ struct qk_quantize_args {
     bool limits;                    /* integers: quotients beyond 32 bits, and NaN, saturate */
     const struct qk_narrow *narrow; /* floats: how y is rounded */
     /* Scales are floats, rounded as the division wants them, or int32; zeros are int32 where y is
-     * an integer, else floats; there are no offsets. */
+     * an integer, else floats. Offsets, if there are some, are the reciprocals 1 / scale of scales
+     * that are divisors, by which tiers may divide. */
     struct qk_span span;
 };
+
+/* Scales that a tier may divide by with products, as products.h says; and whether the types are
+ * such. (NaN of FP32 may become 0 when products are rounded to BF16.) */
+#define QK_DIVISOR_LEAST 0x1p-60F
+#define QK_DIVISOR_MOST 0x1p60F
+
+static inline bool qk_quantize_has_products(enum qk_type x_type, enum qk_division division)
+{
+    return division < QK_DIVISION_FP64 && (division != QK_DIVISION_BF16 || x_type == QK_BF16);
+}
+
+static inline bool qk_is_divisor(float scale)
+{
+    return scale >= QK_DIVISOR_LEAST && scale <= QK_DIVISOR_MOST;
+}
 
 typedef void (*qk_quantize_fn)(const struct qk_quantize_args *args);
 

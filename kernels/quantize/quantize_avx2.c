@@ -12,6 +12,10 @@
 #define CHUNK ((size_t)32)
 #define LANES ((size_t)8)
 
+/* Whether vectors whose elements have scales of their own are divided by products: there are too
+ * few registers for it. */
+#define PRODUCTS_OF_EACH false
+
 typedef __m256 vector;
 typedef __m256i words;  /* integers of 32 bits */
 typedef __m256i octets; /* of a chunk */

@@ -12,6 +12,9 @@
 #define CHUNK ((size_t)64)
 #define LANES ((size_t)16)
 
+/* Whether vectors whose elements have scales of their own are divided by products. */
+#define PRODUCTS_OF_EACH true
+
 typedef __m512 vector;
 typedef __m512i words;  /* integers of 32 bits */
 typedef __m512i octets; /* of a chunk */

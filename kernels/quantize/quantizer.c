@@ -195,6 +195,27 @@ static void run(const void *opaque, const struct qk_span *span)
     qk_quantize(context->kernels, &args);
 }
 
+/* Reciprocals are worth their division where x goes by each scale at least so often. */
+#define USES_MIN 4
+
+/* The reciprocals of all scales, if they come again and products may divide by them; NULL: division
+ * has to do. */
+static const uint32_t *reciprocals_of(const struct qk_quantizer *quantizer, size_t x_count,
+                                      struct qk_memory memory)
+{
+    const size_t count = quantizer->source.scale_count;
+    const float *scales = quantizer->scales;
+    bool fit = quantizer->whole && count > 1 && count <= QK_WALK_PERIOD_MAX &&
+               x_count / USES_MIN >= count &&
+               qk_quantize_has_products(quantizer->x_type, quantizer->division);
+    for (size_t i = 0; fit && i < count; i++)
+        fit = qk_is_divisor(scales[i]);
+    float *reciprocals = fit ? (float *)qk_alloc_words(count, memory) : NULL;
+    for (size_t i = 0; reciprocals && i < count; i++)
+        reciprocals[i] = 1 / scales[i];
+    return (const uint32_t *)reciprocals;
+}
+
 enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  const struct qk_instance *instance, const struct qk_tensor *x,
                                  const struct qk_grid *grid, struct qk_memory memory,
@@ -219,7 +240,8 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                      .element_cycles = kernels->element_cycles,
                                      .x_bits = qk_type_info(quantizer->x_type)->bits,
                                      .y_bits = y->bits,
-                                     .parameters = {quantizer->scales, quantizer->zeros, NULL},
+                                     .parameters = {quantizer->scales, quantizer->zeros,
+                                                    reciprocals_of(quantizer, x->count, memory)},
                                      .whole = quantizer->whole};
     return qk_walk_plan(&walker, instance, x, quantizer->y_type, grid, memory, plan, error);
 }

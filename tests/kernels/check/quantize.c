@@ -105,9 +105,13 @@ static const void *make_scales(struct check *check, enum qk_division division, s
                                float ordinary)
 {
     uint32_t *scales = check_buffer(check, "scales", CHECK_INPUT, count * 4, 4);
-    const bool plain = check_chance(check, 2);
+    const bool plain = check_chance(check, 3);
+    const bool divisors = check_chance(check, 2); /* all different, none of them special */
     for (size_t i = 0; i < count; i++) {
-        const float value = rounded(division, plain ? ordinary : check_float(check, ordinary));
+        const float other = divisors
+                                ? ordinary * (0.5F + (float)check_below(check, 1U << 24) * 0x1p-20F)
+                                : check_float(check, ordinary);
+        const float value = rounded(division, plain ? ordinary : other);
         int32_t integer = check_int32(check);
         if (division == QK_DIVISION_FP64_INTEGER && plain)
             integer = (int32_t)check_between(check, 1, 100);
@@ -117,6 +121,22 @@ static const void *make_scales(struct check *check, enum qk_division division, s
             memcpy(&scales[i], &value, 4);
     }
     return scales;
+}
+
+/* What a plan may make of scales that all are divisors. */
+static const void *make_reciprocals(struct check *check, const struct qk_quantize_args *args,
+                                    size_t count)
+{
+    const float *scales = args->span.scales;
+    if (!qk_quantize_has_products(args->x_type, args->division))
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!qk_is_divisor(scales[i]))
+            return NULL;
+    float *reciprocals = check_buffer(check, "offsets", CHECK_INPUT, count * 4, 4);
+    for (size_t i = 0; i < count; i++)
+        reciprocals[i] = 1 / scales[i];
+    return reciprocals;
 }
 
 /* Integers in the range of y, or floats that a float4 has. */
@@ -178,16 +198,18 @@ static void check_type(struct check *check, const void *kernel)
     span->x = make_x(check, args->x_type, span->count, rounded(args->division, scale));
     if (!is_float8 && !check_chance(check, 3))
         span->zeros = make_zeros(check, y, blocks);
+    if (check_chance(check, 2))
+        span->offsets = make_reciprocals(check, args, blocks);
     job.y = check_outputs(check, "y", span->count * y->bits / 8,
                           span->stream    ? 64
                           : y->bits == 16 ? 2
                                           : 1);
     check_describe(check,
                    "%zu elements of %s, division %d, limits %d, block %zd, done %zu, period %zu, "
-                   "first %zu%s%s",
+                   "first %zu%s%s%s",
                    span->count, qk_type_info(args->x_type)->name, (int)args->division, args->limits,
                    span->block, span->done, span->period, span->p, span->zeros ? ", zeros" : "",
-                   span->stream ? ", streamed" : "");
+                   span->offsets ? ", reciprocals" : "", span->stream ? ", streamed" : "");
     if (check_calls(check, run_expected, run_actual, &job, (double)span->count, "element"))
         check_same(check, &job.y, y->bits == 16 ? 2 : 1);
 }
