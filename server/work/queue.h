@@ -14,7 +14,7 @@
 
 #include "server/work/scheduler.h"
 
-enum { QD_QUEUE_TURNS = 4 };
+enum { QD_QUEUE_TURNS = 16 };
 
 /* Jobs, linked by their own `next` and `previous`: each is in one list at most. */
 struct qd_job_list {

@@ -20,7 +20,7 @@
  *
  *   Jobs are unequal. A new one is in the first level, until it knows better: `start`, or a `then`,
  *   may set its level. With its next phase it goes back into the queue if somebody waits there who
- *   comes before it. Every fourth turn goes to the job that has waited longest, so that no level
+ *   comes before it. Every 16th turn goes to the job that has waited longest, so that no level
  *   starves (queue.h).
  *
  *   The loop helps instead of falling asleep. Waking a worker and being woken by it takes longer

@@ -16,16 +16,21 @@ TestSuite(queue, .timeout = 60);
 
 Test(queue, a_lower_level_comes_first_and_none_starves)
 {
-    static struct qd_job jobs[12];
+    enum { COUNT = 2 * QD_QUEUE_TURNS + 4 };
+    static struct qd_job jobs[COUNT];
     struct qd_queue queue = {.count = 0};
-    for (unsigned i = 0; i < 12; i++) { /* 0 and 1 are the oldest, and of the last level */
+    for (unsigned i = 0; i < COUNT; i++) { /* 0 and 1 are the oldest, and of the last level */
         jobs[i] = (struct qd_job){.level = i < 2 ? QD_LEVEL_LAST : QD_LEVEL_FIRST};
         qd_queue_append(&queue, &jobs[i]);
     }
-    cr_assert_eq(atomic_load(&queue.unstarted_count), 12);
-    static const unsigned order[] = {2, 3, 4, 0, 5, 6, 7, 1, 8, 9, 10, 11};
-    for (unsigned i = 0; i < 12; i++)
-        cr_assert_eq(qd_queue_take(&queue), &jobs[order[i]], "turn %u", i);
+    cr_assert_eq(atomic_load(&queue.unstarted_count), COUNT);
+    unsigned old = 0;
+    unsigned first = 2;
+    for (unsigned turn = 1; turn <= COUNT; turn++) {
+        const bool is_oldest = turn % QD_QUEUE_TURNS == 0;
+        cr_assert_eq(qd_queue_take(&queue), &jobs[is_oldest ? old++ : first++], "turn %u", turn);
+    }
+    cr_assert_eq(old, 2);
     cr_assert_null(qd_queue_take(&queue));
     cr_assert_eq(atomic_load(&queue.unstarted_count), 0);
 }

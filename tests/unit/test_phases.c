@@ -1,0 +1,321 @@
+/* Large requests: every phase in units, and what may end one in any of them. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "server/base/clock.h"
+#include "server/models/table.h"
+#include "server/work/infer.h"
+#include "tests/unit/scratch.h"
+
+TestSuite(phases, .timeout = 120);
+
+enum { REQUEST_COUNT_MAX = 64 };
+
+static struct {
+    struct qk_kernels *kernels;
+    struct qd_loop *loop;
+    struct qd_scheduler *scheduler;
+    unsigned thread_count;
+    struct qd_memory *memory;
+    struct qd_metrics *metrics;
+    struct qd_models *models;
+    uint64_t compute_timeout_ns;
+    struct qd_request *requests[REQUEST_COUNT_MAX];
+    size_t request_count;
+    size_t left;
+    size_t order[REQUEST_COUNT_MAX]; /* in which they were answered */
+    size_t answered;
+} desk;
+
+static void start(unsigned thread_count, size_t bytes_max)
+{
+    struct qk_error error;
+    memset(&desk, 0, sizeof(desk));
+    cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
+                 QK_OK, "%s", error.text);
+    desk.loop = qd_loop_create();
+    desk.scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX);
+    desk.thread_count = thread_count;
+    desk.memory = qd_memory_create(bytes_max);
+    desk.metrics = qd_metrics_create();
+    desk.models = qd_models_create(desk.metrics);
+    desk.compute_timeout_ns = 60 * QD_NS_PER_S;
+}
+
+static void end(void)
+{
+    for (size_t i = 0; i < desk.request_count; i++)
+        qd_request_destroy(desk.requests[i]);
+    cr_assert_eq(qd_memory_used(desk.memory), 0, "all memory has come back");
+    qd_models_destroy(desk.models);
+    qd_memory_destroy(desk.memory);
+    qd_scheduler_destroy(desk.scheduler);
+    qd_loop_destroy(desk.loop);
+    qd_metrics_destroy(desk.metrics);
+    qk_kernels_destroy(desk.kernels);
+}
+
+static void on_answered(struct qd_request *request)
+{
+    for (size_t i = 0; i < desk.request_count; i++)
+        if (desk.requests[i] == request)
+            desk.order[desk.answered] = i;
+    desk.answered++;
+    if (--desk.left == 0)
+        qd_loop_stop(desk.loop);
+}
+
+static struct qd_request *ask(const char *model, const char *body)
+{
+    const size_t bytes = strlen(body);
+    struct qd_request *request = qd_request_create(desk.memory, qd_clock_ns());
+    desk.requests[desk.request_count++] = request;
+    cr_assert_eq(qd_models_find(desk.models, model, NULL, &request->model, &request->error), QD_OK,
+                 "%s", request->error.text);
+    request->message.signature = &request->model->signature;
+    request->kernels = desk.kernels;
+    request->thread_count = desk.thread_count;
+    request->compute_timeout_ns = desk.compute_timeout_ns;
+    request->on_answered = on_answered;
+    cr_assert_eq(qd_request_reserve_body(request, bytes), QD_OK);
+    qd_request_take_body(request, body, bytes, bytes);
+    desk.left++;
+    cr_assert(qd_infer_submit(desk.scheduler, request));
+    return request;
+}
+
+/* As the listener does: the loop helps before it sleeps. It takes notice of its stop, too. */
+static void run(void)
+{
+    while (qd_scheduler_help(desk.scheduler)) {
+    }
+    qd_loop_run(desk.loop);
+}
+
+/* ---- A large one -------------------------------------------------------------------------- */
+
+/* Times 2, of 0 ... 255 again and again. `parameters`: JSON, with a comma behind it, or "". */
+static char *large_body(size_t count, const char *parameters)
+{
+    char *body = malloc(256 + 4 * count);
+    char *at = body + sprintf(body,
+                              "{%s\"inputs\":[{\"name\":\"x_scale\",\"datatype\":\"FP32\","
+                              "\"shape\":[],\"data\":[2]},{\"name\":\"x\",\"datatype\":\"UINT8\","
+                              "\"shape\":[%zu],\"data\":[",
+                              parameters, count);
+    for (size_t i = 0; i < count; i++)
+        at += sprintf(at, "%zu,", i % 256);
+    strcpy(at - 1, "]}]}");
+    return body;
+}
+
+static void expect_large(const struct qd_request *request, size_t count)
+{
+    char *body = join_parts(request->answer.parts, request->answer.part_count);
+    cr_assert_eq(request->answer.http_status, 200, "%.300s", body);
+    cr_assert_eq(strlen(body), request->answer.bytes);
+    const char *at = strstr(body, "\"data\":[");
+    cr_assert_not_null(at);
+    at += strlen("\"data\":[");
+    for (size_t i = 0; i < count; i++) {
+        char number[8];
+        const int bytes = sprintf(number, i == 0 ? "%zu" : ",%zu", i % 256 * 2);
+        cr_assert_eq(memcmp(at, number, (size_t)bytes), 0, "number %zu: %.20s", i, at);
+        at += bytes;
+    }
+    cr_assert_str_eq(at, "]}]}");
+    free(body);
+}
+
+static void check_large(unsigned thread_count)
+{
+    static const size_t counts[] = {2047, 2048, 2049, 4096, 30000, 300001};
+    start(thread_count, 512 << 20);
+    for (size_t i = 0; i < 18; i++) {
+        char *body = large_body(counts[i % 6], "");
+        ask("onnx.DequantizeLinear", body);
+        free(body);
+    }
+    run();
+    for (size_t i = 0; i < 18; i++) {
+        const struct qd_request *request = desk.requests[i];
+        expect_large(request, counts[i % 6]);
+        uint64_t stage_ns[QD_STAGE_COUNT];
+        qd_request_stages(request, stage_ns);
+        for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++)
+            cr_assert_gt(stage_ns[stage], 0, "%s", qd_stage_names[stage]);
+    }
+    end();
+}
+
+Test(phases, large_json_on_one_thread)
+{
+    check_large(1);
+}
+
+Test(phases, large_json_on_three_threads)
+{
+    check_large(3);
+}
+
+/* ---- Ends before the end ------------------------------------------------------------------ */
+
+static enum qd_request_state wanted_state;
+
+static void abandon_there(void *context)
+{
+    struct qd_request *request = desk.requests[0];
+    (void)context;
+    if (__atomic_load_n(&request->doing, __ATOMIC_RELAXED) == wanted_state)
+        qd_request_abandon(request);
+}
+
+/* A client that goes while its request is read, computed, or printed: or nearly so, as the loop
+ * only sees from afar where it is. */
+Test(phases, a_client_goes_in_each_of_them)
+{
+    static const enum qd_request_state states[] = {QD_DECODING, QD_RUNNING, QD_ENCODING};
+    char *body = large_body(3000000, "");
+    for (unsigned threads = 1; threads < 4; threads++)
+        for (size_t i = 0; i < 3; i++) {
+            wanted_state = states[i];
+            start(threads, 512 << 20);
+            struct qd_request *request = ask("onnx.DequantizeLinear", body);
+            struct qd_handle *timer = qd_loop_timer(desk.loop, abandon_there, NULL);
+            qd_timer_start(timer, 1, 1);
+            run();
+            qd_timer_stop(timer);
+            qd_handle_destroy(timer);
+            cr_assert(request->answer.http_status == 503 || request->answer.http_status == 200);
+            if (request->answer.http_status == 503) {
+                cr_assert_str_eq(request->error.text, "the client has gone");
+                cr_assert_lt(request->arena.bytes, 64 << 10);
+            }
+            if (states[i] == QD_DECODING)
+                cr_assert_eq(request->answer.http_status, 503, "that takes long");
+            end();
+        }
+    free(body);
+}
+
+Test(phases, the_deadline_is_over_all_of_them)
+{
+    char *body = large_body(3000000, "");
+    for (uint64_t ms = 2; ms < 40; ms += 8) {
+        start(2, 512 << 20);
+        desk.compute_timeout_ns = ms * QD_NS_PER_MS;
+        struct qd_request *request = ask("onnx.DequantizeLinear", body);
+        run();
+        uint64_t stage_ns[QD_STAGE_COUNT];
+        qd_request_stages(request, stage_ns);
+        const uint64_t spent_ns = stage_ns[QD_STAGE_TOTAL] - stage_ns[QD_STAGE_RECEIVE];
+        if (request->answer.http_status == 200) {
+            expect_large(request, 3000000);
+        } else {
+            cr_assert_eq(request->answer.http_status, 503);
+            cr_assert_not_null(strstr(request->error.text, "--compute-timeout"));
+            cr_assert_geq(spent_ns, ms * QD_NS_PER_MS);
+            cr_assert_gt(request->answer.retry_after_s, 0);
+        }
+        end();
+    }
+    free(body);
+}
+
+/* Whatever it lacks memory for, with several threads at it. */
+Test(phases, with_little_memory)
+{
+    char *body = large_body(200000, "");
+    size_t refused = 0;
+    size_t whole = 0;
+    for (size_t bytes = 1 << 20; bytes < 4 << 20; bytes += 128 << 10) {
+        start(3, bytes);
+        struct qd_request *request = ask("onnx.DequantizeLinear", body);
+        run();
+        const unsigned http_status = request->answer.http_status;
+        cr_assert(http_status == 200 || http_status == 413 || http_status == 503);
+        if (http_status == 200)
+            expect_large(request, 200000);
+        refused += http_status != 200;
+        whole += http_status == 200;
+        end();
+    }
+    cr_assert_gt(refused, 2);
+    cr_assert_gt(whole, 2);
+    free(body);
+}
+
+/* ---- Priority and timeout ----------------------------------------------------------------- */
+
+/* The first one holds the only worker while the others come. */
+Test(phases, the_higher_priority_is_answered_first)
+{
+    static const unsigned priorities[] = {0, 5, 4, 0, 2, 1};
+    start(1, 512 << 20);
+    char *bodies[6];
+    for (size_t i = 0; i < 6; i++) {
+        char parameters[64];
+        sprintf(parameters, "\"parameters\":{\"priority\":%u},", priorities[i]);
+        bodies[i] = large_body(i == 0 ? 3000000 : 200000, parameters); /* some ms: they give way */
+    }
+    for (size_t i = 0; i < 6; i++) {
+        ask("onnx.DequantizeLinear", bodies[i]);
+        free(bodies[i]);
+    }
+    run();
+    size_t place[6] = {0};
+    for (size_t i = 0; i < 6; i++) {
+        cr_assert_eq(desk.requests[i]->answer.http_status, 200);
+        place[desk.order[i]] = i;
+    }
+    cr_assert_lt(place[5], place[4], "1 before 2");
+    cr_assert_lt(place[4], place[3], "2 before the others");
+    cr_assert_lt(place[3], place[2], "the others before 4");
+    cr_assert_lt(place[2], place[1], "4 before 5");
+    end();
+}
+
+/* It is refused once its envelope has been read: no number of it is converted. */
+Test(phases, a_timeout_is_looked_at_before_numbers)
+{
+    start(1, 512 << 20);
+    char *first = large_body(3000000, "");
+    char *body = large_body(1000000, "\"parameters\":{\"timeout\":1},");
+    ask("onnx.DequantizeLinear", first);
+    free(first);
+    body[strlen(body) - 5] = 'x'; /* nobody comes to see the last number */
+    struct qd_request *request = ask("onnx.DequantizeLinear", body);
+    free(body);
+    run();
+    cr_assert_eq(request->answer.http_status, 503, "%s", request->error.text);
+    cr_assert_not_null(strstr(request->error.text, "parameters.timeout"), "%s",
+                       request->error.text);
+    expect_large(desk.requests[0], 3000000);
+    end();
+}
+
+/* ---- What a request may become ------------------------------------------------------------ */
+
+Test(phases, an_output_is_bounded_by_what_came)
+{
+    static const char body[] =
+        "{\"parameters\":{\"pads\":[8192,8192,8192,8192]},\"inputs\":["
+        "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1,1,1,1],\"data\":[1]},"
+        "{\"name\":\"x_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[1]},"
+        "{\"name\":\"x_zero_point\",\"datatype\":\"UINT8\",\"shape\":[],\"data\":[0]},"
+        "{\"name\":\"w\",\"datatype\":\"UINT8\",\"shape\":[1,1,1,1],\"data\":[1]},"
+        "{\"name\":\"w_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[1]},"
+        "{\"name\":\"w_zero_point\",\"datatype\":\"UINT8\",\"shape\":[],\"data\":[0]},"
+        "{\"name\":\"y_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[1]},"
+        "{\"name\":\"y_zero_point\",\"datatype\":\"UINT8\",\"shape\":[],\"data\":[0]}]}";
+    start(1, 2u << 30);
+    const struct qd_request *request = ask("onnx.QLinearConv", body);
+    run();
+    char expected[64];
+    snprintf(expected, sizeof(expected), "expected at most %zu bytes",
+             (64u << 20) + 16 * strlen(body));
+    cr_assert_eq(request->answer.http_status, 413, "%s", request->error.text);
+    cr_assert_not_null(strstr(request->error.text, expected), "%s", request->error.text);
+    cr_assert_lt(qd_memory_kept(desk.memory), 16 << 20, "it was refused before it had memory");
+    end();
+}
