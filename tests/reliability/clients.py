@@ -2,6 +2,7 @@
 a process of its own, since Python's threads would wait for one another."""
 import json
 import multiprocessing
+import os
 import random
 import socket
 import struct
@@ -164,7 +165,9 @@ def probe(stopped, port, request, pause=0.0):
 
 
 def repeat(stopped, port, request):
-    """Large requests: {status: count}; 0 where no whole answer came."""
+    """Large requests: {status: count}; 0 where no whole answer came. These clients share the CPUs
+    with the server, and give way to all others: who waits for them does not wait for it."""
+    os.nice(19)
     statuses = {}
     while not stopped():
         answer = ask(port, request)

