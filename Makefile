@@ -13,7 +13,7 @@
 #   make test-reliability   p99 beside large work, attacks, drains: into tests/RELIABILITY.md;
 #                        A=--short some of it, A='--soak 30' everything mixed for half an hour
 #   make test-clients    small clients in seven languages; skips those without their toolchain
-#   make fuzz SECONDS=60 bodies of requests, and ONNX files, so long each, with libFuzzer
+#   make fuzz SECONDS=60 connections, bodies, ONNX files, operators and more, so long each
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
