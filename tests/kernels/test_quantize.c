@@ -292,40 +292,62 @@ Test(quantize, avx512_kernels)
 
 /* ---- Quotients next to ties ---------------------------------------------------------------- */
 
-/* By one scale, where kernels may divide in ways of their own: x as near as a float can be to where
- * a quotient's rounding turns. Some scales are at the ends of what they may do so with. */
+enum { TIES = 128 };
+
+/* A scale, sometimes at the ends of those by which kernels may divide in ways of their own. */
+static float random_divisor(uint64_t *random, size_t n)
+{
+    const float mantissa = 1 + (float)qk_test_random_below(random, 1 << 23) * 0x1p-23F;
+    const int exponent = n % 4 ? 0 : (int)qk_test_random_below(random, 140) - 70;
+    return ldexpf(n % 7 ? mantissa : 2 - 0x1p-23F, exponent);
+}
+
+/* As near as a float can be to where a quotient's rounding turns. */
+static float near_tie(uint64_t *random, size_t reach, float scale, float direction)
+{
+    const float tie = (float)qk_test_random_below(random, 2 * reach) + 0.5F;
+    float x = (tie - (float)reach) * scale;
+    for (size_t k = qk_test_random_below(random, 4); k > 0; k--)
+        x = nextafterf(x, direction);
+    return x;
+}
+
+/* One scale for all, one for each block of 32, or one for each element, with its reciprocal. */
 static void check_ties(const char *tier)
 {
+    static const size_t tie_blocks[] = {SIZE_MAX, SIZE_MAX, 32, 1};
     struct qk_kernels *kernels = qk_test_kernels(tier);
     uint64_t random = 15;
     if (!kernels)
         return;
-    for (size_t n = 0; n < 30000; n++) {
-        enum { COUNT = 128 };
-        float x[COUNT];
-        int16_t y[COUNT];
-        const float mantissa = 1 + (float)qk_test_random_below(&random, 1 << 23) * 0x1p-23F;
-        const int exponent = n % 4 ? 0 : (int)qk_test_random_below(&random, 140) - 70;
-        const float scale = ldexpf(n % 7 ? mantissa : 2 - 0x1p-23F, exponent);
-        for (size_t i = 0; i < COUNT; i++) {
-            const int reach = n % 3 ? 256 : 32768;
-            const float tie = (float)qk_test_random_below(&random, 2 * (size_t)reach) + 0.5F;
-            x[i] = (tie - (float)reach) * scale;
-            for (size_t k = qk_test_random_below(&random, 4); k > 0; k--)
-                x[i] = nextafterf(x[i], i % 2 ? INFINITY : -INFINITY);
+    for (size_t n = 0; n < 40000; n++) {
+        float x[TIES], scales[TIES], reciprocals[TIES];
+        int16_t y[TIES];
+        const size_t block = tie_blocks[n / 3 % COUNT_OF(tie_blocks)];
+        bool divisors = true;
+        for (size_t i = 0; i < TIES; i++) {
+            scales[i] = random_divisor(&random, n);
+            reciprocals[i] = 1 / scales[i];
+            divisors = divisors && qk_is_divisor(scales[i]);
         }
-        qk_quantize(
-            &kernels->quantize,
-            &(struct qk_quantize_args){
-                .x_type = QK_FP32,
-                .y_type = QK_INT16,
-                .limits = n % 2,
-                .span = {.x = x, .y = y, .count = COUNT, .block = SIZE_MAX, .scales = &scale}});
-        for (size_t i = 0; i < COUNT; i++) {
-            const float quotient = nearbyintf(x[i] / scale);
+        for (size_t i = 0; i < TIES; i++)
+            x[i] = near_tie(&random, n % 3 ? 256 : 32768, scales[i / block],
+                            i % 2 ? INFINITY : -INFINITY);
+        qk_quantize(&kernels->quantize,
+                    &(struct qk_quantize_args){.x_type = QK_FP32,
+                                               .y_type = QK_INT16,
+                                               .limits = n % 2,
+                                               .span = {.x = x,
+                                                        .y = y,
+                                                        .count = TIES,
+                                                        .block = block,
+                                                        .scales = scales,
+                                                        .offsets = divisors ? reciprocals : NULL}});
+        for (size_t i = 0; i < TIES; i++) {
+            const float scale = scales[i / block], quotient = nearbyintf(x[i] / scale);
             cr_assert_eq(y[i], (int)fminf(fmaxf(quotient, INT16_MIN), INT16_MAX),
-                         "%s: %a / %a = %a is %d", tier, (double)x[i], (double)scale,
-                         (double)(x[i] / scale), y[i]);
+                         "%s, blocks of %zd: %a / %a = %a is %d", tier, block, (double)x[i],
+                         (double)scale, (double)(x[i] / scale), y[i]);
         }
     }
     qk_kernels_destroy(kernels);
