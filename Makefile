@@ -34,7 +34,7 @@
 CFLAGS ?= -O2 -g
 SAN ?=
 B ?= build$(if $(SAN),/$(SAN))
-PACKAGES := libmicrohttpd libuv libprotobuf-c gnutls
+PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls
 PKG_CONFIG ?= pkg-config
 PROTOC ?= protoc
 
@@ -195,7 +195,7 @@ $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion -lcjson $(LDLIBS)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
 
 $(B)/check-kernels: $(call objects,$(CHECK_KERNELS)) $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -ldl -lm

@@ -1,9 +1,75 @@
-/* What the server says about itself and its models, from their signatures. */
+/* What the server says about itself and its models, from their signatures.
+ *
+ * cJSON builds these: they are small (a signature's ports and attributes bound them), asked for now
+ * and then, and deeper than anything else that is answered. Every string in them is UTF-8 already,
+ * as signature.h has it. */
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "server/base/version.h"
 #include "server/oip/encode.h"
+
+/* The tree's nodes come from malloc. One that fails leaves a hole, and `failed`. */
+struct sheet {
+    cJSON *root;
+    bool failed;
+};
+
+static cJSON *check(struct sheet *sheet, cJSON *item)
+{
+    sheet->failed |= item == NULL;
+    return item;
+}
+
+static void add_string(struct sheet *sheet, cJSON *to, const char *key, const char *string)
+{
+    check(sheet, cJSON_AddStringToObject(to, key, string));
+}
+
+static void add_bool(struct sheet *sheet, cJSON *to, const char *key, bool flag)
+{
+    check(sheet, cJSON_AddBoolToObject(to, key, flag));
+}
+
+static cJSON *add_object(struct sheet *sheet, cJSON *to, const char *key)
+{
+    return check(sheet, cJSON_AddObjectToObject(to, key));
+}
+
+static cJSON *add_array(struct sheet *sheet, cJSON *to, const char *key)
+{
+    return check(sheet, cJSON_AddArrayToObject(to, key));
+}
+
+/* Takes the item. */
+static cJSON *append(struct sheet *sheet, cJSON *array, cJSON *item)
+{
+    if (check(sheet, item) != NULL && !cJSON_AddItemToArray(array, item)) {
+        cJSON_Delete(item);
+        sheet->failed = true;
+        return NULL;
+    }
+    return item;
+}
+
+static cJSON *open(struct sheet *sheet)
+{
+    sheet->failed = false;
+    sheet->root = cJSON_CreateObject();
+    return check(sheet, sheet->root);
+}
+
+static void print(struct sheet *sheet, struct qd_text *text)
+{
+    char *json = sheet->failed ? NULL : cJSON_PrintUnformatted(sheet->root);
+    if (json == NULL)
+        text->failed = true;
+    else
+        qd_text_string(text, json);
+    cJSON_free(json);
+    cJSON_Delete(sheet->root);
+}
 
 /* OIP has one datatype for a tensor: FP32 or the first of those accepted, which is one of OIP's
  * where it is a built-in model's, as clients know no others. All are in the properties. */
@@ -13,28 +79,22 @@ static const char *shown_type(uint32_t types)
     return qk_type_info((types & QK_BIT(QK_FP32)) != 0 ? QK_FP32 : first)->name;
 }
 
-static void print_types(struct qd_text *text, uint32_t types)
+/* Nothing is known, or what is known, from dimension `first` on. A rank below 1 stops
+ * perf_analyzer, but only a port that is known to be a scalar has it. */
+static void add_dims(struct sheet *sheet, cJSON *to, const char *key, const struct qd_port *port,
+                     uint32_t first)
 {
-    bool any = false;
-    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT; i++) {
-        if ((types & QK_BIT(i)) != 0) {
-            qd_text_format(text, "%s%s", any ? ", " : "", qk_type_info((enum qk_type)i)->name);
-            any = true;
-        }
+    cJSON *dims = add_array(sheet, to, key);
+    if (!port->shaped)
+        append(sheet, dims, cJSON_CreateNumber(-1));
+    for (uint32_t i = first; port->shaped && i < port->rank; i++) {
+        char number[24]; /* a double would not hold them all */
+        snprintf(number, sizeof(number), "%" PRId64, port->dims[i]);
+        append(sheet, dims, cJSON_CreateRaw(number));
     }
 }
 
-/* "x.types":" */
-static void print_key(struct qd_text *text, const struct qd_port *port, const char *what)
-{
-    char key[QD_PORT_NAME_BYTES_MAX + 16];
-    snprintf(key, sizeof(key), "%s.%s", port->name, what);
-    qd_text_string(text, ",");
-    qd_text_json_string(text, key);
-    qd_text_string(text, ":");
-}
-
-static void print_about(struct qd_text *text, const struct qk_attribute_def *def)
+static void describe(const struct qk_attribute_def *def, char *about, size_t bytes)
 {
     static const char *const kinds[] = {[QK_ATTRIBUTE_INT] = "integer",
                                         [QK_ATTRIBUTE_INTS] = "integers",
@@ -42,9 +102,7 @@ static void print_about(struct qd_text *text, const struct qk_attribute_def *def
                                         [QK_ATTRIBUTE_BOOL] = "true or false",
                                         [QK_ATTRIBUTE_TYPE] = "datatype, by name or ONNX number",
                                         [QK_ATTRIBUTE_STRIDES] = "integers"};
-    char about[512];
-    snprintf(about, sizeof(about), "%s: %s", kinds[def->kind], def->about);
-    qd_text_json_string(text, about);
+    snprintf(about, bytes, "%s: %s", kinds[def->kind], def->about);
 }
 
 void qd_oip_encode_server_metadata(struct qd_text *text)
@@ -56,123 +114,129 @@ void qd_oip_encode_server_metadata(struct qd_text *text)
 
 /* ---- Metadata ---------------------------------------------------------------------------- */
 
-/* Nothing is known, or what is known, from dimension `first` on. A rank below 1 stops
- * perf_analyzer, but only a port that is known to be a scalar has it. */
-static void print_dims(struct qd_text *text, const struct qd_port *port, uint32_t first)
+static void add_tensors(struct sheet *sheet, cJSON *to, const char *key,
+                        const struct qd_port *ports, size_t count)
 {
-    qd_text_string(text, "[");
-    for (uint32_t i = first; port->shaped && i < port->rank; i++)
-        qd_text_format(text, "%s%" PRId64, i == first ? "" : ",", port->dims[i]);
-    qd_text_string(text, port->shaped ? "]" : "-1]");
-}
-
-static void print_tensors(struct qd_text *text, const struct qd_port *ports, size_t count)
-{
+    cJSON *tensors = add_array(sheet, to, key);
     for (size_t i = 0; i < count; i++) {
-        qd_text_string(text, i == 0 ? "{\"name\":" : ",{\"name\":");
-        qd_text_json_string(text, ports[i].name);
-        qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", shown_type(ports[i].types));
-        print_dims(text, &ports[i], 0);
-        qd_text_string(text, "}");
+        cJSON *tensor = append(sheet, tensors, cJSON_CreateObject());
+        add_string(sheet, tensor, "name", ports[i].name);
+        add_string(sheet, tensor, "datatype", shown_type(ports[i].types));
+        add_dims(sheet, tensor, "shape", &ports[i], 0);
     }
 }
 
-static void print_port(struct qd_text *text, const struct qd_port *port)
+/* "x.types": "UINT8, INT8" */
+static void add_property(struct sheet *sheet, cJSON *to, const struct qd_port *port,
+                         const char *what, const char *value)
 {
-    print_key(text, port, "types");
-    qd_text_string(text, "\"");
-    print_types(text, port->types);
-    qd_text_string(text, "\"");
-    if (port->shape_text != NULL) {
-        print_key(text, port, "shape");
-        qd_text_json_string(text, port->shape_text);
-    }
+    char key[QD_PORT_NAME_BYTES_MAX + 16];
+    snprintf(key, sizeof(key), "%s.%s", port->name, what);
+    add_string(sheet, to, key, value);
 }
 
-static void print_properties(struct qd_text *text, const struct qd_signature *signature)
+static void add_port(struct sheet *sheet, cJSON *to, const struct qd_port *port)
 {
-    const struct qk_operator *op = signature->op;
-    qd_text_string(text, "{\"about\":");
-    qd_text_json_string(text, signature->about);
-    for (size_t i = 0; i < signature->input_count; i++) {
-        print_port(text, &signature->inputs[i]);
-        print_key(text, &signature->inputs[i], "optional");
-        qd_text_string(text, signature->inputs[i].optional ? "\"true\"" : "\"false\"");
-    }
-    for (size_t i = 0; i < signature->output_count; i++)
-        print_port(text, &signature->outputs[i]);
-    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
-        const struct qk_attribute_def *def = &op->attributes[i];
-        if (def->since <= signature->version) {
-            qd_text_format(text, ",\"parameters.%s\":", def->name);
-            print_about(text, def);
+    char types[64 * QK_TYPE_COUNT];
+    size_t used = 0;
+    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT; i++) {
+        if ((port->types & QK_BIT(i)) != 0) {
+            used += (size_t)snprintf(types + used, sizeof(types) - used, "%s%s",
+                                     used > 0 ? ", " : "", qk_type_info((enum qk_type)i)->name);
         }
     }
-    qd_text_string(text, "}");
+    add_property(sheet, to, port, "types", types);
+    if (port->shape_text != NULL)
+        add_property(sheet, to, port, "shape", port->shape_text);
+}
+
+static void add_properties(struct sheet *sheet, cJSON *to, const struct qd_signature *signature)
+{
+    const struct qk_operator *op = signature->op;
+    add_string(sheet, to, "about", signature->about);
+    for (size_t i = 0; i < signature->input_count; i++) {
+        const struct qd_port *port = &signature->inputs[i];
+        add_port(sheet, to, port);
+        add_property(sheet, to, port, "optional", port->optional ? "true" : "false");
+    }
+    for (size_t i = 0; i < signature->output_count; i++)
+        add_port(sheet, to, &signature->outputs[i]);
+    for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
+        const struct qk_attribute_def *def = &op->attributes[i];
+        char key[64], about[512];
+        if (def->since > signature->version)
+            continue;
+        snprintf(key, sizeof(key), "parameters.%s", def->name);
+        describe(def, about, sizeof(about));
+        add_string(sheet, to, key, about);
+    }
 }
 
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
                                   const uint64_t *versions, size_t version_count)
 {
-    qd_text_string(text, "{\"name\":");
-    qd_text_json_string(text, signature->name);
-    qd_text_string(text, ",\"versions\":[");
-    for (size_t i = 0; i < version_count; i++)
-        qd_text_format(text, "%s\"%" PRIu64 "\"", i == 0 ? "" : ",", versions[i]);
-    qd_text_format(text, "],\"platform\":\"%s\",\"inputs\":[", signature->platform);
-    print_tensors(text, signature->inputs, signature->input_count);
-    qd_text_string(text, "],\"outputs\":[");
-    print_tensors(text, signature->outputs, signature->output_count);
-    qd_text_string(text, "],\"properties\":");
-    print_properties(text, signature);
-    qd_text_string(text, "}");
+    struct sheet sheet;
+    cJSON *root = open(&sheet);
+    add_string(&sheet, root, "name", signature->name);
+    cJSON *list = add_array(&sheet, root, "versions");
+    for (size_t i = 0; i < version_count; i++) {
+        char number[24];
+        snprintf(number, sizeof(number), "%" PRIu64, versions[i]);
+        append(&sheet, list, cJSON_CreateString(number));
+    }
+    add_string(&sheet, root, "platform", signature->platform);
+    add_tensors(&sheet, root, "inputs", signature->inputs, signature->input_count);
+    add_tensors(&sheet, root, "outputs", signature->outputs, signature->output_count);
+    add_properties(&sheet, add_object(&sheet, root, "properties"), signature);
+    print(&sheet, text);
 }
 
 /* ---- Configuration ----------------------------------------------------------------------- */
 
-/* `{"name":"x","data_type":"TYPE_UINT8",` and what comes before the dims, and these: without the
- * first where that is the batch. */
-static void print_config_port(struct qd_text *text, const struct qd_signature *signature,
-                              const struct qd_port *port, const char *format)
+static cJSON *add_config_port(struct sheet *sheet, cJSON *list,
+                              const struct qd_signature *signature, const struct qd_port *port,
+                              const char *format)
 {
-    qd_text_string(text, "{\"name\":");
-    qd_text_json_string(text, port->name);
-    qd_text_format(text, ",\"data_type\":\"TYPE_%s\",%s\"dims\":", shown_type(port->types), format);
-    print_dims(text, port, signature->batch_max > 0 ? 1 : 0);
+    char type[32];
+    cJSON *item = append(sheet, list, cJSON_CreateObject());
+    snprintf(type, sizeof(type), "TYPE_%s", shown_type(port->types));
+    add_string(sheet, item, "name", port->name);
+    add_string(sheet, item, "data_type", type);
+    if (format != NULL)
+        add_string(sheet, item, "format", format);
+    add_dims(sheet, item, "dims", port, signature->batch_max > 0 ? 1 : 0); /* without the batch */
+    return item;
 }
 
-static void print_config_ports(struct qd_text *text, const struct qd_signature *signature)
+static void add_config_ports(struct sheet *sheet, cJSON *to, const struct qd_signature *signature)
 {
-    qd_text_string(text, "\"input\":[");
+    cJSON *inputs = add_array(sheet, to, "input");
     for (size_t i = 0; i < signature->input_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_config_port(text, signature, &signature->inputs[i], "\"format\":\"FORMAT_NONE\",");
-        qd_text_format(text,
-                       ",\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
-                       "\"optional\":%s}",
-                       signature->inputs[i].optional ? "true" : "false");
+        const struct qd_port *port = &signature->inputs[i];
+        cJSON *input = add_config_port(sheet, inputs, signature, port, "FORMAT_NONE");
+        add_bool(sheet, input, "is_shape_tensor", false);
+        add_bool(sheet, input, "allow_ragged_batch", false);
+        add_bool(sheet, input, "optional", port->optional);
     }
-    qd_text_string(text, "],\"output\":[");
+    cJSON *outputs = add_array(sheet, to, "output");
     for (size_t i = 0; i < signature->output_count; i++) {
-        qd_text_string(text, i == 0 ? "" : ",");
-        print_config_port(text, signature, &signature->outputs[i], "");
-        qd_text_string(text, ",\"label_filename\":\"\",\"is_shape_tensor\":false}");
+        cJSON *output = add_config_port(sheet, outputs, signature, &signature->outputs[i], NULL);
+        add_string(sheet, output, "label_filename", "");
+        add_bool(sheet, output, "is_shape_tensor", false);
     }
-    qd_text_string(text, "],");
 }
 
-static void print_config_parameters(struct qd_text *text, const struct qd_signature *signature)
+static void add_config_parameters(struct sheet *sheet, cJSON *to,
+                                  const struct qd_signature *signature)
 {
     const struct qk_operator *op = signature->op;
-    bool any = false;
     for (size_t i = 0; op != NULL && i < op->attribute_count; i++) {
         const struct qk_attribute_def *def = &op->attributes[i];
-        if (def->since <= signature->version) {
-            qd_text_format(text, "%s\"%s\":{\"string_value\":", any ? "," : "", def->name);
-            print_about(text, def);
-            qd_text_string(text, "}");
-            any = true;
-        }
+        char about[512];
+        if (def->since > signature->version)
+            continue;
+        describe(def, about, sizeof(about));
+        add_string(sheet, add_object(sheet, to, def->name), "string_value", about);
     }
 }
 
@@ -180,17 +244,23 @@ static void print_config_parameters(struct qd_text *text, const struct qd_signat
  * perf_analyzer. */
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature)
 {
-    qd_text_string(text, "{\"name\":");
-    qd_text_json_string(text, signature->name);
-    qd_text_format(text,
-                   ",\"platform\":\"%s\",\"backend\":\"quantd\","
-                   "\"max_batch_size\":%" PRIu64 ",\"version_policy\":%s,",
-                   signature->platform, signature->batch_max,
-                   signature->version_policy == NULL ? "{\"all\":{}}" : signature->version_policy);
-    print_config_ports(text, signature);
-    qd_text_string(text, "\"instance_group\":[{\"name\":");
-    qd_text_json_string(text, signature->name);
-    qd_text_string(text, ",\"kind\":\"KIND_CPU\",\"count\":1,\"gpus\":[]}],\"parameters\":{");
-    print_config_parameters(text, signature);
-    qd_text_string(text, "}}");
+    struct sheet sheet;
+    cJSON *root = open(&sheet);
+    add_string(&sheet, root, "name", signature->name);
+    add_string(&sheet, root, "platform", signature->platform);
+    add_string(&sheet, root, "backend", "quantd");
+    char number[24];
+    snprintf(number, sizeof(number), "%" PRIu64, signature->batch_max);
+    check(&sheet, cJSON_AddRawToObject(root, "max_batch_size", number));
+    const char *policy = signature->version_policy; /* as its owner's JSON has it */
+    check(&sheet,
+          cJSON_AddRawToObject(root, "version_policy", policy == NULL ? "{\"all\":{}}" : policy));
+    add_config_ports(&sheet, root, signature);
+    cJSON *group = append(&sheet, add_array(&sheet, root, "instance_group"), cJSON_CreateObject());
+    add_string(&sheet, group, "name", signature->name);
+    add_string(&sheet, group, "kind", "KIND_CPU");
+    check(&sheet, cJSON_AddNumberToObject(group, "count", 1));
+    add_array(&sheet, group, "gpus");
+    add_config_parameters(&sheet, add_object(&sheet, root, "parameters"), signature);
+    print(&sheet, text);
 }

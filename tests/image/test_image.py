@@ -172,7 +172,7 @@ class Contents(unittest.TestCase):
         documented = {path.split("/")[4] for path in self.members
                       if path.startswith("/usr/share/doc/") and path.endswith("/copyright")}
         self.assertIn("quantd", documented)
-        for library, package in (("openblas", "libopenblas0-pthread"),
+        for library, package in (("openblas", "libopenblas0-pthread"), ("cjson", "libcjson1"),
                                  ("uv", "libuv1"), ("microhttpd", "libmicrohttpd12"),
                                  ("protobuf-c", "libprotobuf-c1"),
                                  ("gfortran", "libgfortran5"), ("c", "libc6")):

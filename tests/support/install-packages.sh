@@ -11,17 +11,17 @@ set -eu
 packages_of()
 {
     case $1 in
-    build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libgnutls28-dev libuv1-dev \
-        libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
+    build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libgnutls28-dev libcjson-dev \
+        libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
         libopenblas-pthread-dev ;;
     demo) echo curl ;;
-    test) echo libcriterion-dev libcjson-dev python3 curl openssl ;;
+    test) echo libcriterion-dev python3 curl openssl ;;
     fuzz) echo clang libclang-rt-dev python3 ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     load) echo python3 curl gnuplot-nox ;;
     reliability) echo slowhttptest wrk ;;
-    clients) echo python3 python3-venv curl libcurl4-openssl-dev libcjson-dev ;;
+    clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     man) echo help2man ;;
     image) echo python3 python3-venv ;;
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
