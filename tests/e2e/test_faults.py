@@ -107,7 +107,7 @@ class NthAllocation(unittest.TestCase):
         self.write("binary", "request.bin", blobs)
         self.server = Server("--model-repository", str(self.models), "--model-control-mode",
                              "explicit", "--load-model", "convolve", "--threads", "2",
-                             "--log-level", "error",
+                             "--log-level", "error", "--access-log", "/dev/null",
                              env={"LD_PRELOAD": shim(self, "nth_malloc"),
                                   "NTH_MALLOC": str(Path(folder.name) / "control")})
         self.reader = None
@@ -237,6 +237,9 @@ class NthAllocation(unittest.TestCase):
             "stats": http("GET", "/v2/models/%s/stats" % DEQUANTIZE),
             "index": http("POST", "/v2/repository/index", b'{"ready":true}'),
             "metrics": http("GET", "/metrics"),
+            "logging": http("POST", "/v2/logging", b'{"log_info":false}'),
+            "traced": http("GET", "/v2/health/live", headers={
+                "traceparent": "00-%s-%s-01" % ("1" * 32, "2" * 16), "tracestate": "a=b"}),
             "schema": http("GET", "/openapi.yaml"),
         })
 
