@@ -152,6 +152,19 @@ class Tls(TlsTest):
         for connection in (silent, half, drip):
             connection.close()
 
+    def test_a_handshake_that_waits_costs_nothing(self):
+        def cpu_s():
+            fields = Path("/proc/%d/stat" % self.server.pid).read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        half = self.server.connect_tcp()
+        half.sendall(self.client_hello()[:100])
+        self.assert_served()  # so that it has been seen
+        before = cpu_s()
+        time.sleep(0.5)
+        self.assertLess(cpu_s() - before, 0.1)
+        half.close()
+
     @staticmethod
     def client_hello():
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

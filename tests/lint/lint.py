@@ -32,7 +32,7 @@ OUTSIDE = {
                      "server/http/exchange.h",
                      "server/http/intercept.h",
                      "server/http/listener.c"},
-    "gnutls/gnutls.h": {"server/http/tls.c"},
+    "gnutls/gnutls.h": {"server/http/handshake.c", "server/http/tls.c"},
     "gnutls/x509.h": {"server/http/tls.c"},
     "gnutls/crypto.h": {"server/base/digest.c"},
     "uv.h": {"server/work/loop.c", "server/work/pool.c"},
@@ -40,7 +40,8 @@ OUTSIDE = {
     "cJSON.h": set(),
     "protobuf-c/protobuf-c.h": {"server/models/onnx_reader.h"},
     "cblas.h": {"kernels/gemm/openblas.c"},
-    "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/intercept.c"},
+    "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/handshake.c",
+                "server/http/intercept.c"},
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
