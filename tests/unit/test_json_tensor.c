@@ -453,6 +453,23 @@ Test(json_tensor, prints_every_type)
     expect_print(QK_FP8E8M0, SHAPE(2), "\x80\xff", "[2,\"NaN\"]");
 }
 
+/* What a piece begins with is taken for what it would be if the ones before were right. */
+Test(json_tensor, arrays_too_many_that_end_like_the_data)
+{
+    expect_error("[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
+                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
+                 "deeper than shape [9]");
+    expect_error("[1,1,1,1,[1,1,1,1,1],1]", QK_UINT8, SHAPE(9),
+                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
+                 "deeper than shape [9]");
+    expect_error("[[1,1,1,1,[1,1,1,1,1]],[1,1,1,1,1,1,1,1]]", QK_UINT8, SHAPE(1, 9),
+                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
+                 "deeper than shape [1,9]");
+    expect_error("[[1,1,1,1,[1,1,1,1,1]],1]", QK_UINT8, SHAPE(1, 9),
+                 "x: element 4: expected an integer in [0, 255] (UINT8), got an array: nested "
+                 "deeper than shape [1,9]");
+}
+
 Test(json_tensor, what_is_printed_reads_back)
 {
     enum { COUNT = 20000 };
