@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import resource
 import socket
 import subprocess
@@ -92,6 +93,49 @@ class Concurrent(ServerTest):
 
         run_threads([large, large, small])
         self.assertLess(sorted(worst)[len(worst) // 2], 0.5 * SLOW)
+
+    def test_small_requests_beside_large_json(self):
+        """Reading and printing give way, too: a small request waits for some quanta of a worker,
+        and not for the some 100 ms that each of the large ones takes one."""
+        numbers = [i % 256 for i in range(100000)]
+        large_body = json.dumps(json_request([
+            Tensor.of("x", "UINT8", [2000000], numbers * 20),
+            Tensor.of("x_scale", "FP32", [], [0.0123])])).encode()
+        small_body = json.dumps(dequantize_json())
+        stop = threading.Event()
+        started = threading.Barrier(4)
+        waited_ms, statuses = [], set()
+
+        def large():
+            client = self.server.client(120)
+            first = True
+            while not stop.is_set():
+                client.request("POST", infer_path(DEQUANTIZE), large_body)
+                if first:
+                    started.wait()
+                first = False
+                answer = client.getresponse()
+                statuses.add(answer.status)
+                answer.read()
+            client.close()
+
+        def small():
+            client = self.server.client(60)
+            try:
+                started.wait()
+                for _ in range(60):
+                    answer = exchange(client, "POST", infer_path(DEQUANTIZE), small_body)
+                    self.assertEqual(answer.status, 200)
+                    waited_ms.append(float(re.search(r"total;dur=([0-9.]+)",
+                                                     answer.headers["Server-Timing"]).group(1)))
+            finally:
+                stop.set()
+                client.close()
+
+        run_threads([large, large, large, small])
+        self.assertEqual(statuses, {200})
+        waited_ms.sort()
+        self.assertLess(waited_ms[len(waited_ms) * 9 // 10], 60 * SLOW, waited_ms)
 
     def test_health_under_load(self):
         body, headers = heavy_request(300)
