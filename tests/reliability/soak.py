@@ -1,5 +1,6 @@
 """Everything at once for a long time: good clients of all kinds, and bad, slow and vanishing ones.
 Nothing may grow, and each good request is answered, once and right."""
+import datetime
 import json
 import os
 import statistics
@@ -154,7 +155,8 @@ def run(seconds, folder):
     verdicts.append(("refusals: %s" % nonsense, all(-1 not in each for each in nonsense)))
     lines = ["# The soak", "",
              "%.0f minutes of small and large requests, loads, slow senders and readers, nonsense, "
-             "and clients that vanish; %.0f answers." % (seconds / 60, samples[-1]["answers"]),
+             "and clients that vanish; %.0f answers. %s, %d CPUs that client and server share."
+             % (seconds / 60, samples[-1]["answers"], datetime.date.today(), os.cpu_count()),
              "", "![resident memory and answers](soak.svg)", ""]
     lines += ["- %s%s" % ("" if good else "**FAIL** ", text) for text, good in verdicts]
     print("\n".join(lines[6:]))
