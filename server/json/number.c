@@ -20,10 +20,31 @@ static bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
+/* The value of eight digits; false: they are not all digits. */
+static inline bool read_eight(const char *at, uint64_t *value)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    word ^= ones * '0';
+    if (((word | (word + ones * 6)) & ones * 0xf0) != 0)
+        return false;
+    word = (word * 10 + (word >> 8)) & UINT64_C(0x00ff00ff00ff00ff); /* 2, 4, 8 in one sum */
+    word = (word * 100 + (word >> 16)) & UINT64_C(0x0000ffff0000ffff);
+    *value = (word * 10000 + (word >> 32)) & UINT64_C(0xffffffff);
+    return true;
+}
+
 /* Takes digits into the mantissa. `step`: 0 before the point, -1 behind it. */
 static inline const char *scan_digits(const char *at, const char *end, int step,
                                       struct qd_json_number *number)
 {
+    uint64_t eight;
+    while (end - at >= 8 && number->mantissa < MANTISSA_ROOM / 10000000 && read_eight(at, &eight)) {
+        number->mantissa = number->mantissa * 100000000 + eight;
+        number->exponent += 8 * step;
+        at += 8;
+    }
     for (; is_digit(at, end); at++) {
         if (number->mantissa < MANTISSA_ROOM) {
             number->mantissa = number->mantissa * 10 + (uint64_t)(*at - '0');
