@@ -123,6 +123,9 @@ uint16_t qk_bf16_round(float value);
 const struct qk_type_info *qk_type_info(enum qk_type type); /* type: not QK_NONE */
 enum qk_type qk_type_by_name(const char *name);             /* QK_NONE: no such type */
 
+/* Prints a set of QK_BIT()s as "UINT8, INT8", as much of it as has room. */
+void qk_print_types(uint32_t set, char *text, size_t size);
+
 /* A set of types, one bit each. */
 #define QK_BIT(type) (UINT32_C(1) << (type))
 

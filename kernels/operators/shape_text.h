@@ -12,7 +12,4 @@ struct qk_shape_text {
 /* Prints the tensor's shape as "[2,3]" into `buffer` and returns its text. */
 const char *qk_shape_text(const struct qk_tensor *tensor, struct qk_shape_text *buffer);
 
-/* Prints a set of QK_BIT()s as "UINT8, INT8", as much of it as has room. */
-void qk_print_types(uint32_t set, char *text, size_t size);
-
 #endif

@@ -10,6 +10,7 @@
 #include "kernels/qk.h"
 #include "server/base/address.h"
 #include "server/base/clock.h"
+#include "server/base/text.h"
 
 enum kind {
     KIND_HELP,
@@ -125,20 +126,6 @@ static bool takes_value(const struct flag *flag)
     return flag->initial != NULL;
 }
 
-/* Digits only; false: not a number, or one beyond uint64_t. */
-static bool parse_digits(const char **text, uint64_t *number)
-{
-    const char *at = *text;
-    *number = 0;
-    for (; isdigit((unsigned char)*at); at++)
-        if (__builtin_mul_overflow(*number, 10, number) ||
-            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
-            return false;
-    bool any = at != *text;
-    *text = at;
-    return any;
-}
-
 static bool may_be_auto(const struct flag *flag)
 {
     return strcmp(flag->initial, "auto") == 0;
@@ -152,8 +139,7 @@ static bool parse_auto(const struct flag *flag, const char *text, uint64_t *numb
 
 static bool parse_count(const struct flag *flag, const char *text, uint64_t *number)
 {
-    return parse_digits(&text, number) && *text == '\0' && *number >= flag->min &&
-           *number <= flag->max;
+    return qd_read_decimal(text, number) && *number >= flag->min && *number <= flag->max;
 }
 
 static bool parse_permissions(const struct flag *flag, const char *text, uint64_t *mode)
@@ -167,7 +153,8 @@ static bool parse_permissions(const struct flag *flag, const char *text, uint64_
 
 static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *number)
 {
-    if (!parse_digits(&text, number))
+    text = qd_scan_decimal(text, number);
+    if (text == NULL)
         return false;
     static const char units[] = "KMGT";
     const char *unit = *text == '\0' ? NULL : strchr(units, *text);
@@ -183,7 +170,8 @@ static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *num
 static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *ns)
 {
     uint64_t seconds;
-    if (!parse_digits(&text, &seconds) || seconds > flag->max)
+    text = qd_scan_decimal(text, &seconds);
+    if (text == NULL || seconds > flag->max)
         return false;
     *ns = seconds * QD_NS_PER_S;
     if (*text == '.') {

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +101,22 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
     va_end(arguments);
     assert(count >= 0 && count < QD_TEXT_RESERVE_MAX);
     qd_text_commit(text, (size_t)count);
+}
+
+const char *qd_scan_decimal(const char *text, uint64_t *number)
+{
+    const char *at = text;
+    for (*number = 0; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(*number, UINT64_C(10), number) ||
+            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
+            return NULL;
+    return at == text ? NULL : at;
+}
+
+bool qd_read_decimal(const char *text, uint64_t *number)
+{
+    const char *end = qd_scan_decimal(text, number);
+    return end != NULL && *end == '\0';
 }
 
 size_t qd_utf8_length(const char *bytes, size_t count)

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "server/base/arena.h"
 
@@ -42,6 +43,12 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
 /* A JSON string with its quotes. Control characters are escaped, bytes that are not UTF-8 become
  * U+FFFD: the result is always valid JSON. */
 void qd_text_json_string(struct qd_text *text, const char *string);
+
+/* The decimal number that the text begins with; behind its digits, or NULL: there are none, or it
+ * is beyond. */
+const char *qd_scan_decimal(const char *text, uint64_t *number);
+/* The same of the whole text, as in headers and URLs. */
+bool qd_read_decimal(const char *text, uint64_t *number);
 
 /* Bytes of the UTF-8 character that bytes[0..count) starts with (RFC 3629: no surrogates, no
  * overlong form); 0: there is none. */

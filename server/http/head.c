@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/base/text.h"
+
 void qd_head_init(struct qd_head *head, const char *method, const char *target, const char *version)
 {
     *head = (struct qd_head){.method = method, .path = target};
@@ -88,16 +90,6 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
     }
 }
 
-static bool parse_length(const char *text, uint64_t *bytes)
-{
-    *bytes = 0;
-    for (const char *at = text; *at != '\0'; at++)
-        if (*at < '0' || *at > '9' || __builtin_mul_overflow(*bytes, 10, bytes) ||
-            __builtin_add_overflow(*bytes, (uint64_t)(*at - '0'), bytes))
-            return false;
-    return *text != '\0';
-}
-
 enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
 {
     if (head->bad_header) {
@@ -132,7 +124,7 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
         head->chunked = true;
     }
     if (head->content_length_count > 0 &&
-        !parse_length(head->content_length, &head->content_bytes)) {
+        !qd_read_decimal(head->content_length, &head->content_bytes)) {
         return qd_fail(error, QD_INVALID,
                        "header Content-Length: expected a number of bytes, got \"%.64s\"",
                        head->content_length);

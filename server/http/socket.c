@@ -11,7 +11,6 @@
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -22,6 +21,7 @@
 
 #include "server/base/address.h"
 #include "server/base/limits.h"
+#include "server/base/text.h"
 
 enum { LOCK_TRIES = 500, LOCK_PAUSE_NS = 10000000 };
 
@@ -191,9 +191,11 @@ static bool find_id(const char *text, size_t bytes, bool is_group, unsigned *id)
     memcpy(name, text, bytes);
     name[bytes] = '\0';
     if (strspn(name, "0123456789") == bytes) {
-        unsigned long long number = strtoull(name, NULL, 10);
+        uint64_t number;
+        const bool fits =
+            qd_read_decimal(name, &number) && number < UINT_MAX; /* UINT_MAX: as it is */
         *id = (unsigned)number;
-        return bytes <= 10 && number < UINT_MAX; /* UINT_MAX: as it is */
+        return fits;
     }
     const struct passwd *user = is_group ? NULL : getpwnam(name);
     const struct group *group = is_group ? getgrnam(name) : NULL;

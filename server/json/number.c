@@ -108,16 +108,6 @@ bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value
     return true;
 }
 
-bool qd_read_decimal(const char *text, uint64_t *value)
-{
-    *value = 0;
-    for (const char *at = text; *at != '\0'; at++)
-        if (*at < '0' || *at > '9' || __builtin_mul_overflow(*value, UINT64_C(10), value) ||
-            __builtin_add_overflow(*value, (uint64_t)(*at - '0'), value))
-            return false;
-    return *text != '\0';
-}
-
 /* Midway between two floats lies a number of at most 113 significant digits (an odd number below
  * 2^25, times 2^-150), and a float has fewer. So the first DIGITS_KEPT digits, with a 1 behind them
  * when anything but zeros follows, lie on the same side of all of these as the whole number does,

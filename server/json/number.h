@@ -25,9 +25,6 @@ const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_
 /* false: fraction, exponent, "-0", or beyond int64. */
 bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
 
-/* Decimal digits and nothing else, as in headers and URLs. false: something else, or beyond. */
-bool qd_read_decimal(const char *text, uint64_t *value);
-
 /* The nearest float, ties to even; +-infinity beyond the range. */
 float qd_json_number_to_float(const struct qd_json_number *number);
 

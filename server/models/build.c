@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
+#include "server/base/text.h"
 #include "server/json/number.h"
 #include "server/json/reader.h"
 #include "server/models/shapes.h"

@@ -6,7 +6,7 @@
 
 #include "server/base/log.h"
 #include "server/base/refusal.h"
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/json/reader.h"
 
 enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };

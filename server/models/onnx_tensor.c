@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/models/onnx_reader.h"
 
 enum { LOCATION_DEFAULT = 0, LOCATION_EXTERNAL = 1 }; /* TensorProto.DataLocation */

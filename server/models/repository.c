@@ -13,7 +13,7 @@
 
 #include "server/base/log.h"
 #include "server/base/refusal.h"
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/models/folder.h"
 #include "server/models/table.h"
 

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/json/reader.h"
 #include "server/models/sources.h"
 #include "server/oip/inputs.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/json/tree.h"
 
 enum { LIST_BYTES = 320, REASON_BYTES = 512 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
-#include "server/json/number.h"
+#include "server/base/text.h"
 #include "server/json/reader.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"

@@ -137,14 +137,8 @@ static void add_property(struct sheet *sheet, cJSON *to, const struct qd_port *p
 
 static void add_port(struct sheet *sheet, cJSON *to, const struct qd_port *port)
 {
-    char types[64 * QK_TYPE_COUNT];
-    size_t used = 0;
-    for (int i = QK_NONE + 1; i < QK_TYPE_COUNT; i++) {
-        if ((port->types & QK_BIT(i)) != 0) {
-            used += (size_t)snprintf(types + used, sizeof(types) - used, "%s%s",
-                                     used > 0 ? ", " : "", qk_type_info((enum qk_type)i)->name);
-        }
-    }
+    char types[320];
+    qk_print_types(port->types, types, sizeof(types));
     add_property(sheet, to, port, "types", types);
     if (port->shape_text != NULL)
         add_property(sheet, to, port, "shape", port->shape_text);

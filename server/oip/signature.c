@@ -53,11 +53,7 @@ enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types
                               const char *got, struct qd_error *error)
 {
     char known[320];
-    size_t used = 0;
-    for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT && used < sizeof(known); type++)
-        if ((types & QK_BIT(type)) != 0)
-            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
-                                     used == 0 ? "" : ", ", qk_type_info(type)->name);
+    qk_print_types(types, known, sizeof(known));
     return qd_fail(error, QD_INVALID, "%s: version %" PRIu64 " of %s takes %s, got %s", field,
                    version, name, known, got);
 }

@@ -1,11 +1,9 @@
 #include "server/work/infer.h"
 
-#include <limits.h>
-#include <stdlib.h>
-
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
+#include "server/base/text.h"
 #include "server/oip/encode.h"
 
 enum {
@@ -51,7 +49,9 @@ static struct qd_request *request_of(struct qd_job *job)
 static size_t json_bytes(const struct qd_request *request)
 {
     const char *header = request->message.json_bytes_header;
-    const unsigned long long bytes = header == NULL ? ULLONG_MAX : strtoull(header, NULL, 10);
+    uint64_t bytes;
+    if (header == NULL || !qd_read_decimal(header, &bytes))
+        bytes = UINT64_MAX;
     return bytes < request->body_bytes ? (size_t)bytes : (size_t)request->body_bytes;
 }
 
