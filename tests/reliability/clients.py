@@ -54,11 +54,11 @@ def large_binary(mebibytes):
                                               Tensor.of("x_scale", "FP32", [], [0.5])]))
 
 
-def large_conv():
+def large_conv(kernel=3):
     side = 112
     return infer(CONV, *binary_request(conv_tensors(
         [i % 7 for i in range(64 * side * side)], [1, 64, side, side],
-        [i % 3 for i in range(128 * 64 * 9)], [128, 64, 3, 3])))
+        [i % 3 for i in range(128 * 64 * kernel ** 2)], [128, 64, kernel, kernel])))
 
 
 def growing_request(pad):
