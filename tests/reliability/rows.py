@@ -373,8 +373,8 @@ def timeout_before_the_decode(_short):
 
 @row
 def retry_after(_short):
-    """Retry-After where 200 long convolutions come at once to --max-queue 50; between a third of what
-    the queue then takes, at least 1 s, and 2 s more than three times that"""
+    """Retry-After where 200 long convolutions come at once to --max-queue 50; between a third of
+    what the queue then takes, at least 1 s, and 2 s more than three times that"""
     request = clients.large_conv(9)
     with Row("--max-queue", "50", "--max-inflight-bytes", "8G") as row_:
         readers = [Reader(asked(row_.server, request[:-1])) for _ in range(200)]
