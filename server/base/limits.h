@@ -29,7 +29,7 @@
 
 /* A refused upload without Expect is read and thrown away up to here, so that a client that sends
  * everything before it reads sees the refusal and not a reset. Go's and Node's clients too report
- * the reset when they notice it first. Reading costs no memory, and --receive-timeout ends it. */
+ * the reset when they notice it first. Reading costs no memory, and --min-rate ends it. */
 #define QD_DRAIN_BYTES_MAX (1u << 30)
 
 /* A request's head, and what the library reads at a time: twice as much slows small requests down

@@ -1,5 +1,6 @@
-/* HTTP, behind a thin face: begin, data, end, answer, closed. Only listener.c knows that it is
- * libmicrohttpd's. All of it is on the loop's thread.
+/* HTTP, behind a thin face: opened, admit, begin, end, answer, closed. That it is libmicrohttpd's
+ * is known to listener.c, endpoint, exchange and intercept alone. All of it is on the loop's
+ * thread.
  *
  * What the handler never sees: bodies that are too large or too slow, heads that two readers could
  * take for different requests, connections beyond the limit. A refused body is read and thrown away
@@ -29,8 +30,8 @@ struct qd_handler {
     /* The head is there, and held to its rules. Whether its sender may come in at all: a failure is
      * in request->error, and `begin` is not called then. */
     enum qd_status (*admit)(void *context, const struct qd_head *head, struct qd_request *request);
-    /* The head is there, and its body still to come. Sets request->message.op if it wants the body.
-     * A failure is in request->error; `end` is not called then. */
+    /* The head is there, and its body still to come. Calls qd_request_reserve_body if it wants
+     * the body. A failure is in request->error; `end` is not called then. */
     enum qd_status (*begin)(void *context, const struct qd_head *head, struct qd_request *request);
     /* The body is complete. True: the request is in REPLYING. False: it will be, and
      * qd_listener_answer is called then. */

@@ -1,5 +1,5 @@
-/* Which path does what. All but inference is answered at once, on the loop: health never waits
- * behind anything that computes. */
+/* Which path does what. All but inferences and loads is answered at once, on the loop: health never
+ * waits behind anything that computes. */
 #ifndef SERVER_HTTP_ROUTE_H
 #define SERVER_HTTP_ROUTE_H
 

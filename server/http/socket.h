@@ -38,8 +38,8 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
                       const struct qd_socket_settings *settings,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES]);
 
-/* Bounds what the kernel keeps for a connection's peer that does not read. */
-/* True: it is a Unix socket. */
+/* Bounds what the kernel keeps for a connection's peer that does not read. True: it is a Unix
+ * socket. */
 bool qd_socket_bound_send(int fd);
 
 /* Bytes that the other end of a TCP connection has acknowledged so far. */

@@ -33,6 +33,7 @@ enum qd_status qd_visit_reserve(const struct qd_visit *visit);
 
 /* The same of a call that brings no tensors; any larger body is refused before it comes. */
 enum qd_status qd_visit_reserve_small(const struct qd_visit *visit);
+
 /* Parses it: a JSON object, or nothing (NULL). */
 enum qd_status qd_visit_read_body(struct qd_request *request, const struct qd_json_value **tree);
 
