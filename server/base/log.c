@@ -1,6 +1,7 @@
 #include "server/base/log.h"
 
 #include <poll.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -48,11 +49,6 @@ void qd_log_set_format(enum qd_line_format format)
     atomic_store(&line_format, format);
 }
 
-enum qd_line_format qd_log_format(void)
-{
-    return (enum qd_line_format)atomic_load_explicit(&line_format, memory_order_relaxed);
-}
-
 uint64_t qd_log_dropped(void)
 {
     return atomic_load(&dropped);
@@ -61,7 +57,8 @@ uint64_t qd_log_dropped(void)
 void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *event)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
-    qd_line_begin(line, qd_log_format(), names[level], event);
+    enum qd_line_format format = atomic_load_explicit(&line_format, memory_order_relaxed);
+    qd_line_begin(line, format, names[level], event);
 }
 
 void qd_log_write(const struct qd_line *line)
@@ -72,26 +69,21 @@ void qd_log_write(const struct qd_line *line)
         atomic_fetch_add(&dropped, 1); /* all who wait for the loop would wait for who reads */
 }
 
-void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
+void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
 {
     char pairs[QD_LINE_BYTES_MAX];
     struct qd_line line;
     if (!qd_log_enabled(level))
         return;
+    va_list arguments;
+    va_start(arguments, format);
     if (vsnprintf(pairs, sizeof(pairs), format, arguments) < 0)
         *pairs = '\0';
+    va_end(arguments);
     qd_log_begin(&line, level, event);
     qd_line_pairs(&line, pairs);
     qd_line_end(&line);
     qd_log_write(&line);
-}
-
-void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    qd_log_list(level, event, format, arguments);
-    va_end(arguments);
 }
 
 struct qd_logged qd_log_value(const char *text)

@@ -6,7 +6,6 @@
 #ifndef SERVER_BASE_LOG_H
 #define SERVER_BASE_LOG_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,13 +25,10 @@ void qd_log_set_verbosity(uint64_t verbosity);
 uint64_t qd_log_verbosity(void);
 
 void qd_log_set_format(enum qd_line_format format);
-enum qd_line_format qd_log_format(void);
 
 /* `format` makes the key=value pairs; "" for none. */
 void qd_log(enum qd_log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void qd_log_list(enum qd_log_level level, const char *event, const char *format, va_list arguments)
-    __attribute__((format(printf, 3, 0)));
 
 /* Begins a line as qd_log does, and writes one that has ended. */
 void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *event);

@@ -2,6 +2,7 @@
 #include "server/http/endpoint.h"
 
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
