@@ -145,7 +145,7 @@ static enum qd_status check_token(const struct qd_access *access, const struct q
         return refuse(request, QD_UNAUTHORIZED, "Bearer realm=\"quantd\", error=\"invalid_token\"",
                       "expected a token that this server knows, got another");
     }
-    snprintf(request->client, sizeof(request->client), "%s", name);
+    snprintf(request->user, sizeof(request->user), "%s", name);
     return QD_OK;
 }
 

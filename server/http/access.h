@@ -26,7 +26,7 @@ void qd_access_reload(struct qd_access *access);
 bool qd_access_has_cors(const struct qd_access *access);
 
 /* A request's head came, and nothing of its body is read. Health is for all who ask. Fills
- * request->client and what its answer's headers need; a failure is in request->error. */
+ * request->user and what its answer's headers need; a failure is in request->error. */
 enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request);
 

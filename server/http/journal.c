@@ -114,7 +114,7 @@ static void put_all(struct qd_line *line, const struct qd_request *request, cons
     const struct qd_trail *trail = request->trail;
     const bool has_body = trail == NULL || strcmp(trail->method, "HEAD") != 0;
     qd_line_string(line, "client", client, NAME_BYTES);
-    put(line, "user", request->client, NAME_BYTES);
+    put(line, "user", request->user, NAME_BYTES);
     if (trail != NULL) {
         qd_line_string(line, "method", trail->method, SHORT_BYTES);
         qd_line_string(line, "path", trail->path, PATH_BYTES);

@@ -154,7 +154,7 @@ static bool end_logging(void *context, struct qd_request *request)
         status = read_change(tree, &change, &request->error);
         if (status == QD_OK) {
             qd_log(QD_LOG_INFO, "a call changes what is logged", "user=\"%s\"",
-                   qd_log_value(request->client).text);
+                   qd_log_value(request->user).text);
             apply(&change, router);
         }
     }

@@ -12,7 +12,7 @@
 struct token {
     struct qd_digest digest;
     size_t line;
-    char name[QD_CLIENT_BYTES];
+    char name[QD_USER_BYTES];
 };
 
 struct qd_tokens {
@@ -60,7 +60,7 @@ static bool is_name(struct word word)
     for (size_t i = 0; i < word.count; i++)
         if (word.bytes[i] <= ' ' || word.bytes[i] > '~' || strchr("\"\\=", word.bytes[i]) != NULL)
             return false;
-    return word.count < QD_CLIENT_BYTES;
+    return word.count < QD_USER_BYTES;
 }
 
 /* The line that has the same token; 0: none. */

@@ -22,7 +22,7 @@
 #include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 8
-#define QD_CLIENT_BYTES 65 /* with the NUL at its end */
+#define QD_USER_BYTES 65 /* with the NUL at its end */
 
 /* Of a distributed trace (W3C Trace Context); "": of none. */
 struct qd_trace {
@@ -55,7 +55,7 @@ struct qd_request {
     /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
-    char client[QD_CLIENT_BYTES]; /* the name of the token it came with; "": none was asked for */
+    char user[QD_USER_BYTES]; /* the name of the token it came with; "": none was asked for */
 
     struct qd_trace trace;
     struct qd_trail *trail; /* for the access log; NULL: nobody reads one, or malloc failed */
