@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "server/base/clock.h"
-#include "server/base/limits.h"
-#include "server/base/log.h"
 #include "server/http/endpoint.h"
 #include "server/http/exchange.h"
 
