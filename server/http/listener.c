@@ -12,7 +12,9 @@
 #include "server/http/endpoint.h"
 #include "server/http/exchange.h"
 
-enum { PUMP_RUNS_MAX = 8 }; /* MHD_run moves one buffer a connection: more runs batch better */
+/* So often one turn of the loop computes brief jobs itself: then timers and others have their turn.
+ */
+enum { PUMP_RUNS_MAX = 8 };
 
 #define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
 
