@@ -121,7 +121,6 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
                            "header Transfer-Encoding: expected chunked, got \"%.64s\"",
                            head->transfer_encoding);
         }
-        head->chunked = true;
     }
     if (head->content_length_count > 0 &&
         !qd_read_decimal(head->content_length, &head->content_bytes)) {

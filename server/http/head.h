@@ -23,8 +23,7 @@ struct qd_head {
     const char *tracestates[QD_TRACESTATE_COUNT_MAX];
     size_t tracestate_count;
     uint64_t content_bytes; /* 0 when chunked */
-    bool chunked;
-    bool expects_continue; /* the client waits for a word before it sends its body */
+    bool expects_continue;  /* the client waits for a word before it sends its body */
 
     /* While it is read. */
     bool is_http_1_1;
