@@ -519,8 +519,8 @@ void qd_config_print_help(FILE *file)
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
           "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
           "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
-          "end; SIGHUP makes it read tokens, certificate and key anew, and\n"
-          "open its access log anew.\n",
+          "end; SIGHUP makes it read tokens, certificate and key anew, and open its access\n"
+          "log anew.\n",
           file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {

@@ -9,9 +9,8 @@
 
 #include "server/base/text.h"
 
-/* The last, from the answer's begin to its end, comes after Server-Timing and is no part of the
- * total.
- *    name, as in Server-Timing */
+/* With their names in Server-Timing. The last, from the answer's first byte to its last, comes
+ * after that header, and is no part of the total. */
 #define QD_STAGE_LIST(X)  \
     X(RECEIVE, "receive") \
     X(QUEUE, "queue")     \

@@ -44,8 +44,8 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
  * U+FFFD: the result is always valid JSON. */
 void qd_text_json_string(struct qd_text *text, const char *string);
 
-/* The decimal number that the text begins with; behind its digits, or NULL: there are none, or it
- * is beyond. */
+/* Reads the decimal number that the text begins with. Returns where its digits end; NULL: there are
+ * none, or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);
 /* The same of the whole text, as in headers and URLs. */
 bool qd_read_decimal(const char *text, uint64_t *number);

@@ -12,9 +12,7 @@
 #include "server/http/endpoint.h"
 #include "server/http/exchange.h"
 
-/* So often one turn of the loop computes brief jobs itself: then timers and others have their turn.
- */
-enum { PUMP_RUNS_MAX = 8 };
+enum { PUMP_RUNS_MAX = 8 }; /* so many brief jobs the loop computes itself before timers' turn */
 
 #define DRAIN_LINGER_NS (500 * QD_NS_PER_MS)
 
