@@ -94,7 +94,8 @@ class OfAContainer(unittest.TestCase):
     def test_the_limit_is_the_limit(self):
         # 2 MiB of memory: half of it never holds a body of 1 MiB and its tensors.
         server = Server(env=self.in_container(constrained=2 << 20))
-        answer = server.request("POST", "/v2/repository/index", b" " * (2 << 20))
+        answer = server.request("POST", "/v2/models/onnx.DequantizeLinear/infer",
+                                b" " * (2 << 20))
         self.assertEqual(answer.status, 413, answer.body)
         self.assertIn("--max-inflight-bytes", answer.json()["error"])
         server.stop()

@@ -350,8 +350,8 @@ static struct graph_case *make_heavy(void)
     struct graph_case *made = graph_case_create(13);
     uint32_t x = graph_case_input(made, QK_FP32, "1,3,6,5");
     x = graph_case_quantize(made, x, QK_UINT8);
-    x = graph_case_conv(made, x, 256, QK_UINT8);
-    x = graph_case_conv(made, x, 300, QK_INT8);
+    x = graph_case_conv(made, x, 320, QK_UINT8);
+    x = graph_case_conv(made, x, 400, QK_INT8);
     x = graph_case_conv(made, x, 200, QK_UINT8);
     graph_case_output(made, graph_case_dequantize(made, x, QK_FP32));
     return made;
