@@ -190,6 +190,7 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
     connection->since_ns = qd_clock_ns();
     connection->state = to;
     connection->moved_bytes = 0;
+    connection->excused = false;
     if (connection->measured)
         stop_measuring(connection);
     if (to == QD_CONNECTION_HEAD)
@@ -244,7 +245,15 @@ static bool keeps_pace(struct qd_connection *connection)
         set_watch(connection);
         return true;
     }
-    return since >= connection->all->window_bytes || waits_for_us(connection);
+    if (since >= connection->all->window_bytes)
+        return true;
+    /* Twice is no accident: the library does not read on where a chunk's line fills its buffer, and
+     * would keep the loop busy with that connection until it is silent for too long. */
+    const bool waits = waits_for_us(connection);
+    const bool stuck = connection->state == QD_CONNECTION_BODY && since == 0;
+    const bool again = stuck && connection->excused;
+    connection->excused = stuck && waits;
+    return waits && !again;
 }
 
 static void on_deadline(struct qd_connection *connection, uint64_t now_ns)

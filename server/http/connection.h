@@ -88,6 +88,7 @@ struct qd_connection {
     int fd;
     bool is_unix;
     bool watched;  /* is on the epoll */
+    bool excused;  /* the last window: nothing came, but something waited for us */
     bool measured; /* a window has begun in which the answer's way is counted */
     bool ended;    /* the client sends nothing more: it has left, or waits for its answer */
     bool gone;     /* it has left */
