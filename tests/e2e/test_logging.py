@@ -11,8 +11,8 @@ DEFAULT = {"log_file": "", "log_info": True, "log_warning": True, "log_error": T
 
 class Logging(unittest.TestCase):
     def start(self, *flags):
-        self.server = Server(*flags)
-        self.addCleanup(lambda: self.server.terminated or self.server.stop())
+        server = self.server = Server(*flags)  # a test may start several, and each is to end
+        self.addCleanup(lambda: server.terminated or server.stop())
 
     def change(self, **settings):
         answer = self.server.request("POST", PATH, json.dumps(settings))
