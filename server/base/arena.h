@@ -65,9 +65,11 @@ bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
  * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes);
 
+/* What it holds, with those that are together with it. */
+size_t qd_arena_own_bytes(const struct qd_arena *arena);
+
 /* After a NULL: not even with the whole memory to itself would the arena have got the block. So
  * trying again later is in vain. */
-size_t qd_arena_own_bytes(const struct qd_arena *arena); /* with those that are together with it */
 bool qd_arena_hopeless(const struct qd_arena *arena);
 
 #endif
