@@ -34,8 +34,8 @@ class AccessLog(unittest.TestCase):
         self.path = Path(self.folder.name) / "access.log"
 
     def start(self, *flags, path=None, **more):
-        self.server = Server("--access-log", str(path or self.path), *flags, **more)
-        self.addCleanup(lambda: self.server.terminated or self.server.stop())
+        server = self.server = Server("--access-log", str(path or self.path), *flags, **more)
+        self.addCleanup(lambda: server.terminated or server.stop())
 
     def lines(self):
         """All of them, as JSON; ends the server."""
