@@ -190,7 +190,6 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
     connection->since_ns = qd_clock_ns();
     connection->state = to;
     connection->moved_bytes = 0;
-    connection->excused = false;
     if (connection->measured)
         stop_measuring(connection);
     if (to == QD_CONNECTION_HEAD)
@@ -245,15 +244,7 @@ static bool keeps_pace(struct qd_connection *connection)
         set_watch(connection);
         return true;
     }
-    if (since >= connection->all->window_bytes)
-        return true;
-    /* Twice is no accident: the library does not read on where a chunk's line fills its buffer, and
-     * would keep the loop busy with that connection until it is silent for too long. */
-    const bool waits = waits_for_us(connection);
-    const bool stuck = connection->state == QD_CONNECTION_BODY && since == 0;
-    const bool again = stuck && connection->excused;
-    connection->excused = stuck && waits;
-    return waits && !again;
+    return since >= connection->all->window_bytes || waits_for_us(connection);
 }
 
 static void on_deadline(struct qd_connection *connection, uint64_t now_ns)
@@ -283,6 +274,25 @@ static void sweep_deadlines(struct qd_connections *all, uint64_t now_ns)
                 break;
             on_deadline(first, now_ns);
         }
+    }
+}
+
+void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
+{
+    struct qd_links *links = &all->waits[QD_WAIT_PACE];
+    struct qd_link *next;
+    all->look += rested ? 2 : 1;
+    for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
+        struct qd_connection *connection = waiting(link);
+        next = link->next;
+        if (connection->state != QD_CONNECTION_BODY || !waits_for_us(connection))
+            continue;
+        const bool waited = connection->waited_look + 1 == all->look;
+        const uint64_t waited_bytes = connection->waited_bytes;
+        connection->waited_look = all->look;
+        connection->waited_bytes = moved(connection);
+        if (waited && waited_bytes == connection->waited_bytes)
+            all->on_slow(connection);
     }
 }
 

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/work/request.h"
 
@@ -66,6 +67,7 @@ struct qd_connections {
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
+    uint64_t look;         /* for who is stuck: counts them */
     size_t count;
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */
@@ -82,13 +84,14 @@ struct qd_connection {
     uint64_t since_ns;      /* when it came into its state */
     uint64_t deadline_ns;   /* UINT64_MAX: none */
     uint64_t moved_bytes;   /* of body or answer, when the window began */
+    uint64_t waited_look;   /* the last look at which some of the body waited to be read, */
+    uint64_t waited_bytes;  /* and what had been read by then */
     uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
     uint64_t ended_ns;
     uint64_t chunks; /* of the body: pieces in which it came */
     int fd;
     bool is_unix;
     bool watched;  /* is on the epoll */
-    bool excused;  /* the last window: nothing came, but something waited for us */
     bool measured; /* a window has begun in which the answer's way is counted */
     bool ended;    /* the client sends nothing more: it has left, or waits for its answer */
     bool gone;     /* it has left */
@@ -125,5 +128,12 @@ void qd_connections_on_hangups(struct qd_connections *all);
  * when there is somebody new. */
 void qd_connections_sweep(struct qd_connections *all);
 uint64_t qd_connections_next_ns(const struct qd_connections *all);
+
+/* Called while the library has had no rest for QD_RESTLESS_NS, since it began to have none (rested)
+ * or since the last call. It does not read on where a chunk's line fills its buffer, and yet wants
+ * to be run again at once. So a body that has not moved from one call to the next, and of which
+ * more waited in the socket at both, is too slow, whatever the pace: on_slow. */
+#define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
+void qd_connections_look_for_stuck(struct qd_connections *all, bool rested);
 
 #endif

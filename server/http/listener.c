@@ -23,7 +23,9 @@ struct qd_listener {
     struct qd_handle *pump_timer;
     struct qd_handle *sweep_timer;
     struct qd_handle *hangups;
-    uint64_t sweep_ns; /* when the timer ends; UINT64_MAX: it does not run */
+    uint64_t restless_ns; /* since then the library wants to be run again at once; 0: it does not */
+    bool rested;          /* since somebody last looked for who is stuck */
+    uint64_t sweep_ns;    /* when the timer ends; UINT64_MAX: it does not run */
     qd_callback *on_drained;
     void *on_drained_context;
     size_t endpoint_count;
@@ -127,12 +129,30 @@ static uint64_t pump(struct qd_listener *listener)
     return wait_ms;
 }
 
+static void mind_rest(struct qd_listener *listener, bool rests)
+{
+    listener->rested = listener->rested || rests;
+    if (rests) {
+        listener->restless_ns = 0;
+        return;
+    }
+    const uint64_t now_ns = qd_clock_ns();
+    if (listener->restless_ns == 0)
+        listener->restless_ns = now_ns;
+    if (now_ns - listener->restless_ns < QD_RESTLESS_NS)
+        return;
+    qd_connections_look_for_stuck(&listener->exchange.connections, listener->rested);
+    listener->rested = false;
+    listener->restless_ns = now_ns;
+}
+
 /* One pump a turn of the loop serves all that became ready in it, and one more what was answered
  * since: that may be all that there is to do. */
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;
     if (!listener->exchange.pump_needed) {
+        mind_rest(listener, true);
         plan_sweep(listener);
         return;
     }
@@ -144,6 +164,7 @@ static void on_before_sleep(void *context)
              ++runs < PUMP_RUNS_MAX);
     if (listener->exchange.pump_needed)
         wait_ms = 0;
+    mind_rest(listener, wait_ms > 0);
     if (wait_ms != UINT64_MAX)
         qd_timer_start(listener->pump_timer, wait_ms, 0);
     else

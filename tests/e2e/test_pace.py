@@ -77,17 +77,6 @@ class Senders(PaceTest):
                 self.assertTrue(0.3 < time.monotonic() - started < 2 * SLOW)
                 self.assertIsNone(reader.answer())
 
-    def test_a_chunks_line_without_end(self):
-        """It fills libmicrohttpd's buffer; some versions then turn in circles, and some refuse."""
-        for line in (b"5;" + b"a" * 40000, b"0" * 200000):
-            with self.subTest(line[:2]):
-                reader = self.open()
-                reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
-                reader.connection.sendall(line)
-                answer = reader.answer()
-                self.assertIn(answer.status, (400, 408, 413, 431))
-                self.assertTrue(answer.json()["error"])
-
     def test_drips(self):
         for head, drip in (("Content-Length: 100000\r\n\r\n", b" "),
                            ("Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
@@ -153,6 +142,25 @@ class Senders(PaceTest):
         reader = Reader(connection)
         self.addCleanup(reader.close)
         self.assertEqual(reader.answer().status, 200)
+
+
+class Stuck(unittest.TestCase):
+    def test_a_chunks_line_without_end(self):
+        """It fills libmicrohttpd's buffer, which then turns in circles (0.9.75), or refuses it. The
+        pace's window is 10 s here, in which nobody may keep the loop busy."""
+        server = Server()
+        self.addCleanup(server.stop)
+        for line in (b"5;" + b"a" * 40000, b"0" * 200000):
+            with self.subTest(line[:2]):
+                reader = Reader(server.connect())
+                self.addCleanup(reader.close)
+                started = time.monotonic()
+                reader.connection.sendall((POST + "Transfer-Encoding: chunked\r\n\r\n").encode())
+                reader.connection.sendall(line)
+                answer = reader.answer()
+                self.assertIn(answer.status, (400, 408, 413, 431))
+                self.assertTrue(answer.json()["error"])
+                self.assertLess(time.monotonic() - started, 3)
 
 
 class Readers(PaceTest):
