@@ -45,8 +45,10 @@ bool qd_json_whole(const struct qd_json_value *value, int64_t *whole)
         magnitude /= 10;
     for (; exponent > 0 && magnitude < end; exponent--)
         magnitude *= 10;
+    if (exponent != 0 || magnitude >= end)
+        return false;
     *whole = number.negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    return exponent == 0 && magnitude < end;
+    return true;
 }
 
 bool qd_json_int64(const struct qd_json_value *value, int64_t *whole)

@@ -117,18 +117,11 @@ Test(socket, mode_and_owner_of_the_file)
 
 Test(socket, owners_that_are_none)
 {
-    static const char *const bad[] = {":",
-                                      "0:",
-                                      "no-such-user",
-                                      ":no-such-group",
-                                      "0:0:0",
-                                      "4294967295",
-                                      "99999999999",
-                                      "-1",
-                                      " 0",
-                                      "root:",
-                                      "0123456789012345678901234567890123456789012345678901234567"
-                                      "890123456789"};
+    static const char long_owner[] = "01234567890123456789012345678901234"
+                                     "56789012345678901234567890123456789";
+    static const char *const bad[] = {":",     "0:",         "no-such-user", ":no-such-group",
+                                      "0:0:0", "4294967295", "99999999999",  "-1",
+                                      " 0",    "root:",      long_owner};
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
