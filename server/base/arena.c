@@ -429,12 +429,24 @@ static void count(struct qd_arena *arena, size_t bytes)
         *arena->together += bytes;
 }
 
+/* A class has blocks of one kind only, so which kind is the class' to say: a small block whose
+ * header brings it to LARGE_BLOCK_BYTES would else be kept among large ones, and be handed out
+ * without the bytes of its header. */
+static bool choose_class(const struct qd_arena *arena, size_t bytes, struct wish *wish)
+{
+    if (!class_of(arena->memory, bytes + ALIGNMENT, &wish->class_index, &wish->class_bytes))
+        return false;
+    wish->large = wish->class_bytes >= LARGE_BLOCK_BYTES;
+    return !wish->large ||
+           class_of(arena->memory, bytes < LARGE_BLOCK_BYTES ? LARGE_BLOCK_BYTES : bytes,
+                    &wish->class_index, &wish->class_bytes);
+}
+
 /* A block for `bytes`, linked into the arena; of a reserved one nothing counts yet. */
 static struct qd_block *add_block(struct qd_arena *arena, size_t bytes, bool reserved)
 {
-    struct wish wish = {.large = bytes >= LARGE_BLOCK_BYTES, .reserved = reserved};
-    if (!class_of(arena->memory, bytes + (wish.large ? 0 : ALIGNMENT), &wish.class_index,
-                  &wish.class_bytes)) {
+    struct wish wish = {.reserved = reserved};
+    if (!choose_class(arena, bytes, &wish)) {
         arena->refused_bytes = SIZE_MAX;
         return NULL;
     }
