@@ -32,6 +32,12 @@
  *   exchange PORT CONNECTIONS MS FILE
  *                                  posts what is in the file for so long; answers
  *                                  "count ns p50 p99", as exchange.h has them
+ *   numbers TASK KIND COUNT LIBRARY
+ *                                  the numbers of numbers.h; answers how many bytes their text has
+ *   numbers-round NAME...          for each the nanoseconds of one run, 0 where there is none of
+ *                                  that name, and behind it whether it did the same: "ns same"
+ *   numbers-check LIBRARY FIRST LAST
+ *                                  answers how many of these floats are printed wrong
  *   save FILE                      runs once, and writes the output's bytes
  *
  * The first argument is the tier, "auto" without one; the first line says "tier width core", the
@@ -54,6 +60,7 @@
 #include "tests/bench/exchange.h"
 #include "tests/bench/handover.h"
 #include "tests/bench/move.h"
+#include "tests/bench/numbers.h"
 #include "tests/bench/peak.h"
 #include "tests/bench/team.h"
 
@@ -90,6 +97,7 @@ struct bench {
     struct qk_sgemm_args sgemm;
     struct bench_buffer matrices[3];
     struct bench_echo *echo;
+    struct bench_numbers *numbers;
     struct bench_buffer request;
 };
 
@@ -404,6 +412,26 @@ static void on_exchange(struct bench *bench, char *const *words)
     printf("%zu %.0f %.0f %.0f\n", found.count, found.ns, found.p50_ns, found.p99_ns);
 }
 
+static void on_numbers(struct bench *bench, char *const *words)
+{
+    bench_numbers_destroy(bench->numbers);
+    bench->numbers =
+        bench_numbers_create(words[0], words[1], strtoull(words[2], NULL, 10), words[3]);
+    printf("%zu\n", bench_numbers_bytes(bench->numbers));
+}
+
+static void on_numbers_round(struct bench *bench, char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const double start = clock_ns();
+        const bool is_here = bench_numbers_run(bench->numbers, names[i]);
+        const double ns = clock_ns() - start;
+        printf("%s%.0f %d", i == 0 ? "" : " ", is_here ? ns : 0,
+               is_here && bench_numbers_same(bench->numbers));
+    }
+    printf("\n");
+}
+
 static void on_save(struct bench *bench, const char *path)
 {
     const size_t bytes = bench->call.plan.output_bytes[0];
@@ -444,6 +472,13 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_echo(bench, words + 1);
     else if (strcmp(name, "exchange") == 0 && count == 5)
         on_exchange(bench, words + 1);
+    else if (strcmp(name, "numbers") == 0 && count == 5)
+        on_numbers(bench, words + 1);
+    else if (strcmp(name, "numbers-round") == 0 && bench->numbers)
+        on_numbers_round(bench, words + 1, count - 1);
+    else if (strcmp(name, "numbers-check") == 0 && count == 4)
+        printf("%zu\n", bench_numbers_check(words[1], strtoull(words[2], NULL, 10),
+                                            strtoull(words[3], NULL, 10)));
     else if (strcmp(name, "save") == 0 && count == 2 && bench->team)
         on_save(bench, words[1]);
     else
@@ -509,6 +544,7 @@ int main(int argc, char **argv)
     }
     free(line);
     bench_echo_destroy(bench.echo);
+    bench_numbers_destroy(bench.numbers);
     bench_team_destroy(bench.team);
     while (bench.gemm_count > 0)
         qk_kernels_destroy(bench.gemms[--bench.gemm_count]);

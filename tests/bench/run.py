@@ -4,7 +4,8 @@
 Each row is measured in short rounds, in turn: libqk; what limits it (dequantizers: moves of as many
 bytes; convolutions: loops that only multiply); ONNX Runtime. What counts is the best of each, so
 other work on the machine makes this slower, but hardly changes the figures. Beside them: what plans
-say of their cost and what they do cost, packing beside memory's copy, and what a hand-over costs.
+say of their cost and what they do cost, packing beside memory's copy, and what a hand-over costs;
+and JSON's numbers beside other readers and printers.
 """
 import argparse
 import json
@@ -16,6 +17,7 @@ import black_box
 import convolve
 import figures
 import handover
+import json_numbers
 import linear
 import rows
 import served
@@ -27,6 +29,7 @@ PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320),
          "handover": handover.Part(),
+         "json": json_numbers.Part(60),
          "served": served.Part(240)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
@@ -83,6 +86,9 @@ def parse(arguments):
     add("--seconds", type=float, default=3, help="for a row, at most (default 3)")
     add("--http", action="store_true",
         help="64 MiB tensors and some layers over HTTP: the server's own times")
+    add("--every-float", action="store_true",
+        help="nothing else: all 2^32 floats printed as JSON, read again, and compared with "
+        "std::to_chars")
     options = parser.parse_args(arguments)
     chosen = [name for name in PARTS if getattr(options, name)]
     return options, chosen or list(PARTS)
@@ -142,6 +148,8 @@ def main():
     if options.http:
         threads = sorted({1, len(os.sched_getaffinity(0))})
         return black_box.main(threads, names, not options.without_peer)
+    if options.every_float:
+        return json_numbers.check_every_float(len(os.sched_getaffinity(0)))
     results = [result for name in names for result in run_part(name, options)]
     if not results:
         raise SystemExit("bench: no such row")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, reliability, clients, schema, man, image,
-# podman or bench.
+# podman, bench or numbers.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -27,9 +27,11 @@ packages_of()
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
     schema) echo python3 python3-venv npm ;;
     bench) echo python3 python3-venv ;;
+    numbers) echo gcc g++ python3-pip libsimdjson-dev libfmt-dev libdragonbox-dev \
+        libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, reliability, clients, schema, man, image, podman, bench" >&2
+            "load, reliability, clients, schema, man, image, podman, bench, numbers" >&2
         exit 2
         ;;
     esac

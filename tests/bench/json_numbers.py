@@ -1,0 +1,201 @@
+"""JSON's part of `make bench`: the server's reader and printer of numbers beside others that do the
+same with the same text, in the same process (numbers.h)."""
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import subprocess
+
+import figures
+import part
+from figures import bold_below, ns_text
+from libqk import FILES, ROOT, Libqk
+
+COUNT, SMOKE_COUNT = 1_000_000, 1000
+ROUNDS_MAX = 25
+PEERS = {"read": ("yyjson", "simdjson"),
+         "print": ("zmij", "dragonbox", "fmt", "to_chars", "double-conversion")}
+LIBC = {"read": "strtof, strtoll", "print": "printf %.9g"}
+
+# (kind in numbers.c, what it is, of the best peer's speed, of libc's)
+KINDS = {"read": (("uint8", "UINT8: 0 to 255", 1, None),
+                  ("int32", "INT32: any bits", 1, None),
+                  ("int64", "FP32: integers of any 64 bits", 1, None),
+                  ("six", "FP32: %.6g of normal values", 0.8, None),
+                  ("shortest", "FP32: shortest floats of normal values", 0.8, None),
+                  ("double", "FP32: %.17g of normal values", 0.8, None)),
+         "print": (("normal", "FP32: normal values", 1, 10),
+                   ("bits", "FP32: any bits", 1, 10),
+                   ("dequantized", "FP32: UINT8 dequantized, one scale", 1, 10),
+                   ("integers", "FP32: whole numbers to 1e6", 1, 10))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    task: str
+    kind: str
+    text: str
+    peer_target: float
+    libc_target: float
+    count: int
+
+    x_bytes = y_bytes = 0
+
+    def __str__(self):
+        return "%s %s" % (self.task, self.text)
+
+
+def best_peer(row):
+    """(name, ns); None: there was none"""
+    found = [(row["ns"][name], name) for name in PEERS[row["task"]] if name in row["ns"]]
+    return min(found) if found else None
+
+
+def peer_ratio(row):
+    best = best_peer(row)
+    return best[0] / row["ns"]["quantd"] if best else None
+
+
+def libc_ratio(row):
+    return row["ns"]["libc"] / row["ns"]["quantd"]
+
+
+def falls_short(row):
+    ratio = peer_ratio(row)
+    return ((ratio is not None and ratio < row["peer_target"]) or
+            (row["libc_target"] is not None and libc_ratio(row) < row["libc_target"]))
+
+
+def one_line(row):
+    best = best_peer(row)
+    beside = "" if best is None else "; %.2f × %s" % (peer_ratio(row), best[1])
+    return "%s: %s a number, %.2f GB/s%s; %.1f × %s" % (
+        row["name"], ns_text(row["ns"]["quantd"] / row["count"]),
+        row["bytes"] / row["ns"]["quantd"], beside, libc_ratio(row), LIBC[row["task"]])
+
+
+class Part(part.Part):
+    falls_short, one_line = staticmethod(falls_short), staticmethod(one_line)
+    x_bytes = staticmethod(bytes)
+
+    def __init__(self, budget_seconds):
+        self.budget_seconds = budget_seconds
+        self.library = "-"
+
+    def select(self, options, _threads, _gemms):
+        self.library = "-" if options.without_peer or options.smoke else peer_library()
+        count = SMOKE_COUNT if options.smoke else COUNT
+        selected = [Row(task, *kind, count) for task, kinds in KINDS.items() for kind in kinds]
+        for words in options.only or []:
+            selected = [row for row in selected if words in str(row)]
+        return selected
+
+    def measure(self, row, libqk, _peer, seconds):
+        """Everybody once a round, for as many rounds as there is time: the best of each."""
+        names = ("quantd", "libc") + PEERS[row.task]
+        size = libqk.numbers(row.task, row.kind, row.count, self.library)
+        ns, same, spent = collections.defaultdict(lambda: float("inf")), True, 0
+        for rounds in range(1, ROUNDS_MAX + 1):
+            for name, (took, is_same) in libqk.numbers_round(names).items():
+                ns[name] = min(ns[name], took)
+                same = same and (is_same or name != "quantd")
+                spent += took / 1e9
+            if spent > seconds:
+                break
+        return {"name": str(row), "task": row.task, "text": row.text, "count": row.count,
+                "bytes": size, "ns": dict(ns), "same": same, "rounds": rounds,
+                "peer_target": row.peer_target, "libc_target": row.libc_target}
+
+    @staticmethod
+    def report(results, machine_lines, _):
+        return Report(results, machine_lines)
+
+
+def peer_library():
+    """The path of what peers/setup_numbers.sh builds, as far as it can; "-" where it cannot."""
+    subprocess.run([ROOT / "tests" / "bench" / "peers" / "setup_numbers.sh"], check=False)
+    path = FILES / "numbers.so"
+    return str(path) if os.path.exists(ROOT / path) else "-"
+
+
+def check_every_float(threads):
+    """All 2^32 of them, printed and read again, and compared with std::to_chars. Takes half an
+    hour of one CPU. The exit status."""
+    library, ranges = peer_library(), 256
+    size = 2 ** 32 // ranges
+
+    def check(index):
+        libqk = Libqk("auto")
+        try:
+            return libqk.numbers_check(library, index * size, (index + 1) * size - 1)
+        finally:
+            libqk.close()
+
+    wrong = 0
+    with concurrent.futures.ThreadPoolExecutor(threads) as executor:
+        for index, count in enumerate(executor.map(check, range(ranges))):
+            wrong += count
+            if index % 16 == 15:
+                print("bench: %d of %d ranges of floats, %d wrong" % (index + 1, ranges, wrong),
+                      flush=True)
+    print("All 2^32 floats printed and read again%s: %d wrong" % (
+        "" if library == "-" else ", and beside std::to_chars", wrong))
+    return 1 if wrong else 0
+
+
+class Report:
+    def __init__(self, results, machine_lines):
+        self.results = results
+        self.machine = machine_lines
+
+    def print_rows(self):
+        for row in self.results:
+            print(one_line(row))
+
+    def print_summary(self):
+        print("\nJSON's numbers")
+        for row in self.results:
+            print("  " + one_line(row) + ("; short of its target" if falls_short(row) else ""))
+
+    @staticmethod
+    def readme_lines():
+        return []  # it has none there
+
+    def write(self, folder):
+        lines = ["# JSON's numbers", "", HEAD, ""] + ["- " + line for line in self.machine]
+        for task, heading in (("read", "Reading"), ("print", "Printing")):
+            rows = [row for row in self.results if row["task"] == task]
+            lines += table(task, heading, rows) if rows else []
+        figures.write_section(folder, lines)
+
+
+def table(task, heading, rows):
+    peers = [name for name in PEERS[task] if any(name in row["ns"] for row in rows)]
+    lines = ["", "## " + heading, "",
+             "| numbers | ns | GB/s | × the best | × %s | %s |" % (LIBC[task], " | ".join(
+                 ["quantd"] + peers + ["libc"])),
+             "|---|" + "---:|" * (6 + len(peers))]
+    for row in rows:
+        peer = "–" if peer_ratio(row) is None else bold_below("%.2f", peer_ratio(row),
+                                                              row["peer_target"])
+        libc = bold_below("%.1f", libc_ratio(row), row["libc_target"] or 0)
+        each = ["%.1f" % (row["ns"][name] / row["count"]) if name in row["ns"] else "–"
+                for name in ["quantd"] + peers + ["libc"]]
+        lines.append("| %s | %.1f | %.2f | %s | %s | %s |" % (
+            row["text"], row["ns"]["quantd"] / row["count"], row["bytes"] / row["ns"]["quantd"],
+            peer, libc, " | ".join(each)))
+    return lines
+
+
+HEAD = """\
+Written by `make bench`; not by hand. One thread; each figure is the best of several rounds in which
+all took turns with the same %d numbers, in one process; nanoseconds are of one number.
+
+- Reading: a whole inference request, of which inputs[0].data becomes an array of the type that is
+  named. The others read a float as a double first. yyjson has its memory beforehand, simdjson is
+  its on-demand interface; both are compiled for this CPU, quantd as it is shipped.
+- Printing: the shortest decimal that reads back to the same float, with commas between them. zmij
+  is the crate of that name, Dragonbox, fmt (Dragonbox, too) and double-conversion are Debian's,
+  std::to_chars is libstdc++'s Ryu. Notations differ a little: some write 1e+09 or 1.0.
+- *× the best* is the speed beside the fastest of the others: targets are 1 for integers and for
+  printing, and 0.8 for reading floats; for printf 10. Bold is what misses its target.""" % COUNT
