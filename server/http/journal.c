@@ -135,7 +135,7 @@ void qd_journal_close(const struct qd_journal *journal, const struct qd_request 
     const char *message = delivered ? "answered" : "gone before the answer";
     struct qd_line line;
     if (request->trail != NULL && request->error.status == QD_OK)
-        qd_trail_note_call(request->trail, &request->infer); /* or qd_request_refuse has done it */
+        qd_trail_note_call(request->trail, &request->asked); /* or qd_request_refuse has done it */
     if (journal->writer != NULL)
         qd_line_begin(&line, journal->format, "info", message);
     else

@@ -76,10 +76,10 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
 }
 
 /* The call as a graph of one node, whose values are its variable inputs and its outputs. */
-static enum qd_status make_call(struct qd_build *build, const struct qd_infer *infer,
+static enum qd_status make_call(struct qd_build *build, const struct qd_oip_asked *asked,
                                 const struct qd_signature *signature, struct qd_error *error)
 {
-    const struct qk_operator *op = infer->call.op;
+    const struct qk_operator *op = asked->call.op;
     struct qk_graph_call *call = &build->call;
     struct qk_node *node = qd_arena_calloc(build->scratch, 1, sizeof(*node));
     struct qd_port *inputs = qd_arena_calloc(build->scratch, op->input_count, sizeof(*inputs));
@@ -88,19 +88,19 @@ static enum qd_status make_call(struct qd_build *build, const struct qd_infer *i
     if (node == NULL || inputs == NULL || names == NULL)
         return qd_refuse_memory(build->scratch, "the model", error);
     *call = (struct qk_graph_call){.nodes = node, .node_count = 1, .value_names = names};
-    *node = (struct qk_node){.name = NULL, .call = infer->call};
+    *node = (struct qk_node){.name = NULL, .call = asked->call};
     for (size_t i = 0; i < op->input_count; i++) {
         node->inputs[i] = QK_VALUE_NONE;
-        if ((infer->call.variable >> i & 1) == 0)
+        if ((asked->call.variable >> i & 1) == 0)
             continue;
         size_t port = call->input_count++;
         uint32_t value = (uint32_t)call->value_count++;
-        inputs[port] = infer->declared[i];
-        if (infer->declared[i].types == 0) {
+        inputs[port] = asked->declared[i];
+        if (asked->declared[i].types == 0) {
             inputs[port] = signature->inputs[i];
             build->untyped |= UINT32_C(1) << port;
         }
-        call->inputs[port] = (struct qk_graph_input){value, infer->inputs[i].type};
+        call->inputs[port] = (struct qk_graph_input){value, asked->inputs[i].type};
         names[value] = op->input_names[i];
         node->inputs[i] = value;
     }
@@ -122,9 +122,9 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
     if (status != QD_OK)
         return status;
     struct qd_builtin *builtin = qd_arena_alloc(build->scratch, sizeof(*builtin));
-    struct qd_infer *infer = qd_arena_alloc(build->scratch, sizeof(*infer));
+    struct qd_oip_asked *asked = qd_arena_alloc(build->scratch, sizeof(*asked));
     char *json_bytes = qd_arena_alloc(build->scratch, QD_PRINT_BYTES_MAX);
-    if (builtin == NULL || infer == NULL || json_bytes == NULL)
+    if (builtin == NULL || asked == NULL || json_bytes == NULL)
         return qd_refuse_memory(build->scratch, "the request", error);
     qd_builtin_init(builtin, op, row);
     snprintf(json_bytes, QD_PRINT_BYTES_MAX, "%zu", source->json_bytes);
@@ -137,14 +137,14 @@ static enum qd_status read_request(struct qd_build *build, const struct qd_sourc
         .json_bytes_header = has_blobs || source->is_file ? json_bytes : NULL,
         .blobs_source = source->is_file ? "request.bin" : NULL,
     };
-    status = qd_oip_decode(&message, build->scratch, infer, error);
+    status = qd_oip_decode(&message, build->scratch, asked, error);
     if (status != QD_OK)
         return status;
     build->outputs = builtin->outputs;
     build->platform = op->platform;
     snprintf(build->about, sizeof(build->about), "%s, version %u, with constants of its own",
              op->name, row->number);
-    return make_call(build, infer, &builtin->signature, error);
+    return make_call(build, asked, &builtin->signature, error);
 }
 
 /* ---- An ONNX file ------------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ static enum qd_status read_output_parameters(const struct qd_oip_decoder *decode
 static enum qd_status refuse_output(const struct qd_oip_decoder *decoder,
                                     const struct qd_json_value *name, size_t position)
 {
-    const struct qd_signature *signature = decoder->infer->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     char known[160] = "";
     size_t used = 0;
     for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
@@ -98,7 +98,7 @@ static enum qd_status find_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *value, size_t position,
                                   size_t *output)
 {
-    const struct qd_signature *signature = decoder->infer->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     const char *name = value == NULL ? NULL : qd_json_string(value);
     for (*output = 0; name != NULL && *output < signature->output_count; ++*output)
         if (strcmp(name, signature->outputs[*output].name) == 0)
@@ -111,7 +111,7 @@ static enum qd_status find_output(const struct qd_oip_decoder *decoder,
 static enum qd_status read_output(const struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *output, size_t position)
 {
-    struct qd_infer *infer = decoder->infer;
+    struct qd_oip_asked *asked = decoder->asked;
     const struct qd_json_value *name;
     const struct qd_json_value *parameters = NULL;
     const struct qd_json_path path = {"outputs", position, "."};
@@ -128,15 +128,15 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
         status = find_output(decoder, name, position, &i);
     if (status != QD_OK)
         return status;
-    if ((infer->outputs >> i & 1) != 0) {
+    if ((asked->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].name: \"%s\" is a duplicate: expected each output once",
-                       position, infer->signature->outputs[i].name);
+                       position, asked->signature->outputs[i].name);
     }
     if (parameters != NULL)
         status = read_output_parameters(decoder, parameters, position, &binary);
-    infer->outputs |= UINT32_C(1) << i;
-    infer->binary_outputs |= (uint32_t)binary << i;
+    asked->outputs |= UINT32_C(1) << i;
+    asked->binary_outputs |= (uint32_t)binary << i;
     return status;
 }
 
@@ -144,7 +144,7 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
 static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
                                    const struct qd_json_value *outputs)
 {
-    struct qd_infer *infer = decoder->infer;
+    struct qd_oip_asked *asked = decoder->asked;
     if (!qd_json_is_array(outputs)) {
         return qd_fail(decoder->error, QD_INVALID, "outputs: expected an array, got %s",
                        qd_json_show(outputs).text);
@@ -152,7 +152,7 @@ static enum qd_status read_outputs(const struct qd_oip_decoder *decoder,
     const struct qd_json_value *output = outputs->first;
     if (output == NULL) /* an empty list is none */
         return QD_OK;
-    infer->outputs = infer->binary_outputs = 0;
+    asked->outputs = asked->binary_outputs = 0;
     for (size_t position = 0; output != NULL; output = output->next) {
         enum qd_status status = read_output(decoder, output, position++);
         if (status != QD_OK)
@@ -170,7 +170,7 @@ static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct
         return qd_fail(decoder->error, QD_INVALID, "id: expected a string, got %s",
                        qd_json_show(id).text);
     }
-    decoder->infer->id = text[0] == '\0' ? NULL : text;
+    decoder->asked->id = text[0] == '\0' ? NULL : text;
     return QD_OK;
 }
 
@@ -190,7 +190,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
-        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->infer,
+        status = qd_oip_read_parameters(values[1], decoder->arena, decoder->asked,
                                         &decoder->carriers, decoder->error);
     if (status == QD_OK)
         status = qd_oip_read_inputs(decoder, values[2]);
@@ -201,15 +201,15 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
 
 /* Room for the inputs: a built-in model's are its call's. */
 static enum qd_status make_inputs(const struct qd_oip_message *message, struct qd_arena *arena,
-                                  struct qd_infer *infer, struct qd_error *error)
+                                  struct qd_oip_asked *asked, struct qd_error *error)
 {
     const struct qd_signature *signature = message->signature;
-    infer->inputs = infer->call.inputs;
+    asked->inputs = asked->call.inputs;
     if (signature->op == NULL)
-        infer->inputs = qd_arena_calloc(arena, signature->input_count, sizeof(*infer->inputs));
+        asked->inputs = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->inputs));
     if (message->declares)
-        infer->declared = qd_arena_calloc(arena, signature->input_count, sizeof(*infer->declared));
-    return infer->inputs != NULL && (infer->declared != NULL || !message->declares)
+        asked->declared = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->declared));
+    return asked->inputs != NULL && (asked->declared != NULL || !message->declares)
                ? QD_OK
                : qd_refuse_memory(arena, "the inputs", error);
 }
@@ -230,12 +230,12 @@ struct qd_oip_reader {
 };
 
 static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
-                        struct qd_arena *arena, struct qd_infer *infer, struct qd_error *error)
+                        struct qd_arena *arena, struct qd_oip_asked *asked, struct qd_error *error)
 {
     const struct qd_signature *signature = message->signature;
     const struct qk_operator *op = signature->op;
     assert(op != NULL || !message->declares);
-    *infer = (struct qd_infer){
+    *asked = (struct qd_oip_asked){
         .signature = signature,
         .outputs = (uint32_t)((UINT64_C(1) << signature->output_count) - 1),
         .call = {.op = op,
@@ -245,7 +245,7 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
     };
     reader->message = message;
     reader->decoder = (struct qd_oip_decoder){.arena = arena,
-                                              .infer = infer,
+                                              .asked = asked,
                                               .error = error,
                                               .json_bytes_header = message->json_bytes_header};
     reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
@@ -255,14 +255,14 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
 }
 
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
-                                           struct qd_arena *arena, struct qd_infer *infer,
+                                           struct qd_arena *arena, struct qd_oip_asked *asked,
                                            struct qd_error *error)
 {
     struct qd_oip_reader *reader = qd_arena_alloc(arena, sizeof(*reader));
     if (reader == NULL)
         qd_refuse_memory(arena, "the request's JSON", error);
     else
-        init_reader(reader, message, arena, infer, error);
+        init_reader(reader, message, arena, asked, error);
     return reader;
 }
 
@@ -287,7 +287,7 @@ static enum qd_status read_tree(struct qd_oip_reader *reader)
     struct qd_oip_decoder *decoder = &reader->decoder;
     decoder->marks = reader->json.marks;
     enum qd_status status =
-        make_inputs(reader->message, decoder->arena, decoder->infer, decoder->error);
+        make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
     if (status == QD_OK)
         status = read_request(decoder, reader->json.root);
     for (size_t i = 0; status == QD_OK && i < decoder->numbers_count; i++)
@@ -348,12 +348,12 @@ enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader)
 }
 
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
-                             struct qd_infer *infer, struct qd_error *error)
+                             struct qd_oip_asked *asked, struct qd_error *error)
 {
     struct qd_oip_reader reader;
     bool done = false;
     enum qd_status status = QD_OK;
-    init_reader(&reader, message, arena, infer, error);
+    init_reader(&reader, message, arena, asked, error);
     while (status == QD_OK && !done)
         status = qd_oip_reader_step(&reader, &done);
     if (status != QD_OK)

@@ -22,8 +22,8 @@ struct qd_oip_message {
     size_t piece_bytes;       /* of JSON in one step or unit; 0: as is good. For tests */
 };
 
-/* It may not be moved: `inputs` may point into it. */
-struct qd_infer {
+/* What a request asks for, and of which model. It may not be moved: `inputs` may point into it. */
+struct qd_oip_asked {
     const struct qd_signature *signature;
     const char *id;          /* to echo; NULL: absent or "" */
     uint32_t outputs;        /* bit i: the answer has output i */
@@ -42,11 +42,11 @@ struct qd_infer {
  * lives in the arena, and borrows all four. NULL: no memory; the error says so. */
 struct qd_oip_reader;
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
-                                           struct qd_arena *arena, struct qd_infer *infer,
+                                           struct qd_arena *arena, struct qd_oip_asked *asked,
                                            struct qd_error *error);
 
-/* Reads on, some 64 KiB of JSON. *done: all of it has been read, and what infer says but the
- * tensors' numbers is known. */
+/* Reads on, some 64 KiB of JSON. *done: all of it has been read, and *asked is complete but
+ * for the tensors' numbers. */
 enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done);
 
 /* After that: the numbers, converted in any order, by several threads at once. Errors are kept: of
@@ -55,11 +55,11 @@ size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader);
 uint64_t qd_oip_reader_unit_cost_ns(const struct qd_oip_reader *reader);
 void qd_oip_reader_convert(struct qd_oip_reader *reader, size_t begin, size_t end);
 
-/* After all units: infer is complete, or there is that error. */
+/* After all units: *asked is complete, or there is that error. */
 enum qd_status qd_oip_reader_end(struct qd_oip_reader *reader);
 
 /* All of it at once. */
 enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_arena *arena,
-                             struct qd_infer *infer, struct qd_error *error);
+                             struct qd_oip_asked *asked, struct qd_error *error);
 
 #endif

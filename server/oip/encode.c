@@ -26,22 +26,22 @@ static void print_shape(struct qd_text *text, const struct qk_tensor *tensor)
 }
 
 /* Keys in Triton's order. */
-static void print_head(struct qd_text *text, const struct qd_infer *infer, const char *kernel,
+static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, const char *kernel,
                        const struct qd_oip_stages *stages)
 {
     qd_text_string(text, "{");
-    if (infer->id != NULL) {
+    if (asked->id != NULL) {
         qd_text_string(text, "\"id\":");
-        qd_text_json_string(text, infer->id);
+        qd_text_json_string(text, asked->id);
         qd_text_string(text, ",");
     }
     qd_text_string(text, "\"model_name\":");
-    qd_text_json_string(text, infer->signature->name);
+    qd_text_json_string(text, asked->signature->name);
     qd_text_format(text,
                    ",\"model_version\":\"%" PRIu64 "\",\"parameters\":{"
                    "\"receive_us\":%" PRIu64 ",\"queue_us\":%" PRIu64 ",\"decode_us\":%" PRIu64
                    ",\"compute_us\":%" PRIu64 ",\"kernel\":\"%s\"},",
-                   infer->signature->version, microseconds(stages->receive_ns),
+                   asked->signature->version, microseconds(stages->receive_ns),
                    microseconds(stages->queue_ns), microseconds(stages->decode_ns),
                    microseconds(stages->compute_ns), kernel);
 }
@@ -51,7 +51,7 @@ static void print_head(struct qd_text *text, const struct qd_infer *infer, const
 enum { CHUNK_BYTES_MIN = 64 << 10, CHUNK_BYTES_MAX = 1 << 20 };
 
 struct qd_oip_writer {
-    const struct qd_infer *infer;
+    const struct qd_oip_asked *asked;
     const char *kernel;
     const struct qk_tensor *outputs;
     struct qd_arena *arena;
@@ -66,36 +66,37 @@ struct qd_oip_writer {
     bool failed; /* there was no memory */
 };
 
-static bool is_json(const struct qd_infer *infer, size_t output)
+static bool is_json(const struct qd_oip_asked *asked, size_t output)
 {
-    return ((infer->outputs & ~infer->binary_outputs) >> output & 1) != 0;
+    return ((asked->outputs & ~asked->binary_outputs) >> output & 1) != 0;
 }
 
-static size_t units_of(const struct qd_infer *infer, const struct qk_tensor *outputs, size_t output)
+static size_t units_of(const struct qd_oip_asked *asked, const struct qk_tensor *outputs,
+                       size_t output)
 {
     const size_t count = outputs[output].count;
-    if (!is_json(infer, output) || count <= QD_OIP_UNIT_NUMBERS)
+    if (!is_json(asked, output) || count <= QD_OIP_UNIT_NUMBERS)
         return 0;
     return count / QD_OIP_UNIT_NUMBERS + (count % QD_OIP_UNIT_NUMBERS != 0);
 }
 
-struct qd_oip_writer *qd_oip_writer_create(const struct qd_infer *infer, const char *kernel,
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
                                            const struct qk_tensor *outputs, struct qd_arena *arena,
                                            struct qd_error *error)
 {
-    const size_t output_count = infer->signature->output_count;
+    const size_t output_count = asked->signature->output_count;
     struct qd_oip_writer *writer = qd_arena_calloc(arena, 1, sizeof(*writer));
     if (writer == NULL) {
         qd_refuse_memory(arena, "the answer", error);
         return NULL;
     }
-    writer->infer = infer;
+    writer->asked = asked;
     writer->kernel = kernel;
     writer->outputs = outputs;
     writer->arena = arena;
     writer->error = error;
     for (size_t i = 0; i < output_count; i++)
-        writer->first_units[i + 1] = writer->first_units[i] + units_of(infer, outputs, i);
+        writer->first_units[i + 1] = writer->first_units[i] + units_of(asked, outputs, i);
     const size_t unit_count = qd_oip_writer_unit_count(writer);
     if (unit_count > 0)
         writer->pieces = qd_arena_calloc(arena, unit_count, sizeof(*writer->pieces));
@@ -115,7 +116,7 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer)
 
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)
 {
-    return writer->first_units[writer->infer->signature->output_count];
+    return writer->first_units[writer->asked->signature->output_count];
 }
 
 /* Room for what one unit has printed. Chunks grow with what there is. NULL: there is no memory, or
@@ -186,10 +187,10 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
     const size_t end = writer->first_units[i + 1];
     size_t bytes = 0;
     qd_text_string(text, "{\"name\":");
-    qd_text_json_string(text, writer->infer->signature->outputs[i].name);
+    qd_text_json_string(text, writer->asked->signature->outputs[i].name);
     qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", qk_type_info(output->type)->name);
     print_shape(text, output);
-    if (!is_json(writer->infer, i)) {
+    if (!is_json(writer->asked, i)) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
         qd_text_format(text, ",\"parameters\":{\"binary_data_size\":%zu}}", bytes);
         return bytes;
@@ -210,14 +211,14 @@ static enum qd_status refuse_size(const struct qd_oip_writer *writer, size_t byt
 {
     return qd_fail(writer->error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
                    bytes, QD_ANSWER_BYTES_MAX,
-                   writer->infer->binary_outputs != 0 ? "" : "; binary output may be smaller");
+                   writer->asked->binary_outputs != 0 ? "" : "; binary output may be smaller");
 }
 
 enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_oip_stages *stages,
                                  struct qd_answer *answer)
 {
-    const struct qd_infer *infer = writer->infer;
-    const size_t output_count = infer->signature->output_count;
+    const struct qd_oip_asked *asked = writer->asked;
+    const size_t output_count = asked->signature->output_count;
     const char *between = "";
     size_t blobs[QK_GRAPH_PORT_COUNT_MAX] = {0};
     struct qd_text text;
@@ -226,10 +227,10 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_o
     if (writer->printed_bytes > QD_ANSWER_BYTES_MAX)
         return refuse_size(writer, writer->printed_bytes);
     qd_text_init(&text, writer->arena);
-    print_head(&text, infer, writer->kernel, stages);
+    print_head(&text, asked, writer->kernel, stages);
     qd_text_string(&text, "\"outputs\":[");
     for (size_t i = 0; i < output_count; i++) {
-        if ((infer->outputs >> i & 1) == 0)
+        if ((asked->outputs >> i & 1) == 0)
             continue;
         qd_text_string(&text, between);
         blobs[i] = print_output(&text, writer, i);
@@ -255,12 +256,12 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_o
     return QD_OK;
 }
 
-enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
+enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char *kernel,
                                    const struct qk_tensor *outputs,
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error)
 {
-    struct qd_oip_writer *writer = qd_oip_writer_create(infer, kernel, outputs, arena, error);
+    struct qd_oip_writer *writer = qd_oip_writer_create(asked, kernel, outputs, arena, error);
     if (writer == NULL)
         return error->status;
     const size_t unit_count = qd_oip_writer_unit_count(writer);

@@ -22,7 +22,7 @@ struct qd_oip_stages {
  *
  * It lives in the arena, and borrows all. NULL: no memory; the error says so. */
 struct qd_oip_writer;
-struct qd_oip_writer *qd_oip_writer_create(const struct qd_infer *infer, const char *kernel,
+struct qd_oip_writer *qd_oip_writer_create(const struct qd_oip_asked *asked, const char *kernel,
                                            const struct qk_tensor *outputs, struct qd_arena *arena,
                                            struct qd_error *error);
 /* Not before all units are over, printed or not. NULL is fine. */
@@ -46,7 +46,7 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_o
                                  struct qd_answer *answer);
 
 /* All of it at once. */
-enum qd_status qd_oip_encode_infer(const struct qd_infer *infer, const char *kernel,
+enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char *kernel,
                                    const struct qk_tensor *outputs,
                                    const struct qd_oip_stages *stages, struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error);

@@ -57,11 +57,11 @@ static void list_inputs(const struct qd_signature *signature, char *text, size_t
     }
 }
 
-static const struct qk_attribute *find_strides(const struct qd_infer *infer, size_t index)
+static const struct qk_attribute *find_strides(const struct qd_oip_asked *asked, size_t index)
 {
-    const struct qk_call *call = &infer->call;
+    const struct qk_call *call = &asked->call;
     if (call->op == NULL)
-        return infer->signature->inputs[index].strides;
+        return asked->signature->inputs[index].strides;
     for (size_t i = 0; i < call->op->attribute_count; i++) {
         const struct qk_attribute_def *def = &call->op->attributes[i];
         if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
@@ -78,7 +78,7 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
 
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    const struct qd_signature *signature = decoder->infer->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     const struct qd_json_value *value;
     enum qd_status status = find_field(decoder, input, "name", &value);
     if (status != QD_OK)
@@ -100,9 +100,9 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     }
     input->port = &signature->inputs[input->index];
     input->name = input->port->name;
-    input->tensor = &decoder->infer->inputs[input->index];
+    input->tensor = &decoder->asked->inputs[input->index];
     input->carrier = find_carrier(decoder, input->index);
-    input->strides = find_strides(decoder->infer, input->index);
+    input->strides = find_strides(decoder->asked, input->index);
     input->wire = (struct qk_tensor){.type = QK_NONE};
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
@@ -114,7 +114,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
 
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    const struct qd_signature *signature = decoder->infer->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     const struct qd_json_value *value;
     enum qd_status status = find_field(decoder, input, "datatype", &value);
     if (status != QD_OK)
@@ -169,7 +169,7 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
 /* A configuration's max_batch_size. */
 static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const struct input *input)
 {
-    const uint64_t batch_max = decoder->infer->signature->batch_max;
+    const uint64_t batch_max = decoder->asked->signature->batch_max;
     const struct qk_tensor *tensor = input->tensor;
     if (batch_max == 0 || (tensor->rank > 0 && tensor->dims[0] <= batch_max))
         return QD_OK;
@@ -301,7 +301,7 @@ static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct 
     qk_type_bytes(input->wire.type, input->wire.count < come ? input->wire.count : come, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
     if (decoder->numbers == NULL)
-        decoder->numbers = qd_arena_alloc(decoder->arena, decoder->infer->signature->input_count *
+        decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
                                                               sizeof(*decoder->numbers));
     if (input->carrier != NULL || input->strides != NULL) {
         struct qk_tensor *wire = qd_arena_alloc(decoder->arena, sizeof(*wire));
@@ -389,8 +389,8 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
 {
     struct content content;
     *declared = false;
-    if (decoder->infer->declared == NULL ||
-        (decoder->infer->call.op->variable_inputs >> input->index & 1) == 0)
+    if (decoder->asked->declared == NULL ||
+        (decoder->asked->call.op->variable_inputs >> input->index & 1) == 0)
         return QD_OK;
     enum qd_status status = find_content(decoder, input, &content);
     *declared = content.data == NULL && content.blob == NULL;
@@ -428,7 +428,7 @@ static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
 /* What a port of the model will be. The sizes that are known must make a tensor. */
 static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
 {
-    struct qd_port *port = &decoder->infer->declared[input->index];
+    struct qd_port *port = &decoder->asked->declared[input->index];
     if (input->carrier != NULL) {
         return qd_fail(decoder->error, QD_INVALID,
                        "parameters.%s.datatype: expected together with data, got none: name the "
@@ -458,7 +458,7 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
                        "parameters.%s.strides: expected %u integers >= 0, one for each dimension",
                        input->name, least.rank);
     }
-    decoder->infer->call.variable |= UINT32_C(1) << input->index;
+    decoder->asked->call.variable |= UINT32_C(1) << input->index;
     return QD_OK;
 }
 
@@ -488,10 +488,10 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
 /* What else would describe an input that did not come. */
 static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
 {
-    const struct qd_signature *signature = decoder->infer->signature;
+    const struct qd_signature *signature = decoder->asked->signature;
     const char *name = signature->inputs[index].name;
     bool carried = find_carrier(decoder, index) != NULL;
-    if (!carried && find_strides(decoder->infer, index) == NULL)
+    if (!carried && find_strides(decoder->asked, index) == NULL)
         return QD_OK;
     return qd_fail(decoder->error, QD_INVALID,
                    "parameters.%s.%s: expected together with the input \"%s\", got none", name,
@@ -500,14 +500,14 @@ static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t
 
 static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
 {
-    struct qd_infer *infer = decoder->infer;
-    const struct qd_signature *signature = infer->signature;
+    struct qd_oip_asked *asked = decoder->asked;
+    const struct qd_signature *signature = asked->signature;
     for (size_t i = 0; i < signature->input_count; i++) {
-        if (infer->inputs[i].type != QK_NONE)
+        if (asked->inputs[i].type != QK_NONE)
             continue;
         const bool may_vary =
-            infer->declared != NULL && (infer->call.op->variable_inputs >> i & 1) != 0;
-        infer->call.variable |= (uint32_t)may_vary << i;
+            asked->declared != NULL && (asked->call.op->variable_inputs >> i & 1) != 0;
+        asked->call.variable |= (uint32_t)may_vary << i;
         if (!may_vary && !signature->inputs[i].optional) {
             char known[256];
             list_inputs(signature, known, sizeof(known));
@@ -518,11 +518,11 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
         if (status != QD_OK)
             return status;
     }
-    if (infer->declared != NULL && infer->call.variable == 0)
+    if (asked->declared != NULL && asked->call.variable == 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs: expected one without data, which each request brings; \"%s\" can "
                        "be one",
-                       signature->inputs[__builtin_ctz(infer->call.op->variable_inputs)].name);
+                       signature->inputs[__builtin_ctz(asked->call.op->variable_inputs)].name);
     if (decoder->blobs_bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s has %zu bytes after the last binary tensor, expected none",

@@ -21,7 +21,7 @@ struct qd_oip_numbers {
 /* A request on its way from bytes to tensors. All borrowed. */
 struct qd_oip_decoder {
     struct qd_arena *arena;
-    struct qd_infer *infer; /* signature, inputs, declared, and the call but what is read */
+    struct qd_oip_asked *asked; /* signature, inputs, declared, and the call but what is read */
     struct qd_error *error;
     const char *json_bytes_header;    /* NULL: absent, so there are no binary tensors */
     struct qd_oip_carrier *carriers;  /* by the signature's index; NULL: none came */
@@ -33,7 +33,7 @@ struct qd_oip_decoder {
     const char *blobs_source; /* "the body", for errors */
 };
 
-/* Fills infer->inputs, and infer->declared where there is one: binary ones are views on blobs, the
+/* Fills asked->inputs, and asked->declared where there is one: binary ones are views on blobs, the
  * others get room in the arena, and are in `numbers`. */
 enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
                                   const struct qd_json_value *inputs);

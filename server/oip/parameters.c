@@ -9,7 +9,7 @@
 
 struct reader {
     struct qd_arena *arena;
-    struct qd_infer *infer;
+    struct qd_oip_asked *asked;
     struct qd_oip_carrier *carriers; /* NULL: none so far */
     struct qd_error *error;
     unsigned seen; /* OIP's own keys, one bit each */
@@ -141,9 +141,9 @@ static enum qd_status read_string(const struct reader *reader, const struct qd_j
 static enum qd_status read_attribute(const struct reader *reader, const struct qd_json_value *value,
                                      size_t index)
 {
-    const struct qk_call *call = &reader->infer->call;
+    const struct qk_call *call = &reader->asked->call;
     const struct qk_attribute_def *def = &call->op->attributes[index];
-    struct qk_attribute *attribute = &reader->infer->call.attributes[index];
+    struct qk_attribute *attribute = &reader->asked->call.attributes[index];
     if (def->since > call->version->number) {
         return qd_fail(reader->error, QD_INVALID,
                        "parameters.%s: %s has it since version %u, this is version %u", def->name,
@@ -173,7 +173,7 @@ static enum qd_status read_attribute(const struct reader *reader, const struct q
 static enum qd_status read_carried_type(const struct reader *reader,
                                         const struct qd_json_value *value, size_t input)
 {
-    const struct qd_signature *signature = reader->infer->signature;
+    const struct qd_signature *signature = reader->asked->signature;
     struct qk_tensor *tensor = &reader->carriers[input].tensor;
     const char *key = value->key;
     const char *name = qd_json_string(value);
@@ -230,7 +230,7 @@ static bool find_carried(const struct qd_signature *signature, const char *key, 
 static enum qd_status read_carrier(struct reader *reader, const struct qd_json_value *value,
                                    size_t input, bool is_type)
 {
-    const size_t count = reader->infer->signature->input_count;
+    const size_t count = reader->asked->signature->input_count;
     if (reader->carriers == NULL)
         reader->carriers = qd_arena_calloc(reader->arena, count, sizeof(*reader->carriers));
     if (reader->carriers == NULL)
@@ -241,7 +241,7 @@ static enum qd_status read_carrier(struct reader *reader, const struct qd_json_v
 
 static enum qd_status check_carriers(const struct reader *reader)
 {
-    const struct qd_signature *signature = reader->infer->signature;
+    const struct qd_signature *signature = reader->asked->signature;
     for (size_t i = 0; reader->carriers != NULL && i < signature->input_count; i++) {
         const struct qd_oip_carrier *carrier = &reader->carriers[i];
         const char *name = signature->inputs[i].name;
@@ -267,7 +267,7 @@ static enum qd_status read_binary_output(const struct reader *reader,
     bool binary;
     if (!qd_json_bool(value, &binary))
         return expected(reader, value, "true or false");
-    reader->infer->binary_outputs = binary ? UINT32_MAX : 0;
+    reader->asked->binary_outputs = binary ? UINT32_MAX : 0;
     return QD_OK;
 }
 
@@ -276,7 +276,7 @@ static enum qd_status read_timeout(const struct reader *reader, const struct qd_
     int64_t timeout;
     if (!qd_json_whole(value, &timeout) || timeout < 0)
         return expected(reader, value, "microseconds, an integer >= 0");
-    reader->infer->timeout_us = (uint64_t)timeout;
+    reader->asked->timeout_us = (uint64_t)timeout;
     return QD_OK;
 }
 
@@ -285,7 +285,7 @@ static enum qd_status read_priority(const struct reader *reader, const struct qd
     int64_t priority;
     if (!qd_json_whole(value, &priority) || priority < 0)
         return expected(reader, value, "an integer >= 0");
-    reader->infer->priority = (uint64_t)priority;
+    reader->asked->priority = (uint64_t)priority;
     return QD_OK;
 }
 
@@ -314,7 +314,7 @@ static const struct own_key {
 
 static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
 {
-    const struct qd_signature *signature = reader->infer->signature;
+    const struct qd_signature *signature = reader->asked->signature;
     const size_t count = signature->op == NULL ? 0 : signature->op->attribute_count;
     char known[160] = "no parameters";
     size_t used = 0;
@@ -332,7 +332,7 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
 
 static enum qd_status read_parameter(struct reader *reader, const struct qd_json_value *value)
 {
-    const struct qk_operator *op = reader->infer->signature->op;
+    const struct qk_operator *op = reader->asked->signature->op;
     const char *key = value->key;
     for (size_t i = 0; op != NULL && i < op->attribute_count; i++)
         if (strcmp(key, op->attributes[i].name) == 0)
@@ -346,7 +346,7 @@ static enum qd_status read_parameter(struct reader *reader, const struct qd_json
     }
     size_t input;
     bool is_type;
-    if (find_carried(reader->infer->signature, key, &input, &is_type))
+    if (find_carried(reader->asked->signature, key, &input, &is_type))
         return read_carrier(reader, value, input, is_type);
     if (strncmp(key, "triton_", 7) == 0) {
         return qd_fail(reader->error, QD_INVALID,
@@ -357,10 +357,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct qd_json
 }
 
 enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
-                                      struct qd_arena *arena, struct qd_infer *infer,
+                                      struct qd_arena *arena, struct qd_oip_asked *asked,
                                       struct qd_oip_carrier **carriers, struct qd_error *error)
 {
-    struct reader reader = {.arena = arena, .infer = infer, .error = error};
+    struct reader reader = {.arena = arena, .asked = asked, .error = error};
     if (!qd_json_is_object(parameters)) {
         return qd_fail(error, QD_INVALID, "parameters: expected an object, got %s",
                        qd_json_show(parameters).text);

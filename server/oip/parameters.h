@@ -15,12 +15,12 @@ struct qd_oip_carrier {
     struct qk_tensor tensor; /* type, rank, dims and count; type QK_NONE: no carrier form */
 };
 
-/* Fills infer's attributes, binary_outputs, timeout_us and priority; infer has its signature.
+/* Fills the attributes, binary_outputs, timeout_us and priority of *asked, which has its signature.
  * *carriers are made in the arena if there are any: one goes with each input of the signature; one
  * that came has both type and shape, and the input takes the type. Lists are made in the arena,
  * strings are borrowed. Pure. */
 enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,
-                                      struct qd_arena *arena, struct qd_infer *infer,
+                                      struct qd_arena *arena, struct qd_oip_asked *asked,
                                       struct qd_oip_carrier **carriers, struct qd_error *error);
 
 #endif

@@ -99,8 +99,8 @@ static unsigned level_of(uint64_t priority)
 
 static bool waited_too_long(const struct qd_request *request)
 {
-    return request->infer.timeout_us > 0 &&
-           request->spent_ns[QD_QUEUED] / QD_NS_PER_US > request->infer.timeout_us;
+    return request->asked.timeout_us > 0 &&
+           request->spent_ns[QD_QUEUED] / QD_NS_PER_US > request->asked.timeout_us;
 }
 
 static enum qd_status refuse_wait(struct qd_request *request)
@@ -108,7 +108,7 @@ static enum qd_status refuse_wait(struct qd_request *request)
     return qd_fail(&request->error, QD_UNAVAILABLE,
                    "timeout: it waited %llu us for a worker, and parameters.timeout allows %llu",
                    (unsigned long long)(request->spent_ns[QD_QUEUED] / QD_NS_PER_US),
-                   (unsigned long long)request->infer.timeout_us);
+                   (unsigned long long)request->asked.timeout_us);
 }
 
 /* The next step, of some STEP_JSON_BYTES; at the end, what the JSON says about the wait. */
@@ -117,7 +117,7 @@ static enum qd_status read_step(struct qd_request *request)
     const enum qd_status status = qd_oip_reader_step(request->reader, &request->read);
     if (status != QD_OK || !request->read)
         return status;
-    request->job.level = level_of(request->infer.priority);
+    request->job.level = level_of(request->asked.priority);
     return waited_too_long(request) ? refuse_wait(request) : QD_OK;
 }
 
@@ -171,7 +171,7 @@ static bool start(struct qd_job *job)
     struct qd_request *request = request_of(job);
     enter(request, QD_DECODING);
     request->reader =
-        qd_oip_reader_create(&request->message, &request->arena, &request->infer, &request->error);
+        qd_oip_reader_create(&request->message, &request->arena, &request->asked, &request->error);
     if (request->reader == NULL)
         return false;
     request->seats =
@@ -238,21 +238,21 @@ static enum qk_status plan_own(struct qd_request *request, struct qk_error *erro
     struct qk_memory memory = {alloc, &request->arena};
     struct qk_instance *instance;
     enum qk_status status =
-        late != NULL ? qd_late_prepare(late, request->kernels, request->infer.inputs, memory,
+        late != NULL ? qd_late_prepare(late, request->kernels, request->asked.inputs, memory,
                                        &request->graph, error)
-                     : qk_prepare(request->kernels, &request->infer.call, memory, &instance, error);
+                     : qk_prepare(request->kernels, &request->asked.call, memory, &instance, error);
     if (status == QK_OK && late == NULL)
         status = qk_graph_of(instance, memory, &request->graph, error);
     if (status == QK_OK)
         status =
-            qk_graph_plan(request->graph, request->infer.inputs, memory, &request->own_plan, error);
+            qk_graph_plan(request->graph, request->asked.inputs, memory, &request->own_plan, error);
     request->plan = &request->own_plan;
     return status;
 }
 
 static enum qk_status plan_loaded(struct qd_request *request, struct qk_error *error)
 {
-    enum qk_status status = qd_plans_pin(request->model->plans, request->infer.inputs,
+    enum qk_status status = qd_plans_pin(request->model->plans, request->asked.inputs,
                                          &request->arena, &request->pin, error);
     request->plan = request->pin.plan;
     return status;
@@ -265,15 +265,15 @@ static enum qd_status plan(struct qd_request *request)
         request->model->graph == NULL ? plan_own(request, &error) : plan_loaded(request, &error);
     if (status != QK_OK)
         return fail_kernel(request, &error);
-    for (size_t i = 0; i < request->infer.signature->input_count; i++)
-        request->inputs[i] = request->infer.inputs[i].data;
+    for (size_t i = 0; i < request->asked.signature->input_count; i++)
+        request->inputs[i] = request->asked.inputs[i].data;
     return take_outputs(request);
 }
 
 /* Units to print: numbers of outputs that are large, and JSON. */
 static size_t print_unit_count(const struct qd_request *request)
 {
-    const uint32_t json = request->infer.outputs & ~request->infer.binary_outputs;
+    const uint32_t json = request->asked.outputs & ~request->asked.binary_outputs;
     size_t count = 0;
     for (size_t i = 0; i < request->plan->output_count; i++)
         if ((json >> i & 1) != 0 && request->plan->outputs[i].count > QD_OIP_UNIT_NUMBERS)
@@ -317,7 +317,7 @@ static bool set_wide_phase(struct qd_request *request, run_units *run,
 /* As is_brief, of the answer. */
 static bool has_brief_answer(const struct qd_request *request)
 {
-    const uint32_t json = request->infer.outputs & ~request->infer.binary_outputs;
+    const uint32_t json = request->asked.outputs & ~request->asked.binary_outputs;
     size_t count = 0;
     for (size_t i = 0; i < request->plan->output_count; i++)
         count += (json >> i & 1) != 0 ? request->plan->outputs[i].count : 0;
@@ -434,7 +434,7 @@ static bool write_answer(struct qd_request *request)
         outputs[i] = plan->outputs[i];
         outputs[i].data = request->outputs[i];
     }
-    request->writer = qd_oip_writer_create(&request->infer, plan->kernel, outputs, &request->arena,
+    request->writer = qd_oip_writer_create(&request->asked, plan->kernel, outputs, &request->arena,
                                            &request->error);
     if (request->writer == NULL)
         return false;
@@ -454,12 +454,12 @@ static void on_running(struct qd_job *job, bool running)
     if (request->state != state)
         qd_request_advance(request, state);
     job->wait_until_ns = 0;
-    if (running || !request->read || request->infer.timeout_us == 0 ||
+    if (running || !request->read || request->asked.timeout_us == 0 ||
         request->spent_ns[QD_RUNNING] > 0)
         return;
     const uint64_t waited_us = request->spent_ns[QD_QUEUED] / QD_NS_PER_US;
     const uint64_t left_us =
-        request->infer.timeout_us < waited_us ? 0 : request->infer.timeout_us - waited_us;
+        request->asked.timeout_us < waited_us ? 0 : request->asked.timeout_us - waited_us;
     if (left_us < (UINT64_MAX - request->since_ns) / QD_NS_PER_US)
         job->wait_until_ns = request->since_ns + left_us * QD_NS_PER_US;
 }

@@ -186,7 +186,7 @@ void qd_request_refuse(struct qd_request *request)
     const char *allow = request->answer.allow;
     bool close = request->answer.close;
     if (request->trail != NULL && request->message.signature != NULL)
-        qd_trail_note_call(request->trail, &request->infer);
+        qd_trail_note_call(request->trail, &request->asked);
     qd_arena_deinit(&request->arena);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);

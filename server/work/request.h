@@ -74,7 +74,7 @@ struct qd_request {
 
     /* An inference; message.signature is NULL for all else. */
     struct qd_oip_message message;
-    struct qd_infer infer;
+    struct qd_oip_asked asked;
     struct qk_graph *graph;        /* a built-in model's, packed for this request; NULL: loaded */
     struct qk_graph_plan own_plan; /* of that graph */
     struct qd_pin pin;             /* a loaded model's plan */

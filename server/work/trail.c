@@ -75,16 +75,16 @@ static void put_input(struct list *list, const char *name, const struct qk_tenso
         list->count = before;
 }
 
-void qd_trail_note_call(struct qd_trail *trail, const struct qd_infer *infer)
+void qd_trail_note_call(struct qd_trail *trail, const struct qd_oip_asked *asked)
 {
-    if (infer->id != NULL)
-        qd_trail_copy(trail->id, sizeof(trail->id), infer->id);
-    if (infer->signature == NULL || infer->inputs == NULL)
+    if (asked->id != NULL)
+        qd_trail_copy(trail->id, sizeof(trail->id), asked->id);
+    if (asked->signature == NULL || asked->inputs == NULL)
         return;
     struct list list = {trail->inputs, 0, sizeof(trail->inputs) - MORE_BYTES, false};
-    for (size_t i = 0; i < infer->signature->input_count && !list.full; i++)
-        if (infer->inputs[i].type != QK_NONE)
-            put_input(&list, infer->signature->inputs[i].name, &infer->inputs[i]);
+    for (size_t i = 0; i < asked->signature->input_count && !list.full; i++)
+        if (asked->inputs[i].type != QK_NONE)
+            put_input(&list, asked->signature->inputs[i].name, &asked->inputs[i]);
     if (list.full) {
         memcpy(list.bytes + list.count, " ...", MORE_BYTES - 1);
         list.count += MORE_BYTES - 1;

@@ -29,6 +29,6 @@ void qd_trail_copy(char *to, size_t bytes, const char *from);
 
 /* Of an inference, as far as it was read. Inputs for which there is no room are left out, and "..."
  * stands for them. */
-void qd_trail_note_call(struct qd_trail *trail, const struct qd_infer *infer);
+void qd_trail_note_call(struct qd_trail *trail, const struct qd_oip_asked *asked);
 
 #endif

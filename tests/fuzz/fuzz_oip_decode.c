@@ -15,12 +15,12 @@ enum { MEMORY_BYTES = 1 << 20, OUTPUT_BYTES_MAX = 1 << 16 };
 static volatile unsigned char sink;
 
 /* What comes with a later request is known, and makes a tensor. */
-static bool is_later(const struct qd_infer *infer, size_t index)
+static bool is_later(const struct qd_oip_asked *asked, size_t index)
 {
-    if (infer->declared == NULL || (infer->call.variable >> index & 1) == 0)
+    if (asked->declared == NULL || (asked->call.variable >> index & 1) == 0)
         return false;
-    const struct qd_port *port = &infer->declared[index];
-    assert(port->types == 0 || port->types == QK_BIT(infer->inputs[index].type));
+    const struct qd_port *port = &asked->declared[index];
+    assert(port->types == 0 || port->types == QK_BIT(asked->inputs[index].type));
     assert(port->rank <= QK_RANK_MAX);
     for (uint32_t i = 0; i < port->rank; i++)
         assert(port->dims[i] >= QD_DIM_FREE);
@@ -28,14 +28,14 @@ static bool is_later(const struct qd_infer *infer, size_t index)
 }
 
 /* Every byte of every input is there to be read. */
-static void read_inputs(const struct qd_infer *infer)
+static void read_inputs(const struct qd_oip_asked *asked)
 {
-    const struct qk_call *call = &infer->call;
-    for (size_t i = 0; i < infer->signature->input_count; i++) {
-        const struct qd_port *port = &infer->signature->inputs[i];
-        const struct qk_tensor *tensor = &infer->inputs[i];
+    const struct qk_call *call = &asked->call;
+    for (size_t i = 0; i < asked->signature->input_count; i++) {
+        const struct qd_port *port = &asked->signature->inputs[i];
+        const struct qk_tensor *tensor = &asked->inputs[i];
         size_t bytes;
-        if (is_later(infer, i))
+        if (is_later(asked, i))
             continue;
         if (tensor->type == QK_NONE) {
             assert(port->optional);
@@ -69,7 +69,7 @@ static void *take(void *context, size_t bytes)
     return qd_arena_alloc(context, bytes);
 }
 
-static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_infer *infer,
+static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_oip_asked *asked,
                             struct qd_arena *arena, struct qd_answer *answer,
                             struct qd_error *error)
 {
@@ -78,15 +78,15 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_in
     struct qk_plan plan;
     struct qk_error refusal;
     struct qd_oip_stages stages = {1, 2, 3, 4};
-    if (infer->call.op == NULL ||
-        qk_create(kernels, &infer->call, memory, &instance, &refusal) != QK_OK ||
-        infer->declared != NULL ||
-        qk_plan(instance, infer->call.inputs, memory, &plan, &refusal) != QK_OK ||
+    if (asked->call.op == NULL ||
+        qk_create(kernels, &asked->call, memory, &instance, &refusal) != QK_OK ||
+        asked->declared != NULL ||
+        qk_plan(instance, asked->call.inputs, memory, &plan, &refusal) != QK_OK ||
         plan.output_bytes[0] > OUTPUT_BYTES_MAX)
         return;
     void *output = qd_arena_calloc(arena, 1, plan.output_bytes[0]);
     plan.outputs[0].data = output; /* every operator has one */
-    if (output != NULL && qd_oip_encode_infer(infer, plan.kernel, plan.outputs, &stages, arena,
+    if (output != NULL && qd_oip_encode_infer(asked, plan.kernel, plan.outputs, &stages, arena,
                                               answer, error) == QD_OK)
         read_answer(answer);
 }
@@ -94,7 +94,7 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_in
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
 {
     static struct qk_kernels *kernels;
-    static struct qd_infer infer;
+    static struct qd_oip_asked asked;
     if (kernels == NULL)
         kernels = make_kernels();
     if (bytes < MESSAGE_BYTES_MIN)
@@ -106,9 +106,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     struct qd_error error;
     struct qd_answer answer;
     qd_arena_init(&arena, memory);
-    if (qd_oip_decode(&made.oip, &arena, &infer, &error) == QD_OK) {
-        read_inputs(&infer);
-        plan_and_encode(kernels, &infer, &arena, &answer, &error);
+    if (qd_oip_decode(&made.oip, &arena, &asked, &error) == QD_OK) {
+        read_inputs(&asked);
+        plan_and_encode(kernels, &asked, &arena, &answer, &error);
     } else {
         qd_oip_encode_error(&error, &arena, &answer);
         read_answer(&answer);

@@ -12,7 +12,7 @@ enum { MEMORY_BYTES = 64 << 20, UNITS_MAX = 4096 };
 struct reading {
     struct qd_memory *memory;
     struct qd_arena arena;
-    struct qd_infer infer;
+    struct qd_oip_asked asked;
     struct qd_error error;
     enum qd_status status;
 };
@@ -63,7 +63,7 @@ static void read_in_steps(struct reading *reading, const struct qd_oip_message *
                           uint64_t *random)
 {
     struct qd_oip_reader *reader =
-        qd_oip_reader_create(message, &reading->arena, &reading->infer, &reading->error);
+        qd_oip_reader_create(message, &reading->arena, &reading->asked, &reading->error);
     bool done = false;
     reading->status = QD_OK;
     while (reading->status == QD_OK && !done)
@@ -93,7 +93,7 @@ static void compare_attributes(const struct qk_attribute *a, const struct qk_att
     assert(a->string == b->string || strcmp(a->string, b->string) == 0);
 }
 
-static void compare(const struct qd_infer *a, const struct qd_infer *b)
+static void compare(const struct qd_oip_asked *a, const struct qd_oip_asked *b)
 {
     assert(a->outputs == b->outputs && a->binary_outputs == b->binary_outputs);
     assert(a->timeout_us == b->timeout_us && a->priority == b->priority);
@@ -118,13 +118,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     make_message(&made, data, bytes);
     made.oip.piece_bytes = SIZE_MAX;
     begin(&whole);
-    whole.status = qd_oip_decode(&made.oip, &whole.arena, &whole.infer, &whole.error);
+    whole.status = qd_oip_decode(&made.oip, &whole.arena, &whole.asked, &whole.error);
     made.oip.piece_bytes = 1 + next_random(&random) % 64;
     begin(&pieces);
     read_in_steps(&pieces, &made.oip, &random);
     assert(whole.status == pieces.status && strcmp(whole.error.text, pieces.error.text) == 0);
     if (whole.status == QD_OK)
-        compare(&whole.infer, &pieces.infer);
+        compare(&whole.asked, &pieces.asked);
     end(&whole);
     end(&pieces);
     free(made.body);

@@ -115,33 +115,33 @@ static enum qd_status answer_message(const struct qd_model *model, const struct 
                                      struct qd_arena *arena, struct qd_answer *answer,
                                      struct qd_error *error)
 {
-    static struct qd_infer infer;
+    static struct qd_oip_asked asked;
     struct qd_oip_message oip = {.signature = &model->signature,
                                  .body = message->body,
                                  .body_bytes = message->body_bytes,
                                  .json_bytes_header =
                                      message->header[0] == '\0' ? NULL : message->header};
-    enum qd_status status = qd_oip_decode(&oip, arena, &infer, error);
+    enum qd_status status = qd_oip_decode(&oip, arena, &asked, error);
     if (status != QD_OK)
         return status;
     struct qk_memory memory = {take, arena};
     const struct qk_instance *instance;
     struct qk_plan plan;
     struct qk_error refusal;
-    if (qk_create(kernels, &infer.call, memory, &instance, &refusal) != QK_OK ||
-        qk_plan(instance, infer.call.inputs, memory, &plan, &refusal) != QK_OK) {
+    if (qk_create(kernels, &asked.call, memory, &instance, &refusal) != QK_OK ||
+        qk_plan(instance, asked.call.inputs, memory, &plan, &refusal) != QK_OK) {
         cr_assert_eq(refusal.status, QK_INVALID, "%s", refusal.text);
         return qd_fail(error, QD_INVALID, "%s", refusal.text);
     }
     const void *inputs[QK_INPUT_COUNT_MAX];
     void *outputs[QK_OUTPUT_COUNT_MAX];
-    for (size_t i = 0; i < infer.call.op->input_count; i++)
-        inputs[i] = infer.call.inputs[i].data;
+    for (size_t i = 0; i < asked.call.op->input_count; i++)
+        inputs[i] = asked.call.inputs[i].data;
     for (size_t i = 0; i < plan.output_count; i++)
         plan.outputs[i].data = outputs[i] = qd_arena_alloc(arena, plan.output_bytes[i]);
     qk_run(&plan, inputs, outputs, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
     struct qd_oip_stages stages = {0};
-    return qd_oip_encode_infer(&infer, plan.kernel, plan.outputs, &stages, arena, answer, error);
+    return qd_oip_encode_infer(&asked, plan.kernel, plan.outputs, &stages, arena, answer, error);
 }
 
 /* ---- What came against what was expected -------------------------------------------------- */

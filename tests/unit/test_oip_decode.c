@@ -6,7 +6,7 @@
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;
-static struct qd_infer infer;
+static struct qd_oip_asked asked;
 static struct qd_error error;
 
 static void setup(void)
@@ -33,7 +33,7 @@ static enum qd_status decode_in(struct qd_arena *arena, const char *model, const
                                      .body_bytes = body_bytes,
                                      .json_bytes_header = header};
     error.text[0] = '\0';
-    return qd_oip_decode(&message, arena, &infer, &error);
+    return qd_oip_decode(&message, arena, &asked, &error);
 }
 
 static enum qd_status decode(const char *model, const char *body)
@@ -56,7 +56,7 @@ static void expect_error(const char *model, const char *body, const char *text)
 static size_t attribute_index(const char *name)
 {
     size_t i = 0;
-    while (strcmp(infer.call.op->attributes[i].name, name) != 0)
+    while (strcmp(asked.call.op->attributes[i].name, name) != 0)
         i++;
     return i;
 }
@@ -66,8 +66,8 @@ static size_t attribute_index(const char *name)
 Test(oip_decode, tensors_stand_at_the_operators_places)
 {
     cr_assert_eq(decode(DEQUANTIZE, "{\"inputs\":[" SCALE "," X "]}"), QD_OK, "%s", error.text);
-    const struct qk_tensor *x = &infer.call.inputs[0];
-    const struct qk_tensor *scale = &infer.call.inputs[1];
+    const struct qk_tensor *x = &asked.call.inputs[0];
+    const struct qk_tensor *scale = &asked.call.inputs[1];
     cr_assert_eq(x->type, QK_UINT8);
     cr_assert_eq(x->rank, 1);
     cr_assert_eq(x->dims[0], 2);
@@ -77,12 +77,12 @@ Test(oip_decode, tensors_stand_at_the_operators_places)
     cr_assert_eq(scale->rank, 0);
     cr_assert_eq(scale->count, 1);
     cr_assert_eq(memcmp(scale->data, &(float){0.5f}, 4), 0);
-    cr_assert_eq(infer.call.inputs[2].type, QK_NONE);
-    cr_assert_str_eq(infer.call.op->name, DEQUANTIZE);
-    cr_assert_null(infer.id);
-    cr_assert_eq(infer.outputs, 1);
-    cr_assert_eq(infer.binary_outputs & infer.outputs, 0);
-    cr_assert_eq(infer.timeout_us, 0);
+    cr_assert_eq(asked.call.inputs[2].type, QK_NONE);
+    cr_assert_str_eq(asked.call.op->name, DEQUANTIZE);
+    cr_assert_null(asked.id);
+    cr_assert_eq(asked.outputs, 1);
+    cr_assert_eq(asked.binary_outputs & asked.outputs, 0);
+    cr_assert_eq(asked.timeout_us, 0);
 }
 
 Test(oip_decode, binary_tensors_are_views_on_the_body)
@@ -99,8 +99,8 @@ Test(oip_decode, binary_tensors_are_views_on_the_body)
     snprintf(header, sizeof(header), "%zu", json_bytes);
     cr_assert_eq(decode_in(&scratch.arena, DEQUANTIZE, NULL, body, json_bytes + 4, header), QD_OK,
                  "%s", error.text);
-    cr_assert_eq(infer.call.inputs[0].data, body + json_bytes);
-    cr_assert_eq(infer.call.inputs[2].data, body + json_bytes + 3);
+    cr_assert_eq(asked.call.inputs[0].data, body + json_bytes);
+    cr_assert_eq(asked.call.inputs[2].data, body + json_bytes + 3);
 }
 
 Test(oip_decode, id_and_own_parameters)
@@ -109,12 +109,12 @@ Test(oip_decode, id_and_own_parameters)
                         "{\"id\":\"a\\u00e9\",\"parameters\":{\"timeout\":1500,\"priority\":2,"
                         "\"binary_data_output\":true}," INPUTS "}"),
                  QD_OK, "%s", error.text);
-    cr_assert_str_eq(infer.id, "a\xc3\xa9");
-    cr_assert_eq(infer.binary_outputs & infer.outputs, 1);
-    cr_assert_eq(infer.timeout_us, 1500);
-    cr_assert_eq(infer.priority, 2);
+    cr_assert_str_eq(asked.id, "a\xc3\xa9");
+    cr_assert_eq(asked.binary_outputs & asked.outputs, 1);
+    cr_assert_eq(asked.timeout_us, 1500);
+    cr_assert_eq(asked.priority, 2);
     cr_assert_eq(decode(DEQUANTIZE, "{\"id\":\"\"," INPUTS "}"), QD_OK);
-    cr_assert_null(infer.id);
+    cr_assert_null(asked.id);
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static void expect_axis(const char *json, int64_t axis)
     char body[512];
     snprintf(body, sizeof(body), "{\"parameters\":{\"axis\":%s}," INPUTS "}", json);
     cr_assert_eq(decode(DEQUANTIZE, body), QD_OK, "%s", error.text);
-    const struct qk_attribute *attribute = &infer.call.attributes[attribute_index("axis")];
+    const struct qk_attribute *attribute = &asked.call.attributes[attribute_index("axis")];
     cr_assert(attribute->present);
     cr_assert_eq(attribute->number, axis);
 }
@@ -141,7 +141,7 @@ Test(oip_decode, integer_attributes)
     expect_axis("-9223372036854775808", INT64_MIN);
     expect_axis("\"9223372036854775807\"", INT64_MAX);
     cr_assert_eq(decode(DEQUANTIZE, "{\"parameters\":{\"axis\":null}," INPUTS "}"), QD_OK);
-    cr_assert_not(infer.call.attributes[attribute_index("axis")].present);
+    cr_assert_not(asked.call.attributes[attribute_index("axis")].present);
 }
 
 Test(oip_decode, integer_attributes_are_exact)
@@ -180,15 +180,15 @@ Test(oip_decode, lists_of_integers)
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         decode_pads(forms[i]);
         cr_assert_eq(strncmp(error.text, "inputs: \"x\" is missing", 22), 0, "%s", error.text);
-        const struct qk_attribute *pads = &infer.call.attributes[attribute_index("pads")];
+        const struct qk_attribute *pads = &asked.call.attributes[attribute_index("pads")];
         cr_assert(pads->present);
         cr_assert_eq(pads->list_count, 4);
         cr_assert_eq(memcmp(pads->list, ((int64_t[]){1, -2, 3, 4}), 32), 0);
     }
     decode_pads("[]");
-    cr_assert_eq(infer.call.attributes[attribute_index("pads")].list_count, 0);
+    cr_assert_eq(asked.call.attributes[attribute_index("pads")].list_count, 0);
     decode_pads("\"\"");
-    cr_assert_eq(infer.call.attributes[attribute_index("pads")].list_count, 0);
+    cr_assert_eq(asked.call.attributes[attribute_index("pads")].list_count, 0);
 }
 
 Test(oip_decode, lists_of_something_else)
@@ -205,7 +205,7 @@ Test(oip_decode, lists_of_something_else)
 Test(oip_decode, text_attributes)
 {
     decode(CONV, "{\"parameters\":{\"auto_pad\":\"VALID\"},\"inputs\":[]}");
-    cr_assert_str_eq(infer.call.attributes[attribute_index("auto_pad")].string, "VALID");
+    cr_assert_str_eq(asked.call.attributes[attribute_index("auto_pad")].string, "VALID");
     expect_error(CONV, "{\"parameters\":{\"auto_pad\":1},\"inputs\":[]}",
                  "parameters.auto_pad: expected a string, got 1");
 }
@@ -219,7 +219,7 @@ Test(oip_decode, carrier_form_names_type_and_shape)
     cr_assert_eq(decode(DEQUANTIZE, "{\"parameters\":{\"x.datatype\":\"UINT4\",\"x.shape\":"
                                     "\"1,5\"},\"inputs\":[" CARRIED "," SCALE "]}"),
                  QD_OK, "%s", error.text);
-    const struct qk_tensor *x = &infer.call.inputs[0];
+    const struct qk_tensor *x = &asked.call.inputs[0];
     cr_assert_eq(x->type, QK_UINT4);
     cr_assert_eq(x->rank, 2);
     cr_assert(x->dims[0] == 1 && x->dims[1] == 5);
@@ -258,12 +258,12 @@ Test(oip_decode, strides_say_how_much_data_there_is)
                         ",{\"name\":\"ScaleTensor\",\"datatype\":\"FP32\",\"shape\":[2,3],\"data\":"
                         "[1,2,3,4,5]}]}"),
                  QD_OK, "%s", error.text);
-    const struct qk_tensor *scale = &infer.call.inputs[1];
+    const struct qk_tensor *scale = &asked.call.inputs[1];
     cr_assert_eq(scale->rank, 2);
     cr_assert_eq(scale->count, 6);
     cr_assert_eq(scale->stored, 5);
     cr_assert_eq(memcmp(scale->data, ((float[]){1, 2, 3, 4, 5}), 20), 0);
-    cr_assert_eq(infer.call.inputs[0].stored, 6);
+    cr_assert_eq(asked.call.inputs[0].stored, 6);
 }
 
 /* Strides of the carried tensor, whose bytes are counted exactly. */
@@ -277,9 +277,9 @@ Test(oip_decode, strides_of_a_carried_tensor)
     char body[512];
     snprintf(body, sizeof(body), form, 6u, "");
     cr_assert_eq(decode(DIRECTML, body), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.call.inputs[0].type, QK_INT16);
-    cr_assert_eq(infer.call.inputs[0].stored, 3);
-    cr_assert_eq(memcmp(infer.call.inputs[0].data, ((int16_t[]){1, 2, -1}), 6), 0);
+    cr_assert_eq(asked.call.inputs[0].type, QK_INT16);
+    cr_assert_eq(asked.call.inputs[0].stored, 3);
+    cr_assert_eq(memcmp(asked.call.inputs[0].data, ((int16_t[]){1, 2, -1}), 6), 0);
     snprintf(body, sizeof(body), form, 8u, ",0,0");
     expect_error(DIRECTML, body,
                  "inputs[0].shape (\"InputTensor\"): expected 6 bytes, for the 3 elements of INT16 "
@@ -294,7 +294,7 @@ static void expect_number(const char *model, const char *name, const char *json,
     snprintf(body, sizeof(body), "{\"parameters\":{\"%s\":%s},\"inputs\":[]}", name, json);
     decode(model, body); /* parameters come first; then inputs are missing */
     cr_assert_eq(strncmp(error.text, "inputs: ", 8), 0, "%s", error.text);
-    const struct qk_attribute *attribute = &infer.call.attributes[attribute_index(name)];
+    const struct qk_attribute *attribute = &asked.call.attributes[attribute_index(name)];
     cr_assert(attribute->present);
     cr_assert_eq(attribute->number, wanted);
 }

@@ -25,19 +25,19 @@ TestSuite(oip_encode, .init = setup, .fini = teardown);
 
 /* ---- Answers to inferences --------------------------------------------------------------- */
 
-static struct qd_infer infer_of(const char *id, bool binary)
+static struct qd_oip_asked infer_of(const char *id, bool binary)
 {
     static struct qd_builtin builtin;
     const struct qk_operator *op = qk_operator_by_name("onnx.DequantizeLinear");
     qd_builtin_init(&builtin, op, qk_operator_version(op, 10));
-    return (struct qd_infer){
+    return (struct qd_oip_asked){
         .signature = &builtin.signature, .id = id, .outputs = 1, .binary_outputs = binary};
 }
 
-static enum qd_status encode(const struct qd_infer *infer, const struct qk_tensor *output)
+static enum qd_status encode(const struct qd_oip_asked *asked, const struct qk_tensor *output)
 {
     static const struct qd_oip_stages stages = {1499, 1500, 999999, 2000000};
-    return qd_oip_encode_infer(infer, "dequantize_scalar", output, &stages, &scratch.arena, &answer,
+    return qd_oip_encode_infer(asked, "dequantize_scalar", output, &stages, &scratch.arena, &answer,
                                &error);
 }
 
@@ -66,24 +66,24 @@ static void expect_body(const char *json, const char *content_type, size_t json_
 
 Test(oip_encode, json_answer)
 {
-    struct qd_infer infer = infer_of(NULL, false);
-    cr_assert_eq(encode(&infer, &output), QD_OK);
+    struct qd_oip_asked asked = infer_of(NULL, false);
+    cr_assert_eq(encode(&asked, &output), QD_OK);
     expect_body("{" HEAD "\"shape\":[2,1],\"data\":[-64,0.5]}]}", "application/json", 0, "", 0);
 }
 
 Test(oip_encode, id_comes_first_and_is_escaped)
 {
-    struct qd_infer infer = infer_of("a\"\n\xff", false);
-    cr_assert_eq(encode(&infer, &empty), QD_OK);
+    struct qd_oip_asked asked = infer_of("a\"\n\xff", false);
+    cr_assert_eq(encode(&asked, &empty), QD_OK);
     expect_body("{\"id\":\"a\\\"\\n\uFFFD\"," HEAD "\"shape\":[0],\"data\":[]}]}",
                 "application/json", 0, "", 0);
 }
 
 Test(oip_encode, scalar_answer)
 {
-    struct qd_infer infer = infer_of(NULL, false);
+    struct qd_oip_asked asked = infer_of(NULL, false);
     struct qk_tensor scalar = {.type = QK_FP32, .count = 1, .data = &(float){NAN}};
-    cr_assert_eq(encode(&infer, &scalar), QD_OK);
+    cr_assert_eq(encode(&asked, &scalar), QD_OK);
     expect_body("{" HEAD "\"shape\":[],\"data\":[\"NaN\"]}]}", "application/json", 0, "", 0);
 }
 
@@ -91,8 +91,8 @@ Test(oip_encode, binary_answer_borrows_the_tensor)
 {
     static const char json[] =
         "{" HEAD "\"shape\":[2,1],\"parameters\":{\"binary_data_size\":8}}]}";
-    struct qd_infer infer = infer_of(NULL, true);
-    cr_assert_eq(encode(&infer, &output), QD_OK);
+    struct qd_oip_asked asked = infer_of(NULL, true);
+    cr_assert_eq(encode(&asked, &output), QD_OK);
     expect_body(json, "application/octet-stream", strlen(json), values, sizeof(values));
     cr_assert_eq(answer.parts[answer.part_count - 1].bytes, values);
 }
@@ -100,28 +100,28 @@ Test(oip_encode, binary_answer_borrows_the_tensor)
 /* Without a byte behind it there is no header, and the content is JSON. */
 Test(oip_encode, empty_binary_answer)
 {
-    struct qd_infer infer = infer_of(NULL, true);
-    cr_assert_eq(encode(&infer, &empty), QD_OK);
+    struct qd_oip_asked asked = infer_of(NULL, true);
+    cr_assert_eq(encode(&asked, &empty), QD_OK);
     expect_body("{" HEAD "\"shape\":[0],\"parameters\":{\"binary_data_size\":0}}]}",
                 "application/json", 0, "", 0);
 }
 
 Test(oip_encode, answers_are_bounded)
 {
-    struct qd_infer infer = infer_of(NULL, true);
+    struct qd_oip_asked asked = infer_of(NULL, true);
     struct qk_tensor large = {.type = QK_UINT8,
                               .rank = 1,
                               .dims = {QD_ANSWER_BYTES_MAX},
                               .count = QD_ANSWER_BYTES_MAX,
                               .data = values}; /* borrowed, never read */
-    cr_assert_eq(encode(&infer, &large), QD_TOO_LARGE);
+    cr_assert_eq(encode(&asked, &large), QD_TOO_LARGE);
     cr_assert_not_null(strstr(error.text, "expected at most 2147483647"), "%s", error.text);
 }
 
 Test(oip_encode, refuses_softly_without_memory)
 {
     enum { COUNT = 100000 };
-    struct qd_infer infer = infer_of("id", false);
+    struct qd_oip_asked asked = infer_of("id", false);
     float *many = calloc(COUNT, sizeof(*many));
     struct qk_tensor tensor = {
         .type = QK_FP32, .rank = 1, .dims = {COUNT}, .count = COUNT, .data = many};
@@ -130,7 +130,7 @@ Test(oip_encode, refuses_softly_without_memory)
     for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {
         struct scratch tight;
         scratch_init(&tight, bytes_max);
-        status = qd_oip_encode_infer(&infer, "k", &tensor, &stages, &tight.arena, &answer, &error);
+        status = qd_oip_encode_infer(&asked, "k", &tensor, &stages, &tight.arena, &answer, &error);
         cr_assert(status == QD_OK || status == QD_TOO_LARGE);
         cr_assert(status != QD_OK || answer.bytes > 2 * COUNT);
         scratch_deinit(&tight);

@@ -8,7 +8,7 @@
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;
-static struct qd_infer infer;
+static struct qd_oip_asked asked;
 static struct qd_error error;
 
 static void setup(void)
@@ -56,7 +56,7 @@ static enum qd_status decode_with(const struct qd_signature *signature, bool dec
     struct qd_oip_message message = {
         .signature = signature, .declares = declares, .body = body, .body_bytes = strlen(body)};
     error.text[0] = '\0';
-    return qd_oip_decode(&message, &scratch.arena, &infer, &error);
+    return qd_oip_decode(&message, &scratch.arena, &asked, &error);
 }
 
 static void expect_error(const char *body, const char *text)
@@ -76,13 +76,13 @@ Test(signature, tensors_stand_at_its_places)
 {
     cr_assert_eq(decode_with(&loaded, false, "{\"inputs\":[" REST "," AB "," IMAGE_1 "]}"), QD_OK,
                  "%s", error.text);
-    cr_assert_eq(infer.signature, &loaded);
-    cr_assert_null(infer.call.op);
-    cr_assert_eq(infer.outputs, 7);
-    cr_assert_eq(infer.inputs[0].count, 6);
-    cr_assert_eq(memcmp(infer.inputs[0].data, "\1\2\3\4\5\6", 6), 0);
-    cr_assert_eq(infer.inputs[1].type, QK_INT4);
-    cr_assert_eq(infer.inputs[2].rank, 0);
+    cr_assert_eq(asked.signature, &loaded);
+    cr_assert_null(asked.call.op);
+    cr_assert_eq(asked.outputs, 7);
+    cr_assert_eq(asked.inputs[0].count, 6);
+    cr_assert_eq(memcmp(asked.inputs[0].data, "\1\2\3\4\5\6", 6), 0);
+    cr_assert_eq(asked.inputs[1].type, QK_INT4);
+    cr_assert_eq(asked.inputs[2].rank, 0);
 }
 
 Test(signature, known_sizes_are_checked)
@@ -116,8 +116,8 @@ Test(signature, carrier_form)
                              ",{\"name\":\"a\\\"b\",\"datatype\":\"UINT8\",\"shape\":[2],"
                              "\"data\":[1,2]}]}"),
                  QD_OK, "%s", error.text);
-    cr_assert_eq(infer.inputs[1].type, QK_INT4);
-    cr_assert_eq(infer.inputs[1].count, 4);
+    cr_assert_eq(asked.inputs[1].type, QK_INT4);
+    cr_assert_eq(asked.inputs[1].count, 4);
 }
 
 Test(signature, refusals_name_the_model)
@@ -143,7 +143,7 @@ Test(signature, raw_binary_requests_are_refused)
     one.input_count = 1;
     struct qd_oip_message message = {
         .signature = &one, .body = "abc", .body_bytes = 3, .json_bytes_header = "0"};
-    cr_assert_eq(qd_oip_decode(&message, &scratch.arena, &infer, &error), QD_INVALID);
+    cr_assert_eq(qd_oip_decode(&message, &scratch.arena, &asked, &error), QD_INVALID);
     cr_assert_str_eq(error.text, "Inference-Header-Content-Length: 0 means a raw binary request; "
                                  "expected JSON that says the shape");
 }
@@ -170,11 +170,11 @@ Test(signature, thirty_two_ports)
     }
     cr_assert_eq(decode_with(&wide, false, body), QD_OK, "%s", error.text);
     for (size_t i = 0; i < COUNT; i++)
-        cr_assert_eq(*(const unsigned char *)infer.inputs[i].data, i);
-    cr_assert_eq(infer.outputs, UINT32_C(1) << 31);
+        cr_assert_eq(*(const unsigned char *)asked.inputs[i].data, i);
+    cr_assert_eq(asked.outputs, UINT32_C(1) << 31);
     strcpy(strstr(body, ",\"outputs\""), "}");
     cr_assert_eq(decode_with(&wide, false, body), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.outputs, UINT32_MAX);
+    cr_assert_eq(asked.outputs, UINT32_MAX);
 }
 
 Test(signature, without_memory)
@@ -185,7 +185,7 @@ Test(signature, without_memory)
         struct qd_oip_message message = {.signature = &loaded,
                                          .body = "{\"inputs\":[" ALL "]}",
                                          .body_bytes = strlen("{\"inputs\":[" ALL "]}")};
-        cr_assert_eq(qd_oip_decode(&message, &small.arena, &infer, &error),
+        cr_assert_eq(qd_oip_decode(&message, &small.arena, &asked, &error),
                      bytes == 0 ? QD_TOO_LARGE : QD_OK);
         scratch_deinit(&small);
     }
@@ -254,10 +254,10 @@ Test(signature, answers_name_the_model_and_its_outputs)
         {.type = QK_FP32, .rank = 1, .dims = {0}},
         {.type = QK_INT8, .count = 1, .data = "\3"},
     };
-    struct qd_infer asked = {.signature = &loaded, .outputs = 5, .binary_outputs = 4};
+    struct qd_oip_asked subset = {.signature = &loaded, .outputs = 5, .binary_outputs = 4};
     struct qd_answer answer;
-    cr_assert_eq(qd_oip_encode_infer(&asked, "a+b", made, &stages, &scratch.arena, &answer, &error),
-                 QD_OK);
+    cr_assert_eq(
+        qd_oip_encode_infer(&subset, "a+b", made, &stages, &scratch.arena, &answer, &error), QD_OK);
     char *joined = join_parts(answer.parts, answer.part_count);
     cr_assert_str_eq(
         joined, "{\"model_name\":\"my \\\"net\\\"\",\"model_version\":\"12345678901\","
@@ -335,11 +335,11 @@ static void expect_undeclared(const char *body, const char *wanted)
 Test(signature, a_variable_input_is_declared)
 {
     cr_assert_eq(declare("{\"inputs\":[" SCALE "," X("[-1,3,0]") "]}"), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.call.variable, 1);
-    cr_assert_not(infer.call.constants_stay);
-    cr_assert_eq(infer.call.inputs[0].type, QK_UINT8);
-    cr_assert_eq(infer.call.inputs[1].type, QK_FP32);
-    const struct qd_port *x = &infer.declared[0];
+    cr_assert_eq(asked.call.variable, 1);
+    cr_assert_not(asked.call.constants_stay);
+    cr_assert_eq(asked.call.inputs[0].type, QK_UINT8);
+    cr_assert_eq(asked.call.inputs[1].type, QK_FP32);
+    const struct qd_port *x = &asked.declared[0];
     cr_assert_str_eq(x->name, "x");
     cr_assert_eq(x->types, QK_BIT(QK_UINT8));
     cr_assert(x->shaped);
@@ -347,16 +347,16 @@ Test(signature, a_variable_input_is_declared)
     cr_assert_eq(x->dims[0], QD_DIM_FREE);
     cr_assert_eq(x->dims[1], 3);
     cr_assert_eq(x->dims[2], 0);
-    cr_assert_eq(infer.declared[1].types, 0);
-    cr_assert_eq(infer.declared[2].types, 0);
+    cr_assert_eq(asked.declared[1].types, 0);
+    cr_assert_eq(asked.declared[2].types, 0);
 }
 
 Test(signature, a_variable_input_need_not_come)
 {
     cr_assert_eq(declare("{\"inputs\":[" SCALE "]}"), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.call.variable, 1);
-    cr_assert_eq(infer.call.inputs[0].type, QK_NONE);
-    cr_assert_eq(infer.declared[0].types, 0);
+    cr_assert_eq(asked.call.variable, 1);
+    cr_assert_eq(asked.call.inputs[0].type, QK_NONE);
+    cr_assert_eq(asked.declared[0].types, 0);
     expect_undeclared("{\"inputs\":[" X("[1]") "]}", "inputs: \"x_scale\" is missing; "
                                                      "onnx.DequantizeLinear takes x, x_scale, "
                                                      "x_zero_point (optional)");
@@ -409,7 +409,7 @@ Test(signature, declared_strides)
     };
     const struct qd_signature *directml = signature_of("directml.ElementWiseDequantizeLinear");
     cr_assert_eq(decode_with(directml, true, body), QD_OK, "%s", error.text);
-    struct qd_port kept = infer.declared[0];
+    struct qd_port kept = asked.declared[0];
     cr_assert_not_null(kept.strides);
     const struct qk_attribute strides = *kept.strides;
     kept.strides = &strides;
@@ -420,10 +420,10 @@ Test(signature, declared_strides)
                                       .outputs = outputs,
                                       .output_count = 1};
     cr_assert_eq(decode_with(&made, false, requests[0]), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.inputs[0].count, 4);
-    cr_assert_eq(infer.inputs[0].stored, 10);
+    cr_assert_eq(asked.inputs[0].count, 4);
+    cr_assert_eq(asked.inputs[0].stored, 10);
     cr_assert_eq(decode_with(&made, false, requests[1]), QD_OK, "%s", error.text);
-    cr_assert_eq(infer.inputs[0].stored, 2);
+    cr_assert_eq(asked.inputs[0].stored, 2);
     cr_assert_eq(decode_with(directml, true,
                              "{\"parameters\":{\"InputTensor.strides\":[8]},\"inputs\":[{\"name\":"
                              "\"InputTensor\",\"datatype\":\"UINT8\",\"shape\":[-1,2]}]}"),
