@@ -154,7 +154,7 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0"], stdout=output,
                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-            for _ in range(200):
+            for _ in range(1000):
                 output.seek(0)
                 if output.read().endswith("\n"):
                     break

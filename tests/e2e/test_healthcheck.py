@@ -106,9 +106,9 @@ class Healthcheck(unittest.TestCase):
         self.assert_ready(check(address))
         with server.connect() as held:
             held.sendall(b"GET /v2/health/ready HTTP/1.1\r\n")
-            time.sleep(0.2)  # its first bytes have been read
+            self.assert_ready(check(address))  # and its first bytes have been read meanwhile
             server.terminate()
-            deadline = time.monotonic() + 5 * SLOW
+            deadline = time.monotonic() + 20 * SLOW
             while check(address).returncode == 0 and time.monotonic() < deadline:
                 pass
             self.assert_not_ready(check(address), address, "Connection refused")
@@ -149,7 +149,7 @@ class Healthcheck(unittest.TestCase):
             with self.subTest(answer=answer), peer(answer, keep_open=True) as address:
                 started = time.monotonic()
                 self.assert_not_ready(check(address), address, "no answer within 2 s")
-                self.assertTrue(1.5 < time.monotonic() - started < 3 * SLOW)
+                self.assertTrue(1.5 < time.monotonic() - started < 15 * SLOW)
 
     def test_a_server_that_hangs(self):
         # The kernel accepts for it, up to its backlog.

@@ -2,7 +2,6 @@
 import json
 import os
 import random
-import re
 import resource
 import socket
 import subprocess
@@ -67,32 +66,34 @@ class Concurrent(ServerTest):
         self.assertIn(200, statuses)
 
     def test_small_requests_beside_large_ones(self):
-        body, headers = heavy_request(300)
+        body, headers = heavy_request(600)
         stop = threading.Event()
-        worst = []
+        large_answers = []
 
         def large():
             client = self.server.client(60)
             while not stop.is_set():
-                self.assertEqual(exchange(client, "POST", infer_path(CONV), body,
-                                          headers).status, 200)
+                answer = exchange(client, "POST", infer_path(CONV), body, headers)
+                large_answers.append(answer.status)
             client.close()
 
         def small():
             client = self.server.client()
             try:
-                for _ in range(40):
-                    started = time.monotonic()
+                while not large_answers:
+                    time.sleep(0.01)
+                for _ in range(100):
                     answer = exchange(client, "POST", infer_path(DEQUANTIZE),
                                       json.dumps(dequantize_json()))
                     self.assertEqual(answer.status, 200)
-                    worst.append(time.monotonic() - started)
             finally:
                 stop.set()
                 client.close()
 
         run_threads([large, large, small])
-        self.assertLess(sorted(worst)[len(worst) // 2], 0.5 * SLOW)
+        self.assertEqual(set(large_answers), {200})
+        # Who waits for the end of a large one is answered after it, each time.
+        self.assertLess(len(large_answers), 80)
 
     def test_small_requests_beside_large_json(self):
         """Reading and printing give way, too: a small request waits for some quanta of a worker,
@@ -104,7 +105,7 @@ class Concurrent(ServerTest):
         small_body = json.dumps(dequantize_json())
         stop = threading.Event()
         started = threading.Barrier(4)
-        waited_ms, statuses = [], set()
+        statuses = []
 
         def large():
             client = self.server.client(120)
@@ -112,51 +113,52 @@ class Concurrent(ServerTest):
             while not stop.is_set():
                 client.request("POST", infer_path(DEQUANTIZE), large_body)
                 if first:
-                    started.wait()
+                    started.wait(60 * SLOW)
                 first = False
                 answer = client.getresponse()
-                statuses.add(answer.status)
+                statuses.append(answer.status)
                 answer.read()
             client.close()
 
         def small():
             client = self.server.client(60)
             try:
-                started.wait()
-                for _ in range(60):
+                started.wait(60 * SLOW)
+                for _ in range(100):
                     answer = exchange(client, "POST", infer_path(DEQUANTIZE), small_body)
                     self.assertEqual(answer.status, 200)
-                    waited_ms.append(float(re.search(r"total;dur=([0-9.]+)",
-                                                     answer.headers["Server-Timing"]).group(1)))
             finally:
                 stop.set()
                 client.close()
 
         run_threads([large, large, large, small])
-        self.assertEqual(statuses, {200})
-        waited_ms.sort()
-        self.assertLess(waited_ms[len(waited_ms) * 9 // 10], 60 * SLOW, waited_ms)
+        self.assertEqual(set(statuses), {200})
+        self.assertLess(len(statuses), 80)
 
     def test_health_under_load(self):
-        body, headers = heavy_request(300)
+        body, headers = heavy_request(600)
         stop = threading.Event()
+        large_answers = []
 
         def large():
             client = self.server.client(60)
             while not stop.is_set():
-                exchange(client, "POST", infer_path(CONV), body, headers)
+                answer = exchange(client, "POST", infer_path(CONV), body, headers)
+                large_answers.append(answer.status)
             client.close()
 
         def health():
             try:
-                for _ in range(30):
-                    started = time.monotonic()
+                while not large_answers:
+                    time.sleep(0.01)
+                for _ in range(100):
                     self.assertEqual(self.server.get("/v2/health/ready").status, 200)
-                    self.assertLess(time.monotonic() - started, 0.5 * SLOW)
             finally:
                 stop.set()
 
         run_threads([large, large, large, health])
+        self.assertEqual(set(large_answers), {200})
+        self.assertLess(len(large_answers), 80)
 
 
 class FullQueue(unittest.TestCase):
@@ -216,7 +218,7 @@ class ComputeTimeout(unittest.TestCase):
         try:
             started = time.monotonic()
             answer = server.infer(CONV, body, headers=headers)
-            self.assertLess(time.monotonic() - started, 10 * SLOW)
+            self.assertLess(time.monotonic() - started, 25 * SLOW)
             self.assertEqual(answer.status, 503)
             self.assertIn("--compute-timeout", answer.json()["error"])
             self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
@@ -320,8 +322,7 @@ class Terminate(unittest.TestCase):
             client.close()
 
         def terminate():
-            sent.wait()
-            time.sleep(0.02)
+            sent.wait()  # from here on the server's kernel has all of them
             server.terminate()
 
         run_threads([post] * 8 + [terminate])
@@ -335,34 +336,44 @@ class Terminate(unittest.TestCase):
         body = json.dumps(dequantize_json()).encode()
         request = (b"POST %s HTTP/1.1\r\nHost: q\r\nContent-Length: %d\r\n\r\n"
                    % (infer_path(DEQUANTIZE).encode(), len(body))) + body
-        counts = []
+        counts = [0] * 12
+        ended = []
 
-        def client():
+        def client(index):
             # Every request that was written whole before the server closed must have an answer:
-            # the server closes after an answer (Connection: close), never instead of one.
+            # the server closes after an answer (Connection: close), never instead of one. Only who
+            # has said nothing for half a second may find it closed.
             reader = Reader(server.connect())
-            done = 0
+            silent_since = time.monotonic()
             while True:
-                reader.connection.sendall(request)
-                answer = reader.answer()
+                try:
+                    reader.connection.sendall(request)
+                    late = time.monotonic() - silent_since > 0.4
+                    answer = reader.answer()
+                except OSError:
+                    answer, late = None, time.monotonic() - silent_since > 0.4
+                if answer is None and late:
+                    break
+                silent_since = time.monotonic()
                 if answer is None:
                     raise AssertionError("closed without an answer")
                 if answer.status != 200:
                     raise AssertionError(answer.body)
-                done += 1
+                counts[index] += 1
                 if (answer.headers.get("Connection") or "").lower() == "close":
+                    self.assertIsNone(reader.answer())
                     break
-            self.assertIsNone(reader.answer())
             reader.close()
-            counts.append(done)
+            ended.append(index)
 
         def terminate():
-            time.sleep(0.3)
+            end = time.monotonic() + 60 * SLOW
+            while min(counts) < 10 and time.monotonic() < end:
+                time.sleep(0.01)
             server.terminate()
 
-        run_threads([client] * 12 + [terminate])
-        self.assertEqual(len(counts), 12)
-        self.assertGreater(sum(counts), 100)
+        run_threads([lambda i=i: client(i) for i in range(12)] + [terminate])
+        self.assertEqual(sorted(ended), list(range(12)))
         server.stop()
 
     def test_ready_says_no_while_draining(self):
@@ -377,13 +388,15 @@ class Terminate(unittest.TestCase):
             thread.start()
         time.sleep(0.1)
         server.terminate()
-        time.sleep(0.05)
-        answer = None
+        answer, end = None, time.monotonic() + 20 * SLOW
         try:
-            reader.connection.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: q\r\n\r\n")
-            answer = reader.answer()
+            while (answer is None or answer.status == 200) and time.monotonic() < end:
+                reader.connection.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: q\r\n\r\n")
+                answer = reader.answer()
+                if answer is None:
+                    break
         except OSError:
-            pass  # idle connections may be closed at once
+            answer = None  # connections that say nothing for a while are closed
         for thread in work:
             thread.join()
         if answer is not None:
@@ -405,7 +418,7 @@ class Terminate(unittest.TestCase):
         time.sleep(0.1)
         started = time.monotonic()
         server.stop()
-        self.assertLess(time.monotonic() - started, 4 * SLOW)
+        self.assertLess(time.monotonic() - started, 15 * SLOW)
         for connection in (idle, stuck, fresh):
             connection.close()
 
@@ -424,7 +437,7 @@ class Terminate(unittest.TestCase):
         with self.assertRaises(subprocess.TimeoutExpired):
             server.process.wait(0.5)
         server.process.terminate()
-        server.process.wait(5 * SLOW)
+        server.process.wait(20 * SLOW)
         server.process.stdout.close()
         stuck.close()
 

@@ -146,7 +146,7 @@ class Start(unittest.TestCase):
                 Server(listen=("unix:" + path,), env={"LD_PRELOAD": shim})))
             servers = []
             first.start()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not is_new(path) and time.monotonic() < deadline:
                 time.sleep(0.01)  # between bind and listen it takes a second
             self.assertEqual(os.stat(path).st_mode & 0o777, 0o660, "open to more for a while")
