@@ -25,9 +25,9 @@ __attribute__((constructor)) static void find(void)
     memcpy(&real_recv, &recv, sizeof(recv));
 }
 
-/* Of TLS 1.3 the last words are the client's, and nothing of ours carries the kernel's word that they
- * have come. It would wait 40 ms for something that does, and the client's system holds the first
- * request back meanwhile, unless it was told not to (TCP_NODELAY). */
+/* Of TLS 1.3 the last words are the client's, and nothing of ours carries the kernel's word that
+ * they have come. It would wait 40 ms for something that does, and the client's system holds the
+ * first request back meanwhile, unless it was told not to (TCP_NODELAY). */
 static void acknowledge(gnutls_session_t session)
 {
     const int on = 1;
