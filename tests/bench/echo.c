@@ -1,7 +1,4 @@
-#define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,11 +11,19 @@
 
 #include "tests/bench/buffer.h"
 #include "tests/bench/exchange.h"
+#include "tests/bench/reach.h"
 
-enum { BACKLOG = 64, EVENTS_MAX = 64, HEAD_BYTES_MAX = 128 };
+enum { EVENTS_MAX = 64, HEAD_BYTES_MAX = 128, THREADS_MAX = 64 };
+
+/* A thread, and the connections that are its own. The first one accepts for all, in turn. */
+struct lane {
+    struct bench_echo *echo;
+    pthread_t thread;
+    int poll_fd;
+};
 
 struct peer {
-    struct bench_echo *echo;
+    struct lane *lane;
     struct peer *next;
     int fd;
     size_t received;
@@ -28,14 +33,15 @@ struct peer {
 };
 
 struct bench_echo {
-    pthread_t thread;
-    int poll_fd;
+    struct lane lanes[THREADS_MAX];
+    size_t lane_count;
+    size_t accepted;
     int listen_fd;
     int end_fd;
-    uint16_t port;
     size_t request_bytes;
     size_t answer_bytes; /* with its head */
     struct bench_buffer answer;
+    pthread_mutex_t lock; /* over the list */
     struct peer *peers;
 };
 
@@ -48,25 +54,31 @@ static void watch(int poll_fd, int operation, int fd, uint32_t events, void *wha
 
 static void accept_peer(struct bench_echo *echo)
 {
-    const int on = 1;
-    const int fd = accept4(echo->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd = bench_accept(echo->listen_fd);
+    if (fd < 0)
+        return;
     struct peer *peer = calloc(1, sizeof(*peer));
-    if (fd < 0 || !peer)
-        bench_fail("echo: %s", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    *peer = (struct peer){.echo = echo, .next = echo->peers, .fd = fd};
+    if (!peer)
+        bench_fail("echo: no memory");
+    struct lane *lane = &echo->lanes[echo->accepted++ % echo->lane_count];
+    *peer = (struct peer){.lane = lane, .fd = fd};
     bench_buffer_reserve(&peer->request, echo->request_bytes);
+    pthread_mutex_lock(&echo->lock);
+    peer->next = echo->peers;
     echo->peers = peer;
-    watch(echo->poll_fd, EPOLL_CTL_ADD, fd, EPOLLIN, peer);
+    pthread_mutex_unlock(&echo->lock);
+    watch(lane->poll_fd, EPOLL_CTL_ADD, fd, EPOLLIN, peer);
 }
 
 /* Gone, or what it sent cannot be taken. */
-static void leave(struct peer *peer)
+static void leave(struct bench_echo *echo, struct peer *peer)
 {
-    struct peer **link = &peer->echo->peers;
+    pthread_mutex_lock(&echo->lock);
+    struct peer **link = &echo->peers;
     while (*link != peer)
         link = &(*link)->next;
     *link = peer->next;
+    pthread_mutex_unlock(&echo->lock);
     close(peer->fd);
     free(peer->request.data);
     free(peer);
@@ -74,7 +86,7 @@ static void leave(struct peer *peer)
 
 static bool send_more(struct peer *peer)
 {
-    const struct bench_echo *echo = peer->echo;
+    const struct bench_echo *echo = peer->lane->echo;
     while (peer->sent < echo->answer_bytes) {
         const ssize_t count = send(peer->fd, echo->answer.data + peer->sent,
                                    echo->answer_bytes - peer->sent, MSG_NOSIGNAL);
@@ -86,7 +98,7 @@ static bool send_more(struct peer *peer)
     }
     const bool answering = peer->sent < echo->answer_bytes;
     if (answering != peer->answering)
-        watch(echo->poll_fd, EPOLL_CTL_MOD, peer->fd, answering ? EPOLLOUT : EPOLLIN, peer);
+        watch(peer->lane->poll_fd, EPOLL_CTL_MOD, peer->fd, answering ? EPOLLOUT : EPOLLIN, peer);
     peer->answering = answering;
     if (!answering)
         peer->received = peer->sent = 0;
@@ -95,20 +107,22 @@ static bool send_more(struct peer *peer)
 
 static bool receive(struct peer *peer)
 {
-    const size_t left = peer->echo->request_bytes - peer->received;
+    const size_t request_bytes = peer->lane->echo->request_bytes;
+    const size_t left = request_bytes - peer->received;
     const ssize_t count = recv(peer->fd, peer->request.data + peer->received, left, 0);
     if (count <= 0)
         return count < 0 && errno == EAGAIN;
     peer->received += (size_t)count;
-    return peer->received < peer->echo->request_bytes || send_more(peer);
+    return peer->received < request_bytes || send_more(peer);
 }
 
 static void *serve(void *context)
 {
-    struct bench_echo *echo = context;
+    const struct lane *lane = context;
+    struct bench_echo *echo = lane->echo;
     struct epoll_event events[EVENTS_MAX];
     for (;;) {
-        const int count = epoll_wait(echo->poll_fd, events, EVENTS_MAX, -1);
+        const int count = epoll_wait(lane->poll_fd, events, EVENTS_MAX, -1);
         for (int i = 0; i < count; i++) {
             struct peer *peer = events[i].data.ptr;
             if (events[i].data.ptr == &echo->end_fd)
@@ -116,49 +130,48 @@ static void *serve(void *context)
             if (events[i].data.ptr == &echo->listen_fd)
                 accept_peer(echo);
             else if (!(peer->answering ? send_more(peer) : receive(peer)))
-                leave(peer);
+                leave(echo, peer);
         }
     }
 }
 
-static void open_port(struct bench_echo *echo)
+static void start_lane(struct bench_echo *echo, struct lane *lane)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t name_bytes = sizeof(name);
-    echo->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (echo->listen_fd < 0 ||
-        bind(echo->listen_fd, (const struct sockaddr *)&name, sizeof(name)) != 0 ||
-        listen(echo->listen_fd, BACKLOG) != 0 ||
-        getsockname(echo->listen_fd, (struct sockaddr *)&name, &name_bytes) != 0)
-        bench_fail("echo: %s", strerror(errno));
-    echo->port = ntohs(name.sin_port);
+    lane->echo = echo;
+    lane->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    watch(lane->poll_fd, EPOLL_CTL_ADD, echo->end_fd, EPOLLIN, &echo->end_fd);
+    if (lane == echo->lanes)
+        watch(lane->poll_fd, EPOLL_CTL_ADD, echo->listen_fd, EPOLLIN, &echo->listen_fd);
 }
 
-struct bench_echo *bench_echo_create(size_t request_bytes, size_t answer_bytes)
+struct bench_echo *bench_echo_create(size_t request_bytes, size_t answer_bytes, size_t thread_count,
+                                     const char *address)
 {
     struct bench_echo *echo = calloc(1, sizeof(*echo));
     char head[HEAD_BYTES_MAX];
-    if (!echo)
-        bench_fail("echo: no memory");
+    if (!echo || thread_count < 1 || thread_count > THREADS_MAX)
+        bench_fail("echo: no memory, or not so many threads");
     const int head_bytes = snprintf(head, sizeof(head),
                                     "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", answer_bytes);
     echo->request_bytes = request_bytes;
     echo->answer_bytes = (size_t)head_bytes + answer_bytes;
+    echo->lane_count = thread_count;
+    pthread_mutex_init(&echo->lock, NULL);
     bench_buffer_reserve(&echo->answer, echo->answer_bytes);
     memcpy(echo->answer.data, head, (size_t)head_bytes);
-    open_port(echo);
-    echo->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    echo->listen_fd = bench_listen(address);
     echo->end_fd = eventfd(0, EFD_CLOEXEC);
-    watch(echo->poll_fd, EPOLL_CTL_ADD, echo->listen_fd, EPOLLIN, &echo->listen_fd);
-    watch(echo->poll_fd, EPOLL_CTL_ADD, echo->end_fd, EPOLLIN, &echo->end_fd);
-    if (pthread_create(&echo->thread, NULL, serve, echo) != 0)
-        bench_fail("echo: no thread");
+    for (size_t i = 0; i < thread_count; i++)
+        start_lane(echo, &echo->lanes[i]);
+    for (size_t i = 0; i < thread_count; i++)
+        if (pthread_create(&echo->lanes[i].thread, NULL, serve, &echo->lanes[i]) != 0)
+            bench_fail("echo: no thread");
     return echo;
 }
 
 uint16_t bench_echo_port(const struct bench_echo *echo)
 {
-    return echo->port;
+    return bench_port(echo->listen_fd);
 }
 
 void bench_echo_destroy(struct bench_echo *echo)
@@ -166,12 +179,15 @@ void bench_echo_destroy(struct bench_echo *echo)
     if (!echo)
         return;
     eventfd_write(echo->end_fd, 1);
-    pthread_join(echo->thread, NULL);
+    for (size_t i = 0; i < echo->lane_count; i++) {
+        pthread_join(echo->lanes[i].thread, NULL);
+        close(echo->lanes[i].poll_fd);
+    }
     while (echo->peers)
-        leave(echo->peers);
+        leave(echo, echo->peers);
     close(echo->listen_fd);
     close(echo->end_fd);
-    close(echo->poll_fd);
+    pthread_mutex_destroy(&echo->lock);
     free(echo->answer.data);
     free(echo);
 }

@@ -1,25 +1,27 @@
 #define _GNU_SOURCE
 #include "tests/bench/exchange.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
+#include <math.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/bench/buffer.h"
+#include "tests/bench/reach.h"
 
 enum {
     HEAD_BYTES_MAX = 4096,
     ROOM_BYTES = 256 << 10, /* for what one call reads */
-    ANSWERS_MIN = 3,        /* of each connection */
-    WARM_SHARE = 5,         /* the first of so many parts of the time */
+    ANSWERS_MIN = 3,
+    WARM_SHARE = 5, /* the first of so many parts of the time */
     EVENTS_MAX = 64,
 };
 
@@ -38,6 +40,10 @@ struct client {
     const struct bench_exchange *exchange;
     int poll_fd;
     struct connection *connections;
+    struct connection **idle; /* where requests have a rate */
+    size_t idle_count;
+    double due_ns; /* the next of these */
+    uint64_t random;
     size_t waiting; /* connections with a request under way */
     bool ending;
     double warm_until_ns;
@@ -74,7 +80,7 @@ static void send_more(const struct client *client, struct connection *connection
         if (count < 0 && errno == EAGAIN)
             break;
         if (count < 0)
-            bench_fail("port %u: send: %s", exchange->port, strerror(errno));
+            bench_fail("%s: send: %s", exchange->address, strerror(errno));
         connection->sent += (size_t)count;
     }
     const bool wants_to_send = connection->sent < exchange->request_bytes;
@@ -83,14 +89,40 @@ static void send_more(const struct client *client, struct connection *connection
     connection->wants_to_send = wants_to_send;
 }
 
-static void start(struct client *client, struct connection *connection)
+static void start(struct client *client, struct connection *connection, double start_ns)
 {
     connection->sent = 0;
     connection->head_bytes = 0;
     connection->has_head = false;
-    connection->start_ns = clock_ns();
+    connection->start_ns = start_ns;
     client->waiting++;
     send_more(client, connection);
+}
+
+/* Times between requests that come independently of each other: exponentially distributed. */
+static double pause_ns(struct client *client)
+{
+    client->random ^= client->random << 13;
+    client->random ^= client->random >> 7;
+    client->random ^= client->random << 17;
+    return -log((double)(client->random >> 11 | 1) * 0x1p-53) * 1e9 / client->exchange->rate;
+}
+
+/* What has come goes out on connections that have nothing to do. What finds none waits for one. */
+static void start_due(struct client *client)
+{
+    while (client->idle_count > 0 && client->due_ns <= clock_ns()) {
+        start(client, client->idle[--client->idle_count], client->due_ns);
+        client->due_ns += pause_ns(client);
+    }
+}
+
+static void go_on(struct client *client, struct connection *connection)
+{
+    if (client->exchange->rate > 0)
+        client->idle[client->idle_count++] = connection;
+    else
+        start(client, connection, clock_ns());
 }
 
 /* One after the other: servers of several processes, whose other connections are at work, take the
@@ -98,21 +130,13 @@ static void start(struct client *client, struct connection *connection)
 static void open_connections(struct client *client)
 {
     const struct bench_exchange *exchange = client->exchange;
-    const struct sockaddr_in name = {.sin_family = AF_INET,
-                                     .sin_port = htons(exchange->port),
-                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int on = 1;
     for (size_t i = 0; i < exchange->connection_count; i++) {
         struct connection *connection = &client->connections[i];
-        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        connection->fd = fd;
-        if (fd < 0 || connect(fd, (const struct sockaddr *)&name, sizeof(name)) != 0)
-            bench_fail("port %u: connect: %s", exchange->port, strerror(errno));
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
-            bench_fail("port %u: %s", exchange->port, strerror(errno));
+        connection->fd = bench_connect(exchange->address);
+        if (fcntl(connection->fd, F_SETFL, O_NONBLOCK) != 0)
+            bench_fail("%s: %s", exchange->address, strerror(errno));
         watch(client, connection, EPOLL_CTL_ADD, EPOLLIN);
-        start(client, connection);
+        go_on(client, connection);
     }
 }
 
@@ -125,7 +149,7 @@ static void read_head(const struct client *client, struct connection *connection
     connection->head[connection->head_bytes] = '\0';
     const char *length = strcasestr(connection->head, field);
     if (strncmp(connection->head, "HTTP/1.1 200 ", 13) != 0 || !length)
-        bench_fail("port %u: expected 200 and Content-Length, got: %s", client->exchange->port,
+        bench_fail("%s: expected 200 and Content-Length, got: %s", client->exchange->address,
                    connection->head);
     connection->left = strtoull(length + sizeof(field) - 1, NULL, 10);
     connection->has_head = true;
@@ -145,7 +169,7 @@ static size_t take_head(const struct client *client, struct connection *connecti
     if (end)
         read_head(client, connection);
     else if (copied < count)
-        bench_fail("port %u: the answer's head is too long", client->exchange->port);
+        bench_fail("%s: the answer's head is too long", client->exchange->address);
     return connection->head_bytes - before;
 }
 
@@ -166,7 +190,7 @@ static void on_answer(struct client *client, struct connection *connection)
         client->first_ns = now_ns;
     }
     if (!client->ending)
-        start(client, connection);
+        go_on(client, connection);
 }
 
 static void receive(struct client *client, struct connection *connection)
@@ -175,7 +199,7 @@ static void receive(struct client *client, struct connection *connection)
     if (received < 0 && errno == EAGAIN)
         return;
     if (received <= 0)
-        bench_fail("port %u: recv: %s", client->exchange->port,
+        bench_fail("%s: recv: %s", client->exchange->address,
                    received < 0 ? strerror(errno) : "the server has closed the connection");
     size_t count = (size_t)received;
     if (!connection->has_head)
@@ -183,7 +207,7 @@ static void receive(struct client *client, struct connection *connection)
     if (!connection->has_head)
         return;
     if (count > connection->left)
-        bench_fail("port %u: the answer is longer than it says", client->exchange->port);
+        bench_fail("%s: the answer is longer than it says", client->exchange->address);
     connection->left -= count;
     if (connection->left == 0)
         on_answer(client, connection);
@@ -191,10 +215,24 @@ static void receive(struct client *client, struct connection *connection)
 
 /* ---- A run ------------------------------------------------------------------------------- */
 
+/* Until something has come, or the next request is due. */
+static void sleep_until_due(const struct client *client)
+{
+    const double left_ns = client->due_ns - clock_ns();
+    const struct timespec pause = {.tv_sec = (time_t)(left_ns / 1e9),
+                                   .tv_nsec = (long)fmod(left_ns, 1e9)};
+    struct pollfd events = {.fd = client->poll_fd, .events = POLLIN};
+    if (left_ns > 0)
+        ppoll(&events, 1, &pause, NULL);
+}
+
 static void turn(struct client *client)
 {
     struct epoll_event events[EVENTS_MAX];
-    const int count = epoll_wait(client->poll_fd, events, EVENTS_MAX, -1);
+    const bool waits_for_due = client->idle_count > 0 && !client->ending;
+    if (waits_for_due)
+        sleep_until_due(client);
+    const int count = epoll_wait(client->poll_fd, events, EVENTS_MAX, waits_for_due ? 0 : -1);
     if (count < 0 && errno != EINTR)
         bench_fail("epoll_wait: %s", strerror(errno));
     for (int i = 0; i < count; i++) {
@@ -204,6 +242,8 @@ static void turn(struct client *client)
         if (events[i].events & ~(uint32_t)EPOLLOUT)
             receive(client, connection);
     }
+    if (!client->ending)
+        start_due(client);
 }
 
 static int compare(const void *left, const void *right)
@@ -218,24 +258,37 @@ static void close_all(struct client *client)
         close(client->connections[i].fd);
     close(client->poll_fd);
     free(client->connections);
+    free(client->idle);
     free(client->took_ns);
     free(client);
 }
 
-struct bench_exchanged bench_exchange(const struct bench_exchange *exchange)
+static struct client *create_client(const struct bench_exchange *exchange)
 {
     struct client *client = calloc(1, sizeof(*client));
-    if (client)
+    if (client) {
         client->connections = calloc(exchange->connection_count, sizeof(*client->connections));
-    if (!client || !client->connections)
+        client->idle = calloc(exchange->connection_count, sizeof(*client->idle));
+    }
+    if (!client || !client->connections || !client->idle)
         bench_fail("no memory for %zu connections", exchange->connection_count);
     client->exchange = exchange;
+    client->random = 0x9e3779b97f4a7c15;
     client->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    prctl(PR_SET_TIMERSLACK, 1ul); /* else the kernel adds 50 µs to each sleep */
+    return client;
+}
+
+struct bench_exchanged bench_exchange(const struct bench_exchange *exchange)
+{
+    struct client *client = create_client(exchange);
     const double start_ns = clock_ns();
+    const size_t least =
+        exchange->connection_count > ANSWERS_MIN ? exchange->connection_count : ANSWERS_MIN;
     client->warm_until_ns = start_ns + (double)exchange->for_ns / WARM_SHARE;
+    client->due_ns = start_ns;
     open_connections(client);
-    while (clock_ns() < start_ns + (double)exchange->for_ns ||
-           client->count < ANSWERS_MIN * exchange->connection_count)
+    while (clock_ns() < start_ns + (double)exchange->for_ns || client->count < least)
         turn(client);
     client->ending = true;
     while (client->waiting > 0) /* the server has nothing left to do when we go */

@@ -75,14 +75,21 @@ class Libqk:
         self.say("handover", threads, work_ns, unit_ns)
         return dict(zip(("alone", "all", "again", "wake", "counted"), map(float, self.answer())))
 
-    def echo(self, request_bytes, answer_bytes):
-        """The port of a server that only takes and gives so many, until the next one."""
-        self.say("echo", request_bytes, answer_bytes)
+    def echo(self, request_bytes, answer_bytes, threads=1, address="0"):
+        """The port of a server that only takes and gives so many, until the next one; 0 where the
+        address is the path of a Unix socket."""
+        self.say("echo", request_bytes, answer_bytes, threads, address)
         return int(self.answer()[0])
 
-    def exchange(self, port, connections, ms, path):
-        """(answers in a second, p50 and p99 in nanoseconds) to what is in the file."""
-        self.say("exchange", port, connections, ms, path)
+    def constant(self, path):
+        """The port of libmicrohttpd, which always answers what is in the file, until the next."""
+        self.say("constant", path)
+        return int(self.answer()[0])
+
+    def exchange(self, address, connections, ms, path, rate=0):
+        """(answers in a second, p50 and p99 in nanoseconds) to what is in the file, asked at a
+        port or at the path of a Unix socket; with a rate, of requests that come so often."""
+        self.say("exchange", address, connections, ms, path, rate)
         count, ns, p50, p99 = map(float, self.answer())
         return count / ns * 1e9, p50, p99
 

@@ -27,9 +27,12 @@
  *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
  *                                  handover.h, for a job of so many in units of so many, and what
  *                                  the server's scheduler counts for a hand-over
- *   echo REQUEST ANSWER            answers "port": of a server that takes and gives so many bytes,
- *                                  until the next one
- *   exchange PORT CONNECTIONS MS FILE
+ *   echo REQUEST ANSWER THREADS ADDRESS
+ *                                  answers "port": of a server that takes and gives so many bytes,
+ *                                  until the next one; addresses are as in reach.h
+ *   constant FILE                  answers "port": of libmicrohttpd, which answers what is in the
+ *                                  file, until the next one
+ *   exchange ADDRESS CONNECTIONS MS FILE RATE
  *                                  posts what is in the file for so long; answers
  *                                  "count ns p50 p99", as exchange.h has them
  *   numbers TASK KIND COUNT LIBRARY
@@ -98,7 +101,8 @@ struct bench {
     struct bench_buffer matrices[3];
     struct bench_echo *echo;
     struct bench_numbers *numbers;
-    struct bench_buffer request;
+    struct bench_constant_server *constant_server;
+    struct bench_buffer request; /* or an answer: a whole file */
 };
 
 /* ---- What can be measured ---------------------------------------------------------------- */
@@ -389,22 +393,39 @@ static void on_handover(char *const *words)
 static void on_echo(struct bench *bench, char *const *words)
 {
     bench_echo_destroy(bench->echo);
-    bench->echo = bench_echo_create(strtoull(words[0], NULL, 10), strtoull(words[1], NULL, 10));
+    bench->echo = bench_echo_create(strtoull(words[0], NULL, 10), strtoull(words[1], NULL, 10),
+                                    strtoull(words[2], NULL, 10), words[3]);
     printf("%u\n", bench_echo_port(bench->echo));
+}
+
+/* Into the buffer of requests; how many bytes. */
+static size_t read_all(struct bench *bench, const char *path)
+{
+    struct stat file;
+    if (stat(path, &file) != 0)
+        bench_fail("%s: cannot be read", path);
+    bench_buffer_read(&bench->request, path, (size_t)file.st_size);
+    return (size_t)file.st_size;
+}
+
+static void on_constant(struct bench *bench, const char *path)
+{
+    const size_t bytes = read_all(bench, path);
+    bench_constant_server_destroy(bench->constant_server);
+    bench->constant_server = bench_constant_server_create((const char *)bench->request.data, bytes);
+    printf("%u\n", bench_constant_server_port(bench->constant_server));
 }
 
 static void on_exchange(struct bench *bench, char *const *words)
 {
-    struct stat file;
-    if (stat(words[3], &file) != 0)
-        bench_fail("%s: cannot be read", words[3]);
-    bench_buffer_read(&bench->request, words[3], (size_t)file.st_size);
+    const size_t request_bytes = read_all(bench, words[3]);
     const struct bench_exchange exchange = {
         .request = (const char *)bench->request.data,
-        .request_bytes = (size_t)file.st_size,
-        .port = (uint16_t)strtoul(words[0], NULL, 10),
+        .request_bytes = request_bytes,
+        .address = words[0],
         .connection_count = strtoull(words[1], NULL, 10),
         .for_ns = 1000000 * strtoull(words[2], NULL, 10),
+        .rate = strtod(words[4], NULL),
     };
     if (exchange.connection_count == 0 || exchange.for_ns == 0)
         bench_fail("exchange: expected a connection and a millisecond at least");
@@ -468,9 +489,11 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_round(bench, words + 1, count - 1);
     else if (strcmp(name, "handover") == 0 && count == 4)
         on_handover(words + 1);
-    else if (strcmp(name, "echo") == 0 && count == 3)
+    else if (strcmp(name, "echo") == 0 && count == 5)
         on_echo(bench, words + 1);
-    else if (strcmp(name, "exchange") == 0 && count == 5)
+    else if (strcmp(name, "constant") == 0 && count == 2)
+        on_constant(bench, words[1]);
+    else if (strcmp(name, "exchange") == 0 && count == 6)
         on_exchange(bench, words + 1);
     else if (strcmp(name, "numbers") == 0 && count == 5)
         on_numbers(bench, words + 1);
@@ -545,6 +568,7 @@ int main(int argc, char **argv)
     free(line);
     bench_echo_destroy(bench.echo);
     bench_numbers_destroy(bench.numbers);
+    bench_constant_server_destroy(bench.constant_server);
     bench_team_destroy(bench.team);
     while (bench.gemm_count > 0)
         qk_kernels_destroy(bench.gemms[--bench.gemm_count]);

@@ -1,7 +1,9 @@
 """The pictures of RESULTS.md. Dequantizers and quantizers: for each type and FP32, per tensor, on
 one thread, the share of the limit that libqk reaches, and ONNX Runtime. Convolutions: for each
 layer, how many times as fast as ONNX Runtime. Served layers: how many times as many answers as
-FastAPI gives."""
+FastAPI gives. The wire: latency against load."""
+import math
+
 from tensors import size_text
 
 TOP, BAR, GAP = 40, 9, 8
@@ -10,6 +12,13 @@ COLORS = {"libqk": "#2a6f97", "ONNX Runtime": "#e07a5f"}
 CONV_LEFT, CONV_UNIT, CONV_MOST = 270, 60, 10  # of the bars: where, how long one time is, the end
 CONV_COLORS = {"1 thread": "#2a6f97", "all threads": "#014f86", "1 thread, packing": "#90be6d"}
 SERVED_COLORS = {"1 connection": "#2a6f97", "4 connections": "#014f86", "16 connections": "#90be6d"}
+
+WIRE_COLORS = {"quantd": "#2a6f97", "constant": "#999", "1 worker": "#e07a5f",
+               "2 workers": "#b5523a"}
+WIRE_NAMES = {"quantd": "quantd", "constant": "libmicrohttpd, a constant answer",
+              "1 worker": "FastAPI, 1 worker", "2 workers": "FastAPI, 2 workers"}
+WIRE_LEFT, WIRE_TOP, WIRE_WIDTH, WIRE_HEIGHT = 70, 50, 560, 320
+WIRE_RATES, WIRE_NS = (1e3, 2e5), (1e4, 1e8)  # the axes' ends; both are logarithmic
 
 
 def linear_svg(shares, codes, sizes):
@@ -42,6 +51,45 @@ def conv_svg(layers):
 def served_svg(layers):
     """`layers`: (name, kind, times the better FastAPI's answers as SERVED_COLORS has them)."""
     return times_svg(layers, SERVED_COLORS, "times FastAPI's answers")
+
+
+def latency_svg(points):
+    """`points`: name -> [(requests in a second, of which answered, p50, p99)]: p50 as a line, p99
+    as a dashed one."""
+    parts = head(WIRE_LEFT + WIRE_WIDTH + 30, WIRE_TOP + WIRE_HEIGHT + 50)
+    bottom = WIRE_TOP + WIRE_HEIGHT
+    for rate in (1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000):
+        x = wire_x(rate)
+        parts += [line(x, WIRE_TOP, bottom), text(x, bottom + 16, "%d" % (rate // 1000), "middle")]
+    for ns, words in ((1e4, "10 µs"), (1e5, "100 µs"), (1e6, "1 ms"), (1e7, "10 ms"),
+                      (1e8, "100 ms")):
+        parts += ['<path d="M%d %.1fh%d" stroke="#ccc"/>' % (WIRE_LEFT, wire_y(ns), WIRE_WIDTH),
+                  text(WIRE_LEFT - 6, wire_y(ns) + 4, words, "end")]
+    for name, series in points.items():
+        for what, dashes in ((2, ""), (3, ' stroke-dasharray="4 3"')):
+            way = " L".join("%.1f %.1f" % (wire_x(point[0]), wire_y(point[what]))
+                            for point in series)
+            parts.append('<path d="M%s" stroke="%s" fill="none" stroke-width="2"%s/>' % (
+                way, WIRE_COLORS[name], dashes))
+    for k, name in enumerate(points):
+        left, top = WIRE_LEFT + 280 * (k // 2), 8 + 16 * (k % 2)
+        parts += legend(left, top, {WIRE_NAMES[name]: WIRE_COLORS[name]}, 0)
+    parts.append(text(WIRE_LEFT, bottom + 36,
+                      "thousand requests in a second; p50, and p99 dashed; each as far as it "
+                      "keeps up"))
+    return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def along(value, ends):
+    return math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+
+
+def wire_x(rate):
+    return WIRE_LEFT + WIRE_WIDTH * along(rate, WIRE_RATES)
+
+
+def wire_y(ns):
+    return WIRE_TOP + WIRE_HEIGHT * (1 - min(1, max(0, along(ns, WIRE_NS))))
 
 
 def times_svg(layers, colors, words):

@@ -21,6 +21,7 @@ import json_numbers
 import linear
 import rows
 import served
+import wire
 from libqk import FILES, ROOT, Libqk
 from peer import OnnxRuntime
 
@@ -30,7 +31,8 @@ PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "conv": convolve.Part(320),
          "handover": handover.Part(),
          "json": json_numbers.Part(60),
-         "served": served.Part(240)}
+         "served": served.Part(240),
+         "wire": wire.Part(180)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
 SECONDS_AGAIN = 0.5  # for a row that falls short

@@ -1,8 +1,10 @@
 """What a user writes instead of running quantd: every ONNX file of $MODELS, loaded once, behind
 FastAPI. The bytes of x are the request's body, those of y the answer's; x's shape is the model's.
+Under /json, both are JSON, as the Open Inference Protocol has it.
 
     MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1
 """
+import json
 import os
 from pathlib import Path
 
@@ -23,3 +25,12 @@ async def infer(name: str, request: Request):
     x = np.frombuffer(await request.body(), np.uint8).reshape(shapes[name])
     y, = sessions[name].run(None, {"x": x})
     return Response(y.tobytes(), media_type="application/octet-stream")
+
+
+@app.post("/json/{name}")
+async def infer_json(name: str, request: Request):
+    x = json.loads(await request.body())["inputs"][0]
+    y, = sessions[name].run(None, {"x": np.array(x["data"], np.uint8).reshape(x["shape"])})
+    return Response(json.dumps({"model_name": name, "outputs": [
+        {"name": "y", "datatype": "FP32", "shape": y.shape, "data": y.ravel().tolist()}]}),
+        media_type="application/json")

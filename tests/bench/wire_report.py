@@ -1,0 +1,212 @@
+"""The wire's rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+import statistics
+
+import figures
+import plot
+from figures import bold_below, ns_text
+from tensors import MIB
+
+PEERS = ("1 worker", "2 workers")
+CONSTANT_SHARE, P99_MOST = 0.80, 1.5  # of libmicrohttpd's requests, and times its p99
+PEER_CONNECTIONS, PEER_TIMES, PEER_P50_TIMES = 64, 15, 4
+BARE_SHARE = 0.80
+MEMORY_MOST = 1.25
+
+
+# ---- One row -------------------------------------------------------------------------------------
+
+
+def median(row, name, what):
+    return statistics.median(entry[what] for entry in row["series"][name])
+
+
+def rate(row, name):
+    return median(row, name, 0)
+
+
+def p50_ns(row, name):
+    return median(row, name, 1)
+
+
+def p99_ns(row, name):
+    return median(row, name, 2)
+
+
+def share(row, limit):
+    return rate(row, "quantd") / rate(row, limit)
+
+
+def p99_times(row):
+    return p99_ns(row, "quantd") / p99_ns(row, "constant")
+
+
+def peer_times(row):
+    """None: it was not measured."""
+    rates = [rate(row, name) for name in PEERS if name in row["series"]]
+    return rate(row, "quantd") / max(rates) if rates else None
+
+
+def peer_p50_times(row):
+    p50s = [p50_ns(row, name) for name in PEERS if name in row["series"]]
+    return min(p50s) / p50_ns(row, "quantd") if p50s else None
+
+
+def memory_share(row):
+    return row["peak"] / row["held"]
+
+
+def one_line(row):
+    if row["kind"] == "rate":
+        return "%s: up to %s" % (row["name"], ", ".join(
+            "%s %d/s" % (name, points[-1][0]) for name, points in row["points"].items()))
+    if row["kind"] == "memory":
+        return "%s: %.0f MiB at most, %.2f × of body and output; the first %s, then %s" % (
+            row["name"], row["peak"] / MIB, memory_share(row), ns_text(row["first_ns"]),
+            ns_text(row["later_ns"]))
+    text = "%s: %.0f/s, p50 %s, p99 %s" % (row["name"], rate(row, "quantd"),
+                                           *map(ns_text, (p50_ns(row, "quantd"),
+                                                          p99_ns(row, "quantd"))))
+    if row["kind"] == "body":
+        return text + "; %.2f of a bare socket" % share(row, "bare")
+    text += "; %.2f of libmicrohttpd (p99 %.2f ×), %.2f of a bare socket" % (
+        share(row, "constant"), p99_times(row), share(row, "bare"))
+    if peer_times(row):
+        text += "; %.1f × FastAPI, p50 %.1f × shorter" % (peer_times(row), peer_p50_times(row))
+    return text
+
+
+# ---- All rows ------------------------------------------------------------------------------------
+
+
+class Report:
+    def __init__(self, results, machine_lines):
+        self.results, self.machine = results, machine_lines
+
+    def of_kind(self, kind):
+        return [row for row in self.results if row["kind"] == kind]
+
+    def print_rows(self):
+        for row in self.results:
+            print(one_line(row))
+
+    def target_rows(self):
+        """(target's text, reached, of how many, detail)"""
+        small, bodies, memory = map(self.of_kind, ("small", "body", "memory"))
+        peers = [row for row in small if peer_times(row)]
+        many = [row for row in peers if row["connections"] == PEER_CONNECTIONS]
+        alone = [row for row in peers if row["connections"] == 1]
+        for text, target, values, at_least in (
+                ("small requests: requests/s ≥ %.2f × libmicrohttpd's with a constant answer",
+                 CONSTANT_SHARE, [share(row, "constant") for row in small], True),
+                ("the same: p99 ≤ %.1f ×", P99_MOST, list(map(p99_times, small)), False),
+                ("the same: requests/s ≥ %d × the better FastAPI, 64 connections", PEER_TIMES,
+                 list(map(peer_times, many)), True),
+                ("the same: p50 ≥ %d × shorter than the better FastAPI's, 1 connection",
+                 PEER_P50_TIMES, list(map(peer_p50_times, alone)), True),
+                ("bodies: ≥ %.2f × a bare socket's answers", BARE_SHARE,
+                 [share(row, "bare") for row in bodies], True),
+                ("memory: at most %.2f × body and output", MEMORY_MOST,
+                 list(map(memory_share, memory)), False)):
+            reached = sum(value >= target if at_least else value <= target for value in values)
+            if values:
+                yield (text % target, reached, len(values),
+                       ", ".join("%.2f" % value for value in values))
+
+    def print_summary(self):
+        print("\nThe wire: who reaches the target")
+        for text, reached, count, detail in self.target_rows():
+            print("  %-80s %d of %d; %s" % (text, reached, count, detail))
+        self.print_rows()
+
+    # ---- RESULTS.md ------------------------------------------------------------------------------
+
+    def write(self, folder):
+        lines = ["# Speed of the wire", "", HEAD, ""]
+        lines += ["- " + line for line in self.machine]
+        lines += ["", "![latency against load](wire.svg)", "", "## Targets", "",
+                  "| target | reach it | of | |", "|---|---:|---:|---|"]
+        lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
+        lines += ["", "## Small requests", "", *self.small_table()]
+        lines += ["", "## Large bodies", "", *self.body_table()]
+        lines += ["", "## Memory, and the first request", "", *self.memory_table()]
+        for row in self.of_kind("rate"):
+            lines += ["", "## Latency against load", "", RATE_HEAD, "", *self.rate_table(row)]
+            (folder / "wire.svg").write_text(plot.latency_svg(row["points"]))
+        figures.write_section(folder, lines)
+
+    def small_table(self):
+        yield ("| connections | quantd/s | p50 | p99 | libmicrohttpd/s | p99 | share | "
+               "p99 × | bare socket/s | share | FastAPI/s | p50 | × | p50 × shorter |")
+        yield "|" + "---:|" * 14
+        for row in self.of_kind("small"):
+            cells = ["%.0f | %s | %s" % (rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
+                                         ns_text(p99_ns(row, "quantd"))),
+                     "%.0f | %s" % (rate(row, "constant"), ns_text(p99_ns(row, "constant"))),
+                     bold_below("%.2f", share(row, "constant"), CONSTANT_SHARE),
+                     "%.2f" % p99_times(row),
+                     "%.0f | %.2f" % (rate(row, "bare"), share(row, "bare"))]
+            cells.append("%.0f | %s | %.1f | %.1f" % (
+                rate(row, "quantd") / peer_times(row),
+                ns_text(p50_ns(row, "quantd") * peer_p50_times(row)), peer_times(row),
+                peer_p50_times(row)) if peer_times(row) else "– | – | – | –")
+            yield "| %d | %s |" % (row["connections"], " | ".join(cells))
+
+    def body_table(self):
+        yield "| bodies | quantd/s | p50 | p99 | bare socket/s | p50 | share |"
+        yield "|---|" + "---:|" * 6
+        for row in self.of_kind("body"):
+            yield "| %s | %.4g | %s | %s | %.4g | %s | %s |" % (
+                row["name"], rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
+                ns_text(p99_ns(row, "quantd")), rate(row, "bare"), ns_text(p50_ns(row, "bare")),
+                bold_below("%.2f", share(row, "bare"), BARE_SHARE))
+
+    def memory_table(self):
+        yield "| requests | body and output | held at most | × | first | later |"
+        yield "|---|" + "---:|" * 5
+        for row in self.of_kind("memory"):
+            yield "| %s | %.0f MiB | %.0f MiB | %.2f | %s | %s |" % (
+                row["name"], row["held"] / MIB, row["peak"] / MIB, memory_share(row),
+                ns_text(row["first_ns"]), ns_text(row["later_ns"]))
+
+    @staticmethod
+    def rate_table(row):
+        yield "| requests/s |" + "".join(" %s p50 | p99 |" % NAMES[name] for name in row["points"])
+        yield "|---:|" + "---:|---:|" * len(row["points"])
+        found = {name: {point[0]: point for point in points}
+                 for name, points in row["points"].items()}
+        for offered in sorted(set().union(*found.values())):
+            yield "| %d |%s" % (offered, "".join(
+                " %s | %s |" % (ns_text(points[offered][2]), ns_text(points[offered][3]))
+                if offered in points else " – | – |" for points in found.values()))
+
+    def readme_lines(self):
+        lines = [self.machine[0] + ":", "", "| | share or times, row by row |", "|---|---|"]
+        return lines + ["| %s | %s |" % (text, detail)
+                        for text, *_, detail in self.target_rows()]
+
+
+NAMES = {"quantd": "quantd", "constant": "libmicrohttpd", "1 worker": "FastAPI, 1 worker",
+         "2 workers": "FastAPI, 2 workers"}
+
+HEAD = """\
+Written by `make bench`; not by hand. The small request dequantizes four numbers, JSON in and out,
+in 250 bytes; bodies are UINT8 that become FP32, bytes in and bytes out. One client asks everybody,
+over connections that stay open and have one request at a time; it shares the machine with the
+servers, which take turns of 250 ms, and figures are medians of the rounds. quantd runs with its
+default flags, but for memory for eight large requests.
+
+- *libmicrohttpd* is the library that quantd stands on, with the same settings, on one thread: it
+  reads the same request and answers always the same bytes, quantd's headers among them.
+- *bare socket* is a program that receives as many bytes and sends as many, without looking at them:
+  on one thread for small requests, where it shows what the client can do, on as many as quantd
+  has workers for bodies.
+- *FastAPI* is what a user writes instead (tests/bench/peers/service.py), on uvicorn, uvloop and
+  httptools, with ONNX Runtime, whose scale and zero point are constants: the better of one worker
+  and two.
+- *held at most* is the largest that the process has been, its programs' pages with it.
+- Bold is what misses its target."""
+
+RATE_HEAD = """\
+Requests come at random times, so many in a second, whether or not there are answers to those
+before, and go out over %d connections. A request's time begins when it comes, also where it then
+waits for a connection.""" % PEER_CONNECTIONS
