@@ -57,6 +57,13 @@
 #define QD_TCP_SEND_BYTES (128u << 10)
 #define QD_UNIX_SEND_BYTES (32u << 10)
 
+/* The same of a Unix socket while it sends a large answer, which each time that the buffer fills
+ * costs a change to the client and back. So many at a time, of 512 KiB in the kernel each: else
+ * clients that do not read could take any amount of memory that nobody counts. */
+#define QD_UNIX_WIDE_SEND_BYTES (256u << 10)
+#define QD_UNIX_WIDE_ANSWER_BYTES (1u << 20)
+#define QD_UNIX_WIDE_COUNT_MAX 16
+
 /* Lines of the access log that wait to be written, and as many that are being written: some 2,000
  * lines, a tenth of a second at 20,000 requests a second. */
 #define QD_WRITER_BYTES_MAX (1u << 20)

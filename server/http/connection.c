@@ -15,9 +15,6 @@
 
 enum { EVENTS_MAX = 64 };
 
-/* What the kernel makes of the size that it is told. */
-#define UNIX_BUFFER_BYTES (2 * QD_UNIX_SEND_BYTES)
-
 /* How long a kept connection may stay silent while we drain: its next request may be on its way. */
 #define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
 #define DRAIN_SWEEP_NS (20 * QD_NS_PER_MS)
@@ -158,10 +155,71 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
     return connection;
 }
 
+static int send_bytes(const struct qd_connection *connection)
+{
+    return connection->wide ? QD_UNIX_WIDE_SEND_BYTES : QD_UNIX_SEND_BYTES;
+}
+
+/* What the kernel makes of the size that it is told. */
+static uint64_t buffer_bytes(const struct qd_connection *connection)
+{
+    return 2 * (uint64_t)send_bytes(connection);
+}
+
+/* A place for one more that is wide: a free one, or that of a connection which holds no more in the
+ * kernel than any other. NULL: there is none. */
+static struct qd_connection **find_place(struct qd_connections *all)
+{
+    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++) {
+        const struct qd_connection *there = all->wide[i];
+        if (there == NULL || (!there->wide && qd_socket_unread(there->fd) <= buffer_bytes(there)))
+            return &all->wide[i];
+    }
+    return NULL;
+}
+
+static bool has_place(const struct qd_connection *connection)
+{
+    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+        if (connection->all->wide[i] == connection)
+            return true;
+    return false;
+}
+
+void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
+{
+    if (!connection->is_unix || connection->wide || answer_bytes < QD_UNIX_WIDE_ANSWER_BYTES)
+        return;
+    if (!has_place(connection)) {
+        struct qd_connection **place = find_place(connection->all);
+        if (place == NULL)
+            return;
+        *place = connection;
+    }
+    connection->wide = true;
+    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+}
+
+/* What the client has not read yet stays in the kernel, and keeps its place. */
+static void narrow(struct qd_connection *connection)
+{
+    connection->wide = false;
+    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+}
+
+static void give_up_place(const struct qd_connection *connection)
+{
+    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+        if (connection->all->wide[i] == connection)
+            connection->all->wide[i] = NULL;
+}
+
 void qd_connection_close(struct qd_connection *connection)
 {
     if (connection == NULL)
         return;
+    if (connection->is_unix)
+        give_up_place(connection);
     /* A duplicate of the descriptor would keep it there, with a pointer to nothing. */
     if (connection->watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
@@ -192,6 +250,8 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
     connection->moved_bytes = 0;
     if (connection->measured)
         stop_measuring(connection);
+    if (connection->wide)
+        narrow(connection);
     if (to == QD_CONNECTION_HEAD)
         connection->first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
@@ -225,12 +285,15 @@ static bool waits_for_us(const struct qd_connection *connection)
 
 /* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
  * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
- * again: that is a quarter full then, and filled up at once. */
+ * again, which is a quarter full then, and filled up at once; and how much there is in it, which
+ * becomes less until then. */
 static uint64_t moved(const struct qd_connection *connection)
 {
     if (connection->state == QD_CONNECTION_BODY)
         return connection->request->body_bytes;
-    return connection->is_unix ? connection->drained_bytes : qd_socket_acknowledged(connection->fd);
+    if (!connection->is_unix)
+        return qd_socket_acknowledged(connection->fd);
+    return UINT32_MAX + connection->drained_bytes - qd_socket_unread(connection->fd);
 }
 
 /* An answer's first window only begins the count: most end in it, and cost no call. */
@@ -305,7 +368,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
     for (int i = 0; i < count; i++) {
         struct qd_connection *connection = events[i].data.ptr;
         if ((events[i].events & EPOLLOUT) != 0)
-            connection->drained_bytes += UNIX_BUFFER_BYTES;
+            connection->drained_bytes += buffer_bytes(connection);
         const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         if (ends && !connection->ended) {
             append(&all->ended, &connection->watch);

@@ -18,6 +18,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/config.h"
+#include "server/base/limits.h"
 #include "server/work/request.h"
 
 enum qd_connection_state {
@@ -69,6 +70,7 @@ struct qd_connections {
     int hangups;           /* the epoll; becomes readable when a client hangs up */
     uint64_t look;         /* for who is stuck: counts them */
     size_t count;
+    struct qd_connection *wide[QD_UNIX_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */
 };
@@ -91,6 +93,7 @@ struct qd_connection {
     uint64_t chunks; /* of the body: pieces in which it came */
     int fd;
     bool is_unix;
+    bool wide;     /* its socket's buffer is, for this answer */
     bool watched;  /* is on the epoll */
     bool measured; /* a window has begun in which the answer's way is counted */
     bool ended;    /* the client sends nothing more: it has left, or waits for its answer */
@@ -117,6 +120,10 @@ void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
 /* The only way to change the state. Asserts that the step is one of those in connection.c's table,
  * and gives it its time. */
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to);
+
+/* Its answer has so many bytes: a Unix socket gets a larger buffer for a large one, until it leaves
+ * ANSWER, if there are not too many that have one. */
+void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 
 /* Ends it for both sides: the library sees that as the peer's end. */
 void qd_connection_cut(struct qd_connection *connection);

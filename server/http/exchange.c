@@ -118,6 +118,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance(connection, QD_CONNECTION_ANSWER);
+    qd_connection_widen(connection, answer->bytes);
     enum MHD_Result result = MHD_NO;
     if (add_headers(response, connection->request, answer->close || connection->all->draining))
         result = qd_intercept_queue(connection->http, answer->http_status, response);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* glibc's own struct tcp_info ends before the counts */
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -296,9 +298,20 @@ bool qd_socket_bound_send(int fd)
     int family = AF_UNSPEC;
     socklen_t family_bytes = sizeof(family);
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
-    int bytes = family == AF_UNIX ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    qd_socket_set_send_bytes(fd, family == AF_UNIX ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES);
     return family == AF_UNIX;
+}
+
+void qd_socket_set_send_bytes(int fd, int bytes)
+{
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+uint64_t qd_socket_unread(int fd)
+{
+    int bytes = 0;
+    ioctl(fd, SIOCOUTQ, &bytes);
+    return (uint64_t)bytes;
 }
 
 uint64_t qd_socket_acknowledged(int fd)

@@ -42,6 +42,12 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
  * socket. */
 bool qd_socket_bound_send(int fd);
 
+/* SO_SNDBUF; Linux doubles the number. */
+void qd_socket_set_send_bytes(int fd, int bytes);
+
+/* What a Unix socket's peer has not read yet, with what the kernel needs for it. */
+uint64_t qd_socket_unread(int fd);
+
 /* Bytes that the other end of a TCP connection has acknowledged so far. */
 uint64_t qd_socket_acknowledged(int fd);
 

@@ -7,6 +7,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
+#include "server/http/socket.h"
 
 enum { RATE = 1000, FAR_S = 3600 };
 
@@ -212,6 +213,84 @@ Test(connection, an_answer_is_taken_at_its_pace)
     qd_connections_on_hangups(&desk.all);
     qd_connections_sweep(&desk.all);
     cr_assert_eq(slow_count, 1, "it reads no more");
+    desk_deinit(&desk);
+}
+
+/* Long before the buffer has room again, of which the kernel would tell. */
+Test(connection, an_answer_moves_while_its_buffer_is_full)
+{
+    struct desk desk;
+    static char bytes[64 << 10];
+    desk_init(&desk);
+    advance_to(&desk, QD_CONNECTION_ANSWER);
+    fill(desk.connection->fd);
+    let_time_pass(&desk);
+    qd_connections_on_hangups(&desk.all);
+    qd_connections_sweep(&desk.all);
+    cr_assert_gt(recv(desk.client, bytes, sizeof(bytes), MSG_DONTWAIT), RATE);
+    let_time_pass(&desk);
+    qd_connections_on_hangups(&desk.all);
+    cr_assert_eq(desk.connection->drained_bytes, 0, "there is room again");
+    qd_connections_sweep(&desk.all);
+    cr_assert_eq(slow_count, 0, "it has read some");
+    desk_deinit(&desk);
+}
+
+static int send_buffer_bytes(const struct desk *desk)
+{
+    int bytes = 0;
+    socklen_t size = sizeof(bytes);
+    getsockopt(desk->connection->fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size);
+    return bytes;
+}
+
+Test(connection, a_large_answer_has_a_wide_buffer_until_it_ends)
+{
+    struct desk desk;
+    desk_init(&desk);
+    qd_socket_bound_send(desk.connection->fd);
+    const int narrow = send_buffer_bytes(&desk);
+    advance_to(&desk, QD_CONNECTION_ANSWER);
+    qd_connection_widen(desk.connection, QD_UNIX_WIDE_ANSWER_BYTES - 1);
+    cr_assert_eq(send_buffer_bytes(&desk), narrow);
+    qd_connection_widen(desk.connection, QD_UNIX_WIDE_ANSWER_BYTES);
+    cr_assert_gt(send_buffer_bytes(&desk), narrow);
+    qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
+    cr_assert_eq(send_buffer_bytes(&desk), narrow);
+    desk_deinit(&desk);
+}
+
+/* Of those who do not read. Who has read all leaves its place to the next. */
+Test(connection, so_many_buffers_are_wide)
+{
+    enum { COUNT = QD_UNIX_WIDE_COUNT_MAX + 1 };
+    struct desk desk;
+    struct qd_connection *others[COUNT];
+    static char bytes[1 << 20];
+    int ends[COUNT][2];
+    desk_init(&desk);
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
+        others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
+        qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
+        qd_connection_widen(others[i], QD_UNIX_WIDE_ANSWER_BYTES);
+        cr_assert_eq(others[i]->wide, i < QD_UNIX_WIDE_COUNT_MAX, "%zu", i);
+        fill(ends[i][0]);
+    }
+    qd_connection_advance(others[3], QD_CONNECTION_IDLE);
+    qd_connection_widen(others[COUNT - 1], QD_UNIX_WIDE_ANSWER_BYTES);
+    cr_assert_not(others[COUNT - 1]->wide, "that client has much to read");
+    while (recv(ends[3][1], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+    qd_connection_widen(others[COUNT - 1], QD_UNIX_WIDE_ANSWER_BYTES);
+    cr_assert(others[COUNT - 1]->wide);
+    for (size_t i = 0; i < COUNT; i++) {
+        qd_connection_close(others[i]);
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
+    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+        cr_assert_null(desk.all.wide[i]);
     desk_deinit(&desk);
 }
 
