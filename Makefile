@@ -103,9 +103,8 @@ KERNELS := \
 SERVER := \
     server/base/address.c server/base/arena.c server/base/config.c server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
-    server/base/metrics.c server/base/process.c server/base/prometheus.c \
+    server/base/log_file.c server/base/metrics.c server/base/process.c server/base/prometheus.c \
     server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
-    server/base/writer.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
     server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \

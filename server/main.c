@@ -16,9 +16,9 @@
 #include "server/base/config.h"
 #include "server/base/limits.h"
 #include "server/base/log.h"
+#include "server/base/log_file.h"
 #include "server/base/metrics.h"
 #include "server/base/version.h"
-#include "server/base/writer.h"
 #include "server/http/access.h"
 #include "server/http/healthcheck.h"
 #include "server/http/listener.h"
@@ -59,7 +59,7 @@ struct process {
     struct qd_tls *tls; /* NULL: none */
     struct qd_router router;
     struct qd_listener *listener;
-    struct qd_writer *access_log; /* NULL: none */
+    struct qd_log_file *access_log; /* NULL: none */
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
     struct qd_handle *sighup;
@@ -138,7 +138,7 @@ static void on_reload_signal(void *context)
     if (process->tls != NULL)
         qd_tls_reload(process->tls);
     if (process->access_log != NULL)
-        qd_writer_reopen(process->access_log);
+        qd_log_file_reopen(process->access_log);
 }
 
 static void on_trim(void *context)
@@ -348,10 +348,10 @@ static bool load_models(struct process *process)
 static bool open_access_log(struct process *process)
 {
     const struct qd_config *config = &process->config;
-    char complaint[QD_WRITER_COMPLAINT_BYTES];
+    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
     if (strcmp(config->access_log, "off") == 0)
         return true;
-    process->access_log = qd_writer_create(config->access_log, complaint);
+    process->access_log = qd_log_file_create(config->access_log, complaint);
     return process->access_log != NULL || complain("%s", complaint);
 }
 
@@ -370,7 +370,7 @@ static bool start_listening(struct process *process)
         .access = process->access,
         .thread_count = (unsigned)process->config.threads,
         .compute_timeout_ns = process->config.compute_timeout_ns,
-        .journal = {.writer = process->access_log, .format = process->config.log_format},
+        .journal = {.file = process->access_log, .format = process->config.log_format},
         .log_format_initial = process->config.log_format,
     };
     struct qd_handler handler = qd_router_handler(&process->router);
@@ -390,7 +390,7 @@ static bool start_listening(struct process *process)
 static void deinit(struct process *process)
 {
     qd_listener_destroy(process->listener);
-    qd_writer_destroy(process->access_log);
+    qd_log_file_destroy(process->access_log);
     qd_handle_destroy(process->sigterm);
     qd_handle_destroy(process->sigint);
     qd_handle_destroy(process->sighup);

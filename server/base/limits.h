@@ -66,6 +66,6 @@
 
 /* Lines of the access log that wait to be written, and as many that are being written: some 2,000
  * lines, a tenth of a second at 20,000 requests a second. */
-#define QD_WRITER_BYTES_MAX (1u << 20)
+#define QD_LOG_FILE_BYTES_MAX (1u << 20)
 
 #endif

@@ -130,8 +130,8 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
         .listeners = listeners,
         .event_lines_dropped = qd_log_dropped(),
     };
-    if (router->journal.writer != NULL)
-        gauges.access_lines_dropped = qd_writer_dropped(router->journal.writer);
+    if (router->journal.file != NULL)
+        gauges.access_lines_dropped = qd_log_file_dropped(router->journal.file);
     if (router->listener != NULL) {
         gauges.connections = qd_listener_connection_count(router->listener);
         gauges.listener_count = qd_listener_gauges(router->listener, listeners);

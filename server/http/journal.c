@@ -18,7 +18,7 @@ enum {
 
 bool qd_journal_is_read(const struct qd_journal *journal)
 {
-    return journal->writer != NULL || qd_log_enabled(QD_LOG_DEBUG);
+    return journal->file != NULL || qd_log_enabled(QD_LOG_DEBUG);
 }
 
 /* Several headers are one, with commas between them. */
@@ -136,14 +136,14 @@ void qd_journal_close(const struct qd_journal *journal, const struct qd_request 
     struct qd_line line;
     if (request->trail != NULL && request->error.status == QD_OK)
         qd_trail_note_call(request->trail, &request->asked); /* or qd_request_refuse has done it */
-    if (journal->writer != NULL)
+    if (journal->file != NULL)
         qd_line_begin(&line, journal->format, "info", message);
     else
         qd_log_begin(&line, QD_LOG_DEBUG, message);
     put_all(&line, request, client, delivered, stage_ns);
     qd_line_end(&line);
-    if (journal->writer != NULL)
-        qd_writer_put(journal->writer, &line);
+    if (journal->file != NULL)
+        qd_log_file_put(journal->file, &line);
     else
         qd_log_write(&line);
 }

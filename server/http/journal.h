@@ -5,12 +5,12 @@
 
 #include <stdbool.h>
 
-#include "server/base/writer.h"
+#include "server/base/log_file.h"
 #include "server/http/head.h"
 #include "server/work/request.h"
 
 struct qd_journal {
-    struct qd_writer *writer; /* NULL: there is no access log */
+    struct qd_log_file *file; /* NULL: there is no access log */
     enum qd_line_format format;
 };
 

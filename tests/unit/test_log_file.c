@@ -1,6 +1,6 @@
 /* Lines that a thread writes, and files that take none. */
 #define _GNU_SOURCE
-#include "server/base/writer.h"
+#include "server/base/log_file.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "server/base/clock.h"
 
-static char folder[] = "/tmp/quantd-writer-XXXXXX";
+static char folder[] = "/tmp/quantd-log-file-XXXXXX";
 static char path[64];
 static char moved[64];
 
@@ -30,23 +30,23 @@ static void teardown(void)
     rmdir(folder);
 }
 
-TestSuite(writer, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(log_file, .init = setup, .fini = teardown, .timeout = 30);
 
-static struct qd_writer *create(const char *where)
+static struct qd_log_file *create(const char *where)
 {
-    char complaint[QD_WRITER_COMPLAINT_BYTES];
-    struct qd_writer *writer = qd_writer_create(where, complaint);
-    cr_assert_not_null(writer, "%s", complaint);
-    return writer;
+    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
+    struct qd_log_file *file = qd_log_file_create(where, complaint);
+    cr_assert_not_null(file, "%s", complaint);
+    return file;
 }
 
-static void put(struct qd_writer *writer, uint64_t number)
+static void put(struct qd_log_file *file, uint64_t number)
 {
     struct qd_line line;
     qd_line_begin(&line, QD_LINE_TEXT, "info", "event");
     qd_line_number(&line, "number", number);
     qd_line_end(&line);
-    qd_writer_put(writer, &line);
+    qd_log_file_put(file, &line);
 }
 
 /* How many lines it has, each whole and in their order. */
@@ -67,77 +67,77 @@ static uint64_t count_lines(FILE *file, uint64_t *next)
     return count;
 }
 
-Test(writer, all_lines_are_there_at_the_end)
+Test(log_file, all_lines_are_there_at_the_end)
 {
     enum { COUNT = 20000 };
-    struct qd_writer *writer = create(path);
+    struct qd_log_file *file = create(path);
     for (uint64_t i = 0; i < COUNT; i++) {
-        put(writer, i);
+        put(file, i);
         if (i % 5000 == 0)
             usleep(60000);
     }
-    const uint64_t dropped = qd_writer_dropped(writer);
-    qd_writer_destroy(writer);
+    const uint64_t dropped = qd_log_file_dropped(file);
+    qd_log_file_destroy(file);
     uint64_t next = 0;
     cr_assert_eq(count_lines(fopen(path, "r"), &next), COUNT - dropped);
     cr_assert_lt(dropped, COUNT / 2);
 }
 
-Test(writer, a_moved_file_is_made_anew)
+Test(log_file, a_moved_file_is_made_anew)
 {
-    struct qd_writer *writer = create(path);
-    put(writer, 0);
-    put(writer, 1);
+    struct qd_log_file *file = create(path);
+    put(file, 0);
+    put(file, 1);
     while (access(path, F_OK) != 0)
         usleep(1000);
     cr_assert_eq(rename(path, moved), 0);
-    qd_writer_reopen(writer);
+    qd_log_file_reopen(file);
     while (access(path, F_OK) != 0)
         usleep(1000);
-    put(writer, 2);
-    qd_writer_destroy(writer);
+    put(file, 2);
+    qd_log_file_destroy(file);
     uint64_t next = 0;
     cr_assert_eq(count_lines(fopen(moved, "r"), &next), 2);
     cr_assert_eq(count_lines(fopen(path, "r"), &next), 1);
 }
 
-Test(writer, a_full_disk_takes_nothing)
+Test(log_file, a_full_disk_takes_nothing)
 {
-    struct qd_writer *writer = create("/dev/full");
-    put(writer, 0);
-    put(writer, 1);
-    while (qd_writer_dropped(writer) < 2)
+    struct qd_log_file *file = create("/dev/full");
+    put(file, 0);
+    put(file, 1);
+    while (qd_log_file_dropped(file) < 2)
         usleep(1000);
-    qd_writer_destroy(writer);
+    qd_log_file_destroy(file);
 }
 
 /* Putting does not wait, and neither does the end, for long. */
-Test(writer, a_pipe_that_nobody_reads)
+Test(log_file, a_pipe_that_nobody_reads)
 {
     cr_assert_eq(mkfifo(path, 0600), 0);
     int reader = open(path, O_RDONLY | O_NONBLOCK);
-    struct qd_writer *writer = create(path);
+    struct qd_log_file *file = create(path);
     const uint64_t begin_ns = qd_clock_ns();
     uint64_t count = 0;
-    while (qd_writer_dropped(writer) == 0)
-        put(writer, count++);
+    while (qd_log_file_dropped(file) == 0)
+        put(file, count++);
     cr_assert_gt(count, 10000);
     cr_assert_lt(qd_clock_ns() - begin_ns, 5 * QD_NS_PER_S);
     const uint64_t end_ns = qd_clock_ns();
-    qd_writer_destroy(writer);
+    qd_log_file_destroy(file);
     cr_assert_lt(qd_clock_ns() - end_ns, 5 * QD_NS_PER_S);
     uint64_t next = 0;
     cr_assert_eq(fcntl(reader, F_SETFL, 0), 0);
     cr_assert_gt(count_lines(fdopen(reader, "r"), &next), 100);
 }
 
-Test(writer, files_that_cannot_be)
+Test(log_file, files_that_cannot_be)
 {
-    char complaint[QD_WRITER_COMPLAINT_BYTES];
-    cr_assert_null(qd_writer_create("/nowhere/log", complaint));
+    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
+    cr_assert_null(qd_log_file_create("/nowhere/log", complaint));
     cr_assert_not_null(strstr(complaint, "/nowhere/log"), "%s", complaint);
     cr_assert_eq(mkfifo(path, 0600), 0);
-    cr_assert_null(qd_writer_create(path, complaint), "a pipe without a reader");
-    cr_assert_null(qd_writer_create(folder, complaint));
-    qd_writer_destroy(NULL);
+    cr_assert_null(qd_log_file_create(path, complaint), "a pipe without a reader");
+    cr_assert_null(qd_log_file_create(folder, complaint));
+    qd_log_file_destroy(NULL);
 }

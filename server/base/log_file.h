@@ -2,32 +2,33 @@
  * that nobody reads, stops nobody but that thread. Between it and who puts lines is a buffer with a
  * bound; a line for which there is no room is dropped, and counted. A line is written 50 ms after
  * it was put, at most, where the file takes it, so that thousands are written at once. */
-#ifndef SERVER_BASE_WRITER_H
-#define SERVER_BASE_WRITER_H
+#ifndef SERVER_BASE_LOG_FILE_H
+#define SERVER_BASE_LOG_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "server/base/line.h"
 
-struct qd_writer;
+struct qd_log_file;
 
-#define QD_WRITER_COMPLAINT_BYTES 512
+#define QD_LOG_FILE_COMPLAINT_BYTES 512
 
 /* path: appended to, and made with mode 0640 if it is not there; "-": standard error. Borrowed.
  * NULL: `complaint` says why. */
-struct qd_writer *qd_writer_create(const char *path, char complaint[QD_WRITER_COMPLAINT_BYTES]);
+struct qd_log_file *qd_log_file_create(const char *path,
+                                       char complaint[QD_LOG_FILE_COMPLAINT_BYTES]);
 
 /* Writes what there is, for a second at most. NULL is fine. */
-void qd_writer_destroy(struct qd_writer *writer);
+void qd_log_file_destroy(struct qd_log_file *file);
 
 /* One that has ended. Never waits for the file. */
-void qd_writer_put(struct qd_writer *writer, const struct qd_line *line);
+void qd_log_file_put(struct qd_log_file *file, const struct qd_line *line);
 
 /* Opens the path anew: what was there has been moved away. Where that fails, the log says so, and
  * the old file goes on. */
-void qd_writer_reopen(struct qd_writer *writer);
+void qd_log_file_reopen(struct qd_log_file *file);
 
-uint64_t qd_writer_dropped(const struct qd_writer *writer);
+uint64_t qd_log_file_dropped(const struct qd_log_file *file);
 
 #endif
