@@ -1,4 +1,5 @@
-/* From a graph and shapes to stages, and the places of intermediate values; and runs. */
+/* Plans for the nodes of a graph, of certain shapes, and the places of intermediate values; and
+ * runs. */
 #include <string.h>
 
 #include "kernels/graph.h"
@@ -6,12 +7,12 @@
 /* Vectors of the widest tier, and whole lines of the cache. */
 #define ALIGNMENT ((size_t)64)
 
-/* ---- Stages -------------------------------------------------------------------------------- */
+/* ---- Nodes --------------------------------------------------------------------------------- */
 
 /* Fits one node to what comes before it. */
-static enum qk_status plan_stage(const struct qk_graph *graph, size_t index,
-                                 const struct qk_tensor *inputs, struct qk_memory memory,
-                                 struct qk_stage *stages, struct qk_error *error)
+static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
+                                const struct qk_tensor *inputs, struct qk_memory memory,
+                                struct qk_node_plan *plans, struct qk_error *error)
 {
     const struct qk_graph_node *node = &graph->nodes[index];
     const struct qk_operator *op = node->instance->op;
@@ -23,19 +24,18 @@ static enum qk_status plan_stage(const struct qk_graph *graph, size_t index,
             continue;
         }
         const struct qk_graph_value *value = &graph->values[node->inputs[i]];
-        tensors[i] = value->kind == QK_HOME_INPUT
-                         ? inputs[value->port]
-                         : stages[value->maker].plan.outputs[value->output];
+        tensors[i] = value->kind == QK_HOME_INPUT ? inputs[value->port]
+                                                  : plans[value->maker].plan.outputs[value->output];
     }
     const enum qk_status status =
-        qk_plan(node->instance, tensors, memory, &stages[index].plan, &cause);
+        qk_plan(node->instance, tensors, memory, &plans[index].plan, &cause);
     return status == QK_OK ? QK_OK : qk_graph_fail_in(node, op, &cause, error);
 }
 
 /* ---- The scratch --------------------------------------------------------------------------- */
 
 /* An intermediate value while it is placed. Values that are alive at the same time never share a
- * byte: a stage's inputs are, with its outputs. */
+ * byte: a node's inputs are, with its outputs. */
 struct room {
     const struct qk_graph_value *value;
     size_t bytes;
@@ -43,7 +43,7 @@ struct room {
     struct room *next; /* of those that are placed, the one that begins next */
 };
 
-/* Largest first; those that are as large as one another in the order of their stages. */
+/* Largest first; those that are as large as one another in the order in which they are made. */
 static void sort_by_bytes(struct room *rooms, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -94,9 +94,9 @@ static size_t count_rooms(const struct qk_graph *graph)
     return count;
 }
 
-/* Gives each intermediate value its place, which its maker's stage keeps. */
+/* Gives each intermediate value its place, which its maker's node keeps. */
 static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory memory,
-                                struct qk_stage *stages, size_t *scratch_bytes,
+                                struct qk_node_plan *plans, size_t *scratch_bytes,
                                 struct qk_error *error)
 {
     const size_t count = count_rooms(graph);
@@ -112,7 +112,7 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
         if (value->kind != QK_HOME_SCRATCH)
             continue;
         struct room *room = &rooms[room_count++];
-        const size_t bytes = stages[value->maker].plan.output_bytes[value->output];
+        const size_t bytes = plans[value->maker].plan.output_bytes[value->output];
         *room = (struct room){.value = value};
         fits = !__builtin_add_overflow(bytes, ALIGNMENT - 1, &room->bytes);
         room->bytes -= room->bytes % ALIGNMENT;
@@ -122,7 +122,7 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
     for (size_t i = 0; i < count && fits; i++) {
         const struct qk_graph_value *value = rooms[i].value;
         fits = place(&rooms[i], &first, scratch_bytes);
-        stages[value->maker].outputs[value->output].at = rooms[i].begin;
+        plans[value->maker].outputs[value->output].at = rooms[i].begin;
     }
     return fits ? QK_OK
                 : qk_fail(error, QK_INVALID,
@@ -131,7 +131,7 @@ static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory m
                           SIZE_MAX);
 }
 
-static struct qk_home home_of(const struct qk_graph *graph, const struct qk_stage *stages,
+static struct qk_home home_of(const struct qk_graph *graph, const struct qk_node_plan *plans,
                               uint32_t index)
 {
     if (index == QK_VALUE_NONE)
@@ -140,27 +140,27 @@ static struct qk_home home_of(const struct qk_graph *graph, const struct qk_stag
     const bool is_placed = value->kind == QK_HOME_SCRATCH;
     return (struct qk_home){
         .kind = value->kind,
-        .at = is_placed ? stages[value->maker].outputs[value->output].at : value->port,
+        .at = is_placed ? plans[value->maker].outputs[value->output].at : value->port,
     };
 }
 
-static void fill_homes(const struct qk_graph *graph, struct qk_stage *stages)
+static void fill_homes(const struct qk_graph *graph, struct qk_node_plan *plans)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
         const struct qk_graph_node *node = &graph->nodes[i];
         const struct qk_operator *op = node->instance->op;
         for (size_t k = 0; k < op->input_count; k++)
-            stages[i].inputs[k] = home_of(graph, stages, node->inputs[k]);
+            plans[i].inputs[k] = home_of(graph, plans, node->inputs[k]);
         for (size_t k = 0; k < op->output_count; k++)
-            stages[i].outputs[k] = home_of(graph, stages, node->outputs[k]);
+            plans[i].outputs[k] = home_of(graph, plans, node->outputs[k]);
     }
 }
 
 /* ---- What callers see ---------------------------------------------------------------------- */
 
-static enum qk_status describe_outputs(const struct qk_graph *graph, const struct qk_stage *stages,
-                                       struct qk_memory memory, struct qk_graph_plan *plan,
-                                       struct qk_error *error)
+static enum qk_status describe_outputs(const struct qk_graph *graph,
+                                       const struct qk_node_plan *plans, struct qk_memory memory,
+                                       struct qk_graph_plan *plan, struct qk_error *error)
 {
     const size_t count = graph->output_count;
     struct qk_tensor *tensors = memory.alloc(memory.context, count * sizeof(*tensors));
@@ -169,7 +169,7 @@ static enum qk_status describe_outputs(const struct qk_graph *graph, const struc
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu outputs", count);
     for (size_t i = 0; i < count; i++) {
         const struct qk_graph_value *value = &graph->values[graph->outputs[i]];
-        const struct qk_plan *maker = &stages[value->maker].plan;
+        const struct qk_plan *maker = &plans[value->maker].plan;
         tensors[i] = maker->outputs[value->output];
         bytes[i] = maker->output_bytes[value->output];
     }
@@ -179,23 +179,23 @@ static enum qk_status describe_outputs(const struct qk_graph *graph, const struc
     return QK_OK;
 }
 
-static const char *join_kernels(const struct qk_stage *stages, size_t count,
+static const char *join_kernels(const struct qk_node_plan *plans, size_t count,
                                 struct qk_memory memory)
 {
     size_t bytes = 0;
     if (count == 1)
-        return stages[0].plan.kernel;
+        return plans[0].plan.kernel;
     if (count > QK_GRAPH_KERNELS_MAX)
         count = QK_GRAPH_KERNELS_MAX;
     for (size_t i = 0; i < count; i++)
-        bytes += strlen(stages[i].plan.kernel) + 1;
+        bytes += strlen(plans[i].plan.kernel) + 1;
     char *joined = memory.alloc(memory.context, bytes);
     if (!joined)
         return NULL;
     char *to = joined;
     for (size_t i = 0; i < count; i++) {
-        const size_t length = strlen(stages[i].plan.kernel);
-        memcpy(to, stages[i].plan.kernel, length);
+        const size_t length = strlen(plans[i].plan.kernel);
+        memcpy(to, plans[i].plan.kernel, length);
         to += length;
         *to++ = i + 1 < count ? '+' : '\0';
     }
@@ -207,33 +207,33 @@ enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tenso
                              struct qk_error *error)
 {
     const size_t count = graph->node_count;
-    struct qk_stage *stages = memory.alloc(memory.context, count * sizeof(*stages));
-    if (!stages)
+    struct qk_node_plan *plans = memory.alloc(memory.context, count * sizeof(*plans));
+    if (!plans)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
-    *plan = (struct qk_graph_plan){.graph = graph, .stages = stages, .stage_count = count};
+    *plan = (struct qk_graph_plan){.graph = graph, .nodes = plans, .node_count = count};
     enum qk_status status = QK_OK;
     for (size_t i = 0; i < count && status == QK_OK; i++) {
-        status = plan_stage(graph, i, inputs, memory, stages, error);
-        if (status == QK_OK && stages[i].plan.workspace_bytes > plan->workspace_bytes)
-            plan->workspace_bytes = stages[i].plan.workspace_bytes;
+        status = plan_node(graph, i, inputs, memory, plans, error);
+        if (status == QK_OK && plans[i].plan.workspace_bytes > plan->workspace_bytes)
+            plan->workspace_bytes = plans[i].plan.workspace_bytes;
     }
     if (status == QK_OK)
-        status = place_all(graph, memory, stages, &plan->scratch_bytes, error);
+        status = place_all(graph, memory, plans, &plan->scratch_bytes, error);
     if (status == QK_OK)
-        status = describe_outputs(graph, stages, memory, plan, error);
+        status = describe_outputs(graph, plans, memory, plan, error);
     if (status != QK_OK)
         return status;
-    fill_homes(graph, stages);
-    plan->kernel = join_kernels(stages, count, memory);
+    fill_homes(graph, plans);
+    plan->kernel = join_kernels(plans, count, memory);
     return plan->kernel ? QK_OK : qk_fail(error, QK_NO_MEMORY, "out of memory for a plan's name");
 }
 
 /* ---- Run ----------------------------------------------------------------------------------- */
 
-void qk_graph_run(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
+void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                   void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end)
 {
-    const struct qk_stage *run = &plan->stages[stage];
+    const struct qk_node_plan *run = &plan->nodes[node];
     const struct qk_operator *op = run->plan.instance->op;
     const void *from[QK_INPUT_COUNT_MAX];
     void *to[QK_OUTPUT_COUNT_MAX];

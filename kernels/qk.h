@@ -405,7 +405,7 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
 /* As qk_pack. */
 void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
 
-/* Where a stage finds the data of an input, or puts that of an output. Private to kernels/. */
+/* Where a node finds the data of an input, or puts that of an output. Private to kernels/. */
 enum qk_home_kind { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH };
 struct qk_home {
     enum qk_home_kind kind;
@@ -413,7 +413,7 @@ struct qk_home {
 };
 
 /* One node's part in a graph's plan. */
-struct qk_stage {
+struct qk_node_plan {
     struct qk_plan plan; /* its unit_count and unit_cost_ns are what a scheduler needs */
 
     /* Private to kernels/. */
@@ -421,35 +421,35 @@ struct qk_stage {
     struct qk_home outputs[QK_OUTPUT_COUNT_MAX];
 };
 
-/* How a graph computes inputs of certain shapes: stage by stage. */
+/* How a graph computes inputs of certain shapes: node by node. */
 struct qk_graph_plan {
     const struct qk_graph *graph;
-    const char *kernel; /* those of the stages, joined by '+': the first QK_GRAPH_KERNELS_MAX */
+    const char *kernel; /* those of the nodes, joined by '+': the first QK_GRAPH_KERNELS_MAX */
     const struct qk_tensor *outputs; /* type, dims and count; data is NULL */
     const size_t *output_bytes;
     size_t output_count;
-    size_t scratch_bytes;   /* for each run: all that stages hand on to one another */
-    size_t workspace_bytes; /* for each thread of a run: the most that a stage needs */
-    const struct qk_stage *stages;
-    size_t stage_count;
+    size_t scratch_bytes;             /* for each run: all that nodes hand on to one another */
+    size_t workspace_bytes;           /* for each thread of a run: the most that a node needs */
+    const struct qk_node_plan *nodes; /* in their order */
+    size_t node_count;
 };
 #define QK_GRAPH_KERNELS_MAX 16
 
 /* As qk_plan: inputs[i] is the graph's input i, of which all is read but `data`; one that no node
  * reads is not looked at. The plan points into `memory`.
  *
- * Values that stages hand on to one another share the scratch: the largest is placed first, each as
- * low as it fits beside those that are placed and alive at the same time, from the stage that makes
+ * Values that nodes hand on to one another share the scratch: the largest is placed first, each as
+ * low as it fits beside those that are placed and alive at the same time, from the node that makes
  * it to the last that reads it. */
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error);
 
-/* Computes units [begin, end) of one stage. Stages run in their order, each when all units of the
- * one before are done; the units of a stage may run on several threads at once. inputs, outputs and
+/* Computes units [begin, end) of one node. Nodes run in their order, each when all units of the
+ * one before are done; the units of a node may run on several threads at once. inputs, outputs and
  * workspace are as for qk_run, but that the first two are the graph's; `scratch` holds
- * plan->scratch_bytes, 64-byte aligned, belongs to this run, and is the same for all its stages. */
-void qk_graph_run(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
+ * plan->scratch_bytes, 64-byte aligned, belongs to this run, and is the same for all its nodes. */
+void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                   void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end);
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */

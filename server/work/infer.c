@@ -214,7 +214,7 @@ static enum qd_status check_outputs(struct qd_request *request)
                    bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
 }
 
-/* Room for what comes out, and for what stages hand on to one another. */
+/* Room for what comes out, and for what nodes hand on to one another. */
 static enum qd_status take_outputs(struct qd_request *request)
 {
     const struct qk_graph_plan *plan = request->plan;
@@ -290,9 +290,9 @@ static enum qd_status make_workspaces(struct qd_request *request)
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
         bytes = QD_OIP_PRINT_BYTES;
-    for (size_t i = 0; i < plan->stage_count; i++) {
-        const struct qk_plan *stage = &plan->stages[i].plan;
-        const size_t worth = shares(request, stage->unit_count, stage->unit_cost_ns);
+    for (size_t i = 0; i < plan->node_count; i++) {
+        const struct qk_plan *node = &plan->nodes[i].plan;
+        const size_t worth = shares(request, node->unit_count, node->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
     }
     while (request->seat_count < wanted) {
@@ -358,23 +358,23 @@ static bool plan_all(struct qd_request *request)
 static bool write_answer(struct qd_request *request);
 static bool compute(struct qd_request *request);
 
-static void run_stage(struct qd_job *job, void *workspace, size_t begin, size_t end)
+static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     const struct qd_request *request = request_of(job);
-    qk_graph_run(request->plan, request->stage, request->inputs, request->outputs, request->scratch,
+    qk_graph_run(request->plan, request->node, request->inputs, request->outputs, request->scratch,
                  workspace, begin, end);
 }
 
-static bool after_stage(struct qd_job *job)
+static bool after_node(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    return ++request->stage < request->plan->stage_count ? compute(request) : write_answer(request);
+    return ++request->node < request->plan->node_count ? compute(request) : write_answer(request);
 }
 
 static bool compute(struct qd_request *request)
 {
-    const struct qk_plan *plan = &request->plan->stages[request->stage].plan;
-    return set_wide_phase(request, run_stage, after_stage, plan->unit_count, plan->unit_cost_ns);
+    const struct qk_plan *plan = &request->plan->nodes[request->node].plan;
+    return set_wide_phase(request, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)

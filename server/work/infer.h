@@ -7,7 +7,7 @@
  *             convert  a piece of the tensors' numbers  as many as it is worth
  *             plan     one: call, graph, plan, memory   one
  *   RUNNING   pack     the operators' own               as many as it is worth
- *             stage    the same, for each stage         as many as it is worth
+ *             compute  the same, for each node          as many as it is worth
  *   ENCODING  print    2048 numbers each                as many as it is worth
  *   REPLYING
  *

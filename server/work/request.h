@@ -85,7 +85,7 @@ struct qd_request {
     enum qd_request_state doing;  /* what it does when a worker has it */
     struct qd_oip_reader *reader; /* while it is decoded */
     bool read;                    /* all of the JSON, but for tensors' numbers */
-    size_t stage;                 /* of the plan, that runs now */
+    size_t node;                  /* of the plan, that runs now */
     struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
     struct qd_seat *seats;        /* the same for all phases */
     size_t seat_count;            /* that have a workspace */

@@ -155,11 +155,11 @@ static void run_plan(struct run *run, const struct qk_graph_plan *plan)
     for (size_t i = 0; i < plan->output_count; i++)
         if (outputs[i] == NULL)
             return;
-    for (size_t i = 0; i < plan->stage_count; i++) {
-        const struct qk_plan *stage = &plan->stages[i].plan;
-        if (stage->unit_count > UNIT_COUNT_MAX || stage->unit_cost_ns > UNIT_NS_MAX)
+    for (size_t i = 0; i < plan->node_count; i++) {
+        const struct qk_plan *node = &plan->nodes[i].plan;
+        if (node->unit_count > UNIT_COUNT_MAX || node->unit_cost_ns > UNIT_NS_MAX)
             return;
-        qk_graph_run(plan, i, run->input_data, outputs, scratch, workspace, 0, stage->unit_count);
+        qk_graph_run(plan, i, run->input_data, outputs, scratch, workspace, 0, node->unit_count);
     }
     for (size_t i = 0; i < plan->output_count; i++)
         touch(outputs[i], plan->output_bytes[i]);

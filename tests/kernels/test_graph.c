@@ -214,7 +214,7 @@ static bool is_output(const struct graph_case *made, uint32_t value)
     return false;
 }
 
-/* The most bytes of intermediate values that are alive in one stage, where nodes are in order: no
+/* The most bytes of intermediate values that are alive at one node, where nodes are in order: no
  * scratch can be smaller. *sum is what they need where none shares a byte. */
 static size_t count_live_bytes(const struct graph_case *made, size_t *sum)
 {
@@ -252,9 +252,9 @@ Test(graph, random_graphs)
         run_init(&run, made, kernels);
         cr_expect_geq(run.plan.scratch_bytes, least);
         cr_expect_leq(run.plan.scratch_bytes, sum);
-        for (size_t i = 0; i < run.plan.stage_count; i++)
-            if (run.plan.stages[i].outputs[0].kind == QK_HOME_SCRATCH)
-                cr_expect_eq(run.plan.stages[i].outputs[0].at % 64, 0);
+        for (size_t i = 0; i < run.plan.node_count; i++)
+            if (run.plan.nodes[i].outputs[0].kind == QK_HOME_SCRATCH)
+                cr_expect_eq(run.plan.nodes[i].outputs[0].at % 64, 0);
         all_least += least;
         all_sums += sum;
         all_bytes += run.plan.scratch_bytes;
@@ -316,7 +316,7 @@ Test(graph, counts_types_and_kernels)
     cr_expect_eq(run.graph->output_count, 2);
     cr_expect_eq(run.graph->output_types[0], QK_UINT8);
     cr_expect_eq(run.graph->output_types[1], QK_BF16);
-    cr_expect_eq(run.plan.stage_count, 3);
+    cr_expect_eq(run.plan.node_count, 3);
     cr_expect_str_eq(run.plan.kernel, "quantize_scalar+conv_scalar+dequantize_scalar");
     run_deinit(&run);
     graph_case_destroy(made);
@@ -462,7 +462,7 @@ Test(graph, of_an_instance)
     qk_graph_pack(graph, 0, graph->pack_unit_count);
     cr_assert_eq(qk_graph_plan(graph, call.inputs, face, &plan, &error), QK_OK, "%s", error.text);
     cr_expect_eq(plan.scratch_bytes, 0);
-    cr_expect_str_eq(plan.kernel, plan.stages[0].plan.kernel);
+    cr_expect_str_eq(plan.kernel, plan.nodes[0].plan.kernel);
     graph_case_run(made, &plan, 1);
 
     /* It says what the instance says. */

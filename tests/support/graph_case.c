@@ -237,15 +237,15 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
 }
 
 /* From any unit on, in pieces, each with a workspace of its own. */
-static void run_stage(const struct qk_graph_plan *plan, size_t stage, const void *const *inputs,
-                      void *const *outputs, void *scratch, uint64_t *random)
+static void run_node(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
+                     void *const *outputs, void *scratch, uint64_t *random)
 {
-    const size_t count = plan->stages[stage].plan.unit_count;
+    const size_t count = plan->nodes[node].plan.unit_count;
     const size_t first = count > 0 ? qk_test_random_below(random, count) : 0;
     for (size_t done = 0, piece, begin; done < count; done += piece) {
         piece = take_piece(count, first, done, &begin, random);
         void *workspace = guarded_alloc(plan->workspace_bytes, 64);
-        qk_graph_run(plan, stage, inputs, outputs, scratch, workspace, begin, begin + piece);
+        qk_graph_run(plan, node, inputs, outputs, scratch, workspace, begin, begin + piece);
         guarded_free(workspace);
     }
 }
@@ -261,8 +261,8 @@ void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *p
         inputs[i] = made->values[call->inputs[i].value].data;
     for (size_t i = 0; i < call->output_count; i++)
         outputs[i] = guarded_alloc(plan->output_bytes[i], 64);
-    for (size_t i = 0; i < plan->stage_count; i++)
-        run_stage(plan, i, inputs, outputs, scratch, &seed);
+    for (size_t i = 0; i < plan->node_count; i++)
+        run_node(plan, i, inputs, outputs, scratch, &seed);
     for (size_t i = 0; i < call->output_count; i++) {
         const struct qk_tensor *expected = &made->values[call->outputs[i]];
         const struct qk_tensor *got = &plan->outputs[i];

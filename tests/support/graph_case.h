@@ -53,7 +53,7 @@ enum qk_status graph_case_plan(const struct graph_case *made, const struct qk_gr
                                struct qk_memory memory, struct qk_graph_plan *plan,
                                struct qk_error *error);
 
-/* Runs all stages, each in pieces of random sizes in a random order, in memory with watched edges,
+/* Runs all nodes, each in pieces of random sizes in a random order, in memory with watched edges,
  * and fails the test unless all outputs are as they have to be. */
 void graph_case_run(const struct graph_case *made, const struct qk_graph_plan *plan, uint64_t seed);
 

@@ -1,4 +1,4 @@
-/* Loaded models through the scheduler: graphs of several stages, shapes that come again, models
+/* Loaded models through the scheduler: graphs of several nodes, shapes that come again, models
  * that are replaced meanwhile, and requests that do not come to their end. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -202,8 +202,8 @@ Test(infer, a_chain_on_three_threads)
     check_chain(3);
 }
 
-/* Large enough that every stage is worth all threads, and gives way to the others. */
-Test(infer, large_stages_on_three_threads)
+/* Large enough that every node is worth all threads, and gives way to the others. */
+Test(infer, large_nodes_on_three_threads)
 {
     struct graph_case *made = make_chain(2, "1,8,150,150", 2);
     start(3, 512 << 20);

@@ -90,8 +90,8 @@ Test(late, computes_with_what_a_request_brings)
     void *workspace = qd_arena_alloc(&scratch.arena, plan.workspace_bytes);
     const void *data[] = {s, inputs[1].data, &t};
     void *outputs[] = {y};
-    for (size_t i = 0; i < plan.stage_count; i++)
-        qk_graph_run(&plan, i, data, outputs, room, workspace, 0, plan.stages[i].plan.unit_count);
+    for (size_t i = 0; i < plan.node_count; i++)
+        qk_graph_run(&plan, i, data, outputs, room, workspace, 0, plan.nodes[i].plan.unit_count);
     cr_assert_eq(memcmp(y, "\7\5\5", 3), 0, "2 / 0.5 + 3, 4 / 2 + 3, 8 / 4 + 3");
     qk_kernels_destroy(kernels);
     scratch_deinit(&scratch);
