@@ -27,7 +27,7 @@ static void print_shape(struct qd_text *text, const struct qk_tensor *tensor)
 
 /* Keys in Triton's order. */
 static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, const char *kernel,
-                       const struct qd_oip_stages *stages)
+                       const uint64_t stage_ns[QD_STAGE_COUNT])
 {
     qd_text_string(text, "{");
     if (asked->id != NULL) {
@@ -41,9 +41,9 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
                    ",\"model_version\":\"%" PRIu64 "\",\"parameters\":{"
                    "\"receive_us\":%" PRIu64 ",\"queue_us\":%" PRIu64 ",\"decode_us\":%" PRIu64
                    ",\"compute_us\":%" PRIu64 ",\"kernel\":\"%s\"},",
-                   asked->signature->version, microseconds(stages->receive_ns),
-                   microseconds(stages->queue_ns), microseconds(stages->decode_ns),
-                   microseconds(stages->compute_ns), kernel);
+                   asked->signature->version, microseconds(stage_ns[QD_STAGE_RECEIVE]),
+                   microseconds(stage_ns[QD_STAGE_QUEUE]), microseconds(stage_ns[QD_STAGE_DECODE]),
+                   microseconds(stage_ns[QD_STAGE_COMPUTE]), kernel);
 }
 
 /* ---- Numbers, in units -------------------------------------------------------------------- */
@@ -214,8 +214,8 @@ static enum qd_status refuse_size(const struct qd_oip_writer *writer, size_t byt
                    writer->asked->binary_outputs != 0 ? "" : "; binary output may be smaller");
 }
 
-enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_oip_stages *stages,
-                                 struct qd_answer *answer)
+enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
+                                 const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_answer *answer)
 {
     const struct qd_oip_asked *asked = writer->asked;
     const size_t output_count = asked->signature->output_count;
@@ -227,7 +227,7 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_o
     if (writer->printed_bytes > QD_ANSWER_BYTES_MAX)
         return refuse_size(writer, writer->printed_bytes);
     qd_text_init(&text, writer->arena);
-    print_head(&text, asked, writer->kernel, stages);
+    print_head(&text, asked, writer->kernel, stage_ns);
     qd_text_string(&text, "\"outputs\":[");
     for (size_t i = 0; i < output_count; i++) {
         if ((asked->outputs >> i & 1) == 0)
@@ -258,7 +258,7 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_o
 
 enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char *kernel,
                                    const struct qk_tensor *outputs,
-                                   const struct qd_oip_stages *stages, struct qd_arena *arena,
+                                   const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error)
 {
     struct qd_oip_writer *writer = qd_oip_writer_create(asked, kernel, outputs, arena, error);
@@ -270,7 +270,7 @@ enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char 
         qd_oip_writer_print(writer, workspace, 0, unit_count);
     const enum qd_status status = unit_count > 0 && workspace == NULL
                                       ? qd_refuse_memory(arena, "the answer", error)
-                                      : qd_oip_writer_end(writer, stages, answer);
+                                      : qd_oip_writer_end(writer, stage_ns, answer);
     qd_oip_writer_deinit(writer);
     return status;
 }

@@ -4,15 +4,11 @@
 
 #include "kernels/qk.h"
 #include "server/base/answer.h"
+#include "server/base/metrics.h"
 #include "server/base/status.h"
 #include "server/base/text.h"
 #include "server/json/tensor.h"
 #include "server/oip/decode.h"
-
-/* The stages that the answer's body reports; `encode` and `total` are only in Server-Timing. */
-struct qd_oip_stages {
-    uint64_t receive_ns, queue_ns, decode_ns, compute_ns;
-};
 
 /* The answer to an inference, in units: JSON, with the data of each output that was asked for in it
  * or behind it. A unit is some numbers to print; small outputs have none, and are printed at the
@@ -41,14 +37,14 @@ size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
  * writer's meanwhile. A failure is kept for the end. */
 void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end);
 
-/* After all units. */
-enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer, const struct qd_oip_stages *stages,
-                                 struct qd_answer *answer);
+/* After all units. The answer says of stage_ns what is known by then: RECEIVE to COMPUTE. */
+enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
+                                 const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_answer *answer);
 
 /* All of it at once. */
 enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char *kernel,
                                    const struct qk_tensor *outputs,
-                                   const struct qd_oip_stages *stages, struct qd_arena *arena,
+                                   const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_arena *arena,
                                    struct qd_answer *answer, struct qd_error *error);
 
 /* {"error":"…"}. Also fills http_status and content_type. Never fails: without memory the body is a

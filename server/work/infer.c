@@ -404,13 +404,9 @@ static bool pack(struct qd_request *request)
 static bool after_print(struct qd_job *job)
 {
     struct qd_request *request = request_of(job);
-    const struct qd_oip_stages stages = {
-        .receive_ns = request->spent_ns[QD_READING],
-        .queue_ns = request->spent_ns[QD_QUEUED],
-        .decode_ns = request->spent_ns[QD_DECODING],
-        .compute_ns = request->spent_ns[QD_RUNNING],
-    };
-    if (qd_oip_writer_end(request->writer, &stages, &request->answer) == QD_OK)
+    uint64_t stage_ns[QD_STAGE_COUNT];
+    qd_request_stages(request, stage_ns);
+    if (qd_oip_writer_end(request->writer, stage_ns, &request->answer) == QD_OK)
         qd_request_reply(request);
     return false;
 }

@@ -77,7 +77,7 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_oi
     const struct qk_instance *instance;
     struct qk_plan plan;
     struct qk_error refusal;
-    struct qd_oip_stages stages = {1, 2, 3, 4};
+    uint64_t stage_ns[QD_STAGE_COUNT] = {1, 2, 3, 4};
     if (asked->call.op == NULL ||
         qk_create(kernels, &asked->call, memory, &instance, &refusal) != QK_OK ||
         asked->declared != NULL ||
@@ -86,7 +86,7 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_oi
         return;
     void *output = qd_arena_calloc(arena, 1, plan.output_bytes[0]);
     plan.outputs[0].data = output; /* every operator has one */
-    if (output != NULL && qd_oip_encode_infer(asked, plan.kernel, plan.outputs, &stages, arena,
+    if (output != NULL && qd_oip_encode_infer(asked, plan.kernel, plan.outputs, stage_ns, arena,
                                               answer, error) == QD_OK)
         read_answer(answer);
 }

@@ -140,8 +140,8 @@ static enum qd_status answer_message(const struct qd_model *model, const struct 
     for (size_t i = 0; i < plan.output_count; i++)
         plan.outputs[i].data = outputs[i] = qd_arena_alloc(arena, plan.output_bytes[i]);
     qk_run(&plan, inputs, outputs, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
-    struct qd_oip_stages stages = {0};
-    return qd_oip_encode_infer(&asked, plan.kernel, plan.outputs, &stages, arena, answer, error);
+    uint64_t stage_ns[QD_STAGE_COUNT] = {0};
+    return qd_oip_encode_infer(&asked, plan.kernel, plan.outputs, stage_ns, arena, answer, error);
 }
 
 /* ---- What came against what was expected -------------------------------------------------- */

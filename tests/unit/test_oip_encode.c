@@ -36,9 +36,9 @@ static struct qd_oip_asked infer_of(const char *id, bool binary)
 
 static enum qd_status encode(const struct qd_oip_asked *asked, const struct qk_tensor *output)
 {
-    static const struct qd_oip_stages stages = {1499, 1500, 999999, 2000000};
-    return qd_oip_encode_infer(asked, "dequantize_scalar", output, &stages, &scratch.arena, &answer,
-                               &error);
+    static const uint64_t stage_ns[QD_STAGE_COUNT] = {1499, 1500, 999999, 2000000};
+    return qd_oip_encode_infer(asked, "dequantize_scalar", output, stage_ns, &scratch.arena,
+                               &answer, &error);
 }
 
 static const float values[] = {-64.0f, 0.5f};
@@ -125,12 +125,12 @@ Test(oip_encode, refuses_softly_without_memory)
     float *many = calloc(COUNT, sizeof(*many));
     struct qk_tensor tensor = {
         .type = QK_FP32, .rank = 1, .dims = {COUNT}, .count = COUNT, .data = many};
-    struct qd_oip_stages stages = {0};
+    uint64_t stage_ns[QD_STAGE_COUNT] = {0};
     enum qd_status status = QD_TOO_LARGE;
     for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {
         struct scratch tight;
         scratch_init(&tight, bytes_max);
-        status = qd_oip_encode_infer(&asked, "k", &tensor, &stages, &tight.arena, &answer, &error);
+        status = qd_oip_encode_infer(&asked, "k", &tensor, stage_ns, &tight.arena, &answer, &error);
         cr_assert(status == QD_OK || status == QD_TOO_LARGE);
         cr_assert(status != QD_OK || answer.bytes > 2 * COUNT);
         scratch_deinit(&tight);

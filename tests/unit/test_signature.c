@@ -248,7 +248,7 @@ Test(signature, config)
 
 Test(signature, answers_name_the_model_and_its_outputs)
 {
-    static const struct qd_oip_stages stages = {0, 0, 0, 0};
+    static const uint64_t stage_ns[QD_STAGE_COUNT] = {0};
     static const struct qk_tensor made[] = {
         {.type = QK_UINT8, .rank = 2, .dims = {1, 2}, .count = 2, .data = "\1\2"},
         {.type = QK_FP32, .rank = 1, .dims = {0}},
@@ -257,7 +257,8 @@ Test(signature, answers_name_the_model_and_its_outputs)
     struct qd_oip_asked subset = {.signature = &loaded, .outputs = 5, .binary_outputs = 4};
     struct qd_answer answer;
     cr_assert_eq(
-        qd_oip_encode_infer(&subset, "a+b", made, &stages, &scratch.arena, &answer, &error), QD_OK);
+        qd_oip_encode_infer(&subset, "a+b", made, stage_ns, &scratch.arena, &answer, &error),
+        QD_OK);
     char *joined = join_parts(answer.parts, answer.part_count);
     cr_assert_str_eq(
         joined, "{\"model_name\":\"my \\\"net\\\"\",\"model_version\":\"12345678901\","
