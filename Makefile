@@ -121,11 +121,12 @@ SERVER := \
     server/work/scheduler.c server/work/trail.c \
     server/http/access.c server/http/answers.c server/http/connection.c \
     server/http/control.c server/http/cors.c server/http/endpoint.c server/http/exchange.c \
-    server/http/handshake.c server/http/head.c server/http/healthcheck.c server/http/intercept.c \
+    server/http/framing.c server/http/handshake.c server/http/head.c \
+    server/http/healthcheck.c server/http/intercept.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \
     server/http/listener.c server/http/logging.c server/http/path.c server/http/route.c \
-    server/http/socket.c server/http/tls.c server/http/tokens.c server/http/trace.c \
-    server/http/visit.c
+    server/http/socket.c server/http/tap.c server/http/tls.c server/http/tokens.c \
+    server/http/trace.c server/http/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))

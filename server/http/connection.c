@@ -145,6 +145,7 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
     connection->all = all;
     connection->fd = fd;
     connection->is_unix = is_unix;
+    connection->framing.body_bytes_max = all->config->max_body_bytes;
     connection->http = http;
     connection->accepted_ns = connection->since_ns = qd_clock_ns();
     link_init(&connection->wait);

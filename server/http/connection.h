@@ -19,6 +19,7 @@
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/limits.h"
+#include "server/http/framing.h"
 #include "server/work/request.h"
 
 enum qd_connection_state {
@@ -62,6 +63,9 @@ struct qd_connections {
     /* It sends nothing more, for a while already, and is OURS over TCP: that tells not whether it
      * has gone. Once for each request. */
     void (*on_doubt)(struct qd_connection *connection);
+    /* What it sends cannot be read (its `framing`), and all before that is answered. Moves it on to
+     * CUT. */
+    void (*on_fault)(struct qd_connection *connection);
     uint64_t window_ns; /* of the pace */
     uint64_t window_bytes;
     struct qd_links waits[QD_WAIT_COUNT];
@@ -90,17 +94,20 @@ struct qd_connection {
     uint64_t waited_bytes;  /* and what had been read by then */
     uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
     uint64_t ended_ns;
-    uint64_t chunks; /* of the body: pieces in which it came */
+    uint64_t chunks;           /* of the body: pieces in which it came */
+    struct qd_framing framing; /* of all that has come */
+    uint64_t done_count;       /* requests that are answered */
     int fd;
     bool is_unix;
-    bool wide;     /* its socket's buffer is, for this answer */
-    bool watched;  /* is on the epoll */
-    bool measured; /* a window has begun in which the answer's way is counted */
-    bool ended;    /* the client sends nothing more: it has left, or waits for its answer */
-    bool gone;     /* it has left */
-    bool doubted;  /* and was asked whether it has */
-    bool lingers;  /* it may still send when it is closed */
-    bool is_head;  /* the request is a HEAD */
+    bool has_shaken; /* hands: its TLS session stands */
+    bool wide;       /* its socket's buffer is, for this answer */
+    bool watched;    /* is on the epoll */
+    bool measured;   /* a window has begun in which the answer's way is counted */
+    bool ended;      /* the client sends nothing more: it has left, or waits for its answer */
+    bool gone;       /* it has left */
+    bool doubted;    /* and was asked whether it has */
+    bool lingers;    /* it may still send when it is closed */
+    bool is_head;    /* the request is a HEAD */
     bool is_http_1_1;
     bool delivered; /* its answer went past the library */
     bool refused;   /* what the library could not read: its request ends with an error */

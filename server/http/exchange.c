@@ -12,6 +12,7 @@
 #include "server/http/intercept.h"
 #include "server/http/last_word.h"
 #include "server/http/socket.h"
+#include "server/http/tap.h"
 
 enum {
     REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer; see suspend */
@@ -232,6 +233,27 @@ static void on_slow(struct qd_connection *connection)
     exchange_of(connection)->pump_needed = true;
 }
 
+/* What comes after it is nobody's request. */
+static void on_fault(struct qd_connection *connection)
+{
+    const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
+    if (!have_request(connection)) {
+        qd_connection_advance(connection, QD_CONNECTION_CUT);
+        return;
+    }
+    connection->is_head = connection->framing.is_head;
+    if (is_fine)
+        qd_framing_explain(&connection->framing, &connection->request->error);
+    refuse_past_library(connection);
+}
+
+/* As on_slow does, its next byte closes it. */
+static void refuse_what_follows(struct qd_connection *connection)
+{
+    on_fault(connection);
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+}
+
 /* It waits for an answer that nobody will read. */
 static void on_gone(struct qd_connection *connection)
 {
@@ -391,11 +413,17 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     const bool sent = connection->state == QD_CONNECTION_ANSWER &&
                       (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
                        (connection->refused && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
+    const bool closes = connection->request != NULL && connection->request->answer.close;
     if (connection->request != NULL)
         end_request(connection, sent || connection->delivered);
     MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
+    connection->done_count++;
     if (connection->state != QD_CONNECTION_CUT)
         qd_connection_advance(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT);
+    const struct qd_framing *framing = &connection->framing;
+    if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&
+        framing->done_count == connection->done_count)
+        refuse_what_follows(connection);
 }
 
 /* ---- The connection ----------------------------------------------------------------------- */
@@ -406,8 +434,14 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const bool is_unix = qd_socket_bound_send(fd);
     struct qd_connection *connection = qd_connection_open(&exchange->connections, fd, is_unix, mhd);
-    if (connection != NULL && is_https)
-        connection->identity = qd_tls_begin(exchange->tls, session_of(connection));
+    if (connection == NULL)
+        return NULL;
+    if (is_https) {
+        connection->identity = qd_tls_begin(exchange->tls, session_of(connection), connection);
+    } else if (!qd_tap_add(connection)) {
+        qd_connection_close(connection);
+        return NULL;
+    }
     return connection;
 }
 
@@ -420,6 +454,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
         qd_lingers_add(exchange->lingers, connection->fd,
                        qd_clock_ns() + exchange->config->receive_timeout_ns);
     }
+    qd_tap_remove(connection);
     qd_tls_end(connection->identity);
     if (connection->request != NULL) /* refused before its first line: on_completed never came */
         end_request(connection, connection->state == QD_CONNECTION_ANSWER || connection->delivered);
@@ -446,6 +481,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct
                                      .silence_s = silence_s(config)};
     const bool open = qd_connections_init(&exchange->connections, config);
     exchange->connections.on_slow = on_slow;
+    exchange->connections.on_fault = on_fault;
     exchange->connections.on_gone = on_gone;
     exchange->connections.on_doubt = on_doubt;
     if (!qd_intercept_start(on_library_error)) {
@@ -458,5 +494,6 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct
 void qd_exchange_deinit(struct qd_exchange *exchange)
 {
     qd_connections_deinit(&exchange->connections);
+    qd_tap_deinit();
     qd_lingers_destroy(exchange->lingers);
 }

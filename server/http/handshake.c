@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "server/http/tap.h"
+
 static int (*real_handshake)(gnutls_session_t session);
 static ssize_t (*real_recv)(gnutls_session_t session, void *bytes, size_t count);
 
@@ -39,16 +41,28 @@ __attribute__((visibility("default"))) int gnutls_handshake(gnutls_session_t ses
     return gnutls_session_get_ptr(session) == NULL ? real_handshake(session) : GNUTLS_E_SUCCESS;
 }
 
+static ssize_t read_session(void *session, void *bytes, size_t count)
+{
+    return real_recv(session, bytes, count);
+}
+
 __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session_t session,
                                                                   void *bytes, size_t count)
 {
-    static char done; /* the session's database is not used: its pointer says that it has shaken */
-    if (gnutls_session_get_ptr(session) != NULL && gnutls_db_get_ptr(session) == NULL) {
+    if (gnutls_session_get_ptr(session) == NULL)
+        return real_recv(session, bytes, count);
+    struct qd_connection *connection = gnutls_db_get_ptr(session);
+    if (connection == NULL)
+        return GNUTLS_E_PULL_ERROR; /* there was no memory for it */
+    if (!connection->has_shaken) {
         int result = real_handshake(session);
         if (result < 0)
             return result;
-        gnutls_db_set_ptr(session, &done);
+        connection->has_shaken = true;
         acknowledge(session);
     }
-    return real_recv(session, bytes, count);
+    ssize_t result = qd_tap_read(connection, read_session, session, bytes, count);
+    if (result == QD_TAP_LATER)
+        return GNUTLS_E_AGAIN;
+    return result == QD_TAP_CLOSE ? GNUTLS_E_PULL_ERROR : result;
 }

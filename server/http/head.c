@@ -42,24 +42,11 @@ static bool is_value(const char *value, size_t bytes)
     return true;
 }
 
-/* libmicrohttpd 0.9.75 appends a header's second line (obs-fold) to its name: "Content-Length:" and
- * " 5" come as "Content-Length5". A proxy before us may have read a length there. */
-static bool is_folded_length(const char *name)
-{
-    static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
-    for (size_t i = 0; i < sizeof(framing) / sizeof(*framing); i++) {
-        size_t bytes = strlen(framing[i]);
-        if (strncasecmp(name, framing[i], bytes) == 0 && name[bytes] != '\0')
-            return true;
-    }
-    return false;
-}
-
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes)
 {
     value = value == NULL ? "" : value;
-    if (!is_name(name, name_bytes) || !is_value(value, value_bytes) || is_folded_length(name)) {
+    if (!is_name(name, name_bytes) || !is_value(value, value_bytes)) {
         head->bad_header = true;
     } else if (strcasecmp(name, "Content-Length") == 0) {
         head->content_length = value;
@@ -94,8 +81,8 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
 {
     if (head->bad_header) {
         return qd_fail(error, QD_INVALID,
-                       "a header's name has a character that is no token character, its value a "
-                       "control character, or the body's length a second line");
+                       "a header's name has a character that is no token character, or its value a "
+                       "control character");
     }
     if (head->host_count > 1 || (head->host_count == 0 && head->is_http_1_1)) {
         return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",
@@ -114,6 +101,10 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
         if (head->content_length_count > 0) {
             return qd_fail(error, QD_INVALID,
                            "headers Content-Length and Transfer-Encoding: expected one, got both");
+        }
+        if (!head->is_http_1_1) {
+            return qd_fail(error, QD_INVALID,
+                           "header Transfer-Encoding: expected none in an HTTP/1.0 request");
         }
         if (head->transfer_encoding_count > 1 ||
             strcasecmp(head->transfer_encoding, "chunked") != 0) {

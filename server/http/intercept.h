@@ -7,7 +7,7 @@
  * and whatever comes there was not queued by us: we call the library's. Debian's 0.9.75 and 1.0.1
  * are both built so; a static library or one linked with -Bsymbolic is not, and qd_intercept_start
  * tries it out. The other ways were worse: what the library logs before such an answer does not say
- * on which connection, and a parser of our own in front of it would read every good head twice. */
+ * on which connection. */
 #ifndef SERVER_HTTP_INTERCEPT_H
 #define SERVER_HTTP_INTERCEPT_H
 

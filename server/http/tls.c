@@ -161,9 +161,11 @@ void qd_tls_forget_texts(struct qd_tls *tls)
 
 /* ---- Sessions ----------------------------------------------------------------------------- */
 
-struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session)
+struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session,
+                                     struct qd_connection *connection)
 {
     gnutls_session_t own = session;
+    gnutls_db_set_ptr(own, connection);
     if (gnutls_credentials_set(own, GNUTLS_CRD_CERTIFICATE, tls->newest->credentials) < 0)
         return NULL; /* it has those that libmicrohttpd gave it, and these stay */
     tls->newest->hold_count++;

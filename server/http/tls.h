@@ -17,6 +17,7 @@
 #define QD_TLS_COMPLAINT_BYTES 512
 
 struct qd_tls;
+struct qd_connection;
 struct qd_tls_identity; /* a certificate and its key, as they were read once */
 
 /* Reads config->tls_cert and tls_key. NULL: `complaint` says why. config is borrowed. */
@@ -33,8 +34,9 @@ const char *qd_tls_key_text(const struct qd_tls *tls);
 void qd_tls_forget_texts(struct qd_tls *tls);
 
 /* A session begins, before its handshake: it gets the newest identity, and holds it until it has
- * ended. `session` is a gnutls_session_t. */
-struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session);
+ * ended. What is read from it is the connection's. `session` is a gnutls_session_t. */
+struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session,
+                                     struct qd_connection *connection);
 void qd_tls_end(struct qd_tls_identity *identity); /* NULL is fine */
 
 /* Past libmicrohttpd, and only before its connection is closed. True: all of it is on its way. */

@@ -40,10 +40,21 @@ enum qd_status qd_visit_find_model(const struct qd_visit *visit)
                           &request->model, &request->error);
 }
 
+/* Without blanks behind it: they are no part of a value, but libmicrohttpd leaves them. */
+static size_t value_bytes(const char *value)
+{
+    size_t bytes = strlen(value);
+    while (bytes > 0 && strchr(" \t", value[bytes - 1]) != NULL)
+        bytes--;
+    return bytes;
+}
+
 enum qd_status qd_visit_check_encoding(const struct qd_visit *visit)
 {
+    static const char identity[] = "identity";
     const char *encoding = visit->head->content_encoding;
-    if (encoding == NULL || *encoding == '\0' || strcasecmp(encoding, "identity") == 0)
+    const size_t bytes = encoding == NULL ? 0 : value_bytes(encoding);
+    if (bytes == 0 || (bytes == strlen(identity) && strncasecmp(encoding, identity, bytes) == 0))
         return QD_OK;
     return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
                    "header Content-Encoding: expected identity, got \"%.64s\"", encoding);
@@ -54,9 +65,7 @@ enum qd_status qd_visit_reserve(const struct qd_visit *visit)
     const struct qd_head *head = visit->head;
     struct qd_request *request = visit->request;
     if (head->json_bytes != NULL) {
-        size_t bytes = strlen(head->json_bytes);
-        while (bytes > 0 && strchr(" \t", head->json_bytes[bytes - 1]) != NULL)
-            bytes--; /* blanks behind a value are no part of it, but libmicrohttpd leaves them */
+        const size_t bytes = value_bytes(head->json_bytes);
         char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
         if (copy == NULL)
             return qd_refuse_memory(&request->arena, "the head", &request->error);

@@ -185,10 +185,21 @@ class Bodies(HttpTest):
     def test_chunk_extensions(self):
         reader = self.open()
         reader.connection.sendall(self.chunked(SMALL, 50, extension=b";name=value"))
-        answer = reader.answer()
-        # libmicrohttpd 1.0.1 does not know them; refused is safe, misread is not.
-        if answer.status != 400:
-            self.assert_small(answer)
+        self.assert_small(reader.answer())
+        reader.connection.sendall(self.chunked(SMALL, 50, extension=b' ; a="b;c" ;d'))
+        self.assert_small(reader.answer())
+        reader.connection.sendall(self.chunked(SMALL, 50, extension=b";%s" % (b"x" * 40000)))
+        self.assert_error(reader.answer(), 400, "extensions")
+
+    def test_blanks_behind_values(self):
+        reader = self.open()
+        reader.connection.sendall(self.chunked(SMALL, 50).replace(b": chunked", b":chunked \t "))
+        self.assert_small(reader.answer())
+        for field in ("Content-Encoding: identity ", "Content-Encoding:identity\t "):
+            request = raw_request(SMALL, headers=[field])
+            reader.connection.sendall(request.replace(b": %d" % len(SMALL),
+                                                      b":\t%d\t  " % len(SMALL)))
+            self.assert_small(reader.answer())
 
     def test_chunked_binary(self):
         body, headers, want = large_request(MIB)
@@ -358,6 +369,57 @@ class Smuggling(HttpTest):
                             % infer_path(DEQUANTIZE).encode() + chunk)
             self.assertRegex(got[:12], rb"^(HTTP/1.1 (400|408|413))?$")
         self.assert_alive()
+
+    def test_chunks_that_end_elsewhere(self):
+        """Told at once, not when the client is too slow."""
+        self.assert_told(((chunks, status) for chunks, status in (
+            (b"x\r\n", 400), (b"-1\r\n", 400), (b"2\n", 400), (b"2\r\nabc", 400),
+            (b"2\r\nab\n", 400), (b"00000000000000002\r\n", 400), (b"2 2\r\n", 400),
+            (b"0\r\nX: a\0\r\n", 400), (b"fffffffffffffffff\r\n", 400),
+            (b"ffffffffffffffff\r\n", 413), (b"7fffffffffffffff\r\n", 413))),
+            b"POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n"
+            % infer_path(DEQUANTIZE).encode())
+
+    def test_lines_that_end_elsewhere(self):
+        """libmicrohttpd 0.9.75 takes NUL LF for CR LF, a lone LF, and names in two lines."""
+        self.assert_told(((lines, 400) for lines in (
+            b"X: a\0\nContent-Length: 43\r\n\r\n", b"X: a\0b\r\n\r\n", b"X: a\x7f\r\n\r\n",
+            b"X: a\nContent-Length: 43\r\n\r\n", b"X: a\rContent-Length: 43\r\n\r\n",
+            b"X: a\r\n\n", b"X: a\r\n\r\r\n", b"X: a\r\n b\r\n\r\n", b"X: a\r\n\tb: c\r\n\r\n",
+            b"Content-Length: 4 3\r\n\r\n", b"Content-Length: \r\n\r\n",
+            b"Content-Length: 43\r\nContent-Length: x\r\n\r\n")),
+            b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode())
+
+    def assert_told(self, cases, before):
+        """In whatever pieces it comes, and also behind another request."""
+        first = b"GET /v2 HTTP/1.1\r\nHost: q\r\n\r\n"
+        sent = []
+        for end, status in cases:
+            for request in (before + end, before + end + self.HIDDEN):
+                for parts in ((request,), (before + end[:1], request[len(before) + 1:]),
+                              (first + request,), (first + before, request[len(before):])):
+                    reader = self.open()
+                    for part in parts:
+                        reader.connection.sendall(part)
+                    sent.append((reader, parts[0].startswith(first), status))
+        for reader, is_second, status in sent:
+            if is_second:
+                self.assertEqual(reader.answer().status, 200)
+            answer = reader.answer()
+            self.assert_error(answer, status)
+            self.assertEqual(answer.headers["Connection"], "close")
+            self.assertIsNone(reader.answer(), "an answer behind the last")
+        self.assert_alive()
+
+    def test_head_with_a_length_that_is_none(self):
+        reader = self.open()
+        reader.connection.sendall(b"HEAD /v2 HTTP/1.1\r\nHost: q\r\nContent-Length: x\r\n\r\n")
+        self.assertRegex(receive_all(reader.connection),
+                         rb"^HTTP/1\.1 400 [^\n]*\r\n([^\r\n]+\r\n)+\r\n$")
+
+    def test_http_1_0_has_no_chunks(self):
+        self.assert_one_refusal(b"POST /v2/repository/index HTTP/1.0\r\nTransfer-Encoding: chunked"
+                                b"\r\n\r\n0\r\n\r\n", (400,))
 
 
 class Garbage(HttpTest):

@@ -224,6 +224,26 @@ class Tls(TlsTest):
         self.assertEqual(reader.answer().status, 200)
         reader.close()
 
+    def test_lines_and_chunks_that_end_elsewhere(self):
+        head = b"POST %s HTTP/1.1\r\nHost: x\r\n" % infer_path(MODEL).encode()
+        for first in (b"", REQUEST):
+            for text in (b"X: a\0b\r\n\r\n", b"X: a\nY: b\r\n\r\n", b"X: a\r\n b\r\n\r\n",
+                         b"Transfer-Encoding: chunked\r\n\r\n2\r\nabc"):
+                reader = Reader(self.server.connect())
+                reader.connection.sendall(first + head + text)
+                if first:
+                    self.assertEqual(reader.answer().status, 200)
+                self.assert_error(reader.answer(), 400)
+                reader.close()
+        body = b"".join(b"%x;%s\r\n%s\r\n" % (len(BODY[i:i + 9]), b"e" * 500, BODY[i:i + 9])
+                        for i in range(0, len(BODY), 9))
+        reader = Reader(self.server.connect())
+        for _ in range(20):
+            reader.connection.sendall(head + b"Transfer-Encoding: chunked \r\n\r\n" + body
+                                      + b"0\r\n\r\n")
+            self.assertEqual(reader.answer().status, 200)
+        reader.close()
+
     def test_a_slow_reader(self):
         body, headers = large(1 << 20)
         connection = self.server.connect()

@@ -44,6 +44,7 @@ fuzz oip_decode 262144
 fuzz oip_reader 262144 oip_decode
 fuzz onnx 65536
 fuzz http 65536
+fuzz framing 65536 http
 fuzz tensor 65536
 fuzz config 65536
 fuzz operator 2048

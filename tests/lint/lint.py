@@ -41,7 +41,7 @@ OUTSIDE = {
     "protobuf-c/protobuf-c.h": {"server/models/onnx_reader.h"},
     "cblas.h": {"kernels/gemm/openblas.c"},
     "dlfcn.h": {"kernels/gemm/openblas.c", "server/http/handshake.c",
-                "server/http/intercept.c"},
+                "server/http/intercept.c", "server/http/tap.c"},
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,0 +1,446 @@
+#include "server/http/framing.h"
+
+#include <string.h>
+
+#include "server/base/limits.h"
+
+enum state {
+    BEFORE, /* the first line: empty ones are skipped */
+    BEFORE_LF,
+    METHOD,
+    LINE, /* the rest of one */
+    LINE_LF,
+    LINE_BEGIN,
+    HEAD_LF, /* of the empty line behind all */
+    NAME,
+    VALUE, /* of Content-Length or Transfer-Encoding */
+    LENGTH,
+    CODING,
+    VALUE_BLANKS, /* behind it: waste */
+    VALUE_CR,
+    BODY,
+    SIZE,        /* of a chunk */
+    SIZE_BLANKS, /* waste */
+    EXTENSION,   /* waste */
+    SIZE_CR,
+    SIZE_LF,
+    CHUNK,
+    CHUNK_CR,
+    CHUNK_LF,
+    UNCLEAR, /* whoever checks the head refuses it and closes: the rest is nobody's */
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+static void fail(struct qd_framing *framing, enum qd_fault fault)
+{
+    framing->fault = fault;
+}
+
+/* The first character that is not printed, or `end`. Eight at a time: subtracting borrows into the
+ * highest bit of a byte that is too low, and of others only where there is such a one. */
+static const char *skip_text(const char *at, const char *end)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    for (; end - at >= 8; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        const uint64_t deleted = word ^ (ones * 0x7f);
+        if ((((word - ones * 0x20) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80))
+            break;
+    }
+    while (at < end && (unsigned char)*at >= 0x20 && *at != 0x7f)
+        at++;
+    return at;
+}
+
+/* Up to a line's end, behind which it goes on with `then`. */
+static const char *read_text(struct qd_framing *framing, const char *at, const char *end,
+                             enum state then)
+{
+    at = skip_text(at, end);
+    while (at < end && *at == '\t' && framing->line > 1)
+        at = skip_text(at + 1, end);
+    if (at == end)
+        return at;
+    framing->state = (uint8_t)then;
+    if (*at != '\r')
+        fail(framing, *at == '\n' ? QD_FAULT_BARE_LF : QD_FAULT_CONTROL);
+    return at;
+}
+
+static const char *skip_blanks(const char *at, const char *end)
+{
+    while (at < end && is_blank(*at))
+        at++;
+    return at;
+}
+
+static void begin_line(struct qd_framing *framing, char c)
+{
+    framing->line++;
+    if (c == '\r') {
+        framing->state = HEAD_LF;
+        return;
+    }
+    framing->is_length = lower(c) == 'c';
+    framing->matched = 0;
+    framing->state = !framing->is_trailer && (framing->is_length || lower(c) == 't') ? NAME : LINE;
+    if (is_blank(c))
+        fail(framing, QD_FAULT_FOLD);
+}
+
+/* The rest of a line, and those behind it that are of no interest, without a state for each of
+ * their ends: nearly all of a head. */
+static const char *read_lines(struct qd_framing *framing, const char *at, const char *end)
+{
+    for (;;) {
+        at = read_text(framing, at, end, LINE_LF);
+        if (at == end || framing->fault != QD_FAULT_NONE)
+            return at;
+        if (end - at < 3 || at[1] != '\n' || at[2] == '\r' || is_blank(at[2]) ||
+            lower(at[2]) == 'c' || lower(at[2]) == 't')
+            return at + 1;
+        framing->state = LINE;
+        framing->line++;
+        at += 2;
+    }
+}
+
+/* It is one of the two: another of its kind makes the head unclear. */
+static void begin_value(struct qd_framing *framing)
+{
+    uint8_t *count = framing->is_length ? &framing->length_count : &framing->coding_count;
+    framing->is_unclear = framing->is_unclear || *count > 0;
+    *count = 1;
+    framing->state = VALUE;
+    framing->digit_count = framing->matched = 0;
+    if (framing->is_length)
+        framing->left_bytes = 0;
+}
+
+static const char *read_name(struct qd_framing *framing, const char *at, const char *end)
+{
+    const char *name = framing->is_length ? "content-length" : "transfer-encoding";
+    for (; at < end && name[framing->matched] != '\0'; at++) {
+        if (lower(*at) != name[framing->matched]) {
+            framing->state = LINE;
+            return at;
+        }
+        framing->matched++;
+    }
+    if (at == end)
+        return at;
+    if (*at != ':') {
+        framing->state = LINE;
+        return at;
+    }
+    begin_value(framing);
+    return at + 1;
+}
+
+/* True: it is a digit, and taken. */
+static bool read_length(struct qd_framing *framing, char c)
+{
+    const uint64_t digit = (uint64_t)(c - '0');
+    if (c >= '0' && c <= '9' && framing->left_bytes <= (UINT64_MAX - digit) / 10) {
+        framing->left_bytes = framing->left_bytes * 10 + digit;
+        framing->digit_count = 1;
+        return true;
+    }
+    framing->state = VALUE_BLANKS;
+    if (framing->digit_count == 0 || (c != '\r' && !is_blank(c)))
+        fail(framing, QD_FAULT_LENGTH);
+    return false;
+}
+
+/* True: it is one more of "chunked", and taken. */
+static bool read_coding(struct qd_framing *framing, char c)
+{
+    static const char chunked[] = "chunked";
+    if (chunked[framing->matched] != '\0' && lower(c) == chunked[framing->matched]) {
+        framing->matched++;
+        return true;
+    }
+    const bool ends = chunked[framing->matched] == '\0' && (c == '\r' || is_blank(c));
+    framing->is_unclear = framing->is_unclear || !ends;
+    framing->state = ends ? VALUE_BLANKS : LINE;
+    return false;
+}
+
+/* ---- The body ----------------------------------------------------------------------------- */
+
+static void begin_request(struct qd_framing *framing)
+{
+    framing->state = METHOD;
+    framing->line = 1;
+    framing->is_head = framing->is_trailer = framing->is_unclear = false;
+    framing->matched = framing->length_count = framing->coding_count = 0;
+    framing->left_bytes = framing->body_bytes = framing->waste_bytes = 0;
+}
+
+static void end_request(struct qd_framing *framing)
+{
+    framing->done_count++;
+    framing->state = BEFORE;
+}
+
+static void begin_size(struct qd_framing *framing)
+{
+    framing->state = SIZE;
+    framing->digit_count = 0;
+    framing->left_bytes = 0;
+}
+
+static void end_head(struct qd_framing *framing)
+{
+    if (framing->is_unclear || framing->length_count + framing->coding_count > 1)
+        framing->state = UNCLEAR;
+    else if (framing->coding_count > 0 && !framing->is_trailer)
+        begin_size(framing);
+    else if (framing->length_count > 0 && framing->left_bytes > 0)
+        framing->state = BODY;
+    else
+        end_request(framing);
+}
+
+static int hexadecimal(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
+}
+
+/* True: it is a digit, and taken. */
+static bool read_size(struct qd_framing *framing, char c)
+{
+    const int digit = hexadecimal(c);
+    if (digit < 0 && framing->digit_count > 0) {
+        framing->state = SIZE_BLANKS;
+        return false;
+    }
+    if (digit < 0 || framing->digit_count == 16) {
+        fail(framing, QD_FAULT_CHUNK_SIZE);
+        return false;
+    }
+    framing->left_bytes = framing->left_bytes << 4 | (uint64_t)digit;
+    framing->digit_count++;
+    return true;
+}
+
+/* A chunk's bytes pay for some waste: a signature, say. */
+static void begin_chunk(struct qd_framing *framing)
+{
+    const uint64_t bytes = framing->left_bytes;
+    framing->waste_bytes -= framing->waste_bytes < bytes ? framing->waste_bytes : bytes;
+    if (bytes > framing->body_bytes_max - framing->body_bytes) {
+        fail(framing, QD_FAULT_TOO_LARGE);
+        return;
+    }
+    framing->body_bytes += bytes;
+    framing->state = bytes > 0 ? CHUNK : LINE_BEGIN;
+    framing->is_trailer = bytes == 0;
+}
+
+static const char *skip_body(struct qd_framing *framing, const char *at, const char *end)
+{
+    const uint64_t here = (uint64_t)(end - at);
+    const uint64_t count = here < framing->left_bytes ? here : framing->left_bytes;
+    framing->left_bytes -= count;
+    if (framing->left_bytes == 0 && framing->state == BODY)
+        end_request(framing);
+    else if (framing->left_bytes == 0)
+        framing->state = CHUNK_CR;
+    return at + count;
+}
+
+/* ---- All of it ---------------------------------------------------------------------------- */
+
+/* True: it is the CR that has to be here. */
+static bool read_cr(struct qd_framing *framing, char c, enum state then, enum qd_fault otherwise)
+{
+    framing->state = (uint8_t)then;
+    if (c != '\r')
+        fail(framing, otherwise);
+    return c == '\r';
+}
+
+static void read_lf(struct qd_framing *framing, char c)
+{
+    if (c != '\n')
+        fail(framing, framing->state == CHUNK_LF ? QD_FAULT_CHUNK_END : QD_FAULT_BARE_CR);
+    else if (framing->state == LINE_LF)
+        framing->state = LINE_BEGIN;
+    else if (framing->state == HEAD_LF)
+        end_head(framing);
+    else if (framing->state == SIZE_LF)
+        begin_chunk(framing);
+    else if (framing->state == CHUNK_LF)
+        begin_size(framing);
+    else
+        framing->state = BEFORE;
+}
+
+/* True: it is one more of "HEAD ", and taken. */
+static bool read_method(struct qd_framing *framing, char c)
+{
+    static const char head[] = "HEAD ";
+    const bool is_next = c == head[framing->matched];
+    framing->matched += is_next;
+    framing->is_head = is_next && head[framing->matched] == '\0';
+    if (!is_next || framing->is_head)
+        framing->state = LINE;
+    return is_next;
+}
+
+/* A state of one character. True: it is taken, and not left to the state that comes now. */
+static bool read_one(struct qd_framing *framing, char c)
+{
+    switch ((enum state)framing->state) {
+    case BEFORE:
+        if (c != '\r')
+            begin_request(framing);
+        else
+            framing->state = BEFORE_LF;
+        return c == '\r';
+    case METHOD:
+        return read_method(framing, c);
+    case LINE_BEGIN:
+        begin_line(framing, c);
+        return framing->state == HEAD_LF;
+    case VALUE:
+        if (!is_blank(c))
+            framing->state = framing->is_length ? LENGTH : CODING;
+        return is_blank(c);
+    case LENGTH:
+        return read_length(framing, c);
+    case CODING:
+        return read_coding(framing, c);
+    case VALUE_CR:
+        if (c != '\r' && !framing->is_length) { /* another coding */
+            framing->is_unclear = true;
+            framing->state = LINE;
+            return false;
+        }
+        return read_cr(framing, c, LINE_LF, QD_FAULT_LENGTH);
+    case SIZE:
+        return read_size(framing, c);
+    case SIZE_CR:
+        return read_cr(framing, c, SIZE_LF, QD_FAULT_CHUNK_SIZE);
+    case CHUNK_CR:
+        return read_cr(framing, c, CHUNK_LF, QD_FAULT_CHUNK_END);
+    default:
+        read_lf(framing, c);
+        return true;
+    }
+}
+
+/* Those that may take many at once. Returns what is left. */
+static const char *read_some(struct qd_framing *framing, const char *at, const char *end)
+{
+    switch ((enum state)framing->state) {
+    case LINE:
+        return read_lines(framing, at, end);
+    case NAME:
+        return read_name(framing, at, end);
+    case VALUE_BLANKS:
+        at = skip_blanks(at, end);
+        framing->state = at < end ? VALUE_CR : VALUE_BLANKS;
+        return at;
+    case SIZE_BLANKS:
+        at = skip_blanks(at, end);
+        if (at < end)
+            framing->state = *at == ';' ? EXTENSION : SIZE_CR;
+        return at;
+    case EXTENSION:
+        return read_text(framing, at, end, SIZE_CR);
+    case BODY:
+    case CHUNK:
+        return skip_body(framing, at, end);
+    case UNCLEAR:
+        return end;
+    default:
+        return at + read_one(framing, *at);
+    }
+}
+
+static bool is_waste(const struct qd_framing *framing)
+{
+    return framing->state == VALUE_BLANKS || framing->state == SIZE_BLANKS ||
+           framing->state == EXTENSION;
+}
+
+size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun)
+{
+    const char *at = bytes;
+    const char *const end = bytes + count;
+    char *kept = bytes;
+    while (at < end && framing->fault == QD_FAULT_NONE) {
+        if (framing->state == BEFORE)
+            *begun = (size_t)(kept - bytes);
+        const bool goes = is_waste(framing);
+        const char *from = at;
+        at = read_some(framing, at, end);
+        const size_t taken = (size_t)(at - from);
+        if (goes) {
+            framing->waste_bytes += taken;
+            if (framing->waste_bytes > QD_WASTE_BYTES_MAX)
+                fail(framing, QD_FAULT_WASTE);
+        } else {
+            if (kept != from)
+                memmove(kept, from, taken);
+            kept += taken;
+        }
+    }
+    return (size_t)(kept - bytes);
+}
+
+enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error)
+{
+    const char *where = framing->is_trailer ? "trailer" : "head";
+    const unsigned long long line = framing->line;
+    switch (framing->fault) {
+    case QD_FAULT_CONTROL:
+        return qd_fail(error, QD_INVALID, "the %s, line %llu: a control character", where, line);
+    case QD_FAULT_BARE_LF:
+        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected CR before LF", where, line);
+    case QD_FAULT_BARE_CR:
+        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected LF behind CR", where, line);
+    case QD_FAULT_FOLD:
+        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got a blank", where,
+                       line);
+    case QD_FAULT_LENGTH:
+        return qd_fail(error, QD_INVALID,
+                       "header Content-Length: expected a number of bytes, of at most 64 bits");
+    case QD_FAULT_CHUNK_SIZE:
+        return qd_fail(error, QD_INVALID,
+                       "the body: expected a chunk's size, of 1 to 16 hexadecimal digits, behind "
+                       "%llu bytes",
+                       (unsigned long long)framing->body_bytes);
+    case QD_FAULT_CHUNK_END:
+        return qd_fail(error, QD_INVALID,
+                       "the body: expected CR LF behind the chunk that ends with byte %llu",
+                       (unsigned long long)framing->body_bytes);
+    case QD_FAULT_WASTE:
+        return qd_fail(
+            error, QD_INVALID,
+            "the request: expected at most %u bytes of chunks' extensions, and of blanks "
+            "behind a length, beyond as many as the chunks have",
+            QD_WASTE_BYTES_MAX);
+    default:
+        return qd_fail(error, QD_TOO_LARGE,
+                       "the body: expected at most %llu bytes (--max-body-bytes), got %llu, and "
+                       "then a chunk of %llu",
+                       (unsigned long long)framing->body_bytes_max,
+                       (unsigned long long)framing->body_bytes,
+                       (unsigned long long)framing->left_bytes);
+    }
+}

@@ -1,0 +1,59 @@
+/* Where requests begin and end in the bytes of a connection (RFC 9112), found before libmicrohttpd
+ * reads them. It is lenient where two readers could disagree about that: 0.9.75 takes a NUL or a
+ * bare LF for a line's end and a folded line for none, and it waits for ever for a chunk of 2^64
+ * bytes. What it does not know and may come is taken out of its way: a chunk's extensions, blanks
+ * behind a length. Pure. */
+#ifndef SERVER_HTTP_FRAMING_H
+#define SERVER_HTTP_FRAMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/base/status.h"
+
+enum qd_fault {
+    QD_FAULT_NONE,
+    QD_FAULT_CONTROL,    /* a control character in a line of the head, or of the trailer */
+    QD_FAULT_BARE_LF,    /* a line that ends without CR */
+    QD_FAULT_BARE_CR,    /* a CR that ends no line */
+    QD_FAULT_FOLD,       /* a line that begins with a blank */
+    QD_FAULT_LENGTH,     /* Content-Length is no number, or one of more than 64 bits */
+    QD_FAULT_CHUNK_SIZE, /* of none to 16 hexadecimal digits, or with something else behind it */
+    QD_FAULT_CHUNK_END,  /* more bytes than its size says, or less */
+    QD_FAULT_WASTE,      /* too many bytes that say nothing */
+    QD_FAULT_TOO_LARGE,  /* chunks of more than the body's bound in all */
+};
+
+/* All zero: before the first request. */
+struct qd_framing {
+    uint64_t body_bytes_max; /* of a body in chunks; given */
+
+    enum qd_fault fault; /* once there is one, nothing more is read */
+    uint64_t line;       /* of the head that is read, or of its trailer, from 1 on */
+    uint64_t done_count; /* requests that have ended */
+    bool is_head;        /* the request at hand is a HEAD */
+
+    /* While it is read. */
+    uint8_t state;
+    uint8_t matched; /* characters of a name or a word that this may become */
+    bool is_trailer;
+    bool is_length;  /* the field at hand, of the two that frame a body */
+    bool is_unclear; /* lengths or codings that whoever checks the whole head will refuse */
+    uint8_t length_count;
+    uint8_t coding_count;
+    uint8_t digit_count;
+    uint64_t left_bytes;  /* of the body, or of its chunk */
+    uint64_t body_bytes;  /* of all chunks so far */
+    uint64_t waste_bytes; /* that were taken out, beyond what comes with a body's bytes */
+};
+
+/* Reads on. Takes out of `bytes` what is not to be seen, and returns how many are left. *begun: how
+ * many of these are before the last request that begins here; left as it is where none does. A
+ * fault is in the last that has begun. */
+size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun);
+
+/* What the fault is, for the client. */
+enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error);
+
+#endif

@@ -1,0 +1,69 @@
+/* libFuzzer on where requests begin and end: however the bytes of a connection are cut into pieces,
+ * the same is read of them, and what is left of them reads the same again. run.sh builds and runs
+ * it. An input is a byte that says how they are cut, and the bytes. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/http/framing.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
+
+struct reading {
+    struct qd_framing framing;
+    char *left;
+    size_t left_count;
+};
+
+/* Each piece in a block of its own, for the sanitizer; `cut`: none is longer, 0: all is one. */
+static struct reading read_all(const char *bytes, size_t count, size_t cut)
+{
+    struct reading reading = {.framing = {.body_bytes_max = 1 << 20}, .left = malloc(count + 1)};
+    assert(reading.left != NULL);
+    for (size_t at = 0; at < count && reading.framing.fault == QD_FAULT_NONE;) {
+        size_t piece = cut == 0 ? count : 1 + (at * 7 + cut) % cut;
+        piece = piece < count - at ? piece : count - at;
+        char *copy = malloc(piece);
+        assert(copy != NULL);
+        memcpy(copy, bytes + at, piece);
+        size_t begun = piece;
+        const size_t kept = qd_framing_read(&reading.framing, copy, piece, &begun);
+        assert(kept <= piece && begun <= piece);
+        memcpy(reading.left + reading.left_count, copy, kept);
+        reading.left_count += kept;
+        at += piece;
+        free(copy);
+    }
+    return reading;
+}
+
+static void assert_same(const struct reading *one, const struct reading *other)
+{
+    assert(one->framing.fault == other->framing.fault);
+    assert(one->framing.done_count == other->framing.done_count);
+    assert(one->framing.fault != QD_FAULT_NONE || one->framing.state == other->framing.state);
+    assert(one->left_count == other->left_count);
+    assert(memcmp(one->left, other->left, one->left_count) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
+{
+    if (bytes == 0)
+        return 0;
+    struct reading whole = read_all((const char *)data + 1, bytes - 1, 0);
+    struct reading cut = read_all((const char *)data + 1, bytes - 1, 1 + data[0]);
+    assert_same(&whole, &cut);
+    if (whole.framing.fault != QD_FAULT_NONE) {
+        struct qd_error error;
+        assert(qd_framing_explain(&whole.framing, &error) != QD_OK && error.text[0] != '\0');
+    } else {
+        struct reading again = read_all(whole.left, whole.left_count, 0);
+        assert(again.framing.done_count == whole.framing.done_count);
+        assert(again.left_count == whole.left_count);
+        assert(memcmp(again.left, whole.left, whole.left_count) == 0);
+        free(again.left);
+    }
+    free(whole.left);
+    free(cut.left);
+    return 0;
+}

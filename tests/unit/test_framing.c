@@ -1,0 +1,229 @@
+#include "server/http/framing.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/limits.h"
+
+#define POST "POST / HTTP/1.1\r\nHost: q\r\n"
+#define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
+
+/* What is left of it, read in pieces of so many bytes, in a block of its own size. */
+static struct qd_framing read_in(const char *text, size_t count, size_t piece, char *left,
+                                 size_t *left_count)
+{
+    struct qd_framing framing = {.body_bytes_max = 1000};
+    *left_count = 0;
+    for (size_t at = 0; at < count && framing.fault == QD_FAULT_NONE; at += piece) {
+        const size_t bytes = count - at < piece ? count - at : piece;
+        size_t begun;
+        char *copy = malloc(bytes);
+        memcpy(copy, text + at, bytes);
+        const size_t kept = qd_framing_read(&framing, copy, bytes, &begun);
+        memcpy(left + *left_count, copy, kept);
+        *left_count += kept;
+        free(copy);
+    }
+    return framing;
+}
+
+/* So many requests, and `left` of their bytes, however they come. */
+static void assert_reads(const char *text, uint64_t requests, const char *left)
+{
+    const size_t count = strlen(text);
+    char *all = malloc(count + 1);
+    for (size_t piece = 1; piece <= count; piece++) {
+        size_t left_count;
+        struct qd_framing framing = read_in(text, count, piece, all, &left_count);
+        all[left_count] = '\0';
+        cr_assert_eq(framing.fault, QD_FAULT_NONE, "fault %d, pieces of %zu", framing.fault, piece);
+        cr_assert_eq(framing.done_count, requests, "%s", text);
+        cr_assert_str_eq(all, left);
+    }
+    free(all);
+}
+
+/* With a request before it, that is fine. */
+static void assert_fault(const char *text, size_t count, enum qd_fault fault, const char *words)
+{
+    static const char before[] = "GET /before HTTP/1.1\r\nHost: q\r\n\r\n";
+    const size_t all_count = sizeof(before) - 1 + count;
+    char *all = malloc(all_count);
+    char *left = malloc(all_count);
+    memcpy(all, before, sizeof(before) - 1);
+    memcpy(all + sizeof(before) - 1, text, count);
+    for (size_t piece = 1; piece <= all_count; piece++) {
+        size_t left_count;
+        struct qd_error error;
+        struct qd_framing framing = read_in(all, all_count, piece, left, &left_count);
+        cr_assert_eq(framing.fault, fault, "%s: %d", text, framing.fault);
+        cr_assert_eq(framing.done_count, 1);
+        cr_assert_neq(qd_framing_explain(&framing, &error), QD_OK);
+        cr_assert(strstr(error.text, words) != NULL, "%s", error.text);
+    }
+    free(all);
+    free(left);
+}
+
+#define ASSERT_FAULT(text, fault, words) assert_fault(text, sizeof(text) - 1, fault, words)
+
+Test(framing, what_is_fine_stays)
+{
+    static const char *const texts[] = {
+        "GET / HTTP/1.1\r\nHost: q\r\n\r\n",
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: q\r\nX:\ta\tb\r\nX-\xc3\xa4: \xff\r\n\r\n",
+        POST "Content-Length: 0\r\n\r\n",
+        POST "content-LENGTH:\t 25\r\n\r\nPOST / HTTP/1.1\r\n\n\r\n0\r\n\r\n",
+        POST "Content-Length: 00000000000000000000000002\r\n\r\n\r\n",
+        CHUNKED "2\r\n\r\n\r\n00A\r\n0123456789\r\n0\r\n\r\n",
+        CHUNKED "0000000000000000\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\n\r\n",
+        POST "transfer-encoding:CHUNKED\r\nContent-Type: x\r\nT: y\r\n\r\n0\r\n\r\n",
+        POST "Content-Lengthy: 5\r\nContent-Lengt: 5\r\nTransfer-Encodin: chunked\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        char twice[512];
+        snprintf(twice, sizeof(twice), "%s%s", texts[i], texts[i]);
+        assert_reads(texts[i], 1, texts[i]);
+        assert_reads(twice, 2, twice);
+    }
+}
+
+Test(framing, what_says_nothing_goes)
+{
+    assert_reads(POST "Content-Length: 2 \t \r\n\r\nabGET / HTTP/1.1\r\n\r\n", 2,
+                 POST "Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n\r\n");
+    assert_reads(POST "Transfer-Encoding: chunked \t\r\n\r\n"
+                      "2;name=\"a;b\";c \t d\r\nab\r\n3  ;x\r\nabc\r\n1 \r\na\r\n0;last\r\n\r\n",
+                 1, CHUNKED "2\r\nab\r\n3\r\nabc\r\n1\r\na\r\n0\r\n\r\n");
+}
+
+Test(framing, lines)
+{
+    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\nX: a\0b\r\n\r\n", QD_FAULT_CONTROL, "head, line 3");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\nX: a\x7f\r\n\r\n", QD_FAULT_CONTROL, "line 3");
+    ASSERT_FAULT("GET / HTTP/1.1\0\n", QD_FAULT_CONTROL, "head, line 1");
+    ASSERT_FAULT("GET\t/ HTTP/1.1\r\n", QD_FAULT_CONTROL, "line 1");
+    ASSERT_FAULT("\x16\x03\x01", QD_FAULT_CONTROL, "line 1");
+    ASSERT_FAULT("GET / HTTP/1.1\nHost: q\r\n\r\n", QD_FAULT_BARE_LF, "line 1");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\n\r\n", QD_FAULT_BARE_LF, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\n\n", QD_FAULT_BARE_LF, "line 3");
+    ASSERT_FAULT("\n", QD_FAULT_BARE_LF, "line 1");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\rb: c\r\n\r\n", QD_FAULT_BARE_CR, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\rb\r\n", QD_FAULT_BARE_CR, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\n\rX", QD_FAULT_BARE_CR, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "line 3");
+    ASSERT_FAULT("GET / HTTP/1.1\r\n\tX: a\r\n", QD_FAULT_FOLD, "line 2");
+    ASSERT_FAULT(CHUNKED "0\r\nX: a\nY: b\r\n\r\n", QD_FAULT_BARE_LF, "trailer, line");
+    ASSERT_FAULT(CHUNKED "0\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "trailer, line");
+}
+
+Test(framing, lengths)
+{
+    ASSERT_FAULT(POST "Content-Length:\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: -1\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: +1\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: 1 1\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: 5, 5\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: 5x\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: 18446744073709551616\r\n\r\n", QD_FAULT_LENGTH, "64 bits");
+    ASSERT_FAULT(POST "Content-Length: 5\rx", QD_FAULT_BARE_CR, "line 3");
+}
+
+Test(framing, chunks)
+{
+    ASSERT_FAULT(CHUNKED "x\r\n", QD_FAULT_CHUNK_SIZE, "behind 0 bytes");
+    ASSERT_FAULT(CHUNKED "\r\n", QD_FAULT_CHUNK_SIZE, "size");
+    ASSERT_FAULT(CHUNKED ";x\r\n", QD_FAULT_CHUNK_SIZE, "size");
+    ASSERT_FAULT(CHUNKED "1\r\na\r\n-1\r\n", QD_FAULT_CHUNK_SIZE, "behind 1 bytes");
+    ASSERT_FAULT(CHUNKED "2 2\r\n", QD_FAULT_CHUNK_SIZE, "size");
+    ASSERT_FAULT(CHUNKED "2x\r\n", QD_FAULT_CHUNK_SIZE, "size");
+    ASSERT_FAULT(CHUNKED "2\n", QD_FAULT_CHUNK_SIZE, "size");
+    ASSERT_FAULT(CHUNKED "00000000000000001\r\n", QD_FAULT_CHUNK_SIZE, "16");
+    ASSERT_FAULT(CHUNKED "2\rab\r\n", QD_FAULT_BARE_CR, "line");
+    ASSERT_FAULT(CHUNKED "2;a\nb\r\nab\r\n", QD_FAULT_BARE_LF, "line");
+    ASSERT_FAULT(CHUNKED "2;a\0b\r\nab\r\n", QD_FAULT_CONTROL, "line");
+    ASSERT_FAULT(CHUNKED "2\r\nabc\r\n", QD_FAULT_CHUNK_END, "byte 2");
+    ASSERT_FAULT(CHUNKED "2\r\nab\n0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");
+    ASSERT_FAULT(CHUNKED "2\r\nab\r0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");
+    ASSERT_FAULT(CHUNKED "3e9\r\n", QD_FAULT_TOO_LARGE, "a chunk of 1001");
+    ASSERT_FAULT(CHUNKED "1\r\na\r\n3e8\r\n", QD_FAULT_TOO_LARGE, "got 1, ");
+    ASSERT_FAULT(CHUNKED "ffffffffffffffff\r\n", QD_FAULT_TOO_LARGE, "18446744073709551615");
+}
+
+/* Whoever checks the head refuses it, and closes. */
+Test(framing, an_unclear_head_is_not_read_on)
+{
+    static const char *const fields[] = {
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: chunke\r\n",
+        "Transfer-Encoding:\r\n",
+        "Transfer-Encoding: chunkedd\r\n",
+        "Transfer-Encoding: chunked x\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), POST "%s\r\nanything\n\r\r\n\t\x7f", fields[i]);
+        struct qd_framing framing = {.body_bytes_max = 1000};
+        size_t begun;
+        size_t count = strlen(text);
+        cr_assert_eq(qd_framing_read(&framing, text, count, &begun) == count,
+                     strstr(fields[i], "chunked x") == NULL, "%s", fields[i]);
+        cr_assert_eq(framing.fault, QD_FAULT_NONE);
+        cr_assert_eq(framing.done_count, 0);
+    }
+}
+
+Test(framing, waste_has_a_bound_that_bytes_pay_for)
+{
+    struct qd_framing framing = {.body_bytes_max = UINT64_MAX};
+    char chunk[2048] = "";
+    size_t begun;
+    char head[] = CHUNKED;
+    qd_framing_read(&framing, head, sizeof(head) - 1, &begun);
+    for (unsigned i = 0; i < 1000; i++) { /* as many bytes as the extension has */
+        snprintf(chunk, sizeof(chunk), "64;%0100d\r\n%0100d\r\n", 1, 1);
+        qd_framing_read(&framing, chunk, strlen(chunk), &begun);
+    }
+    cr_assert_eq(framing.fault, QD_FAULT_NONE);
+    unsigned count = 0;
+    for (; framing.fault == QD_FAULT_NONE; count++) {
+        snprintf(chunk, sizeof(chunk), "1;%01022d\r\na\r\n", 1);
+        qd_framing_read(&framing, chunk, strlen(chunk), &begun);
+    }
+    cr_assert_eq(framing.fault, QD_FAULT_WASTE);
+    cr_assert(count > 14 && count < 18, "%u", count);
+    framing = (struct qd_framing){.body_bytes_max = 1};
+    snprintf(chunk, sizeof(chunk), POST "Content-Length: 1%1000s", "");
+    qd_framing_read(&framing, chunk, strlen(chunk), &begun);
+    memset(chunk, ' ', sizeof(chunk));
+    for (count = 0; framing.fault == QD_FAULT_NONE; count++)
+        cr_assert_eq(qd_framing_read(&framing, chunk, sizeof(chunk), &begun), 0);
+    cr_assert_eq(framing.fault, QD_FAULT_WASTE);
+    cr_assert_eq(count, QD_WASTE_BYTES_MAX / sizeof(chunk));
+}
+
+Test(framing, where_the_last_begins)
+{
+    char two[] = "GET / HTTP/1.1\r\n\r\n\r\nHEAD / HTTP/1.1\r\nX: \n";
+    struct qd_framing framing = {.body_bytes_max = 1000};
+    size_t begun = 999;
+    qd_framing_read(&framing, two, sizeof(two) - 1, &begun);
+    cr_assert_eq(begun, 20);
+    cr_assert(framing.is_head);
+    framing = (struct qd_framing){.body_bytes_max = 1000};
+    char part[] = "GET / HT";
+    qd_framing_read(&framing, part, sizeof(part) - 1, &begun);
+    cr_assert_eq(begun, 0);
+    char more[] = "TP/1.1\r\n";
+    begun = 999;
+    qd_framing_read(&framing, more, sizeof(more) - 1, &begun);
+    cr_assert_eq(begun, 999);
+    cr_assert_not(framing.is_head);
+}
