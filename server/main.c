@@ -208,6 +208,17 @@ static bool raise_file_limit(const struct qd_config *config)
     return true;
 }
 
+/* Until somebody heeds them, one that comes waits. The first process of a container would never see
+ * it otherwise, and whoever started us may have held them, too. */
+static void hold_stop_signals(bool hold)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGINT);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stop, NULL);
+}
+
 /* Before any other thread starts: it may set the environment. */
 static bool create_kernels(struct process *process)
 {
@@ -264,6 +275,17 @@ static bool create_tls(struct process *process)
     return process->tls != NULL || complain("%s", complaint);
 }
 
+/* False: there should be an access log, and there cannot. */
+static bool open_access_log(struct process *process)
+{
+    const struct qd_config *config = &process->config;
+    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
+    if (strcmp(config->access_log, "off") == 0)
+        return true;
+    process->access_log = qd_log_file_create(config->access_log, complaint);
+    return process->access_log != NULL || complain("%s", complaint);
+}
+
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -291,6 +313,7 @@ static bool start_services(struct process *process)
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
         process->sighup == NULL || process->trim_timer == NULL || process->drain_timer == NULL)
         return complain("out of memory or file descriptors");
+    hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     return true;
 }
@@ -344,21 +367,8 @@ static bool load_models(struct process *process)
     return !process->models_failed;
 }
 
-/* False: there should be an access log, and there cannot. */
-static bool open_access_log(struct process *process)
-{
-    const struct qd_config *config = &process->config;
-    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
-    if (strcmp(config->access_log, "off") == 0)
-        return true;
-    process->access_log = qd_log_file_create(config->access_log, complaint);
-    return process->access_log != NULL || complain("%s", complaint);
-}
-
 static bool start_listening(struct process *process)
 {
-    if (!open_access_log(process))
-        return false;
     process->router = (struct qd_router){
         .kernels = process->kernels,
         .memory = process->memory,
@@ -433,13 +443,15 @@ int main(int argc, char **argv)
     open_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN); /* until there is something to read anew */
+    hold_stop_signals(true);
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     qd_log_set_level(process.config.log_level);
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
-                 create_access(&process) && create_tls(&process) && start_services(&process) &&
-                 load_models(&process) && (process.router.draining || start_listening(&process));
+                 create_access(&process) && create_tls(&process) && open_access_log(&process) &&
+                 start_services(&process) && load_models(&process) &&
+                 (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)
             qd_loop_run(process.loop);

@@ -235,6 +235,29 @@ class Start(unittest.TestCase):
         self.assertEqual(server.get("/v2/health/ready").status, 200)
         self.assertIn(" openblas_core=none ", server.stop())
 
+    def test_a_signal_that_comes_first(self):
+        """Before anybody heeds it: it is kept, and ends the server in order."""
+        def held():
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        result = subprocess.run([str(PROGRAM), "--listen", "127.0.0.1:0"], preexec_fn=held,
+                                text=True, capture_output=True, timeout=60 * SLOW, check=False,
+                                stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("draining", result.stderr)
+        self.assertNotIn("second signal", result.stderr)
+
+    def test_the_access_log_comes_before_the_models(self):
+        os.mkdir(self.folder + "/models")
+        for flags in ((), ("--listen", "192.0.2.1:8000"), ("--model-repository",
+                      self.folder + "/models", "--load-model", "none",
+                      "--model-control-mode", "explicit")):
+            result = self.start("--access-log", self.folder + "/none/log", *flags)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("/none/log", result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+
     def test_too_few_descriptors(self):
         for count in (5, 63):
             result = self.start("--listen", "127.0.0.1:0", limit=(resource.RLIMIT_NOFILE, count))
