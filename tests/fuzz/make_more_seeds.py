@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations and
-operators, into FOLDER/http and so on, from api_schema/examples and some lines here. What is in
-tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs found worth keeping."""
+"""make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations,
+operators and answers, into FOLDER/http and so on, from api_schema/examples and some lines here.
+What is in tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs found worth
+keeping."""
 import json
 import random
 import sys
@@ -82,6 +83,7 @@ def main():
         write(folder / "config", "arguments%d" % index, b"\1" + text.encode())
     for index in range(100):
         write(folder / "operator", "random%d" % index, rng.randbytes(200))
+        write(folder / "oip_encode", "random%d" % index, rng.randbytes(3 * index))
     for path in sorted((HERE / "corpus").glob("*.hex")):
         for index, line in enumerate(path.read_text().split()):
             write(folder / path.stem, "kept%d" % index, bytes.fromhex(line))

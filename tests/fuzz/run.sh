@@ -42,6 +42,7 @@ fuzz()
 
 fuzz oip_decode 262144
 fuzz oip_reader 262144 oip_decode
+fuzz oip_encode 65536
 fuzz onnx 65536
 fuzz http 65536
 fuzz framing 65536 http
