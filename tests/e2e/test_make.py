@@ -44,6 +44,33 @@ class Make(unittest.TestCase):
             self.assertTrue(result.stdout.endswith("\n0 passed, 1 failed\n"), result.stdout)
 
 
+LEAVES_ONE = """import subprocess, unittest
+class Test(unittest.TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        print("taken down")
+    def test(self):
+        subprocess.run(["sh", "-c", "sleep 1000 &"], check=True)
+class Next(unittest.TestCase):
+    def test(self):
+        pass
+"""
+
+
+class LeftOver(unittest.TestCase):
+    def test_a_process_that_is_left_behind_is_a_failure(self):
+        program = ("import pathlib, sys; sys.path.insert(0, 'tests/support'); import run_tests; "
+                   "run_tests.E2E, run_tests.GRACE_S = pathlib.Path(sys.argv.pop()), 0.1; "
+                   "sys.exit(run_tests.main())")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "test_left.py").write_text(LEAVES_ONE)
+            result = run(sys.executable, "-c", program, "--e2e", folder)
+        self.assertRegex(result.stdout, r"FAILED test_left.Test: left a process behind: \d+ "
+                                        r"sleep 1000")
+        self.assertEqual(result.stdout.count("taken down"), 1)
+        self.assertTrue(result.stdout.endswith("\n2 passed, 1 failed\n"), result.stdout)
+
+
 class CheckKernels(unittest.TestCase):
     """What is said of a kernel checker that does not come to its end."""
 

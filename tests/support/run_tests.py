@@ -7,6 +7,7 @@ under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last
 "N passed, N failed".
 """
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -49,6 +50,45 @@ def ending(status):
         return "was ended by signal %d" % -status
 
 
+# ---- Processes that a test leaves behind -----------------------------------------------------
+
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_S = 10  # to end by itself: it may be about to
+
+
+def adopt_orphans():
+    """Whoever loses its parent below us becomes our child, and does not get lost."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children():
+    """Of this process, those that have not ended: pid -> its command line."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            words = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has just ended
+        if int(parent) == os.getpid() and state != "Z":
+            found[int(folder.name)] = words.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def end_left_over(name):
+    """Ends them, and says so. Returns how many there were."""
+    deadline = time.monotonic() + GRACE_S
+    while (left := children()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid, words in left.items():
+        print("\n---- FAILED %s: left a process behind: %d %s" % (name, pid, words), flush=True)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return len(left)
+
+
+# ---- The three kinds -------------------------------------------------------------------------
+
 def run_unit(pattern):
     """The Criterion program. It prints its own failures and summary."""
     count = Count()
@@ -78,6 +118,7 @@ def run_unit(pattern):
     if status != 0 and count.failed == 0:
         print("unit-tests %s although no test failed" % ending(status))
         count.failed += 1
+    count.failed += end_left_over("unit-tests")
     return count
 
 
@@ -170,6 +211,17 @@ class Result(unittest.TestResult):
         self.in_class.skipped.append((test.id(), reason))
 
 
+def classes(suite):
+    """Suites of one class each: what sets a class up is taken down before the next."""
+    parts = list(suite)
+    if not any(isinstance(part, unittest.TestSuite) for part in parts):
+        yield suite
+        return
+    for part in parts:
+        yield from classes(part if isinstance(part, unittest.TestSuite)
+                           else unittest.TestSuite([part]))
+
+
 def run_e2e(pattern):
     """The tests under tests/e2e, in this process."""
     sys.path.insert(0, str(E2E))
@@ -180,12 +232,16 @@ def run_e2e(pattern):
         suite = loader.loadTestsFromName(pattern)
     else:
         suite = loader.discover(str(E2E))
-    result = Result()
-    suite.run(result)
-    result.leave()
+    total = Count()
+    for part in classes(suite):
+        result = Result()
+        part.run(result)
+        result.in_class.failed += end_left_over(result.current or part)
+        result.leave()
+        total.add(result.count)
     for error in loader.errors:
         print(error)
-    return result.count
+    return total
 
 
 def main():
@@ -196,6 +252,7 @@ def main():
     parser.add_argument("--e2e", action="store_true", help="only the end-to-end tests")
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
+    adopt_orphans()
     is_criterion = "/" in options.pattern or "*" in options.pattern
     unit = not options.e2e if not options.pattern else is_criterion
     e2e = not options.unit if not options.pattern else not is_criterion
