@@ -55,7 +55,8 @@ def is_c(path):
 
 
 def is_text(path):
-    return not path.endswith((".ppm", ".svg", ".jsonl", ".json", ".bin")) and path != "LICENSE"
+    others = (".ppm", ".svg", ".jsonl", ".json", ".bin", ".hex")
+    return not path.endswith(others) and path != "LICENSE"
 
 
 def may_begin_with_tab(path):

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# keep.sh NAME LONGEST_INPUT...: of what run.sh has found, the inputs up to that length that reach
+# what all of them reach, into corpus/NAME.hex, from where each run of the fuzzers begins.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+mkdir -p tests/fuzz/corpus
+while test $# -ge 2; do
+    name=$1 longest=$2 more=()
+    shift 2
+    if test "$name" = http; then
+        more=(-handle_term=0 -handle_int=0 -detect_leaks=0) # as in run.sh
+    fi
+    rm -rf "build/short/$name" "build/kept/$name"
+    mkdir -p "build/short/$name" "build/kept/$name"
+    find "build/corpus/$name" -type f -size -"$((longest + 1))"c \
+        -exec cp -t "build/short/$name" {} +
+    "build/fuzz_$name" -merge=1 "${more[@]}" "build/kept/$name" "build/short/$name" \
+        >"build/kept-$name.log" 2>&1
+    for input in "build/kept/$name"/*; do
+        od -An -v -tx1 "$input" | tr -d ' \n'
+        echo
+    done | sort >"tests/fuzz/corpus/$name.hex"
+    wc -lc "tests/fuzz/corpus/$name.hex"
+done
