@@ -370,16 +370,16 @@ static bool load_models(struct process *process)
 static bool start_listening(struct process *process)
 {
     process->router = (struct qd_router){
-        .kernels = process->kernels,
+        .tools = {.kernels = process->kernels,
+                  .scheduler = process->scheduler,
+                  .thread_count = (unsigned)process->config.threads,
+                  .compute_timeout_ns = process->config.compute_timeout_ns},
         .memory = process->memory,
         .metrics = process->metrics,
         .models = process->models,
         .model_memory = process->model_memory,
         .loader = process->loader,
-        .scheduler = process->scheduler,
         .access = process->access,
-        .thread_count = (unsigned)process->config.threads,
-        .compute_timeout_ns = process->config.compute_timeout_ns,
         .journal = {.file = process->access_log, .format = process->config.log_format},
         .log_format_initial = process->config.log_format,
     };

@@ -116,11 +116,11 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
     const struct qd_router *router = visit->router;
     struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
     struct qd_gauges gauges = {
-        .cpu_tier = qk_kernels_tier(router->kernels),
-        .gemm = qk_kernels_gemm(router->kernels),
-        .blas_core = qk_kernels_blas_core(router->kernels),
-        .queue = qd_scheduler_queue(router->scheduler),
-        .workers = qd_scheduler_workers(router->scheduler),
+        .cpu_tier = qk_kernels_tier(router->tools.kernels),
+        .gemm = qk_kernels_gemm(router->tools.kernels),
+        .blas_core = qk_kernels_blas_core(router->tools.kernels),
+        .queue = qd_scheduler_queue(router->tools.scheduler),
+        .workers = qd_scheduler_workers(router->tools.scheduler),
         .inflight = memory_bound(router->memory),
         .models = memory_bound(router->model_memory),
         .loads = {qd_loader_waiting_count(router->loader), QD_LOADER_WAITING_MAX},

@@ -13,6 +13,7 @@
 #include "server/http/last_word.h"
 #include "server/http/socket.h"
 #include "server/http/tap.h"
+#include "server/work/infer.h"
 
 enum {
     REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer; see suspend */
@@ -257,7 +258,7 @@ static void refuse_what_follows(struct qd_connection *connection)
 /* It waits for an answer that nobody will read. */
 static void on_gone(struct qd_connection *connection)
 {
-    qd_request_abandon(connection->request);
+    qd_infer_abandon(connection->request);
 }
 
 static void on_doubt(struct qd_connection *connection)

@@ -8,7 +8,6 @@
 #include "server/http/logging.h"
 #include "server/http/path.h"
 #include "server/http/visit.h"
-#include "server/work/infer.h"
 
 struct route {
     const char *method;
@@ -21,7 +20,7 @@ struct route {
 static bool end_infer(void *context, struct qd_request *request)
 {
     struct qd_router *router = context;
-    if (qd_infer_submit(router->scheduler, request))
+    if (qd_infer_submit(&router->tools, request))
         return false;
     qd_request_refuse(request);
     return true;
@@ -34,13 +33,10 @@ static enum qd_status begin_infer(const struct qd_visit *visit)
     if (qd_visit_find_model(visit) != QD_OK)
         return request->error.status;
     request->message.signature = &request->model->signature;
-    request->kernels = visit->router->kernels;
-    request->thread_count = visit->router->thread_count;
-    request->compute_timeout_ns = visit->router->compute_timeout_ns;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     if (qd_visit_check_encoding(visit) != QD_OK ||
-        !qd_infer_try_room(visit->router->scheduler, request))
+        !qd_infer_try_room(&visit->router->tools, request))
         return request->error.status;
     return qd_visit_reserve(visit);
 }
@@ -173,13 +169,13 @@ static void closed(void *context, const struct qd_request *request, bool deliver
 static bool idle(void *context)
 {
     struct qd_router *router = context;
-    return qd_scheduler_help(router->scheduler);
+    return qd_scheduler_help(router->tools.scheduler);
 }
 
 static unsigned retry_after_s(void *context)
 {
     struct qd_router *router = context;
-    return qd_scheduler_retry_after_s(router->scheduler);
+    return qd_scheduler_retry_after_s(router->tools.scheduler);
 }
 
 struct qd_handler qd_router_handler(struct qd_router *router)

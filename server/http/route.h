@@ -5,29 +5,25 @@
 
 #include <stdbool.h>
 
-#include "kernels/qk.h"
 #include "server/base/line.h"
 #include "server/base/metrics.h"
 #include "server/http/access.h"
 #include "server/http/journal.h"
 #include "server/http/listener.h"
 #include "server/models/table.h"
+#include "server/work/infer.h"
 #include "server/work/loader.h"
-#include "server/work/scheduler.h"
 
 /* Everything is borrowed. */
 struct qd_router {
-    const struct qk_kernels *kernels;
+    struct qd_infer_tools tools;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
     struct qd_memory *model_memory;
     struct qd_loader *loader;
-    struct qd_scheduler *scheduler;
     struct qd_access *access;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
-    unsigned thread_count;
-    uint64_t compute_timeout_ns;
     struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */
     const char *log_format;                 /* as a call has set it; NULL: none has */

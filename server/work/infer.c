@@ -19,31 +19,59 @@ enum {
     STEP_NS = 100000,
 };
 
+/* One on its way from its body's last byte to its answer. It lies in the request's arena. */
+struct qd_inference {
+    struct qd_job job;
+    const struct qd_infer_tools *tools;
+    struct qd_request *request;
+    struct qd_arena *arena; /* these three are the request's */
+    struct qd_error *error;
+    struct qd_oip_asked *asked;
+    enum qd_request_state doing; /* the request's state when a worker has it */
+    bool abandoned;              /* nobody waits for the answer any more; the loop's */
+
+    struct qd_oip_reader *reader;
+    bool read; /* all of the JSON, but for tensors' numbers */
+
+    struct qk_graph *graph;                      /* packed for this request; NULL: a loaded one */
+    struct qk_graph_plan own_plan;               /* of that graph */
+    struct qd_pin pin;                           /* a loaded model's plan */
+    const struct qk_graph_plan *plan;            /* one of the two */
+    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
+    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    void *scratch;
+    struct qd_seat *seats; /* the same for all phases */
+    size_t seat_count;     /* that have a workspace */
+
+    size_t node;                  /* of the plan, that is computed now */
+    struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
+};
+
 static void *alloc(void *context, size_t bytes)
 {
     return qd_arena_alloc(context, bytes);
 }
 
-static enum qd_status refuse_memory(struct qd_request *request, const char *what)
+static enum qd_status refuse_memory(struct qd_inference *inference, const char *what)
 {
-    return qd_refuse_memory(&request->arena, what, &request->error);
+    return qd_refuse_memory(inference->arena, what, inference->error);
 }
 
-static enum qd_status fail_kernel(struct qd_request *request, const struct qk_error *error)
+static enum qd_status fail_kernel(struct qd_inference *inference, const struct qk_error *error)
 {
     switch (error->status) {
     case QK_NO_MEMORY:
-        return refuse_memory(request, "the operator");
+        return refuse_memory(inference, "the operator");
     case QK_INVALID:
-        return qd_fail(&request->error, QD_INVALID, "%s", error->text);
+        return qd_fail(inference->error, QD_INVALID, "%s", error->text);
     default:
-        return qd_fail(&request->error, QD_INTERNAL, "%s", error->text);
+        return qd_fail(inference->error, QD_INTERNAL, "%s", error->text);
     }
 }
 
-static struct qd_request *request_of(struct qd_job *job)
+static struct qd_inference *inference_of(struct qd_job *job)
 {
-    return (struct qd_request *)((char *)job - offsetof(struct qd_request, job));
+    return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
 }
 
 static size_t json_bytes(const struct qd_request *request)
@@ -60,29 +88,30 @@ static size_t json_bytes(const struct qd_request *request)
 typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
 
 /* How many workers may be at so many units. */
-static size_t shares(const struct qd_request *request, size_t unit_count, uint64_t unit_cost_ns)
+static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
 {
-    return qd_scheduler_shares(unit_count, unit_cost_ns, request->thread_count);
+    return qd_scheduler_shares(unit_count, unit_cost_ns, inference->tools->thread_count);
 }
 
 /* The request is a worker's alone. */
-static void enter(struct qd_request *request, enum qd_request_state state)
+static void enter(struct qd_inference *inference, enum qd_request_state state)
 {
-    request->doing = state;
-    if (request->state != state)
-        qd_request_advance(request, state);
+    inference->doing = state;
+    if (inference->request->state != state)
+        qd_request_advance(inference->request, state);
 }
 
 /* True, as a `then` says that it has set a phase. */
-static bool set_phase(struct qd_request *request, run_units *run, bool (*then)(struct qd_job *job),
-                      size_t unit_count, uint64_t unit_cost_ns, size_t seat_count)
+static bool set_phase(struct qd_inference *inference, run_units *run,
+                      bool (*then)(struct qd_job *job), size_t unit_count, uint64_t unit_cost_ns,
+                      size_t seat_count)
 {
-    request->job.phase = (struct qd_phase){
+    inference->job.phase = (struct qd_phase){
         .run = run,
         .then = then,
         .unit_count = unit_count,
         .unit_cost_ns = unit_cost_ns,
-        .seats = request->seats,
+        .seats = inference->seats,
         .seat_count = seat_count,
     };
     return true;
@@ -112,91 +141,92 @@ static enum qd_status refuse_wait(struct qd_request *request)
 }
 
 /* The next step, of some STEP_JSON_BYTES; at the end, what the JSON says about the wait. */
-static enum qd_status read_step(struct qd_request *request)
+static enum qd_status read_step(struct qd_inference *inference)
 {
-    const enum qd_status status = qd_oip_reader_step(request->reader, &request->read);
-    if (status != QD_OK || !request->read)
+    const enum qd_status status = qd_oip_reader_step(inference->reader, &inference->read);
+    if (status != QD_OK || !inference->read)
         return status;
-    request->job.level = level_of(request->asked.priority);
-    return waited_too_long(request) ? refuse_wait(request) : QD_OK;
+    inference->job.level = level_of(inference->asked->priority);
+    return waited_too_long(inference->request) ? refuse_wait(inference->request) : QD_OK;
 }
 
-static bool plan_all(struct qd_request *request);
+static bool plan_all(struct qd_inference *inference);
 
 static bool after_convert(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    return qd_oip_reader_end(request->reader) == QD_OK && plan_all(request);
+    struct qd_inference *inference = inference_of(job);
+    return qd_oip_reader_end(inference->reader) == QD_OK && plan_all(inference);
 }
 
 static void run_convert(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qd_oip_reader_convert(request_of(job)->reader, begin, end);
+    qd_oip_reader_convert(inference_of(job)->reader, begin, end);
 }
 
 static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    struct qd_request *request = request_of(job);
+    struct qd_inference *inference = inference_of(job);
     (void)workspace;
-    for (size_t i = begin; i < end && !request->read && request->error.status == QD_OK; i++)
-        read_step(request);
+    for (size_t i = begin; i < end && !inference->read && inference->error->status == QD_OK; i++)
+        read_step(inference);
 }
 
 /* It takes as many steps as it takes: then there is another phase of them. */
 static bool after_read(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    if (request->error.status != QD_OK)
+    struct qd_inference *inference = inference_of(job);
+    if (inference->error->status != QD_OK)
         return false;
-    if (!request->read)
+    if (!inference->read)
         return true;
-    const size_t unit_count = qd_oip_reader_unit_count(request->reader);
-    const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(request->reader);
-    return set_phase(request, run_convert, after_convert, unit_count, cost_ns,
-                     shares(request, unit_count, cost_ns));
+    const size_t unit_count = qd_oip_reader_unit_count(inference->reader);
+    const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(inference->reader);
+    return set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
+                     shares(inference, unit_count, cost_ns));
 }
 
-static bool read_at_once(struct qd_request *request)
+static bool read_at_once(struct qd_inference *inference)
 {
-    while (!request->read)
-        if (read_step(request) != QD_OK)
+    while (!inference->read)
+        if (read_step(inference) != QD_OK)
             return false;
-    qd_oip_reader_convert(request->reader, 0, qd_oip_reader_unit_count(request->reader));
-    return after_convert(&request->job);
+    qd_oip_reader_convert(inference->reader, 0, qd_oip_reader_unit_count(inference->reader));
+    return after_convert(&inference->job);
 }
 
 static bool start(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    enter(request, QD_DECODING);
-    request->reader =
-        qd_oip_reader_create(&request->message, &request->arena, &request->asked, &request->error);
-    if (request->reader == NULL)
+    struct qd_inference *inference = inference_of(job);
+    enter(inference, QD_DECODING);
+    inference->reader = qd_oip_reader_create(&inference->request->message, inference->arena,
+                                             inference->asked, inference->error);
+    if (inference->reader == NULL)
         return false;
-    request->seats =
-        qd_arena_calloc(&request->arena, request->thread_count, sizeof(*request->seats));
-    if (request->seats == NULL) {
-        refuse_memory(request, "the workspace");
+    inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
+                                       sizeof(*inference->seats));
+    if (inference->seats == NULL) {
+        refuse_memory(inference, "the workspace");
         return false;
     }
-    if (json_bytes(request) <= SHORT_JSON_BYTES)
-        return read_at_once(request);
-    return set_phase(request, run_read, after_read, json_bytes(request) / STEP_JSON_BYTES + 1,
-                     STEP_NS, 1);
+    if (json_bytes(inference->request) <= SHORT_JSON_BYTES)
+        return read_at_once(inference);
+    return set_phase(inference, run_read, after_read,
+                     json_bytes(inference->request) / STEP_JSON_BYTES + 1, STEP_NS, 1);
 }
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
 
 /* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
  * what its owner chose, and an operator what the request says. */
-static enum qd_status check_outputs(struct qd_request *request)
+static enum qd_status check_outputs(struct qd_inference *inference)
 {
-    const struct qk_graph_plan *plan = request->plan;
-    const bool built_in = request->model->graph == NULL;
+    const struct qk_graph_plan *plan = inference->plan;
+    const bool built_in = inference->request->model->graph == NULL;
     size_t bytes_max = QD_ANSWER_BYTES_MAX;
-    if (built_in && request->body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
-        bytes_max = QD_GROWTH_BYTES_MIN + (size_t)request->body_bytes * QD_GROWTH_MAX;
+    if (built_in &&
+        inference->request->body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
+        bytes_max = QD_GROWTH_BYTES_MIN + (size_t)inference->request->body_bytes * QD_GROWTH_MAX;
     size_t bytes = 0;
     for (size_t i = 0; i < plan->output_count; i++)
         if (__builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
@@ -204,136 +234,139 @@ static enum qd_status check_outputs(struct qd_request *request)
     if (bytes <= bytes_max)
         return QD_OK;
     if (bytes_max == QD_ANSWER_BYTES_MAX) {
-        return qd_fail(&request->error, QD_TOO_LARGE,
+        return qd_fail(inference->error, QD_TOO_LARGE,
                        "the output: expected at most %zu bytes, which clients can read, got %zu",
                        bytes_max, bytes);
     }
-    return qd_fail(&request->error, QD_TOO_LARGE,
+    return qd_fail(inference->error, QD_TOO_LARGE,
                    "the output: expected at most %zu bytes, %u MiB and %d times the request's "
                    "bytes, got %zu",
                    bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
 }
 
 /* Room for what comes out, and for what nodes hand on to one another. */
-static enum qd_status take_outputs(struct qd_request *request)
+static enum qd_status take_outputs(struct qd_inference *inference)
 {
-    const struct qk_graph_plan *plan = request->plan;
-    if (check_outputs(request) != QD_OK)
-        return request->error.status;
+    const struct qk_graph_plan *plan = inference->plan;
+    if (check_outputs(inference) != QD_OK)
+        return inference->error->status;
     for (size_t i = 0; i < plan->output_count; i++) {
-        request->outputs[i] = qd_arena_alloc(&request->arena, plan->output_bytes[i]);
-        if (request->outputs[i] == NULL)
-            return refuse_memory(request, "the output");
+        inference->outputs[i] = qd_arena_alloc(inference->arena, plan->output_bytes[i]);
+        if (inference->outputs[i] == NULL)
+            return refuse_memory(inference, "the output");
     }
     if (plan->scratch_bytes == 0)
         return QD_OK;
-    request->scratch = qd_arena_alloc(&request->arena, plan->scratch_bytes);
-    return request->scratch != NULL ? QD_OK : refuse_memory(request, "the intermediate tensors");
+    inference->scratch = qd_arena_alloc(inference->arena, plan->scratch_bytes);
+    return inference->scratch != NULL ? QD_OK
+                                      : refuse_memory(inference, "the intermediate tensors");
 }
 
 /* A request that brings constants makes a graph of its own, which is not packed yet. */
-static enum qk_status plan_own(struct qd_request *request, struct qk_error *error)
+static enum qk_status plan_own(struct qd_inference *inference, struct qk_error *error)
 {
-    const struct qd_late_graph *late = request->model->late;
-    struct qk_memory memory = {alloc, &request->arena};
+    const struct qd_late_graph *late = inference->request->model->late;
+    struct qk_memory memory = {alloc, inference->arena};
     struct qk_instance *instance;
     enum qk_status status =
-        late != NULL ? qd_late_prepare(late, request->kernels, request->asked.inputs, memory,
-                                       &request->graph, error)
-                     : qk_prepare(request->kernels, &request->asked.call, memory, &instance, error);
+        late != NULL ? qd_late_prepare(late, inference->tools->kernels, inference->asked->inputs,
+                                       memory, &inference->graph, error)
+                     : qk_prepare(inference->tools->kernels, &inference->asked->call, memory,
+                                  &instance, error);
     if (status == QK_OK && late == NULL)
-        status = qk_graph_of(instance, memory, &request->graph, error);
+        status = qk_graph_of(instance, memory, &inference->graph, error);
     if (status == QK_OK)
-        status =
-            qk_graph_plan(request->graph, request->asked.inputs, memory, &request->own_plan, error);
-    request->plan = &request->own_plan;
+        status = qk_graph_plan(inference->graph, inference->asked->inputs, memory,
+                               &inference->own_plan, error);
+    inference->plan = &inference->own_plan;
     return status;
 }
 
-static enum qk_status plan_loaded(struct qd_request *request, struct qk_error *error)
+static enum qk_status plan_loaded(struct qd_inference *inference, struct qk_error *error)
 {
-    enum qk_status status = qd_plans_pin(request->model->plans, request->asked.inputs,
-                                         &request->arena, &request->pin, error);
-    request->plan = request->pin.plan;
+    enum qk_status status = qd_plans_pin(inference->request->model->plans, inference->asked->inputs,
+                                         inference->arena, &inference->pin, error);
+    inference->plan = inference->pin.plan;
     return status;
 }
 
-static enum qd_status plan(struct qd_request *request)
+static enum qd_status plan(struct qd_inference *inference)
 {
     struct qk_error error = {.status = QK_OK};
-    const enum qk_status status =
-        request->model->graph == NULL ? plan_own(request, &error) : plan_loaded(request, &error);
+    const enum qk_status status = inference->request->model->graph == NULL
+                                      ? plan_own(inference, &error)
+                                      : plan_loaded(inference, &error);
     if (status != QK_OK)
-        return fail_kernel(request, &error);
-    for (size_t i = 0; i < request->asked.signature->input_count; i++)
-        request->inputs[i] = request->asked.inputs[i].data;
-    return take_outputs(request);
+        return fail_kernel(inference, &error);
+    for (size_t i = 0; i < inference->asked->signature->input_count; i++)
+        inference->inputs[i] = inference->asked->inputs[i].data;
+    return take_outputs(inference);
 }
 
 /* Units to print: numbers of outputs that are large, and JSON. */
-static size_t print_unit_count(const struct qd_request *request)
+static size_t print_unit_count(const struct qd_inference *inference)
 {
-    const uint32_t json = request->asked.outputs & ~request->asked.binary_outputs;
+    const uint32_t json = inference->asked->outputs & ~inference->asked->binary_outputs;
     size_t count = 0;
-    for (size_t i = 0; i < request->plan->output_count; i++)
-        if ((json >> i & 1) != 0 && request->plan->outputs[i].count > QD_OIP_UNIT_NUMBERS)
-            count += request->plan->outputs[i].count / QD_OIP_UNIT_NUMBERS + 1;
+    for (size_t i = 0; i < inference->plan->output_count; i++)
+        if ((json >> i & 1) != 0 && inference->plan->outputs[i].count > QD_OIP_UNIT_NUMBERS)
+            count += inference->plan->outputs[i].count / QD_OIP_UNIT_NUMBERS + 1;
     return count;
 }
 
 /* Workspaces for as many workers as a phase is worth, as far as there is memory; one is enough. */
-static enum qd_status make_workspaces(struct qd_request *request)
+static enum qd_status make_workspaces(struct qd_inference *inference)
 {
-    const struct qk_graph_plan *plan = request->plan;
-    const size_t prints = print_unit_count(request);
-    size_t wanted = shares(request, prints, QD_OIP_UNIT_NS);
+    const struct qk_graph_plan *plan = inference->plan;
+    const size_t prints = print_unit_count(inference);
+    size_t wanted = shares(inference, prints, QD_OIP_UNIT_NS);
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)
         bytes = QD_OIP_PRINT_BYTES;
     for (size_t i = 0; i < plan->node_count; i++) {
         const struct qk_plan *node = &plan->nodes[i].plan;
-        const size_t worth = shares(request, node->unit_count, node->unit_cost_ns);
+        const size_t worth = shares(inference, node->unit_count, node->unit_cost_ns);
         wanted = worth > wanted ? worth : wanted;
     }
-    while (request->seat_count < wanted) {
-        void *workspace = qd_arena_alloc(&request->arena, bytes);
+    while (inference->seat_count < wanted) {
+        void *workspace = qd_arena_alloc(inference->arena, bytes);
         if (workspace == NULL)
             break;
-        request->seats[request->seat_count++].workspace = workspace;
+        inference->seats[inference->seat_count++].workspace = workspace;
     }
-    return request->seat_count > 0 ? QD_OK : refuse_memory(request, "the workspace");
+    return inference->seat_count > 0 ? QD_OK : refuse_memory(inference, "the workspace");
 }
 
 /* The phase for which there are workspaces. */
-static bool set_wide_phase(struct qd_request *request, run_units *run,
+static bool set_wide_phase(struct qd_inference *inference, run_units *run,
                            bool (*then)(struct qd_job *job), size_t unit_count,
                            uint64_t unit_cost_ns)
 {
-    const size_t wanted = shares(request, unit_count, unit_cost_ns);
-    return set_phase(request, run, then, unit_count, unit_cost_ns,
-                     wanted < request->seat_count ? wanted : request->seat_count);
+    const size_t wanted = shares(inference, unit_count, unit_cost_ns);
+    return set_phase(inference, run, then, unit_count, unit_cost_ns,
+                     wanted < inference->seat_count ? wanted : inference->seat_count);
 }
 
 /* As is_brief, of the answer. */
-static bool has_brief_answer(const struct qd_request *request)
+static bool has_brief_answer(const struct qd_inference *inference)
 {
-    const uint32_t json = request->asked.outputs & ~request->asked.binary_outputs;
+    const uint32_t json = inference->asked->outputs & ~inference->asked->binary_outputs;
     size_t count = 0;
-    for (size_t i = 0; i < request->plan->output_count; i++)
-        count += (json >> i & 1) != 0 ? request->plan->outputs[i].count : 0;
+    for (size_t i = 0; i < inference->plan->output_count; i++)
+        count += (json >> i & 1) != 0 ? inference->plan->outputs[i].count : 0;
     return count <= BRIEF_NUMBERS;
 }
 
-static bool pack(struct qd_request *request);
+static bool pack(struct qd_inference *inference);
 
 /* All that computing needs memory for comes first: what fails later is only the answer's text. */
 static bool after_plan(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    if (request->error.status != QD_OK || make_workspaces(request) != QD_OK)
+    struct qd_inference *inference = inference_of(job);
+    if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
-    job->brief = job->brief && has_brief_answer(request);
-    return pack(request);
+    job->brief = job->brief && has_brief_answer(inference);
+    return pack(inference);
 }
 
 static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t end)
@@ -341,103 +374,104 @@ static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t e
     (void)workspace;
     (void)begin;
     (void)end;
-    plan(request_of(job));
+    plan(inference_of(job));
 }
 
 /* A phase of its own where much has been read: to give way before it. */
-static bool plan_all(struct qd_request *request)
+static bool plan_all(struct qd_inference *inference)
 {
-    if (request->body_bytes > BRIEF_BODY_BYTES)
-        return set_phase(request, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
-    plan(request);
-    return after_plan(&request->job);
+    if (inference->request->body_bytes > BRIEF_BODY_BYTES)
+        return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
+    plan(inference);
+    return after_plan(&inference->job);
 }
 
 /* ---- 3. Computing ------------------------------------------------------------------------- */
 
-static bool write_answer(struct qd_request *request);
-static bool compute(struct qd_request *request);
+static bool write_answer(struct qd_inference *inference);
+static bool compute(struct qd_inference *inference);
 
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    const struct qd_request *request = request_of(job);
-    qk_graph_run(request->plan, request->node, request->inputs, request->outputs, request->scratch,
-                 workspace, begin, end);
+    const struct qd_inference *inference = inference_of(job);
+    qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
+                 inference->scratch, workspace, begin, end);
 }
 
 static bool after_node(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    return ++request->node < request->plan->node_count ? compute(request) : write_answer(request);
+    struct qd_inference *inference = inference_of(job);
+    return ++inference->node < inference->plan->node_count ? compute(inference)
+                                                           : write_answer(inference);
 }
 
-static bool compute(struct qd_request *request)
+static bool compute(struct qd_inference *inference)
 {
-    const struct qk_plan *plan = &request->plan->nodes[request->node].plan;
-    return set_wide_phase(request, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
+    const struct qk_plan *plan = &inference->plan->nodes[inference->node].plan;
+    return set_wide_phase(inference, run_node, after_node, plan->unit_count, plan->unit_cost_ns);
 }
 
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qk_graph_pack(request_of(job)->graph, begin, end);
+    qk_graph_pack(inference_of(job)->graph, begin, end);
 }
 
 static bool after_pack(struct qd_job *job)
 {
-    return compute(request_of(job));
+    return compute(inference_of(job));
 }
 
-static bool pack(struct qd_request *request)
+static bool pack(struct qd_inference *inference)
 {
-    const struct qk_graph *graph = request->graph;
-    enter(request, QD_RUNNING);
+    const struct qk_graph *graph = inference->graph;
+    enter(inference, QD_RUNNING);
     if (graph == NULL || graph->pack_unit_count == 0)
-        return compute(request);
-    return set_phase(request, run_pack, after_pack, graph->pack_unit_count,
+        return compute(inference);
+    return set_phase(inference, run_pack, after_pack, graph->pack_unit_count,
                      graph->pack_unit_cost_ns,
-                     shares(request, graph->pack_unit_count, graph->pack_unit_cost_ns));
+                     shares(inference, graph->pack_unit_count, graph->pack_unit_cost_ns));
 }
 
 /* ---- 4. The answer ------------------------------------------------------------------------ */
 
 static bool after_print(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
+    struct qd_inference *inference = inference_of(job);
     uint64_t stage_ns[QD_STAGE_COUNT];
-    qd_request_stages(request, stage_ns);
-    if (qd_oip_writer_end(request->writer, stage_ns, &request->answer) == QD_OK)
-        qd_request_reply(request);
+    qd_request_stages(inference->request, stage_ns);
+    if (qd_oip_writer_end(inference->writer, stage_ns, &inference->request->answer) == QD_OK)
+        qd_request_reply(inference->request);
     return false;
 }
 
 static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    qd_oip_writer_print(request_of(job)->writer, workspace, begin, end);
+    qd_oip_writer_print(inference_of(job)->writer, workspace, begin, end);
 }
 
-static bool write_answer(struct qd_request *request)
+static bool write_answer(struct qd_inference *inference)
 {
-    enter(request, QD_ENCODING);
-    const struct qk_graph_plan *plan = request->plan;
+    enter(inference, QD_ENCODING);
+    const struct qk_graph_plan *plan = inference->plan;
     struct qk_tensor *outputs =
-        qd_arena_alloc(&request->arena, plan->output_count * sizeof(*outputs));
+        qd_arena_alloc(inference->arena, plan->output_count * sizeof(*outputs));
     if (outputs == NULL) {
-        refuse_memory(request, "the answer");
+        refuse_memory(inference, "the answer");
         return false;
     }
     for (size_t i = 0; i < plan->output_count; i++) {
         outputs[i] = plan->outputs[i];
-        outputs[i].data = request->outputs[i];
+        outputs[i].data = inference->outputs[i];
     }
-    request->writer = qd_oip_writer_create(&request->asked, plan->kernel, outputs, &request->arena,
-                                           &request->error);
-    if (request->writer == NULL)
+    inference->writer = qd_oip_writer_create(inference->asked, plan->kernel, outputs,
+                                             inference->arena, inference->error);
+    if (inference->writer == NULL)
         return false;
-    const size_t unit_count = qd_oip_writer_unit_count(request->writer);
+    const size_t unit_count = qd_oip_writer_unit_count(inference->writer);
     if (unit_count == 0)
-        return after_print(&request->job);
-    return set_wide_phase(request, run_print, after_print, unit_count, QD_OIP_UNIT_NS);
+        return after_print(&inference->job);
+    return set_wide_phase(inference, run_print, after_print, unit_count, QD_OIP_UNIT_NS);
 }
 
 /* ---- The job ------------------------------------------------------------------------------ */
@@ -445,57 +479,63 @@ static bool write_answer(struct qd_request *request)
 /* Before it computes, it waits no longer than it wants. */
 static void on_running(struct qd_job *job, bool running)
 {
-    struct qd_request *request = request_of(job);
-    const enum qd_request_state state = running ? request->doing : QD_QUEUED;
+    const struct qd_inference *inference = inference_of(job);
+    struct qd_request *request = inference->request;
+    const uint64_t timeout_us = request->asked.timeout_us;
+    const enum qd_request_state state = running ? inference->doing : QD_QUEUED;
     if (request->state != state)
         qd_request_advance(request, state);
     job->wait_until_ns = 0;
-    if (running || !request->read || request->asked.timeout_us == 0 ||
-        request->spent_ns[QD_RUNNING] > 0)
+    if (running || !inference->read || timeout_us == 0 || request->spent_ns[QD_RUNNING] > 0)
         return;
     const uint64_t waited_us = request->spent_ns[QD_QUEUED] / QD_NS_PER_US;
-    const uint64_t left_us =
-        request->asked.timeout_us < waited_us ? 0 : request->asked.timeout_us - waited_us;
+    const uint64_t left_us = timeout_us < waited_us ? 0 : timeout_us - waited_us;
     if (left_us < (UINT64_MAX - request->since_ns) / QD_NS_PER_US)
         job->wait_until_ns = request->since_ns + left_us * QD_NS_PER_US;
 }
 
 static void expire(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    if (request->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
+    const struct qd_inference *inference = inference_of(job);
+    struct qd_request *request = inference->request;
+    if (inference->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
         refuse_wait(request);
         return;
     }
     qd_fail(&request->error, QD_UNAVAILABLE,
             "the request: expected an answer within %llu ms (--compute-timeout); it takes longer",
-            (unsigned long long)(request->compute_timeout_ns / QD_NS_PER_MS));
+            (unsigned long long)(inference->tools->compute_timeout_ns / QD_NS_PER_MS));
 }
 
 static void cancel(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    qd_fail(&request->error, QD_UNAVAILABLE,
-            request->abandoned ? "the client has gone" : "the server shuts down");
+    const struct qd_inference *inference = inference_of(job);
+    qd_fail(inference->error, QD_UNAVAILABLE,
+            inference->abandoned ? "the client has gone" : "the server shuts down");
 }
 
-/* The scheduler has no hand in it any more, and no worker. */
+/* The scheduler has no hand in it any more, and no worker. A refusal clears the arena, and the
+ * inference with it. */
 static void done(struct qd_job *job)
 {
-    struct qd_request *request = request_of(job);
-    qd_oip_writer_deinit(request->writer);
-    if (request->pin.plan != NULL)
-        qd_plans_unpin(request->model->plans, &request->pin);
+    struct qd_inference *inference = inference_of(job);
+    struct qd_request *request = inference->request;
+    qd_oip_writer_deinit(inference->writer);
+    if (inference->pin.plan != NULL)
+        qd_plans_unpin(request->model->plans, &inference->pin);
     if (request->error.status == QD_UNAVAILABLE)
-        request->retry_after_s = qd_scheduler_retry_after_s(request->scheduler);
-    request->scheduler = NULL;
+        request->retry_after_s = qd_scheduler_retry_after_s(inference->tools->scheduler);
+    request->inference = NULL;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
     request->on_answered(request);
 }
 
-bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *request)
+/* ---- On the loop -------------------------------------------------------------------------- */
+
+bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request)
 {
+    struct qd_scheduler *scheduler = tools->scheduler;
     if (qd_scheduler_is_abandoned(scheduler)) {
         qd_fail(&request->error, QD_UNAVAILABLE, "the server shuts down");
         return false;
@@ -518,15 +558,42 @@ static bool is_brief(const struct qd_request *request)
            model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
 }
 
-bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request)
+static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd_request *request)
+{
+    struct qd_inference *inference = qd_arena_calloc(&request->arena, 1, sizeof(*inference));
+    if (inference == NULL) {
+        qd_refuse_memory(&request->arena, "the inference", &request->error);
+        return NULL;
+    }
+    inference->tools = tools;
+    inference->request = request;
+    inference->arena = &request->arena;
+    inference->error = &request->error;
+    inference->asked = &request->asked;
+    return inference;
+}
+
+bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request)
 {
     static const struct qd_job_code code = {start, on_running, expire, cancel, done};
-    if (!qd_infer_try_room(scheduler, request))
+    if (!qd_infer_try_room(tools, request))
+        return false;
+    struct qd_inference *inference = create(tools, request);
+    if (inference == NULL)
         return false;
     request->message.body = request->body;
     request->message.body_bytes = (size_t)request->body_bytes;
+    request->inference = inference; /* there is room, and on this thread alone it is taken */
     qd_request_advance(request, QD_QUEUED);
-    request->scheduler = scheduler; /* there is room, and on this thread alone it is taken */
-    return qd_scheduler_submit(scheduler, &request->job, &code, is_brief(request),
-                               request->since_ns + request->compute_timeout_ns);
+    return qd_scheduler_submit(tools->scheduler, &inference->job, &code, is_brief(request),
+                               request->since_ns + tools->compute_timeout_ns);
+}
+
+void qd_infer_abandon(struct qd_request *request)
+{
+    struct qd_inference *inference = request->inference;
+    if (inference == NULL)
+        return;
+    inference->abandoned = true;
+    qd_scheduler_cancel(inference->tools->scheduler, &inference->job);
 }

@@ -21,18 +21,34 @@
  * is printed at the end, and only the operators' units are left.
  *
  * One deadline (--compute-timeout) is over all of it, from the body's last byte. It, a client that
- * has gone (qd_request_abandon) and the server's end (qd_scheduler_abandon) end the request before
+ * has gone (qd_infer_abandon) and the server's end (qd_scheduler_abandon) end the request before
  * its next unit or phase. All memory is the request's arena, and bounded with it. */
 #ifndef SERVER_WORK_INFER_H
 #define SERVER_WORK_INFER_H
 
+#include "kernels/qk.h"
 #include "server/work/request.h"
+#include "server/work/scheduler.h"
 
-/* False: the queue is full, and request->error says so. */
-bool qd_infer_try_room(struct qd_scheduler *scheduler, struct qd_request *request);
+/* What all inferences share. All borrowed. */
+struct qd_infer_tools {
+    const struct qk_kernels *kernels;
+    struct qd_scheduler *scheduler;
+    unsigned thread_count; /* that may compute one inference */
+    uint64_t compute_timeout_ns;
+};
 
-/* request->message, kernels, thread_count, compute_timeout_ns and on_answered are set. on_answered
- * comes when the request is in REPLYING. False: the queue is full, and request->error says so. */
-bool qd_infer_submit(struct qd_scheduler *scheduler, struct qd_request *request);
+/* False: the queue is full, or the server shuts down; request->error says so. */
+bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);
+
+/* request->message but its body, and on_answered, are set. on_answered comes when the request is in
+ * REPLYING. False: as above, or there is no memory. The tools are used until then. */
+bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request);
+
+/* The client has gone: the work for it ends, in the queue at once and else with its next unit, as
+ * qd_scheduler_cancel has it. on_answered follows as ever, later, and the memory is free by then.
+ * On the loop's thread, at any time and as often as you like: without an inference on its way, it
+ * does nothing. */
+void qd_infer_abandon(struct qd_request *request);
 
 #endif

@@ -127,14 +127,6 @@ void qd_request_take_body(struct qd_request *request, const char *bytes, size_t 
     request->body_bytes += count;
 }
 
-void qd_request_abandon(struct qd_request *request)
-{
-    if (request->scheduler == NULL)
-        return;
-    request->abandoned = true;
-    qd_scheduler_cancel(request->scheduler, &request->job);
-}
-
 /* ---- The answer --------------------------------------------------------------------------- */
 
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT])

@@ -10,15 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/qk.h"
 #include "server/base/answer.h"
 #include "server/base/arena.h"
 #include "server/base/metrics.h"
 #include "server/base/status.h"
 #include "server/models/model.h"
 #include "server/oip/decode.h"
-#include "server/oip/encode.h"
-#include "server/work/scheduler.h"
 #include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 8
@@ -74,27 +71,8 @@ struct qd_request {
 
     /* An inference; message.signature is NULL for all else. */
     struct qd_oip_message message;
-    struct qd_oip_asked asked;
-    struct qk_graph *graph;        /* a built-in model's, packed for this request; NULL: loaded */
-    struct qk_graph_plan own_plan; /* of that graph */
-    struct qd_pin pin;             /* a loaded model's plan */
-    const struct qk_graph_plan *plan;            /* one of the two */
-    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
-    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
-    void *scratch;
-    enum qd_request_state doing;  /* what it does when a worker has it */
-    struct qd_oip_reader *reader; /* while it is decoded */
-    bool read;                    /* all of the JSON, but for tensors' numbers */
-    size_t node;                  /* of the plan, that runs now */
-    struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
-    struct qd_seat *seats;        /* the same for all phases */
-    size_t seat_count;            /* that have a workspace */
-    const struct qk_kernels *kernels;
-    unsigned thread_count; /* that may compute it */
-    uint64_t compute_timeout_ns;
-    struct qd_job job;
-    struct qd_scheduler *scheduler; /* that has the job; NULL: none has. The loop's. */
-    bool abandoned;                 /* nobody waits for the answer any more; the loop's */
+    struct qd_oip_asked asked;      /* as far as it was read */
+    struct qd_inference *inference; /* infer.c's, in the arena; NULL: none is on its way */
     void (*on_answered)(struct qd_request *request); /* on the loop's thread */
 
     void *connection; /* the listener's own */
@@ -126,12 +104,6 @@ void qd_request_refuse(struct qd_request *request);
 
 /* To REPLYING, with answer.server_timing filled from spent_ns. */
 void qd_request_reply(struct qd_request *request);
-
-/* The client has gone: the work for it ends, in the queue at once and else with its next unit, as
- * qd_scheduler_cancel has it. on_answered follows as ever, later, and the memory is free by then.
- * On the loop's thread, at any time and as often as you like: without an inference on its way, it
- * does nothing. */
-void qd_request_abandon(struct qd_request *request);
 
 /* Stage durations; TOTAL is the sum of all but SEND. */
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT]);

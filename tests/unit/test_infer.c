@@ -14,14 +14,12 @@ enum { REQUEST_COUNT_MAX = 200 };
 struct desk {
     struct qk_kernels *kernels;
     struct qd_loop *loop;
-    struct qd_scheduler *scheduler;
-    unsigned thread_count;
+    struct qd_infer_tools tools;
     struct qd_memory *memory;
     struct qd_memory *model_memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
     struct graph_case *made;
-    uint64_t compute_timeout_ns;
     struct qd_request *requests[REQUEST_COUNT_MAX];
     size_t request_count;
     size_t left;
@@ -35,13 +33,16 @@ static void start(unsigned thread_count, size_t bytes_max)
     cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
                  QK_OK, "%s", error.text);
     desk.loop = qd_loop_create();
-    desk.scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX);
-    desk.thread_count = thread_count;
+    desk.tools = (struct qd_infer_tools){
+        .kernels = desk.kernels,
+        .scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX),
+        .thread_count = thread_count,
+        .compute_timeout_ns = 60 * QD_NS_PER_S,
+    };
     desk.memory = qd_memory_create(bytes_max);
     desk.model_memory = qd_memory_create(64 << 20);
     desk.metrics = qd_metrics_create();
     desk.models = qd_models_create(desk.metrics);
-    desk.compute_timeout_ns = 60 * QD_NS_PER_S;
 }
 
 static void forget(void)
@@ -60,7 +61,7 @@ static void end(void)
     cr_assert_eq(qd_memory_used(desk.model_memory), 0);
     qd_memory_destroy(desk.model_memory);
     qd_memory_destroy(desk.memory);
-    qd_scheduler_destroy(desk.scheduler);
+    qd_scheduler_destroy(desk.tools.scheduler);
     qd_loop_destroy(desk.loop);
     qd_metrics_destroy(desk.metrics);
     qk_kernels_destroy(desk.kernels);
@@ -102,14 +103,11 @@ static struct qd_request *ask(const char *body, size_t body_bytes, const char *h
                  QD_OK, "%s", request->error.text);
     request->message.signature = &request->model->signature;
     request->message.json_bytes_header = header;
-    request->kernels = desk.kernels;
-    request->thread_count = desk.thread_count;
-    request->compute_timeout_ns = desk.compute_timeout_ns;
     request->on_answered = on_answered;
     cr_assert_eq(qd_request_reserve_body(request, body_bytes), QD_OK);
     qd_request_take_body(request, body, body_bytes, body_bytes);
     desk.left++;
-    cr_assert(qd_infer_submit(desk.scheduler, request));
+    cr_assert(qd_infer_submit(&desk.tools, request));
     return request;
 }
 
@@ -140,7 +138,7 @@ static void run(void)
 {
     if (desk.left == 0)
         return;
-    while (qd_scheduler_help(desk.scheduler)) {
+    while (qd_scheduler_help(desk.tools.scheduler)) {
     }
     qd_loop_run(desk.loop);
 }
@@ -259,7 +257,7 @@ Test(infer, a_known_shape_takes_only_its_bytes)
         run();
         cr_assert_eq(qd_memory_used(desk.model_memory), planned);
         cr_assert_eq(desk.requests[i]->arena.bytes, first);
-        cr_assert_null(desk.requests[i]->pin.plan);
+        cr_assert_null(desk.requests[i]->inference);
     }
     cr_assert_leq(first, 64 << 10);
     end();
@@ -335,7 +333,7 @@ Test(infer, a_deadline_that_has_passed)
     struct graph_case *made = make_chain(9, "1,3,60,60", 3);
     start(2, 64 << 20);
     install(made, 1);
-    desk.compute_timeout_ns = 0;
+    desk.tools.compute_timeout_ns = 0;
     for (size_t i = 0; i < 5; i++)
         ask_binary(made, 1 + i);
     run();
@@ -343,7 +341,7 @@ Test(infer, a_deadline_that_has_passed)
         expect_refusal(desk.requests[i], 503,
                        "{\"error\":\"the request: expected an answer within 0 ms "
                        "(--compute-timeout); it takes longer\"}");
-        cr_assert_null(desk.requests[i]->pin.plan);
+        cr_assert_null(desk.requests[i]->inference);
     }
     end();
     graph_case_destroy(made);
@@ -356,14 +354,14 @@ Test(infer, a_server_that_shuts_down)
     install(made, 1);
     for (size_t i = 0; i < 20; i++)
         ask_binary(made, 1 + i % 3);
-    qd_scheduler_abandon(desk.scheduler);
+    qd_scheduler_abandon(desk.tools.scheduler);
     run();
     for (size_t i = 0; i < 20; i++) {
         if (desk.requests[i]->answer.http_status == 200)
             expect_answer(desk.requests[i], made, 1 + i % 3);
         else
             expect_refusal(desk.requests[i], 503, "{\"error\":\"the server shuts down\"}");
-        cr_assert_null(desk.requests[i]->pin.plan);
+        cr_assert_null(desk.requests[i]->inference);
     }
     end();
     graph_case_destroy(made);
@@ -379,7 +377,7 @@ Test(infer, clients_that_have_gone)
     for (size_t i = 0; i < 20; i++) {
         struct qd_request *request = ask_binary(made, 5);
         for (int k = 0; k < 2 && i % 2 == 0; k++) /* as often as you like */
-            qd_request_abandon(request);
+            qd_infer_abandon(request);
     }
     run();
     for (size_t i = 0; i < 20; i++) {
@@ -390,8 +388,8 @@ Test(infer, clients_that_have_gone)
         cr_assert_leq(desk.requests[i]->arena.bytes, 64 << 10);
         gone++;
         expect_refusal(desk.requests[i], 503, "{\"error\":\"the client has gone\"}");
-        cr_assert_null(desk.requests[i]->pin.plan);
-        qd_request_abandon(desk.requests[i]); /* there is nothing left to do */
+        cr_assert_null(desk.requests[i]->inference);
+        qd_infer_abandon(desk.requests[i]); /* there is nothing left to do */
     }
     cr_assert_gt(gone, 0);
     end();

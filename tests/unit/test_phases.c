@@ -14,12 +14,10 @@ enum { REQUEST_COUNT_MAX = 64 };
 static struct {
     struct qk_kernels *kernels;
     struct qd_loop *loop;
-    struct qd_scheduler *scheduler;
-    unsigned thread_count;
+    struct qd_infer_tools tools;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
-    uint64_t compute_timeout_ns;
     struct qd_request *requests[REQUEST_COUNT_MAX];
     size_t request_count;
     size_t left;
@@ -34,12 +32,15 @@ static void start(unsigned thread_count, size_t bytes_max)
     cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
                  QK_OK, "%s", error.text);
     desk.loop = qd_loop_create();
-    desk.scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX);
-    desk.thread_count = thread_count;
+    desk.tools = (struct qd_infer_tools){
+        .kernels = desk.kernels,
+        .scheduler = qd_scheduler_create(desk.loop, thread_count, REQUEST_COUNT_MAX),
+        .thread_count = thread_count,
+        .compute_timeout_ns = 60 * QD_NS_PER_S,
+    };
     desk.memory = qd_memory_create(bytes_max);
     desk.metrics = qd_metrics_create();
     desk.models = qd_models_create(desk.metrics);
-    desk.compute_timeout_ns = 60 * QD_NS_PER_S;
 }
 
 static void end(void)
@@ -49,7 +50,7 @@ static void end(void)
     cr_assert_eq(qd_memory_used(desk.memory), 0, "all memory has come back");
     qd_models_destroy(desk.models);
     qd_memory_destroy(desk.memory);
-    qd_scheduler_destroy(desk.scheduler);
+    qd_scheduler_destroy(desk.tools.scheduler);
     qd_loop_destroy(desk.loop);
     qd_metrics_destroy(desk.metrics);
     qk_kernels_destroy(desk.kernels);
@@ -73,21 +74,18 @@ static struct qd_request *ask(const char *model, const char *body)
     cr_assert_eq(qd_models_find(desk.models, model, NULL, &request->model, &request->error), QD_OK,
                  "%s", request->error.text);
     request->message.signature = &request->model->signature;
-    request->kernels = desk.kernels;
-    request->thread_count = desk.thread_count;
-    request->compute_timeout_ns = desk.compute_timeout_ns;
     request->on_answered = on_answered;
     cr_assert_eq(qd_request_reserve_body(request, bytes), QD_OK);
     qd_request_take_body(request, body, bytes, bytes);
     desk.left++;
-    cr_assert(qd_infer_submit(desk.scheduler, request));
+    cr_assert(qd_infer_submit(&desk.tools, request));
     return request;
 }
 
 /* As the listener does: the loop helps before it sleeps. It takes notice of its stop, too. */
 static void run(void)
 {
-    while (qd_scheduler_help(desk.scheduler)) {
+    while (qd_scheduler_help(desk.tools.scheduler)) {
     }
     qd_loop_run(desk.loop);
 }
@@ -166,8 +164,8 @@ static void abandon_there(void *context)
 {
     struct qd_request *request = desk.requests[0];
     (void)context;
-    if (__atomic_load_n(&request->doing, __ATOMIC_RELAXED) == wanted_state)
-        qd_request_abandon(request);
+    if (__atomic_load_n(&request->state, __ATOMIC_RELAXED) == wanted_state)
+        qd_infer_abandon(request);
 }
 
 /* A client that goes while its request is read, computed, or printed: or nearly so, as the loop
@@ -203,7 +201,7 @@ Test(phases, the_deadline_is_over_all_of_them)
     char *body = large_body(3000000, "");
     for (uint64_t ms = 2; ms < 40; ms += 8) {
         start(2, 512 << 20);
-        desk.compute_timeout_ns = ms * QD_NS_PER_MS;
+        desk.tools.compute_timeout_ns = ms * QD_NS_PER_MS;
         struct qd_request *request = ask("onnx.DequantizeLinear", body);
         run();
         uint64_t stage_ns[QD_STAGE_COUNT];

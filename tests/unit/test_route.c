@@ -21,11 +21,11 @@ static struct desk desk_create(void)
     cr_assert_eq(qk_kernels_create("scalar", "auto", false, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
     desk.router = (struct qd_router){
-        .kernels = kernels,
+        .tools = {.kernels = kernels,
+                  .scheduler = qd_scheduler_create(desk.loop, 1, 1),
+                  .thread_count = 1},
         .memory = qd_memory_create(64 << 20),
         .metrics = qd_metrics_create(),
-        .scheduler = qd_scheduler_create(desk.loop, 1, 1),
-        .thread_count = 1,
     };
     desk.router.models = qd_models_create(desk.router.metrics);
     desk.router.model_memory = qd_memory_create(64 << 20);
@@ -45,9 +45,9 @@ static void forget_answer(struct desk *desk)
 static void desk_destroy(struct desk *desk)
 {
     forget_answer(desk);
-    qk_kernels_destroy((struct qk_kernels *)desk->router.kernels);
+    qk_kernels_destroy((struct qk_kernels *)desk->router.tools.kernels);
     qd_loader_destroy(desk->router.loader);
-    qd_scheduler_destroy(desk->router.scheduler);
+    qd_scheduler_destroy(desk->router.tools.scheduler);
     qd_models_destroy(desk->router.models);
     qd_metrics_destroy(desk->router.metrics);
     qd_memory_destroy(desk->router.memory);
