@@ -71,6 +71,22 @@ static bool is_json(const struct qd_oip_asked *asked, size_t output)
     return ((asked->outputs & ~asked->binary_outputs) >> output & 1) != 0;
 }
 
+size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct qk_tensor *outputs)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < asked->signature->output_count; i++) {
+        size_t bytes = 0;
+        if ((asked->outputs >> i & 1) == 0)
+            continue;
+        const bool fits = is_json(asked, i)
+                              ? !__builtin_mul_overflow(outputs[i].count, 2, &bytes)
+                              : qk_type_bytes(outputs[i].type, outputs[i].count, &bytes);
+        if (!fits || __builtin_add_overflow(sum, bytes, &sum))
+            return SIZE_MAX;
+    }
+    return sum;
+}
+
 static size_t units_of(const struct qd_oip_asked *asked, const struct qk_tensor *outputs,
                        size_t output)
 {
@@ -112,6 +128,14 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer)
 {
     if (writer != NULL)
         pthread_mutex_destroy(&writer->lock);
+}
+
+size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tensor *outputs)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < asked->signature->output_count; i++)
+        count += units_of(asked, outputs, i);
+    return count;
 }
 
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)

@@ -10,6 +10,10 @@
 #include "server/json/tensor.h"
 #include "server/oip/decode.h"
 
+/* What an answer with these outputs has at least, before any of them has data: two bytes for each
+ * number in JSON, a digit and what parts it from the next. SIZE_MAX: more than that. */
+size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
+
 /* The answer to an inference, in units: JSON, with the data of each output that was asked for in it
  * or behind it. A unit is some numbers to print; small outputs have none, and are printed at the
  * end. outputs[i] goes with the signature's output i; what lies behind the JSON is borrowed by the
@@ -31,6 +35,8 @@ void qd_oip_writer_deinit(struct qd_oip_writer *writer);
 /* A workspace for printing, of each thread. */
 #define QD_OIP_PRINT_BYTES ((size_t)QD_OIP_UNIT_NUMBERS * QD_JSON_ELEMENT_BYTES_MAX)
 
+/* Before there is a writer, and before outputs have data. */
+size_t qd_oip_unit_count(const struct qd_oip_asked *asked, const struct qk_tensor *outputs);
 size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer);
 
 /* Units in any order, by several threads at once, each with its own workspace. The arena is the

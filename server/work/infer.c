@@ -29,7 +29,6 @@ struct qd_inference {
     struct qd_oip_asked *asked;
     enum qd_request_state doing; /* the request's state when a worker has it */
     bool abandoned;              /* nobody waits for the answer any more; the loop's */
-
     struct qd_oip_reader *reader;
     bool read; /* all of the JSON, but for tensors' numbers */
 
@@ -40,9 +39,8 @@ struct qd_inference {
     const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
     void *scratch;
-    struct qd_seat *seats; /* the same for all phases */
-    size_t seat_count;     /* that have a workspace */
-
+    struct qd_seat *seats;        /* the same for all phases */
+    size_t seat_count;            /* that have a workspace */
     size_t node;                  /* of the plan, that is computed now */
     struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
 };
@@ -244,11 +242,24 @@ static enum qd_status check_outputs(struct qd_inference *inference)
                    bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
 }
 
+/* What can be no answer is not computed. Numbers are not known yet, so one that is too long by a
+ * little is refused when it has been printed. */
+static enum qd_status check_answer(struct qd_inference *inference)
+{
+    const size_t bytes = qd_oip_least_answer_bytes(inference->asked, inference->plan->outputs);
+    if (bytes <= QD_ANSWER_BYTES_MAX)
+        return QD_OK;
+    return qd_fail(inference->error, QD_TOO_LARGE,
+                   "the answer has at least %zu bytes, expected at most %u; binary output may be "
+                   "smaller",
+                   bytes, QD_ANSWER_BYTES_MAX);
+}
+
 /* Room for what comes out, and for what nodes hand on to one another. */
 static enum qd_status take_outputs(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
-    if (check_outputs(inference) != QD_OK)
+    if (check_outputs(inference) != QD_OK || check_answer(inference) != QD_OK)
         return inference->error->status;
     for (size_t i = 0; i < plan->output_count; i++) {
         inference->outputs[i] = qd_arena_alloc(inference->arena, plan->output_bytes[i]);
@@ -303,22 +314,11 @@ static enum qd_status plan(struct qd_inference *inference)
     return take_outputs(inference);
 }
 
-/* Units to print: numbers of outputs that are large, and JSON. */
-static size_t print_unit_count(const struct qd_inference *inference)
-{
-    const uint32_t json = inference->asked->outputs & ~inference->asked->binary_outputs;
-    size_t count = 0;
-    for (size_t i = 0; i < inference->plan->output_count; i++)
-        if ((json >> i & 1) != 0 && inference->plan->outputs[i].count > QD_OIP_UNIT_NUMBERS)
-            count += inference->plan->outputs[i].count / QD_OIP_UNIT_NUMBERS + 1;
-    return count;
-}
-
 /* Workspaces for as many workers as a phase is worth, as far as there is memory; one is enough. */
 static enum qd_status make_workspaces(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
-    const size_t prints = print_unit_count(inference);
+    const size_t prints = qd_oip_unit_count(inference->asked, plan->outputs);
     size_t wanted = shares(inference, prints, QD_OIP_UNIT_NS);
     size_t bytes = plan->workspace_bytes;
     if (prints > 0 && bytes < QD_OIP_PRINT_BYTES)

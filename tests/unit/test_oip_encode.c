@@ -378,3 +378,24 @@ Test(oip_encode, properties_have_every_attribute)
         cJSON_Delete(json);
     }
 }
+
+Test(oip_encode, the_least_that_an_answer_has)
+{
+    static const struct qd_port ports[] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+    static const struct qd_signature three = {.outputs = ports, .output_count = 3};
+    struct qk_tensor outputs[] = {{.type = QK_INT8, .count = 1u << 30},
+                                  {.type = QK_FP32, .count = 1000},
+                                  {.type = QK_INT8, .count = SIZE_MAX / 2 + 1}};
+    struct qd_oip_asked asked = {.signature = &three, .outputs = 1, .binary_outputs = 0};
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), (size_t)1 << 31);
+    asked.binary_outputs = 1;
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), (size_t)1 << 30);
+    asked.outputs = 3;
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), ((size_t)1 << 30) + 2000);
+    asked.binary_outputs = 3;
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), ((size_t)1 << 30) + 4000);
+    asked.outputs = 7;
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), SIZE_MAX);
+    asked.outputs = 0;
+    cr_assert_eq(qd_oip_least_answer_bytes(&asked, outputs), 0);
+}
