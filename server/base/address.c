@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "server/base/text.h"
+
 static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == QD_UNIX_PATH_BYTES, "as Linux has it");
 
 enum { HOST_BYTES = 256 };
@@ -89,25 +91,13 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
     return true;
 }
 
-/* By hand, as it is done for each request where that is logged: snprintf takes ten times as long.
- */
-static char *print_number(unsigned number, char *at)
-{
-    unsigned scale = 1;
-    while (number / scale >= 10)
-        scale *= 10;
-    for (; scale > 0; scale /= 10)
-        *at++ = (char)('0' + number / scale % 10);
-    return at;
-}
-
 static void print_octets(const unsigned char octets[4], unsigned port, char *at)
 {
     for (unsigned i = 0; i < 4; i++) {
-        at = print_number(octets[i], at);
+        at = qd_print_decimal(octets[i], at);
         *at++ = i < 3 ? '.' : ':';
     }
-    *print_number(port, at) = '\0';
+    *qd_print_decimal(port, at) = '\0';
 }
 
 void qd_address_print(const struct sockaddr *name, char text[QD_ADDRESS_TEXT_BYTES])

@@ -31,12 +31,8 @@ static void put_string(struct qd_line *line, const char *string)
 
 static void put_number(struct qd_line *line, uint64_t value)
 {
-    size_t digits = 1;
-    for (uint64_t rest = value; rest >= 10; rest /= 10)
-        digits++;
-    for (size_t at = line->count + digits; at-- > line->count; value /= 10)
-        line->bytes[at] = (char)('0' + value % 10);
-    line->count += digits;
+    char *const at = line->bytes + line->count;
+    line->count += (size_t)(qd_print_decimal(value, at) - at);
 }
 
 /* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`

@@ -103,6 +103,23 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
     qd_text_commit(text, (size_t)count);
 }
 
+char *qd_print_decimal(uint64_t number, char *at)
+{
+    size_t digits = 1;
+    for (uint64_t rest = number; rest >= 10; rest /= 10)
+        digits++;
+    for (size_t i = digits; i-- > 0; number /= 10)
+        at[i] = (char)('0' + number % 10);
+    return at + digits;
+}
+
+void qd_text_decimal(struct qd_text *text, uint64_t number)
+{
+    char *room = qd_text_reserve(text, QD_DECIMAL_BYTES_MAX);
+    if (room != NULL)
+        qd_text_commit(text, (size_t)(qd_print_decimal(number, room) - room));
+}
+
 const char *qd_scan_decimal(const char *text, uint64_t *number)
 {
     const char *at = text;

@@ -44,6 +44,14 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
  * U+FFFD: the result is always valid JSON. */
 void qd_text_json_string(struct qd_text *text, const char *string);
 
+void qd_text_decimal(struct qd_text *text, uint64_t number);
+
+/* Prints the number, of QD_DECIMAL_BYTES_MAX digits at most, and no end behind it. Returns where
+ * its digits end. What is printed for each request is printed so: snprintf takes ten times as long.
+ */
+#define QD_DECIMAL_BYTES_MAX 20
+char *qd_print_decimal(uint64_t number, char *at);
+
 /* Reads the decimal number that the text begins with. Returns where its digits end; NULL: there are
  * none, or the number does not fit. */
 const char *qd_scan_decimal(const char *text, uint64_t *number);

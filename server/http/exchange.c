@@ -2,13 +2,13 @@
 #include "server/http/exchange.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/base/log.h"
+#include "server/base/text.h"
 #include "server/http/intercept.h"
 #include "server/http/last_word.h"
 #include "server/http/socket.h"
@@ -57,17 +57,17 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 static bool add_headers(struct MHD_Response *response, const struct qd_request *request, bool close)
 {
     const struct qd_answer *answer = &request->answer;
-    char number[24];
+    char number[QD_DECIMAL_BYTES_MAX + 1];
     bool added =
         answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
     if (answer->json_bytes > 0) {
-        snprintf(number, sizeof(number), "%zu", answer->json_bytes);
+        *qd_print_decimal(answer->json_bytes, number) = '\0';
         added = add_header(response, "Inference-Header-Content-Length", number) && added;
     }
     if (answer->allow != NULL)
         added = add_header(response, "Allow", answer->allow) && added;
     if (answer->retry_after_s > 0) {
-        snprintf(number, sizeof(number), "%u", answer->retry_after_s);
+        *qd_print_decimal(answer->retry_after_s, number) = '\0';
         added = add_header(response, "Retry-After", number) && added;
     }
     if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)

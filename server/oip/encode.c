@@ -1,7 +1,6 @@
 #include "server/oip/encode.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -20,9 +19,18 @@ static uint64_t microseconds(uint64_t ns)
 static void print_shape(struct qd_text *text, const struct qk_tensor *tensor)
 {
     qd_text_string(text, "[");
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        qd_text_format(text, i == 0 ? "%zu" : ",%zu", tensor->dims[i]);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (i > 0)
+            qd_text_string(text, ",");
+        qd_text_decimal(text, tensor->dims[i]);
+    }
     qd_text_string(text, "]");
+}
+
+static void print_decimal(struct qd_text *text, const char *before, uint64_t number)
+{
+    qd_text_string(text, before);
+    qd_text_decimal(text, number);
 }
 
 /* Keys in Triton's order. */
@@ -37,13 +45,15 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
     }
     qd_text_string(text, "\"model_name\":");
     qd_text_json_string(text, asked->signature->name);
-    qd_text_format(text,
-                   ",\"model_version\":\"%" PRIu64 "\",\"parameters\":{"
-                   "\"receive_us\":%" PRIu64 ",\"queue_us\":%" PRIu64 ",\"decode_us\":%" PRIu64
-                   ",\"compute_us\":%" PRIu64 ",\"kernel\":\"%s\"},",
-                   asked->signature->version, microseconds(stage_ns[QD_STAGE_RECEIVE]),
-                   microseconds(stage_ns[QD_STAGE_QUEUE]), microseconds(stage_ns[QD_STAGE_DECODE]),
-                   microseconds(stage_ns[QD_STAGE_COMPUTE]), kernel);
+    print_decimal(text, ",\"model_version\":\"", asked->signature->version);
+    print_decimal(text,
+                  "\",\"parameters\":{\"receive_us\":", microseconds(stage_ns[QD_STAGE_RECEIVE]));
+    print_decimal(text, ",\"queue_us\":", microseconds(stage_ns[QD_STAGE_QUEUE]));
+    print_decimal(text, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
+    print_decimal(text, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));
+    qd_text_string(text, ",\"kernel\":\"");
+    qd_text_string(text, kernel);
+    qd_text_string(text, "\"},");
 }
 
 /* ---- Numbers, in units -------------------------------------------------------------------- */
@@ -212,11 +222,14 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
     size_t bytes = 0;
     qd_text_string(text, "{\"name\":");
     qd_text_json_string(text, writer->asked->signature->outputs[i].name);
-    qd_text_format(text, ",\"datatype\":\"%s\",\"shape\":", qk_type_info(output->type)->name);
+    qd_text_string(text, ",\"datatype\":\"");
+    qd_text_string(text, qk_type_info(output->type)->name);
+    qd_text_string(text, "\",\"shape\":");
     print_shape(text, output);
     if (!is_json(writer->asked, i)) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
-        qd_text_format(text, ",\"parameters\":{\"binary_data_size\":%zu}}", bytes);
+        print_decimal(text, ",\"parameters\":{\"binary_data_size\":", bytes);
+        qd_text_string(text, "}}");
         return bytes;
     } /* no parameters in what follows: C++ clients would then demand binary data */
     qd_text_string(text, ",\"data\":");

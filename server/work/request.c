@@ -1,12 +1,13 @@
+#define _GNU_SOURCE
 #include "server/work/request.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/base/clock.h"
 #include "server/base/refusal.h"
+#include "server/base/text.h"
 #include "server/oip/encode.h"
 
 enum { GROWING_BODY_BYTES = 64 << 10 };
@@ -144,27 +145,34 @@ void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_ST
     stage_ns[QD_STAGE_SEND] = request->spent_ns[QD_REPLYING];
 }
 
-/* Server-Timing: the stages that it got to, in milliseconds. */
-static void print_timing(const struct qd_request *request, char *text, size_t bytes)
+/* "compute;dur=1.234" */
+static char *print_stage(const char *name, uint64_t us, char *at)
 {
+    const char fraction[] = {'.', (char)('0' + us / 100 % 10), (char)('0' + us / 10 % 10),
+                             (char)('0' + us % 10), '\0'};
+    at = qd_print_decimal(us / 1000, stpcpy(stpcpy(at, name), ";dur="));
+    return stpcpy(at, fraction);
+}
+
+/* Server-Timing: the stages that it got to, in milliseconds. */
+static void print_timing(const struct qd_request *request, char *text)
+{
+    char *at = text;
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(request, stage_ns);
-    size_t used = 0;
     for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
         if (stage_ns[stage] == 0 && stage != QD_STAGE_TOTAL)
             continue;
-        unsigned long long us = (stage_ns[stage] + 500) / QD_NS_PER_US;
-        int count = snprintf(text + used, bytes - used, "%s%s;dur=%llu.%03llu",
-                             used == 0 ? "" : ", ", qd_stage_names[stage], us / 1000, us % 1000);
-        assert(count > 0 && (size_t)count < bytes - used);
-        used += (size_t)count;
+        if (at != text)
+            at = stpcpy(at, ", ");
+        at = print_stage(qd_stage_names[stage], (stage_ns[stage] + 500) / QD_NS_PER_US, at);
     }
 }
 
 void qd_request_reply(struct qd_request *request)
 {
     qd_request_advance(request, QD_REPLYING);
-    print_timing(request, request->answer.server_timing, sizeof(request->answer.server_timing));
+    print_timing(request, request->answer.server_timing);
 }
 
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value)

@@ -1,4 +1,6 @@
 #include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #include "tests/unit/scratch.h"
 
@@ -40,6 +42,23 @@ Test(text, appends_one_after_another_in_one_part)
     qd_text_format(&text, " %d", 3);
     expect_text("one two 3");
     cr_assert_eq(text.part_count, 1);
+}
+
+Test(text, prints_decimals)
+{
+    char room[QD_DECIMAL_BYTES_MAX + 1];
+    *qd_print_decimal(UINT64_MAX, room) = 0;
+    cr_assert_str_eq(room, "18446744073709551615");
+    *qd_print_decimal(0, room) = 0;
+    cr_assert_str_eq(room, "0");
+    for (uint64_t number = 9; number < UINT64_MAX / 10; number = 10 * number + 9) {
+        char expected[QD_DECIMAL_BYTES_MAX + 1];
+        for (uint64_t i = number - 1; i <= number + 1; i++) {
+            snprintf(expected, sizeof(expected), "%" PRIu64, i);
+            *qd_print_decimal(i, room) = 0;
+            cr_assert_str_eq(room, expected);
+        }
+    }
 }
 
 Test(text, commits_only_what_was_used)
