@@ -1,10 +1,12 @@
 #define _GNU_SOURCE
 #include "server/http/endpoint.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/base/limits.h"
@@ -13,6 +15,7 @@
 enum {
     BACKLOG = 1024,
     RUNS_MAX = 8, /* MHD_run moves one buffer a connection: more runs batch better */
+    PAUSE_MS = 100,
 };
 
 /* The query is cut off already; what is left is decoded in route.c, part by part. */
@@ -92,6 +95,58 @@ static bool cannot_listen(const char *address, const char *why, char *complaint)
     return false;
 }
 
+/* ---- Without descriptors ------------------------------------------------------------------ */
+
+static bool watch(struct qd_endpoint *endpoint)
+{
+    int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    endpoint->watch =
+        qd_loop_watch(endpoint->loop, epoll_fd, endpoint->on_ready, endpoint->context);
+    return endpoint->watch != NULL;
+}
+
+static void resume(void *context)
+{
+    struct qd_endpoint *endpoint = context;
+    if (watch(endpoint))
+        endpoint->on_ready(endpoint->context);
+    else
+        qd_timer_start(endpoint->pause_timer, PAUSE_MS, 0);
+}
+
+/* Somebody waits in the socket, although the library has just accepted whom it could. */
+static bool cannot_accept(const struct qd_endpoint *endpoint)
+{
+    struct pollfd waiting = {.fd = endpoint->socket.fd, .events = POLLIN};
+    if (poll(&waiting, 1, 0) <= 0)
+        return false;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe >= 0)
+        close(probe);
+    return probe < 0;
+}
+
+/* With a connection, the library accepts nobody until one has gone. With none there is nothing to
+ * wait for, and it tries again and again, at once. So nothing of it runs for a while. */
+static bool pauses(struct qd_endpoint *endpoint)
+{
+    if (endpoint->connection_count > 0) {
+        endpoint->short_of_files = false;
+        return false;
+    }
+    if (!cannot_accept(endpoint))
+        return false;
+    if (!endpoint->short_of_files) {
+        qd_log(QD_LOG_ERROR, "no descriptor or memory for a connection: they wait",
+               "address=%s error=\"%s\"", endpoint->socket.name, strerror(errno));
+    }
+    endpoint->short_of_files = true;
+    qd_handle_destroy(endpoint->watch);
+    endpoint->watch = NULL;
+    qd_timer_start(endpoint->pause_timer, PAUSE_MS, 0);
+    return true;
+}
+
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
                       const struct qd_endpoint_settings *settings,
                       char complaint[QD_SOCKET_COMPLAINT_BYTES])
@@ -113,10 +168,11 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
         qd_socket_unlink(&endpoint->socket);
         return cannot_listen(address, "libmicrohttpd did not start", complaint);
     }
-    int epoll_fd = MHD_get_daemon_info(endpoint->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
-    endpoint->watch =
-        qd_loop_watch(settings->loop, epoll_fd, settings->on_ready, settings->context);
-    if (endpoint->watch == NULL) {
+    endpoint->loop = settings->loop;
+    endpoint->on_ready = settings->on_ready;
+    endpoint->context = settings->context;
+    endpoint->pause_timer = qd_loop_timer(endpoint->loop, resume, endpoint);
+    if (endpoint->pause_timer == NULL || !watch(endpoint)) {
         qd_endpoint_close(endpoint);
         return cannot_listen(address, "the loop cannot watch it", complaint);
     }
@@ -127,6 +183,7 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
 void qd_endpoint_close(struct qd_endpoint *endpoint)
 {
     qd_handle_destroy(endpoint->watch);
+    qd_handle_destroy(endpoint->pause_timer);
     qd_socket_unlink(&endpoint->socket);
     MHD_stop_daemon(endpoint->mhd); /* aborts if a connection is suspended */
 }
@@ -134,9 +191,11 @@ void qd_endpoint_close(struct qd_endpoint *endpoint)
 uint64_t qd_endpoint_run(struct qd_endpoint *endpoint)
 {
     MHD_UNSIGNED_LONG_LONG ms = 0;
+    if (endpoint->watch == NULL)
+        return UINT64_MAX;
     for (unsigned i = 0; i < RUNS_MAX && ms == 0; i++) {
         MHD_run(endpoint->mhd);
-        if (MHD_get_timeout(endpoint->mhd, &ms) != MHD_YES)
+        if (pauses(endpoint) || MHD_get_timeout(endpoint->mhd, &ms) != MHD_YES)
             return UINT64_MAX;
     }
     return ms;
@@ -152,4 +211,5 @@ void qd_endpoint_drain(struct qd_endpoint *endpoint)
     int fd = MHD_quiesce_daemon(endpoint->mhd);
     if (fd >= 0)
         close(fd);
+    endpoint->socket.fd = -1;
 }

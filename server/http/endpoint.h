@@ -16,9 +16,14 @@
 struct qd_endpoint {
     struct qd_socket socket;
     struct MHD_Daemon *mhd;
-    struct qd_handle *watch;
+    struct qd_loop *loop;
+    qd_callback *on_ready;
+    void *context;           /* of on_ready */
+    struct qd_handle *watch; /* NULL: it pauses */
+    struct qd_handle *pause_timer;
     size_t connection_count;
     bool is_https;
+    bool short_of_files; /* that has been told, and nobody was accepted since */
 };
 
 /* What all of them share. */

@@ -273,8 +273,8 @@ class Descriptors(ModelTest):
 
     FLAGS = ("--log-level", "error")
 
-    def cpu_seconds(self):
-        with open("/proc/%d/stat" % self.server.pid) as file:
+    def cpu_seconds(self, server=None):
+        with open("/proc/%d/stat" % (server or self.server).pid) as file:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -305,6 +305,29 @@ class Descriptors(ModelTest):
         for other in late:  # one after the other has the only place
             self.assertEqual(other.answer().outputs(), expected)
             other.close()
+
+    def test_none_and_nobody_there(self):
+        """Nobody's end gives one back: it tries now and then, and says so once."""
+        server = Server("--log-level", "error")
+        self.addCleanup(server.process.kill)
+        soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        taken = set(map(int, os.listdir("/proc/%d/fd" % server.pid)))
+        free = next(number for number in range(len(taken) + 1) if number not in taken)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (free, hard))
+        readers = [Reader(server.connect()) for _ in range(3)]
+        for reader in readers:
+            reader.connection.sendall(http("GET", "/v2/health/live"))
+        deadline = time.monotonic() + 30 * SLOW
+        while "they wait" not in server.stderr() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        burned = self.cpu_seconds(server)
+        time.sleep(2)
+        self.assertLess(self.cpu_seconds(server) - burned, 0.3 * SLOW, "it tries at once")
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        for reader in readers:
+            self.assertEqual(reader.answer().status, 200)
+            reader.close()
+        self.assertEqual(server.stop().count("they wait"), 1)
 
     def test_none_for_a_load(self):
         body = ModelTest.load_body(None, {"file:1/model.onnx": conv_file([1, 2, 1])})
