@@ -4,7 +4,11 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <uv.h>
+
+enum { NO_EVENT = -1 };
 
 struct qd_loop {
     uv_loop_t uv;
@@ -17,8 +21,8 @@ struct qd_handle {
         uv_signal_t signal;
         uv_prepare_t prepare;
         uv_timer_t timer;
-        uv_async_t async;
-    } uv; /* first, so that both pointers are one */
+    } uv;      /* first, so that both pointers are one */
+    int event; /* of an async handle: an eventfd that the loop polls; NO_EVENT: it is another */
     qd_callback *callback;
     void *context;
 };
@@ -37,7 +41,8 @@ void qd_loop_destroy(struct qd_loop *loop)
 {
     if (loop == NULL)
         return;
-    uv_run(&loop->uv, UV_RUN_DEFAULT); /* the handles' closing ends here */
+    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) { /* the handles' closing ends here */
+    } /* again after a stop that came when nothing ran */
     int result = uv_loop_close(&loop->uv);
     assert(result == 0);
     (void)result;
@@ -76,14 +81,22 @@ static struct qd_handle *handle_create(qd_callback *callback, void *context)
 {
     struct qd_handle *handle = calloc(1, sizeof(*handle));
     if (handle != NULL) {
+        handle->event = NO_EVENT;
         handle->callback = callback;
         handle->context = context;
     }
     return handle;
 }
 
+static void close_event(const struct qd_handle *handle)
+{
+    if (handle->event != NO_EVENT)
+        close(handle->event);
+}
+
 static void on_closed(uv_handle_t *uv)
 {
+    close_event((struct qd_handle *)uv);
     free(uv);
 }
 
@@ -132,9 +145,14 @@ static void on_timer(uv_timer_t *timer)
     call(timer);
 }
 
-static void on_async(uv_async_t *async)
+/* The count goes first: who sends from now on is called for again. */
+static void on_event(uv_poll_t *poll, int status, int events)
 {
-    call(async);
+    (void)status;
+    (void)events;
+    eventfd_t count;
+    (void)eventfd_read(((struct qd_handle *)poll)->event, &count);
+    call(poll);
 }
 
 struct qd_handle *qd_loop_watch(struct qd_loop *loop, int fd, qd_callback *callback, void *context)
@@ -186,17 +204,25 @@ void qd_timer_stop(struct qd_handle *timer)
     uv_timer_stop(&timer->uv.timer);
 }
 
+/* Not a uv_async_t: libuv spins, on the loop's thread, until a sender that has lost its CPU in the
+ * middle of its call gets one again. */
 struct qd_handle *qd_loop_async(struct qd_loop *loop, qd_callback *callback, void *context)
 {
     struct qd_handle *handle = handle_create(callback, context);
-    if (handle == NULL || uv_async_init(&loop->uv, &handle->uv.async, on_async) != 0) {
+    if (handle == NULL)
+        return NULL;
+    handle->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (handle->event == NO_EVENT ||
+        uv_poll_init(&loop->uv, &handle->uv.poll, handle->event) != 0) {
+        close_event(handle);
         free(handle);
         return NULL;
     }
-    return handle;
+    return started(handle, uv_poll_start(&handle->uv.poll, UV_READABLE, on_event));
 }
 
+/* It fails only where the loop has not read 2^64 - 2 of them, and then it is ready anyway. */
 void qd_async_send(struct qd_handle *async)
 {
-    uv_async_send(&async->uv.async);
+    (void)eventfd_write(async->event, 1);
 }
