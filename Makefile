@@ -101,7 +101,8 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/arena.c server/base/config.c server/base/digest.c \
+    server/base/address.c server/base/arena.c server/base/blocks.c server/base/config.c \
+    server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/log_file.c server/base/metrics.c server/base/process.c server/base/prometheus.c \
     server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \

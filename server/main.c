@@ -35,7 +35,9 @@
 
 enum {
     EXIT_USAGE = 2,
-    TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s */
+    TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s, */
+    TRIM_STEP_MS = 2,               /* where it is much, at least so far apart: */
+    TRIM_STEP_BYTES = 8 << 20,      /* some 0.5 ms, in which nobody is answered */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
     OTHER_FILES_MAX = 64,
     LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
@@ -144,8 +146,11 @@ static void on_reload_signal(void *context)
 static void on_trim(void *context)
 {
     struct process *process = context;
-    qd_memory_trim(process->memory);
-    qd_memory_trim(process->model_memory);
+    const bool more = qd_memory_trim_some(process->memory, TRIM_STEP_BYTES);
+    if (qd_memory_trim_some(process->model_memory, TRIM_STEP_BYTES) || more) {
+        qd_timer_start(process->trim_timer, TRIM_STEP_MS, TRIM_MS);
+        return;
+    }
     malloc_trim(0); /* connections' buffers: under 0.3 ms, 3 ms after a thousand have gone */
 }
 

@@ -169,13 +169,52 @@ Test(arena, a_used_block_is_reused_until_trimmed_twice)
     scratch_deinit(&scratch);
 }
 
+Test(arena, memory_goes_back_in_steps)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 16 * MIB);
+    void *first = qd_arena_alloc(&scratch.arena, 8 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    cr_assert_not(qd_memory_trim_some(scratch.memory, 2 * MIB), "it was needed");
+    cr_assert_eq(qd_memory_kept(scratch.memory), 8 * MIB);
+    cr_assert(qd_memory_trim_some(scratch.memory, 2 * MIB));
+    cr_assert_eq(qd_memory_kept(scratch.memory), 6 * MIB);
+    char *again = qd_arena_alloc(&scratch.arena, 8 * MIB); /* also of what is half gone */
+    cr_assert_eq(again, first);
+    memset(again, 1, 8 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 8 * MIB);
+    unsigned steps = 0;
+    while (qd_memory_trim_some(scratch.memory, 2 * MIB) || qd_memory_kept(scratch.memory) > 0)
+        cr_assert_lt(++steps, 10);
+    cr_assert_geq(steps, 4);
+    scratch_deinit(&scratch);
+}
+
+/* Giving back all of a large block takes long, and whoever wants a little waits for it. */
+Test(arena, a_kept_block_gives_no_more_than_is_wanted)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 16 * MIB);
+    void *first = qd_arena_alloc(&scratch.arena, 12 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    memset(qd_arena_alloc(&scratch.arena, 6 * MIB), 1, 6 * MIB);
+    cr_assert_eq(qd_memory_kept(scratch.memory), 10 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    char *again = qd_arena_alloc(&scratch.arena, 12 * MIB);
+    cr_assert_eq(again, first);
+    memset(again, 1, 12 * MIB);
+    cr_assert_leq(qd_memory_used(scratch.memory) + qd_memory_kept(scratch.memory), 16 * MIB);
+    scratch_deinit(&scratch);
+}
+
 static void *churn(void *context)
 {
     struct qd_memory *memory = context;
     struct qd_arena arena;
     qd_arena_init(&arena, memory);
     for (size_t i = 0; i < 2000; i++) {
-        size_t bytes = (i * 7919) % (200 * KIB);
+        size_t bytes = (i * 7919) % (i % 20 == 0 ? 3 * MIB : 200 * KIB);
         char *made = qd_arena_alloc(&arena, bytes);
         if (made != NULL)
             memset(made, (int)i, bytes);
@@ -183,6 +222,8 @@ static void *churn(void *context)
             qd_arena_deinit(&arena);
         if (i % 500 == 0)
             qd_memory_trim(memory);
+        if (i % 50 == 0)
+            qd_memory_trim_some(memory, 300 * KIB);
     }
     qd_arena_deinit(&arena);
     return NULL;
@@ -190,7 +231,7 @@ static void *churn(void *context)
 
 Test(arena, threads_share_the_memory)
 {
-    struct qd_memory *memory = qd_memory_create(MIB);
+    struct qd_memory *memory = qd_memory_create(8 * MIB);
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, churn, memory), 0);
