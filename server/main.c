@@ -308,8 +308,10 @@ static bool start_services(struct process *process)
         process->models == NULL)
         return complain("out of memory or file descriptors");
     qd_memory_set_for_models(process->model_memory);
-    process->scheduler =
-        qd_scheduler_create(process->loop, (unsigned)config->threads, config->max_queue);
+    const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
+                                                     .queue_max = config->max_queue,
+                                                     .loop_computes = config->loop_computes};
+    process->scheduler = qd_scheduler_create(process->loop, &scheduling);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
     process->sighup = qd_loop_signal(process->loop, SIGHUP, on_reload_signal, process);

@@ -20,10 +20,9 @@ struct route {
 static bool end_infer(void *context, struct qd_request *request)
 {
     struct qd_router *router = context;
-    if (qd_infer_submit(&router->tools, request))
-        return false;
-    qd_request_refuse(request);
-    return true;
+    if (!qd_infer_submit(&router->tools, request))
+        qd_request_refuse(request);
+    return request->inference == NULL; /* refused, or computed in passing */
 }
 
 /* Whatever can be refused now is refused now: the client has not sent its tensors yet. */

@@ -26,12 +26,12 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job)
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
 {
     job->arrival = queue->arrivals++;
-    job->queued_level = job->level; /* the job may change its own */
+    job->queued_level = job->taken ? job->level : QD_LEVEL_UNREAD; /* the job may change its own */
     job->queued = true;
     qd_job_list_append(&queue->levels[job->queued_level], job);
     atomic_fetch_add(&queue->count, 1);
-    if (!job->started)
-        atomic_fetch_add(&queue->unstarted_count, 1);
+    if (!job->taken)
+        atomic_fetch_add(&queue->new_count, 1);
 }
 
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
@@ -39,16 +39,16 @@ void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
     qd_job_list_remove(&queue->levels[job->queued_level], job);
     job->queued = false;
     atomic_fetch_sub(&queue->count, 1);
-    if (!job->started)
-        atomic_fetch_sub(&queue->unstarted_count, 1);
+    if (!job->taken)
+        atomic_fetch_sub(&queue->new_count, 1);
 }
 
-static struct qd_job *first(const struct qd_queue *queue)
+struct qd_job *qd_queue_first(const struct qd_queue *queue)
 {
-    unsigned level = 0;
-    while (queue->levels[level].head == NULL)
-        level++;
-    return queue->levels[level].head;
+    for (unsigned level = 0; level < QD_LEVEL_COUNT; level++)
+        if (queue->levels[level].head != NULL)
+            return queue->levels[level].head;
+    return NULL;
 }
 
 static struct qd_job *oldest(const struct qd_queue *queue)
@@ -66,7 +66,8 @@ struct qd_job *qd_queue_take(struct qd_queue *queue)
 {
     if (atomic_load(&queue->count) == 0)
         return NULL;
-    struct qd_job *job = ++queue->turns % QD_QUEUE_TURNS == 0 ? oldest(queue) : first(queue);
+    struct qd_job *job =
+        ++queue->turns % QD_QUEUE_TURNS == 0 ? oldest(queue) : qd_queue_first(queue);
     qd_queue_remove(queue, job);
     return job;
 }

@@ -27,16 +27,18 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
-    atomic_size_t count;           /* who only looks at this needs no lock */
-    atomic_size_t unstarted_count; /* of these */
-    uint64_t arrivals;             /* in all, for who has waited longest */
+    atomic_size_t count;     /* who only looks at this needs no lock */
+    atomic_size_t new_count; /* of these: whom no worker has had yet */
+    uint64_t arrivals;       /* in all, for who has waited longest */
     unsigned turns;
 };
 
-/* At its level's end. */
+/* At its level's end; of a new one that is QD_LEVEL_UNREAD. */
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job);
 
+/* Of the lowest level that has any. NULL: nothing waits. */
+struct qd_job *qd_queue_first(const struct qd_queue *queue);
 /* NULL: nothing waits. */
 struct qd_job *qd_queue_take(struct qd_queue *queue);
 

@@ -6,7 +6,7 @@
 
 #include "server/base/clock.h"
 #include "server/work/pool.h"
-#include "server/work/queue.h"
+#include "server/work/turn.h"
 
 enum {
     NOBODY = -1,
@@ -16,16 +16,16 @@ enum {
 /* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
  * others may join, it is in `open`. */
 struct qd_scheduler {
-    struct qd_loop *loop;
+    struct qd_turn_signs signs;
     struct qd_pool *pool;
     struct qd_handle *over_async;
-    size_t unstarted_max;
+    size_t new_max; /* jobs that no worker has had yet */
     size_t worker_count;
     atomic_size_t news; /* counts what a worker that watches wants to see */
-    atomic_bool abandoned;
+    bool loop_computes;
+    uint64_t passing_ns; /* the loop's: that it has computed in passing, in this turn of its own */
 
     pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
-    struct qd_queue queue;
     struct qd_job_list open;
     struct qd_job_list over;
     bool ending;
@@ -42,14 +42,8 @@ struct qd_scheduler {
 
 static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    qd_queue_append(&scheduler->queue, job);
+    qd_queue_append(&scheduler->signs.queue, job);
     atomic_fetch_add(&scheduler->news, 1);
-}
-
-/* The job ends without another unit. */
-static bool is_stopped(struct qd_scheduler *scheduler, struct qd_job *job)
-{
-    return atomic_load(&scheduler->abandoned) || atomic_load(&job->stopped);
 }
 
 /* ---- Who helps whom ----------------------------------------------------------------------- */
@@ -65,20 +59,14 @@ size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t work
     return shares > 1 ? shares : 1;
 }
 
-static size_t units_left(struct qd_job *job)
-{
-    size_t next = atomic_load(&job->next_unit);
-    return next < job->phase.unit_count ? job->phase.unit_count - next : 0;
-}
-
 /* A phase to join. For who is awake anyway even one unit is worth it; to wake somebody, the rest
  * has to be. None at the end, or who has just left one for that would come back. */
 static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
 {
-    struct qd_job *job = atomic_load(&scheduler->abandoned) ? NULL : scheduler->open.head;
+    struct qd_job *job = atomic_load(&scheduler->signs.abandoned) ? NULL : scheduler->open.head;
     while (job != NULL) {
         bool free = job->free_seats != NULL && !atomic_load(&job->stopped);
-        size_t left = free ? units_left(job) : 0;
+        size_t left = free ? qd_turn_units_left(job) : 0;
         if (left > 0 && (awake || qd_scheduler_shares(left, job->phase.unit_cost_ns,
                                                       1 + scheduler->idle_count) > 1))
             break;
@@ -94,7 +82,7 @@ static int choose(struct qd_scheduler *scheduler)
 {
     int index = scheduler->idle;
     if (index == NOBODY || scheduler->watching > 0 ||
-        (atomic_load(&scheduler->queue.count) == 0 && find_open(scheduler, false) == NULL))
+        (atomic_load(&scheduler->signs.queue.count) == 0 && find_open(scheduler, false) == NULL))
         return NOBODY;
     uint64_t now_ns = qd_clock_ns();
     if (now_ns < scheduler->expected_ns)
@@ -120,31 +108,6 @@ static void wake_here(struct qd_scheduler *scheduler, int index)
 
 /* ---- A worker at a job -------------------------------------------------------------------- */
 
-/* A worker's turn at a job, or the loop's. */
-struct turn {
-    struct qd_job *job; /* NULL: the scheduler ends */
-    struct qd_seat *seat;
-    uint64_t until_ns; /* then it gives way, if something waits; 0: a helper */
-    bool on_loop;
-};
-
-/* From one phase to the next it stays so. */
-static void set_running(struct qd_job *job, bool running)
-{
-    if (job->running != running)
-        job->code->on_running(job, running);
-    job->running = running;
-}
-
-static void sit_down(struct turn *turn)
-{
-    struct qd_job *job = turn->job;
-    turn->seat = job->free_seats;
-    job->free_seats = turn->seat->next;
-    job->worker_count++;
-    set_running(job, true);
-}
-
 /* Under the lock: others may join where there is room. */
 static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
 {
@@ -154,42 +117,35 @@ static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_fetch_add(&scheduler->news, 1);
 }
 
-/* The loop only does what ends soon, or can be left soon. */
-static bool suits(const struct turn *turn)
+/* Under the lock: who is alone with the job leaves it to others. */
+static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    const struct qd_job *job = turn->job;
-    return !turn->on_loop || (job->brief && job->phase.unit_cost_ns <= QD_CHUNK_NS);
+    job->code->on_running(job, false);
+    job->running = false;
+    enqueue(scheduler, job);
 }
 
-static bool gives_way(struct qd_scheduler *scheduler, const struct turn *turn)
+static bool is_on_loop(const struct qd_turn *turn)
 {
-    if (turn->on_loop)
-        return qd_clock_ns() >= turn->until_ns || qd_loop_is_ready(scheduler->loop);
-    return atomic_load(&scheduler->queue.count) > 0 && qd_clock_ns() >= turn->until_ns;
+    return turn->kind == QD_TURN_PASSING || turn->kind == QD_TURN_IDLE_LOOP;
 }
 
 /* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
  * the job is for others, or others come before it, and it waits. */
-static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
+static bool open_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
 {
     struct qd_job *job = turn->job;
-    assert(job->phase.seat_count > 0);
-    for (size_t i = 0; i + 1 < job->phase.seat_count; i++)
-        job->phase.seats[i].next = &job->phase.seats[i + 1];
-    job->phase.seats[job->phase.seat_count - 1].next = NULL;
-    job->free_seats = job->phase.seats;
-    atomic_store(&job->next_unit, 0);
+    qd_turn_open_phase(job);
     pthread_mutex_lock(&scheduler->lock);
-    const bool stays = is_stopped(scheduler, job) ||
-                       (suits(turn) && !qd_queue_has_before(&scheduler->queue, job->level) &&
-                        (turn->on_loop || !gives_way(scheduler, turn)));
+    const bool stays =
+        qd_turn_is_stopped(&scheduler->signs, job) ||
+        (qd_turn_suits(turn) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
+         (is_on_loop(turn) || !qd_turn_gives_way(&scheduler->signs, turn)));
     if (stays) {
-        sit_down(turn);
+        qd_turn_sit_down(turn);
         show_open(scheduler, job);
     } else {
-        job->code->on_running(job, false);
-        job->running = false;
-        enqueue(scheduler, job);
+        step_back(scheduler, job);
     }
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
@@ -197,68 +153,29 @@ static bool open_phase(struct qd_scheduler *scheduler, struct turn *turn)
     return stays;
 }
 
-/* How many units to take at once: fewer towards the end, so that all end together. */
-static size_t chunk_units(struct qd_job *job)
-{
-    uint64_t in_time = QD_CHUNK_NS / (job->phase.unit_cost_ns + 1);
-    size_t share = units_left(job) / (2 * job->phase.seat_count);
-    size_t units = in_time < share ? (size_t)in_time : share;
-    return units > 0 ? units : 1;
-}
-
-/* No unit of it starts any more. */
-static void expire(struct qd_job *job)
-{
-    const size_t count = job->phase.unit_count;
-    if (atomic_exchange(&job->next_unit, count) < count)
-        atomic_store(&job->expired, true);
-}
-
-static void run_units(struct qd_scheduler *scheduler, const struct turn *turn)
-{
-    struct qd_job *job = turn->job;
-    const size_t count = job->phase.unit_count;
-    while (!is_stopped(scheduler, job)) {
-        if (qd_clock_ns() >= job->deadline_ns) {
-            expire(job);
-            break;
-        }
-        size_t units = chunk_units(job);
-        size_t begin = atomic_fetch_add(&job->next_unit, units);
-        if (begin >= count)
-            break;
-        job->phase.run(job, turn->seat->workspace, begin,
-                       units < count - begin ? begin + units : count);
-        if (units_left(job) > 0 && gives_way(scheduler, turn))
-            break;
-    }
-}
-
 /* True: the job is this worker's alone now, because all units are done, or none may be any more.
  * False: the worker has nothing to do with it any more. */
-static bool leave_phase(struct qd_scheduler *scheduler, const struct turn *turn)
+static bool leave_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
 {
     struct qd_job *job = turn->job;
     pthread_mutex_lock(&scheduler->lock);
-    turn->seat->next = job->free_seats;
-    job->free_seats = turn->seat;
-    bool last = --job->worker_count == 0;
+    qd_turn_stand_up(turn);
+    bool last = job->worker_count == 0;
     if (last && job->phase.seat_count > 1)
         qd_job_list_remove(&scheduler->open, job);
-    bool gives_way = last && units_left(job) > 0 && !is_stopped(scheduler, job);
-    if (gives_way) {
-        set_running(job, false);
-        enqueue(scheduler, job);
-    }
+    bool gives_way =
+        last && qd_turn_units_left(job) > 0 && !qd_turn_is_stopped(&scheduler->signs, job);
+    if (gives_way)
+        step_back(scheduler, job);
     pthread_mutex_unlock(&scheduler->lock);
     return last && !gives_way;
 }
 
 static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
 {
-    job->cancelled = is_stopped(scheduler, job);
+    job->cancelled = qd_turn_is_stopped(&scheduler->signs, job);
     if (job->cancelled)
-        set_running(job, false);
+        qd_turn_set_running(job, false);
     return job->cancelled;
 }
 
@@ -294,19 +211,21 @@ static void note_pace(struct qd_scheduler *scheduler, const struct qd_job *job)
     scheduler->last_end_ns = now_ns;
 }
 
-static void end_job(struct qd_scheduler *scheduler, const struct turn *turn)
+/* For the loop, unless that is who ends it. */
+static void end_job(struct qd_scheduler *scheduler, const struct qd_turn *turn)
 {
     pthread_mutex_lock(&scheduler->lock);
-    bool first = scheduler->over.head == NULL;
+    const bool wakes = !is_on_loop(turn) && scheduler->over.head == NULL;
     note_pace(scheduler, turn->job);
-    qd_job_list_append(&scheduler->over, turn->job);
+    if (!is_on_loop(turn))
+        qd_job_list_append(&scheduler->over, turn->job);
     pthread_mutex_unlock(&scheduler->lock);
-    if (first && !turn->on_loop)
+    if (wakes)
         qd_async_send(scheduler->over_async);
 }
 
-/* True: others go on with the job, and may have a next phase soon. */
-static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
+/* True: others go on with the job, and may have a next phase soon. False: it has ended. */
+static bool take_turn(struct qd_scheduler *scheduler, struct qd_turn *turn)
 {
     bool goes_on = true;
     if (turn->seat == NULL) {
@@ -315,7 +234,7 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
             return true;
     }
     while (goes_on) {
-        run_units(scheduler, turn);
+        qd_turn_run(&scheduler->signs, turn);
         if (!leave_phase(scheduler, turn))
             return true;
         goes_on = may_go_on(scheduler, turn->job) && turn->job->phase.then(turn->job) &&
@@ -329,27 +248,46 @@ static bool take_turn(struct qd_scheduler *scheduler, struct turn *turn)
 
 /* ---- A worker's life ---------------------------------------------------------------------- */
 
-/* Under the lock. */
-static struct turn find_turn(struct qd_scheduler *scheduler)
+/* Under the lock; something waits. What the loop has begun came with all others, and now it has a
+ * level: others may come before it. */
+static struct qd_job *take_next(struct qd_queue *queue)
 {
-    struct turn turn = {.job = qd_queue_take(&scheduler->queue)};
-    if (turn.job == NULL) {
-        turn.job = find_open(scheduler, true);
-        if (turn.job != NULL)
-            sit_down(&turn);
-        return turn;
+    for (;;) {
+        struct qd_job *job = qd_queue_take(queue);
+        const bool may_step_back = job->started && !job->taken;
+        job->taken = true;
+        if (!may_step_back || !qd_queue_has_before(queue, job->level))
+            return job;
+        qd_queue_append(queue, job);
     }
+}
+
+/* The same. */
+static struct qd_turn take_from_queue(struct qd_scheduler *scheduler, enum qd_turn_kind kind)
+{
+    struct qd_turn turn = {.job = take_next(&scheduler->signs.queue), .kind = kind};
     const uint64_t now_ns = qd_clock_ns();
     turn.until_ns = now_ns + QD_QUANTUM_NS;
     if (turn.job->started) {
         if (turn.job->wait_until_ns != 0 && now_ns >= turn.job->wait_until_ns)
-            expire(turn.job);
-        sit_down(&turn);
+            qd_turn_expire(turn.job);
+        qd_turn_sit_down(&turn);
         show_open(scheduler, turn.job);
     } else {
         turn.job->started_ns = now_ns;
     }
     turn.job->started = true;
+    return turn;
+}
+
+/* Under the lock. */
+static struct qd_turn find_turn(struct qd_scheduler *scheduler)
+{
+    if (atomic_load(&scheduler->signs.queue.count) > 0)
+        return take_from_queue(scheduler, QD_TURN_WORKER);
+    struct qd_turn turn = {.job = find_open(scheduler, true), .kind = QD_TURN_HELPER};
+    if (turn.job != NULL)
+        qd_turn_sit_down(&turn);
     return turn;
 }
 
@@ -380,10 +318,10 @@ static void watch(struct qd_scheduler *scheduler)
     scheduler->watching--;
 }
 
-static struct turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
+static struct qd_turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
 {
     pthread_mutex_lock(&scheduler->lock);
-    struct turn turn = find_turn(scheduler);
+    struct qd_turn turn = find_turn(scheduler);
     if (turn.job == NULL && more_may_come && !scheduler->ending) {
         watch(scheduler);
         turn = find_turn(scheduler);
@@ -401,7 +339,7 @@ static struct turn next_turn(struct qd_scheduler *scheduler, int index, bool mor
 static void work(void *context, unsigned index)
 {
     struct qd_scheduler *scheduler = context;
-    struct turn turn;
+    struct qd_turn turn;
     bool more_may_come = false;
     while ((turn = next_turn(scheduler, (int)index, more_may_come)).job != NULL)
         more_may_come = take_turn(scheduler, &turn);
@@ -429,15 +367,17 @@ static void on_over(void *context)
         job = end_of(job);
 }
 
-struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
-                                         size_t queue_max)
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
+                                         const struct qd_scheduler_settings *settings)
 {
+    const unsigned thread_count = settings->thread_count;
     struct qd_scheduler *scheduler =
         calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
     if (scheduler == NULL)
         return NULL;
-    scheduler->loop = loop;
-    scheduler->unstarted_max = queue_max;
+    scheduler->signs.loop = loop;
+    scheduler->new_max = settings->queue_max;
+    scheduler->loop_computes = settings->loop_computes;
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
     pthread_mutex_init(&scheduler->lock, NULL);
@@ -458,7 +398,7 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
     if (scheduler == NULL)
         return;
     pthread_mutex_lock(&scheduler->lock);
-    assert(atomic_load(&scheduler->queue.count) == 0 && scheduler->over.head == NULL);
+    assert(atomic_load(&scheduler->signs.queue.count) == 0 && scheduler->over.head == NULL);
     scheduler->ending = true;
     int index = scheduler->idle;
     pthread_mutex_unlock(&scheduler->lock);
@@ -475,18 +415,18 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
 
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
 {
-    return qd_scheduler_queue_count(scheduler) < scheduler->unstarted_max &&
-           !atomic_load(&scheduler->abandoned);
+    return qd_scheduler_queue_count(scheduler) < scheduler->new_max &&
+           !atomic_load(&scheduler->signs.abandoned);
 }
 
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->queue.unstarted_count);
+    return atomic_load(&scheduler->signs.queue.new_count);
 }
 
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler)
 {
-    return (struct qd_bound){qd_scheduler_queue_count(scheduler), scheduler->unstarted_max};
+    return (struct qd_bound){qd_scheduler_queue_count(scheduler), scheduler->new_max};
 }
 
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
@@ -497,42 +437,88 @@ struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
     return (struct qd_bound){busy, scheduler->worker_count};
 }
 
-/* Under the lock. One job alone: with more to do, workers are awake, and each takes the next
- * without being woken, while the loop has its own work. */
-static bool is_for_loop(const struct qd_scheduler *scheduler)
+/* ---- The loop computes -------------------------------------------------------------------- */
+
+/* It is alone with the job, which nobody else knows, so it takes no lock: whoever has that may have
+ * lost its CPU. True: the job has ended. */
+static bool compute_in_passing(struct qd_scheduler *scheduler, struct qd_turn *turn)
 {
-    const struct qd_job *first = scheduler->queue.levels[QD_LEVEL_UNREAD].head;
-    return atomic_load(&scheduler->queue.count) == 1 && first != NULL && first->brief &&
-           !first->started && scheduler->idle_count == scheduler->worker_count;
+    struct qd_job *job = turn->job;
+    job->started = true;
+    bool goes_on = begin(scheduler, job);
+    while (goes_on) {
+        qd_turn_open_phase(job);
+        if (!qd_turn_suits(turn))
+            return false;
+        qd_turn_sit_down(turn);
+        qd_turn_run(&scheduler->signs, turn);
+        qd_turn_stand_up(turn);
+        if (qd_turn_units_left(job) > 0)
+            return false;
+        goes_on =
+            may_go_on(scheduler, job) && job->phase.then(job) && !is_cancelled(scheduler, job);
+    }
+    return true;
+}
+
+/* Under the lock. What the loop takes rather than that it falls asleep: one job alone. With more to
+ * do, workers are awake, and each takes the next without being woken, while the loop has its own
+ * work. */
+static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
+{
+    const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
+    return scheduler->loop_computes && atomic_load(&scheduler->signs.queue.count) == 1 &&
+           job->brief && (!job->started || job->phase.unit_cost_ns <= QD_CHUNK_NS) &&
+           scheduler->idle_count == scheduler->worker_count;
+}
+
+/* The job waits for a worker, unless the loop takes it. */
+static void leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    if (job->started)
+        step_back(scheduler, job);
+    else
+        enqueue(scheduler, job);
+    const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake_here(scheduler, chosen);
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
 {
-    int chosen = NOBODY;
-    pthread_mutex_lock(&scheduler->lock);
-    const bool room = qd_scheduler_has_room(scheduler);
-    if (room) {
-        *job = (struct qd_job){.code = code, .brief = brief, .deadline_ns = deadline_ns};
-        enqueue(scheduler, job);
-        if (!is_for_loop(scheduler))
-            chosen = choose(scheduler);
+    if (!qd_scheduler_has_room(scheduler))
+        return false;
+    *job = (struct qd_job){.code = code, .brief = brief, .deadline_ns = deadline_ns};
+    if (!brief || !scheduler->loop_computes || scheduler->passing_ns >= QD_QUANTUM_NS) {
+        leave_to_workers(scheduler, job);
+        return true;
     }
-    pthread_mutex_unlock(&scheduler->lock);
-    wake_here(scheduler, chosen);
-    return room;
+    job->started_ns = qd_clock_ns();
+    struct qd_turn turn = {.job = job,
+                           .kind = QD_TURN_PASSING,
+                           .until_ns = job->started_ns + QD_QUANTUM_NS,
+                           .budget_ns = QD_PASSING_NS};
+    const bool ended = compute_in_passing(scheduler, &turn);
+    scheduler->passing_ns += qd_clock_ns() - job->started_ns;
+    if (ended)
+        end_of(job);
+    else
+        leave_to_workers(scheduler, job);
+    return true;
 }
 
 bool qd_scheduler_help(struct qd_scheduler *scheduler)
 {
-    struct turn turn = {.job = NULL};
-    if (atomic_load(&scheduler->queue.count) == 0)
+    struct qd_turn turn = {.job = NULL};
+    scheduler->passing_ns = 0;
+    if (atomic_load(&scheduler->signs.queue.count) == 0)
         return false;
-    const bool ready = qd_loop_is_ready(scheduler->loop);
+    const bool ready = qd_loop_is_ready(scheduler->signs.loop);
     pthread_mutex_lock(&scheduler->lock);
-    if (!ready && is_for_loop(scheduler))
-        turn = find_turn(scheduler);
-    turn.on_loop = true;
+    if (!ready && is_for_idle_loop(scheduler))
+        turn = take_from_queue(scheduler, QD_TURN_IDLE_LOOP);
     int chosen = choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     if (turn.job == NULL) {
@@ -540,18 +526,20 @@ bool qd_scheduler_help(struct qd_scheduler *scheduler)
         return false;
     }
     wake(scheduler, chosen);
-    take_turn(scheduler, &turn);
-    pthread_mutex_lock(&scheduler->lock);
-    chosen = choose(scheduler); /* for what it has left */
-    pthread_mutex_unlock(&scheduler->lock);
-    wake_here(scheduler, chosen);
-    on_over(scheduler);
+    if (take_turn(scheduler, &turn)) {
+        pthread_mutex_lock(&scheduler->lock);
+        chosen = choose(scheduler); /* for what it has left */
+        pthread_mutex_unlock(&scheduler->lock);
+        wake_here(scheduler, chosen);
+    } else {
+        end_of(turn.job);
+    }
     return true;
 }
 
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
 {
-    return atomic_load(&scheduler->abandoned);
+    return atomic_load(&scheduler->signs.abandoned);
 }
 
 void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
@@ -560,7 +548,7 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
     atomic_store(&job->stopped, true);
     const bool waits = job->queued;
     if (waits) {
-        qd_queue_remove(&scheduler->queue, job);
+        qd_queue_remove(&scheduler->signs.queue, job);
         job->cancelled = true;
         qd_job_list_append(&scheduler->over, job);
     }
@@ -573,8 +561,8 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 {
     struct qd_job *job;
     pthread_mutex_lock(&scheduler->lock);
-    atomic_store(&scheduler->abandoned, true);
-    while ((job = qd_queue_take(&scheduler->queue)) != NULL) {
+    atomic_store(&scheduler->signs.abandoned, true);
+    while ((job = qd_queue_take(&scheduler->signs.queue)) != NULL) {
         job->cancelled = true;
         qd_job_list_append(&scheduler->over, job);
     }
@@ -585,7 +573,7 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);
-    const uint64_t count = atomic_load(&scheduler->queue.count) + 1;
+    const uint64_t count = atomic_load(&scheduler->signs.queue.count) + 1;
     uint64_t wait_ns;
     if (__builtin_mul_overflow(count, scheduler->pace_ns, &wait_ns))
         wait_ns = UINT64_MAX;

@@ -23,10 +23,12 @@
  *   comes before it. Every 16th turn goes to the job that has waited longest, so that no level
  *   starves (queue.h).
  *
- *   The loop helps instead of falling asleep. Waking a worker and being woken by it takes longer
- *   than many a job, so the loop takes a brief one itself, while a worker is idle and nothing else
- *   is to do: qd_scheduler_help. It leaves it, with the next chunk of units, as soon as something
- *   is, and when QD_QUANTUM_NS are over.
+ *   The loop computes what is brief. Handing a job to a worker and back takes longer than many a
+ *   job. So the loop computes one in passing, as it is submitted, whatever else waits: if all its
+ *   units take no more than QD_PASSING_NS by their estimates; and for no longer than QD_QUANTUM_NS
+ *   in one turn of the loop, so that its connections do not wait for one another's work. A longer
+ *   one it takes instead of falling asleep, where all workers sleep, too: qd_scheduler_help. It
+ *   leaves it as soon as there is something else to do. turn.h has the rules.
  *
  * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
  * Calls are on the loop's thread but where it says "on a worker".
@@ -46,6 +48,9 @@
  * starts 40 us later (measured on a virtual machine; pool.h). Work of this length, shared by two,
  * is done no sooner; in units of 25 us, 100 us of it took 89, 200 took 137, and 400 took 236. */
 #define QD_HANDOVER_NS UINT64_C(50000)
+/* In passing: about as long as handing the job to a worker and back, so that nobody who is ready
+ * waits longer for the loop than he would for what the loop does to give the job away. */
+#define QD_PASSING_NS UINT64_C(50000)
 #define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
 #define QD_CHUNK_NS UINT64_C(50000)     /* so that a worker sees in time that others wait */
 
@@ -108,8 +113,9 @@ struct qd_job {
     atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
     atomic_bool expired;
     atomic_bool stopped; /* somebody wants it cancelled */
-    bool started;
-    bool running; /* as on_running was told */
+    bool started;        /* its `start` has begun */
+    bool taken;          /* out of the queue, once */
+    bool running;        /* as on_running was told */
     bool cancelled;
     bool queued;
     unsigned queued_level;
@@ -123,21 +129,27 @@ struct qd_job {
 
 struct qd_scheduler;
 
+struct qd_scheduler_settings {
+    unsigned thread_count; /* workers */
+    size_t queue_max;      /* jobs that wait for their start */
+    bool loop_computes;    /* false: workers compute everything */
+};
+
 /* NULL: out of memory or descriptors. It makes the pool: qd_pool_create says when that may be. */
-struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop, unsigned thread_count,
-                                         size_t queue_max);
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
+                                         const struct qd_scheduler_settings *settings);
 /* Call it when no job is left, and before the loop goes. NULL is fine. */
 void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
 /* False: the queue is full. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
-size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler);      /* jobs not yet started */
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has had */
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
 
-/* Takes the job until its `done`, which comes later. False: the queue is full, and nothing
- * happened. Where it is brief, qd_scheduler_help has to follow before the loop sleeps. deadline_ns:
- * UINT64_MAX: none. */
+/* Takes the job until its `done`, which comes later; where it is brief, perhaps before this
+ * returns. False: the queue is full, and nothing happened. Where it is brief, qd_scheduler_help has
+ * to follow before the loop sleeps. deadline_ns: UINT64_MAX: none. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
                          const struct qd_job_code *code, bool brief, uint64_t deadline_ns);
 
@@ -151,8 +163,8 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
 #define QD_RETRY_AFTER_MAX_S 30
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler);
 
-/* The loop would sleep now: it computes a brief job that waits, or wakes somebody for it. True: it
- * has computed, and perhaps some are `done`. */
+/* A turn of the loop ends, which would sleep now: it computes a brief job that waits, or wakes
+ * somebody for it. True: it has computed, and perhaps the job is `done`. */
 bool qd_scheduler_help(struct qd_scheduler *scheduler);
 
 /* Cancels every job, as qd_scheduler_cancel does. It takes no more, and starts none. */

@@ -127,10 +127,11 @@ struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t wor
                                              uint64_t unit_ns)
 {
     struct bench_handover found;
+    const struct qd_scheduler_settings settings = {.thread_count = thread_count, .queue_max = 1};
     struct trials *trials = calloc(1, sizeof(*trials));
     if (!trials || !(trials->seats = calloc(thread_count, sizeof(*trials->seats))) ||
         !(trials->loop = qd_loop_create()) ||
-        !(trials->scheduler = qd_scheduler_create(trials->loop, thread_count, 1)) ||
+        !(trials->scheduler = qd_scheduler_create(trials->loop, &settings)) ||
         !(trials->pause = qd_loop_timer(trials->loop, submit, trials)))
         bench_fail("no memory for a scheduler");
     trials->unit_ns = unit_ns;

@@ -335,6 +335,15 @@ Test(config, kernels_reads_all_flags)
     cr_assert_eq(PARSE(&config, "--kernels", "--help"), QD_CONFIG_HELP);
 }
 
+Test(config, the_loop_computes_or_not)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
+    cr_assert(config.loop_computes);
+    cr_assert_eq(PARSE(&config, "--loop-computes", "off"), QD_CONFIG_RUN);
+    cr_assert(!config.loop_computes);
+}
+
 Test(config, measure_is_on_or_off)
 {
     struct qd_config config;

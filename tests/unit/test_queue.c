@@ -20,10 +20,10 @@ Test(queue, a_lower_level_comes_first_and_none_starves)
     static struct qd_job jobs[COUNT];
     struct qd_queue queue = {.count = 0};
     for (unsigned i = 0; i < COUNT; i++) { /* 0 and 1 are the oldest, and of the last level */
-        jobs[i] = (struct qd_job){.level = i < 2 ? QD_LEVEL_LAST : QD_LEVEL_FIRST};
+        jobs[i] = (struct qd_job){.taken = true, .level = i < 2 ? QD_LEVEL_LAST : QD_LEVEL_FIRST};
         qd_queue_append(&queue, &jobs[i]);
     }
-    cr_assert_eq(atomic_load(&queue.unstarted_count), COUNT);
+    cr_assert_eq(atomic_load(&queue.count), COUNT);
     unsigned old = 0;
     unsigned first = 2;
     for (unsigned turn = 1; turn <= COUNT; turn++) {
@@ -32,13 +32,32 @@ Test(queue, a_lower_level_comes_first_and_none_starves)
     }
     cr_assert_eq(old, 2);
     cr_assert_null(qd_queue_take(&queue));
-    cr_assert_eq(atomic_load(&queue.unstarted_count), 0);
+    cr_assert_eq(atomic_load(&queue.count), 0);
+}
+
+Test(queue, who_is_new_waits_among_the_new_whatever_its_level)
+{
+    struct qd_queue queue = {.count = 0};
+    struct qd_job taken = {.taken = true, .level = QD_LEVEL_FIRST};
+    struct qd_job jobs[] = {{.level = QD_LEVEL_UNREAD}, {.started = true, .level = QD_LEVEL_LAST}};
+    qd_queue_append(&queue, &taken);
+    cr_assert_eq(atomic_load(&queue.new_count), 0);
+    for (size_t i = 0; i < 2; i++)
+        qd_queue_append(&queue, &jobs[i]);
+    cr_assert_eq(atomic_load(&queue.new_count), 2);
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert_eq(qd_queue_first(&queue), &jobs[i]);
+        cr_assert_eq(qd_queue_take(&queue), &jobs[i]);
+    }
+    cr_assert_eq(atomic_load(&queue.new_count), 0);
+    cr_assert_eq(qd_queue_take(&queue), &taken);
+    cr_assert_null(qd_queue_first(&queue));
 }
 
 Test(queue, who_steps_back_for_whom)
 {
     struct qd_queue queue = {.count = 0};
-    struct qd_job job = {.level = QD_LEVEL_DEFAULT};
+    struct qd_job job = {.taken = true, .level = QD_LEVEL_DEFAULT};
     for (unsigned level = 0; level < QD_LEVEL_COUNT; level++)
         cr_assert_not(qd_queue_has_before(&queue, level));
     qd_queue_append(&queue, &job);

@@ -22,7 +22,9 @@ static struct desk desk_create(void)
                  error.text);
     desk.router = (struct qd_router){
         .tools = {.kernels = kernels,
-                  .scheduler = qd_scheduler_create(desk.loop, 1, 1),
+                  .scheduler = qd_scheduler_create(
+                      desk.loop,
+                      &(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 1}),
                   .thread_count = 1},
         .memory = qd_memory_create(64 << 20),
         .metrics = qd_metrics_create(),

@@ -30,7 +30,7 @@ Test(scheduler, shares_are_worth_a_hand_over)
     cr_assert_eq(qd_scheduler_shares(SIZE_MAX, UINT64_MAX, 8), 8);
 }
 
-/* ---- The loop helps ----------------------------------------------------------------------- */
+/* ---- The loop computes in passing --------------------------------------------------------- */
 
 static _Atomic pthread_t unit_thread; /* that ran a unit last */
 
@@ -40,6 +40,128 @@ static void note_thread(struct toy *toy)
     atomic_store(&unit_thread, pthread_self());
 }
 
+static bool is_here(void)
+{
+    return pthread_equal(atomic_load(&unit_thread), pthread_self());
+}
+
+static bool has_started(struct toy *toy)
+{
+    return atomic_load(&toy->desk->starts) > 0;
+}
+
+static void open_first_gate(struct toy *toy)
+{
+    atomic_store(&toy->desk->toys[0].gate, true);
+}
+
+/* Its one worker is held by the first job, and the second waits. */
+static struct desk *desk_busy(void)
+{
+    struct desk *desk = desk_create(1, 100);
+    desk->toys[0].gated = true;
+    cr_assert(desk_submit(desk, 0, 0, 0));
+    cr_assert(toy_wait_until(has_started, &desk->toys[0]));
+    cr_assert(desk_submit(desk, 1, 1, 1000));
+    return desk;
+}
+
+/* A brief job of so many phases, of one unit each. */
+static struct toy *submit_brief(struct desk *desk, size_t index, size_t phases, uint64_t claimed_ns)
+{
+    struct toy *toy = &desk->toys[index];
+    toy->brief = true;
+    toy->phase_count = phases;
+    for (size_t i = 0; i < phases; i++)
+        toy->units[i] = 1;
+    toy->claimed_ns = claimed_ns;
+    toy->on_unit = note_thread;
+    cr_assert(desk_submit(desk, index, 0, 0));
+    return toy;
+}
+
+/* Opens the gate; all jobs come to their ends. */
+static void release(struct desk *desk, size_t count)
+{
+    open_first_gate(&desk->toys[0]);
+    qd_loop_run(desk->loop);
+    for (size_t i = 0; i < count; i++)
+        toy_assert_whole(&desk->toys[i]);
+    desk_destroy(desk);
+}
+
+Test(scheduler, the_loop_computes_a_brief_job_in_passing)
+{
+    struct desk *desk = desk_busy();
+    struct toy *toy = submit_brief(desk, 2, PHASE_COUNT_MAX, QD_PASSING_NS / PHASE_COUNT_MAX);
+    cr_assert_gt(toy->done_at, 0, "within the call, whoever waits");
+    cr_assert(is_here());
+    cr_assert_eq(toy_thread_count(toy), 1);
+    release(desk, 3);
+}
+
+/* What the loop has begun and left waits as all that is new. */
+static void assert_left_in_passing(size_t phases, uint64_t claimed_ns, bool takes_back)
+{
+    struct desk *desk = desk_busy();
+    desk->toys[2].takes_back = takes_back;
+    struct toy *toy = submit_brief(desk, 2, phases, claimed_ns);
+    cr_assert_gt(toy->started_at, 0);
+    cr_assert_eq(toy->done_at, 0);
+    cr_assert_eq(qd_scheduler_queue_count(desk->scheduler), 2);
+    open_first_gate(toy);
+    qd_loop_run(desk->loop);
+    cr_assert_not(is_here(), "its last unit was a worker's");
+    cr_assert_gt(toy->done_at, desk->toys[1].done_at, "in its turn");
+    for (size_t i = 0; i < 3; i++)
+        toy_assert_whole(&desk->toys[i]);
+    desk_destroy(desk);
+}
+
+Test(scheduler, what_takes_longer_is_left_in_passing)
+{
+    assert_left_in_passing(1, QD_PASSING_NS + 1, false);
+}
+
+Test(scheduler, phases_that_take_longer_in_all_are_left_in_passing)
+{
+    assert_left_in_passing(3, QD_PASSING_NS / 2, false);
+}
+
+Test(scheduler, what_is_not_brief_any_more_is_left_in_passing)
+{
+    assert_left_in_passing(1, 1000, true);
+}
+
+/* It takes longer than it says. */
+Test(scheduler, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
+{
+    struct desk *desk = desk_busy();
+    desk->toys[2].start_ns = QD_QUANTUM_NS;
+    cr_assert_gt(submit_brief(desk, 2, 1, 1000)->done_at, 0);
+    cr_assert_eq(submit_brief(desk, 3, 1, 1000)->started_at, 0);
+    cr_assert_not(qd_scheduler_help(desk->scheduler), "others wait, too");
+    cr_assert_gt(submit_brief(desk, 4, 1, 1000)->done_at, 0);
+    release(desk, 5);
+}
+
+Test(scheduler, the_loop_may_be_told_not_to_compute)
+{
+    struct desk *desk =
+        desk_create_with(&(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 100});
+    for (size_t i = 0; i < 3; i++) {
+        struct toy *toy = submit_brief(desk, i, 1, 1000);
+        cr_assert_not(qd_scheduler_help(desk->scheduler));
+        qd_loop_run(desk->loop);
+        toy_assert_whole(toy);
+        cr_assert_not(is_here());
+        usleep(10000); /* the worker sleeps then, more likely than not */
+    }
+    desk_destroy(desk);
+}
+
+/* ---- The loop computes instead of falling asleep ------------------------------------------ */
+
 /* Submits the same job until all workers sleep, so that the loop takes it. Others are whole. */
 static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t unit_ns,
                                        void (*on_unit)(struct toy *toy))
@@ -47,6 +169,7 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
     for (size_t i = 0; i < JOB_COUNT_MAX; i++) {
         struct toy *toy = &desk->toys[i];
         toy->brief = true;
+        toy->seat_count = 1; /* nobody joins */
         toy->on_unit = on_unit;
         cr_assert(desk_submit(desk, i, units, unit_ns));
         if (qd_scheduler_help(desk->scheduler)) {
@@ -56,7 +179,7 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
         }
         qd_loop_run(desk->loop);
         toy_assert_whole(toy);
-        usleep(10000);
+        usleep(10000 * (unsigned)(i + 1));
     }
     cr_assert_fail("the loop never helps");
     return NULL;
@@ -70,14 +193,12 @@ static void finish(struct desk *desk, struct toy *toy)
     toy_assert_whole(toy);
 }
 
-Test(scheduler, the_loop_computes_a_lone_brief_job)
+Test(scheduler, the_loop_computes_a_lone_job_that_is_longer)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 5, 1000, note_thread);
-    cr_assert_gt(toy->done_at, 0, "it is done, without a turn of the loop");
-    toy_assert_whole(toy);
-    cr_assert(pthread_equal(atomic_load(&unit_thread), pthread_self()));
-    cr_assert_eq(toy_thread_count(toy), 1);
+    struct toy *toy = submit_until_helped(desk, 2, QD_CHUNK_NS, note_thread);
+    cr_assert_eq(atomic_load(&toy->threads[0]), (unsigned long)pthread_self());
+    finish(desk, toy);
     desk_destroy(desk);
 }
 
@@ -99,7 +220,7 @@ Test(scheduler, the_loop_leaves_a_job_for_its_own_work)
     desk->async = qd_loop_async(desk->loop, ignore, NULL);
     struct toy *toy = submit_until_helped(desk, 100, 20000, make_loop_ready);
     finish(desk, toy);
-    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    cr_assert_not(is_here());
     qd_handle_destroy(desk->async);
     desk_destroy(desk);
 }
@@ -110,40 +231,19 @@ Test(scheduler, the_loop_leaves_a_job_after_a_while)
     struct toy *toy = submit_until_helped(desk, 1000, 20000, note_thread);
     finish(desk, toy);
     cr_assert_eq(toy_thread_count(toy), 2);
-    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
+    cr_assert_not(is_here());
     desk_destroy(desk);
-}
-
-/* Large units, or a long end, which `start` sees: the loop starts the job, and leaves it. */
-static void assert_left_to_workers(uint64_t unit_ns, bool takes_back)
-{
-    struct desk *desk = desk_create(2, 100);
-    for (size_t i = 0; i < JOB_COUNT_MAX; i++)
-        desk->toys[i].takes_back = takes_back;
-    struct toy *toy = submit_until_helped(desk, 3, unit_ns, note_thread);
-    finish(desk, toy);
-    cr_assert_not(pthread_equal(atomic_load(&unit_thread), pthread_self()));
-    desk_destroy(desk);
-}
-
-Test(scheduler, the_loop_leaves_large_units_to_workers)
-{
-    assert_left_to_workers(QD_CHUNK_NS * 10, false);
-}
-
-Test(scheduler, the_loop_leaves_a_job_that_is_not_brief_any_more)
-{
-    assert_left_to_workers(1000, true);
 }
 
 Test(scheduler, the_loop_does_not_help_where_more_is_to_do)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 5, 1000, note_thread);
+    struct toy *toy = submit_until_helped(desk, 2, QD_CHUNK_NS, note_thread);
+    finish(desk, toy);
     struct toy *more = toy + 1;
     for (size_t i = 0; i < 2; i++) {
         more[i].brief = true;
-        cr_assert(desk_submit_toy(desk, &more[i], 5, 1000));
+        cr_assert(desk_submit_toy(desk, &more[i], 2, QD_CHUNK_NS));
     }
     qd_scheduler_help(desk->scheduler); /* one of them may be over by now */
     qd_loop_run(desk->loop);
@@ -221,16 +321,6 @@ Test(scheduler, no_more_help_than_there_are_seats)
     toy_assert_whole(&desk->toys[0]);
     cr_assert_leq(toy_thread_count(&desk->toys[0]), 2);
     desk_destroy(desk);
-}
-
-static bool has_started(struct toy *toy)
-{
-    return atomic_load(&toy->desk->starts) > 0;
-}
-
-static void open_first_gate(struct toy *toy)
-{
-    atomic_store(&toy->desk->toys[0].gate, true);
 }
 
 /* The one that is busy goes on when the other has done everything. */

@@ -152,12 +152,18 @@ static void done(struct qd_job *job)
 
 static const struct qd_job_code code = {start, on_running, expire, cancel, done};
 
-struct desk *desk_create(unsigned threads, size_t queue_max)
+struct desk *desk_create_with(const struct qd_scheduler_settings *settings)
 {
     struct desk *desk = calloc(1, sizeof(*desk));
     desk->loop = qd_loop_create();
-    desk->scheduler = qd_scheduler_create(desk->loop, threads, queue_max);
+    desk->scheduler = qd_scheduler_create(desk->loop, settings);
     return desk;
+}
+
+struct desk *desk_create(unsigned threads, size_t queue_max)
+{
+    return desk_create_with(&(struct qd_scheduler_settings){
+        .thread_count = threads, .queue_max = queue_max, .loop_computes = true});
 }
 
 void desk_destroy(struct desk *desk)

@@ -62,6 +62,7 @@ struct desk {
     unsigned dones;
 };
 
+struct desk *desk_create_with(const struct qd_scheduler_settings *settings);
 struct desk *desk_create(unsigned threads, size_t queue_max);
 void desk_destroy(struct desk *desk);
 
