@@ -310,6 +310,7 @@ static bool start_services(struct process *process)
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
                                                      .queue_max = config->max_queue,
+                                                     .worker_nice = (int)config->worker_nice,
                                                      .loop_computes = config->loop_computes};
     process->scheduler = qd_scheduler_create(process->loop, &scheduling);
     process->sigterm = qd_loop_signal(process->loop, SIGTERM, on_stop_signal, process);

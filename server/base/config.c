@@ -103,6 +103,8 @@ static const struct flag flags[] = {
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
     {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
+    {"worker-nice", KIND_COUNT, AT(worker_nice), "5", 0, 19, "N",
+     "workers' niceness beside the loop's: whom Linux prefers where CPUs are busy"},
     {"loop-computes", KIND_SWITCH, AT(loop_computes), "on", 0, 0, "SWITCH",
      "on or off: what takes some 50 us is computed where it comes in, by no worker"},
     {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",

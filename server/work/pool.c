@@ -2,10 +2,12 @@
 #include "server/work/pool.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -22,6 +24,7 @@ struct qd_pool {
     void (*body)(void *context, unsigned index);
     void *context;
     sem_t returned; /* bodies */
+    int nice;
     unsigned thread_count;
     struct thread threads[];
 };
@@ -74,11 +77,21 @@ bool qd_pool_can_start(unsigned thread_count)
 
 /* ---- The threads' lives ------------------------------------------------------------------- */
 
+/* This thread alone: Linux has a niceness for each. Who may not read it stays as it is. */
+static void be_nice(int more)
+{
+    errno = 0;
+    const int own = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0 && more > 0)
+        setpriority(PRIO_PROCESS, 0, own + more); /* beyond 19 it is 19 */
+}
+
 static void on_work(uv_work_t *uv)
 {
     const struct item *item = (struct item *)uv;
     struct qd_pool *pool = item->pool;
     pool->threads[item->index].id = gettid();
+    be_nice(pool->nice);
     pool->body(pool->context, item->index);
     sem_post(&pool->returned);
 }
@@ -109,7 +122,7 @@ static void start(struct qd_pool *pool, struct qd_loop *loop, struct items *item
     }
 }
 
-struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count,
+struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count, int nice,
                                void (*body)(void *context, unsigned index), void *context)
 {
     struct qd_pool *pool = calloc(1, sizeof(*pool) + thread_count * sizeof(*pool->threads));
@@ -122,6 +135,7 @@ struct qd_pool *qd_pool_create(struct qd_loop *loop, unsigned thread_count,
     pool->body = body;
     pool->context = context;
     pool->thread_count = thread_count;
+    pool->nice = nice;
     sem_init(&pool->returned, 0, 0);
     start(pool, loop, items);
     return pool;

@@ -384,7 +384,8 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
     scheduler->over_async = qd_loop_async(loop, on_over, scheduler);
     pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
     if (scheduler->over_async != NULL)
-        scheduler->pool = qd_pool_create(loop, thread_count, work, scheduler);
+        scheduler->pool =
+            qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     if (scheduler->pool == NULL) {
         qd_scheduler_destroy(scheduler);

@@ -132,6 +132,7 @@ struct qd_scheduler;
 struct qd_scheduler_settings {
     unsigned thread_count; /* workers */
     size_t queue_max;      /* jobs that wait for their start */
+    int worker_nice;       /* of workers, beside the loop's: see qd_pool_create */
     bool loop_computes;    /* false: workers compute everything */
 };
 

@@ -335,6 +335,19 @@ Test(config, kernels_reads_all_flags)
     cr_assert_eq(PARSE(&config, "--kernels", "--help"), QD_CONFIG_HELP);
 }
 
+Test(config, worker_nice_is_what_nice_takes)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
+    cr_assert_eq(config.worker_nice, 5);
+    cr_assert_eq(PARSE(&config, "--worker-nice", "0"), QD_CONFIG_RUN);
+    cr_assert_eq(config.worker_nice, 0);
+    cr_assert_eq(PARSE(&config, "--worker-nice", "19"), QD_CONFIG_RUN);
+    cr_assert_eq(config.worker_nice, 19);
+    cr_assert_eq(PARSE(&config, "--worker-nice", "20"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--worker-nice", "-1"), QD_CONFIG_BAD);
+}
+
 Test(config, the_loop_computes_or_not)
 {
     struct qd_config config;
