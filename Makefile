@@ -247,7 +247,7 @@ test-load:
 
 test-reliability:
 	@$(INSTALL) build test reliability
-	@$(SUBMAKE) $(B)/quantd
+	@$(SUBMAKE) $(B)/quantd $(B)/measure
 	@B=$(B) python3 tests/reliability/run.py $(A)
 
 test-clients:

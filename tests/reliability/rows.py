@@ -7,14 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
 import clients
 from clients import Reader, Running, ask, connect, http
-from quantd import Server, parse_metrics
+from quantd import PROGRAM, Server, parse_metrics
 
 MIB = 1 << 20
+MEASURE = PROGRAM.parent / "measure"
 ROWS = []
 TIMED = []  # rows whose bound is a time, and which a busy neighbour may break
 
@@ -82,13 +84,56 @@ def only(statuses, *wanted):
 
 # ---- Others' large work ----------------------------------------------------------------------
 
+class Bare:
+    """A server of build/measure that only moves bytes, in a process of its own; see measure.c."""
+
+    def __init__(self, *words):
+        self.process = subprocess.Popen([MEASURE, "scalar"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process.stdout.readline()
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.port = int(self.process.stdout.readline())
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+def bare_p99(port, load, seconds):
+    """The p99 in ms beside the same clients where nothing is computed: libmicrohttpd answers the
+    small ones a constant, and one thread takes the large requests' bytes, and gives as many as
+    their answers have. So much is the clients' own share of the CPUs, which all have in common."""
+    request = load[0][1]
+    large_bytes = len(ask(port, request).body)
+    small = ask(port, clients.small_binary())
+    lines = ["HTTP/1.1 200 OK"] + ["%s: %s" % pair for pair in small.headers.items()]
+    with tempfile.NamedTemporaryFile() as file:
+        file.write("\r\n".join(lines + ["", ""]).encode() + small.body)
+        file.flush()
+        bare = [Bare("constant", file.name), Bare("echo", len(request), large_bytes, 1, "0")]
+    load_running, probing = Running(), Running()
+    for function, *arguments in load:
+        load_running.start(function, bare[1].port, *arguments)
+    time.sleep(0.5)
+    probing.start(clients.probe, bare[0].port, clients.small_binary())
+    time.sleep(seconds)
+    (times, _), = probing.stop()
+    load_running.stop()
+    for server in bare:
+        server.stop()
+    return percentile(times, 0.99)
+
+
 def beside(load, short):
     with Row("--max-inflight-bytes", "4G") as row_:
         seconds = 2 if short else 10
         alone, _, _ = row_.p99(seconds)
         loaded, statuses, _ = row_.p99(seconds, load=load)
+        bare = None if short or not MEASURE.exists() else bare_p99(row_.server.port, load, seconds)
     bound = 3 * alone + 2 + (100 if short else 0)  # the short run may have neighbours
-    return ("alone %.2f ms, beside it %.2f ms (bound %.2f)" % (alone, loaded, bound),
+    clients_own = "" if bare is None else ", beside the clients alone %.2f ms" % bare
+    return ("alone %.2f ms, beside it %.2f ms (bound %.2f)%s"
+            % (alone, loaded, bound, clients_own),
             loaded <= bound and only(statuses, 200))
 
 

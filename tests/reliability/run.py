@@ -59,7 +59,10 @@ def write(results):
              "| tried | bound | seen | |", "|---|---|---|---|"]
     lines += ["| %s | %s | %s | %s |" % (what, bound, seen.replace("|", "/"), mark)
               for mark, what, bound, seen in results]
-    lines += ["", "Other proofs, by their commands:", "",
+    lines += ["", "Beside the clients alone: the same clients on the same CPUs, and two servers "
+              "that compute nothing; one answers the small requests a constant, one moves the "
+              "large ones' bytes. What small requests wait for there is no server's to give.",
+              "", "Other proofs, by their commands:", "",
               "- `make test T=test_faults`: each allocation of each kind of request fails, no "
               "descriptor at accept, no thread, the log's disk full, resets in each state.",
               "- `make test SAN=address`, `make test-e2e SAN=thread`: the sanitizers.",
