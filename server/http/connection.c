@@ -230,6 +230,13 @@ void qd_connection_close(struct qd_connection *connection)
     free(connection);
 }
 
+/* Whether it has left is asked once for each request. */
+static void forget_question(struct qd_connection *connection)
+{
+    if (connection->peer == QD_PEER_ASKED)
+        connection->peer = QD_PEER_ENDED;
+}
+
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
 {
 #define BIT(state) (1u << QD_CONNECTION_##state)
@@ -258,7 +265,7 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
     else if (to == QD_CONNECTION_BODY)
         connection->chunks = 0;
     else if (to == QD_CONNECTION_OURS)
-        connection->doubted = false;
+        forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)
         connection->first_byte_ns = 0;
     if (!goes_on)
@@ -281,7 +288,8 @@ static bool waits_for_us(const struct qd_connection *connection)
 {
     struct pollfd socket = {.fd = connection->fd,
                             .events = connection->state == QD_CONNECTION_BODY ? POLLIN : POLLOUT};
-    return !connection->ended && poll(&socket, 1, 0) == 1 && (socket.revents & socket.events) != 0;
+    return connection->peer == QD_PEER_SENDS && poll(&socket, 1, 0) == 1 &&
+           (socket.revents & socket.events) != 0;
 }
 
 /* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
@@ -371,13 +379,14 @@ void qd_connections_on_hangups(struct qd_connections *all)
         if ((events[i].events & EPOLLOUT) != 0)
             connection->drained_bytes += buffer_bytes(connection);
         const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-        if (ends && !connection->ended) {
+        if (ends && connection->peer == QD_PEER_SENDS) {
             append(&all->ended, &connection->watch);
-            connection->ended = true;
+            connection->peer = QD_PEER_ENDED;
             connection->ended_ns = qd_clock_ns();
         }
-        connection->gone = connection->gone || (events[i].events & (EPOLLHUP | EPOLLERR)) != 0;
-        if (connection->gone && connection->state == QD_CONNECTION_OURS)
+        if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
+            connection->peer = QD_PEER_GONE;
+        if (connection->peer == QD_PEER_GONE && connection->state == QD_CONNECTION_OURS)
             all->on_gone(connection);
     }
 }
@@ -391,13 +400,13 @@ static bool is_read_up(const struct qd_connection *connection)
 
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
 {
-    return !connection->is_unix && !connection->doubted &&
+    return !connection->is_unix && connection->peer == QD_PEER_ENDED &&
            now_ns - connection->since_ns >= FRESH_NS && now_ns - connection->ended_ns >= FRESH_NS;
 }
 
 static void doubt(struct qd_connection *connection)
 {
-    connection->doubted = true;
+    connection->peer = QD_PEER_ASKED;
     connection->all->on_doubt(connection);
 }
 
@@ -409,19 +418,19 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
         next = link->next;
         switch (connection->state) {
         case QD_CONNECTION_OURS:
-            if (connection->gone)
+            if (connection->peer == QD_PEER_GONE)
                 all->on_gone(connection);
             else if (is_doubtful(connection, now_ns))
                 doubt(connection);
             break;
         case QD_CONNECTION_ANSWER: /* it may have shut its sending side only */
-            if (connection->gone)
+            if (connection->peer == QD_PEER_GONE)
                 qd_connection_cut(connection);
             break;
         case QD_CONNECTION_CUT:
             break;
         default: /* the library may still have requests in its buffer */
-            if (connection->gone ||
+            if (connection->peer == QD_PEER_GONE ||
                 (now_ns - connection->since_ns >= FRESH_NS && is_read_up(connection)))
                 qd_connection_cut(connection);
         }

@@ -33,6 +33,14 @@ enum qd_connection_state {
     QD_CONNECTION_STATE_COUNT
 };
 
+/* What is known of the client's side. */
+enum qd_peer {
+    QD_PEER_SENDS, /* or may */
+    QD_PEER_ENDED, /* it sends nothing more: it has left, or waits for its answer */
+    QD_PEER_ASKED, /* and was asked which of the two, for the request at hand */
+    QD_PEER_GONE,  /* it has left */
+};
+
 struct qd_link {
     struct qd_link *next, *previous;
 };
@@ -98,14 +106,12 @@ struct qd_connection {
     struct qd_framing framing; /* of all that has come */
     uint64_t done_count;       /* requests that are answered */
     int fd;
+    enum qd_peer peer;
     bool is_unix;
     bool has_shaken; /* hands: its TLS session stands */
     bool wide;       /* its socket's buffer is, for this answer */
     bool watched;    /* is on the epoll */
     bool measured;   /* a window has begun in which the answer's way is counted */
-    bool ended;      /* the client sends nothing more: it has left, or waits for its answer */
-    bool gone;       /* it has left */
-    bool doubted;    /* and was asked whether it has */
     bool lingers;    /* it may still send when it is closed */
     bool is_head;    /* the request is a HEAD */
     bool is_http_1_1;
