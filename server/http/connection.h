@@ -41,6 +41,15 @@ enum qd_peer {
     QD_PEER_GONE,  /* it has left */
 };
 
+/* An answer behind which the connection is closed, although the client may still send. */
+enum qd_last_answer {
+    QD_LAST_NONE,
+    QD_LAST_REFUSAL,
+    QD_LAST_UNREADABLE, /* the same, of what the library could not read: it reports an error */
+    QD_LAST_DELIVERED,  /* past the library */
+    QD_LAST_LOST,       /* likewise, but it could not be sent */
+};
+
 struct qd_link {
     struct qd_link *next, *previous;
 };
@@ -107,17 +116,15 @@ struct qd_connection {
     uint64_t done_count;       /* requests that are answered */
     int fd;
     enum qd_peer peer;
+    enum qd_last_answer last;
     bool is_unix;
     bool has_shaken; /* hands: its TLS session stands */
     bool wide;       /* its socket's buffer is, for this answer */
     bool watched;    /* is on the epoll */
     bool measured;   /* a window has begun in which the answer's way is counted */
-    bool lingers;    /* it may still send when it is closed */
     bool is_head;    /* the request is a HEAD */
     bool is_http_1_1;
-    bool delivered; /* its answer went past the library */
-    bool refused;   /* what the library could not read: its request ends with an error */
-    void *http;     /* the library's own */
+    void *http;                       /* the library's own */
     struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 

@@ -152,9 +152,9 @@ static void make_refusal(struct qd_connection *connection)
 }
 
 /* The library takes the answer, and closes behind it. */
-static enum MHD_Result refuse(struct qd_connection *connection)
+static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_answer last)
 {
-    connection->lingers = true;
+    connection->last = last;
     connection->request->answer.close = true;
     make_refusal(connection);
     return send_answer(connection);
@@ -164,11 +164,11 @@ static enum MHD_Result refuse(struct qd_connection *connection)
 static enum MHD_Result refuse_past_library(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
-    connection->lingers = true;
     make_refusal(connection);
-    connection->delivered =
+    const bool delivered =
         qd_last_word(connection->fd, session_of(connection), request,
                      MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
+    connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CUT);
     return MHD_NO; /* the library closes it */
 }
@@ -198,10 +198,9 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     const bool in_body = connection->request != NULL;
     if (!have_request(connection))
         return MHD_NO;
-    connection->refused = true;
     qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
     return qd_intercept_would_repeat(mhd, in_body) ? refuse_past_library(connection)
-                                                   : refuse(connection);
+                                                   : refuse(connection, QD_LAST_UNREADABLE);
 }
 
 /* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
@@ -315,14 +314,14 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (qd_head_check(&head, &request->error) != QD_OK)
-        return refuse(connection);
+        return refuse(connection, QD_LAST_REFUSAL);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK)
         check_size(connection, &head);
     if (request->error.status == QD_OK)
         exchange->handler.begin(exchange->handler.context, &head, request);
     bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;
     if (request->error.status != QD_OK && rests)
-        return refuse(connection); /* before the client sends it all in vain */
+        return refuse(connection, QD_LAST_REFUSAL); /* before the client sends it all in vain */
     return MHD_YES;
 }
 
@@ -413,12 +412,13 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL)
         return;
-    const bool sent = connection->state == QD_CONNECTION_ANSWER &&
-                      (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
-                       (connection->refused && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
+    const bool sent =
+        connection->state == QD_CONNECTION_ANSWER &&
+        (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
+         (connection->last == QD_LAST_UNREADABLE && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
     const bool closes = connection->request != NULL && connection->request->answer.close;
     if (connection->request != NULL)
-        end_request(connection, sent || connection->delivered);
+        end_request(connection, sent || connection->last == QD_LAST_DELIVERED);
     MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
     connection->done_count++;
     if (connection->state != QD_CONNECTION_CUT)
@@ -453,14 +453,15 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     exchange->pump_needed = true; /* it accepts again below its limit: at its next run only */
     if (connection == NULL)
         return;
-    if (connection->lingers) {
+    if (connection->last != QD_LAST_NONE) {
         qd_lingers_add(exchange->lingers, connection->fd,
                        qd_clock_ns() + exchange->config->receive_timeout_ns);
     }
     qd_tap_remove(connection);
     qd_tls_end(connection->identity);
     if (connection->request != NULL) /* refused before its first line: on_completed never came */
-        end_request(connection, connection->state == QD_CONNECTION_ANSWER || connection->delivered);
+        end_request(connection, connection->state == QD_CONNECTION_ANSWER ||
+                                    connection->last == QD_LAST_DELIVERED);
     qd_connection_close(connection);
 }
 
