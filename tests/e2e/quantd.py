@@ -238,6 +238,19 @@ def receive_all(connection):
         received += chunk
 
 
+def raw_request(method, path, body=b"", headers=None):
+    """A request as the bytes that go over a connection; a dict is sent as JSON."""
+    if isinstance(body, dict):
+        body = json.dumps(body).encode()
+    lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", "Content-Length: %d" % len(body)]
+    lines += ["%s: %s" % pair for pair in (headers or {}).items()]
+    return "\r\n".join(lines + ["", ""]).encode() + body
+
+
+def raw_infer(model, body, headers=None):
+    return raw_request("POST", infer_path(model), body, headers)
+
+
 class Reader:
     """Reads one answer after the other from a raw socket."""
 

@@ -15,30 +15,18 @@ from pathlib import Path
 from loading import ModelTest, chain_file, conv_file, external_file, kept_binary_request, \
     kept_request
 from quantd import (PROGRAM, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
-                    json_request, parse_metrics)
+                    json_request, parse_metrics, raw_infer, raw_request)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 
 HERE = Path(__file__).parent
 
 
-def http(method, path, body=b"", headers=None):
-    if isinstance(body, dict):
-        body = json.dumps(body).encode()
-    lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", "Content-Length: %d" % len(body)]
-    lines += ["%s: %s" % pair for pair in (headers or {}).items()]
-    return "\r\n".join(lines + ["", ""]).encode() + body
-
-
-def infer(model, body, headers=None):
-    return http("POST", infer_path(model), body, headers)
-
-
 def load(name, body=b""):
-    return http("POST", "/v2/repository/models/%s/load" % name, body)
+    return raw_request("POST", "/v2/repository/models/%s/load" % name, body)
 
 
 def unload(name):
-    return http("POST", "/v2/repository/models/%s/unload" % name)
+    return raw_request("POST", "/v2/repository/models/%s/unload" % name)
 
 
 def shim(test, name):
@@ -213,13 +201,13 @@ class NthAllocation(unittest.TestCase):
                               [i % 2 for i in range(64 * 32 * 9)], [64, 32, 3, 3])
         row = Tensor.of("x", "UINT8", [1, 1, 5], [3, 1, 4, 1, 5])
         self.check_kinds({
-            "json": infer(DEQUANTIZE, dequantize_json(id="7")),
-            "json, long": infer(DEQUANTIZE, json_request(large)),
-            "binary": infer(DEQUANTIZE, *binary_request(large)),
+            "json": raw_infer(DEQUANTIZE, dequantize_json(id="7")),
+            "json, long": raw_infer(DEQUANTIZE, json_request(large)),
+            "binary": raw_infer(DEQUANTIZE, *binary_request(large)),
             "chunked": self.chunked(infer_path(DEQUANTIZE), json.dumps(dequantize_json()).encode()),
-            "shared by threads": infer(CONV, *binary_request(planes)),
-            "loaded": infer("convolve", json_request([row])),
-            "loaded, binary": infer("convolve", *binary_request([row])),
+            "shared by threads": raw_infer(CONV, *binary_request(planes)),
+            "loaded": raw_infer("convolve", json_request([row])),
+            "loaded, binary": raw_infer("convolve", *binary_request([row])),
         })
 
     @staticmethod
@@ -231,25 +219,25 @@ class NthAllocation(unittest.TestCase):
 
     def test_what_is_told(self):
         self.check_kinds({
-            "server": http("GET", "/v2"),
-            "metadata": http("GET", "/v2/models/%s" % CONV),
-            "config": http("GET", "/v2/models/convolve/config"),
-            "stats": http("GET", "/v2/models/%s/stats" % DEQUANTIZE),
-            "index": http("POST", "/v2/repository/index", b'{"ready":true}'),
-            "metrics": http("GET", "/metrics"),
-            "logging": http("POST", "/v2/logging", b'{"log_info":false}'),
-            "traced": http("GET", "/v2/health/live", headers={
+            "server": raw_request("GET", "/v2"),
+            "metadata": raw_request("GET", "/v2/models/%s" % CONV),
+            "config": raw_request("GET", "/v2/models/convolve/config"),
+            "stats": raw_request("GET", "/v2/models/%s/stats" % DEQUANTIZE),
+            "index": raw_request("POST", "/v2/repository/index", b'{"ready":true}'),
+            "metrics": raw_request("GET", "/metrics"),
+            "logging": raw_request("POST", "/v2/logging", b'{"log_info":false}'),
+            "traced": raw_request("GET", "/v2/health/live", headers={
                 "traceparent": "00-%s-%s-01" % ("1" * 32, "2" * 16), "tracestate": "a=b"}),
-            "schema": http("GET", "/openapi.yaml"),
+            "schema": raw_request("GET", "/openapi.yaml"),
         })
 
     def test_refusals(self):
         self.check_kinds({
-            "no such model": http("GET", "/v2/models/nobody"),
-            "no such path": http("GET", "/nowhere"),
-            "no JSON": infer(DEQUANTIZE, b"{"),
-            "an input too many": infer(DEQUANTIZE, json_request(dequantize_tensors() * 2)),
-            "a wrong shape": infer(DEQUANTIZE, json_request(
+            "no such model": raw_request("GET", "/v2/models/nobody"),
+            "no such path": raw_request("GET", "/nowhere"),
+            "no JSON": raw_infer(DEQUANTIZE, b"{"),
+            "an input too many": raw_infer(DEQUANTIZE, json_request(dequantize_tensors() * 2)),
+            "a wrong shape": raw_infer(DEQUANTIZE, json_request(
                 [Tensor.of("x", "UINT8", [4], [1, 2, 3, 4]),
                  Tensor.of("x_scale", "FP32", [3], [1, 2, 3])])),
             "no such file": load("nobody"),
@@ -285,7 +273,7 @@ class Descriptors(ModelTest):
                          (self.server.open_fds() + count, hard))
 
     def test_none_for_those_who_come(self):
-        request = infer(DEQUANTIZE, dequantize_json())
+        request = raw_infer(DEQUANTIZE, dequantize_json())
         soft, hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)
         self.addCleanup(resource.prlimit, self.server.pid, resource.RLIMIT_NOFILE, (soft, hard))
         self.leave(1)
@@ -316,7 +304,7 @@ class Descriptors(ModelTest):
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (free, hard))
         readers = [Reader(server.connect()) for _ in range(3)]
         for reader in readers:
-            reader.connection.sendall(http("GET", "/v2/health/live"))
+            reader.connection.sendall(raw_request("GET", "/v2/health/live"))
         deadline = time.monotonic() + 30 * SLOW
         while "they wait" not in server.stderr() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -336,7 +324,7 @@ class Descriptors(ModelTest):
         self.leave(1)
         reader = Reader(self.server.connect())
         for _ in range(3):
-            reader.connection.sendall(load("sent", body) + http("GET", "/metrics"))
+            reader.connection.sendall(load("sent", body) + raw_request("GET", "/metrics"))
             self.assertIn(reader.answer().status, (200, 503))
             self.assertEqual(reader.answer().status, 200)
         reader.close()
@@ -356,8 +344,8 @@ class Start(unittest.TestCase):
                 time.sleep(0.02)
             reader = Reader(connection)
             for _ in range(20):
-                connection.sendall(infer(DEQUANTIZE, dequantize_json()) +
-                                   http("GET", "/nowhere"))
+                connection.sendall(raw_infer(DEQUANTIZE, dequantize_json()) +
+                                   raw_request("GET", "/nowhere"))
                 self.assertEqual(reader.answer().status, 200)
                 self.assertEqual(reader.answer().status, 404)
             reader.file.close()
@@ -401,12 +389,12 @@ class Resets(ModelTest):
         super().setUpClass()
         cls.fds = cls.server.open_fds()
         side = 192
-        cls.slow = infer(CONV, *binary_request(conv_tensors(
+        cls.slow = raw_infer(CONV, *binary_request(conv_tensors(
             [i % 3 for i in range(64 * side * side)], [1, 64, side, side],
             [i % 2 for i in range(256 * 64 * 49)], [256, 64, 7, 7])))
         count = 8 << 20
-        cls.long = infer(DEQUANTIZE, *binary_request([Tensor("x", "UINT8", [count], bytes(count)),
-                                                      Tensor.of("x_scale", "FP32", [], [2])]))
+        cls.long = raw_infer(DEQUANTIZE, *binary_request([
+            Tensor("x", "UINT8", [count], bytes(count)), Tensor.of("x_scale", "FP32", [], [2])]))
 
     @staticmethod
     def reset(connection):
@@ -430,7 +418,7 @@ class Resets(ModelTest):
             time.sleep(0.01)
 
     def test_in_the_head_and_in_the_body(self):
-        request = infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
+        request = raw_infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
         head = request.index(b"\r\n\r\n") + 4
         for sent in (0, 1, 20, head - 2, head, head + 1, len(request) - 1):
             for _ in range(5):

@@ -1,6 +1,5 @@
 """Clients of all manners: those that measure, those that load, and those that mean no good. Each is
 a process of its own, since Python's threads would wait for one another."""
-import json
 import multiprocessing
 import os
 import random
@@ -12,31 +11,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
-from quantd import Reader, Tensor, binary_request, infer_path, json_request  # noqa: E402
+from quantd import (Reader, Tensor, binary_request, infer_path, json_request,  # noqa: E402
+                    raw_infer, raw_request)
 from samples import (CONV, DEQUANTIZE, conv_tensors, dequantize_json,  # noqa: E402
                      dequantize_tensors)
 
 SECONDS_MAX = 60  # for one answer
 
 
-def http(method, path, body=b"", headers=None):
-    if isinstance(body, dict):
-        body = json.dumps(body).encode()
-    lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", "Content-Length: %d" % len(body)]
-    lines += ["%s: %s" % pair for pair in (headers or {}).items()]
-    return "\r\n".join(lines + ["", ""]).encode() + body
-
-
-def infer(model, body, headers=None):
-    return http("POST", infer_path(model), body, headers)
-
-
 def small_json():
-    return infer(DEQUANTIZE, dequantize_json())
+    return raw_infer(DEQUANTIZE, dequantize_json())
 
 
 def small_binary():
-    return infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
+    return raw_infer(DEQUANTIZE, *binary_request(dequantize_tensors()))
 
 
 def large_json(mebibytes):
@@ -45,25 +33,25 @@ def large_json(mebibytes):
     body = (b'{"inputs":[{"name":"x","datatype":"UINT8","shape":[%d],"data":[' % count
             + b"200," * (count - 1) + b'200]},{"name":"x_scale","datatype":"FP32","shape":[],'
             b'"data":[0.5]}],"parameters":{"binary_data_output":true}}')
-    return infer(DEQUANTIZE, body)
+    return raw_infer(DEQUANTIZE, body)
 
 
 def large_binary(mebibytes):
     count = mebibytes << 20
-    return infer(DEQUANTIZE, *binary_request([Tensor("x", "UINT8", [count], bytes(count)),
-                                              Tensor.of("x_scale", "FP32", [], [0.5])]))
+    return raw_infer(DEQUANTIZE, *binary_request([Tensor("x", "UINT8", [count], bytes(count)),
+                                                  Tensor.of("x_scale", "FP32", [], [0.5])]))
 
 
 def large_conv(kernel=3):
     side = 112
-    return infer(CONV, *binary_request(conv_tensors(
+    return raw_infer(CONV, *binary_request(conv_tensors(
         [i % 7 for i in range(64 * side * side)], [1, 64, side, side],
         [i % 3 for i in range(128 * 64 * kernel ** 2)], [128, 64, kernel, kernel])))
 
 
 def growing_request(pad):
     """One number, and an answer of (1 + 2 pad) squared."""
-    return infer(CONV, json_request(conv_tensors([1], [1, 1, 1, 1], [1], [1, 1, 1, 1]),
+    return raw_infer(CONV, json_request(conv_tensors([1], [1, 1, 1, 1], [1], [1, 1, 1, 1]),
                                     parameters={"pads": "%d,%d,%d,%d" % ((pad,) * 4),
                                                 "binary_data_output": True}))
 
@@ -247,8 +235,10 @@ def send_nonsense(stopped, port, seed):
              b"POST /v2 HTTP/1.1\r\nHost: q\r\nContent-Length: -1\r\n\r\n",
              b"POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
              % infer_path(DEQUANTIZE).encode(),
-             http("GET", "/nowhere"), http("POST", "/v2/repository/index", b" " * 100000),
-             infer(DEQUANTIZE, b"[" * 5000), infer(DEQUANTIZE, b"{}"), infer("nobody", b"{}")]
+             raw_request("GET", "/nowhere"),
+             raw_request("POST", "/v2/repository/index", b" " * 100000),
+             raw_infer(DEQUANTIZE, b"[" * 5000), raw_infer(DEQUANTIZE, b"{}"),
+             raw_infer("nobody", b"{}")]
     statuses = {}
     while not stopped():
         request = rng.choice(kinds)

@@ -12,7 +12,7 @@ import threading
 import time
 
 import clients
-from clients import Reader, Running, ask, connect, http
+from clients import Reader, Running, ask, connect, raw_request
 from quantd import PROGRAM, Server, parse_metrics
 
 MIB = 1 << 20
@@ -359,8 +359,8 @@ def index_of_blanks(short):
     """POST /v2/repository/index with 100 MB of blanks; refused with 413, health's slowest answer
     meanwhile under 100 ms"""
     with Row() as row_:
-        request = http("POST", "/v2/repository/index", b" " * 100_000_000)
-        health = http("GET", "/v2/health/live")
+        request = raw_request("POST", "/v2/repository/index", b" " * 100_000_000)
+        health = raw_request("GET", "/v2/health/live")
         probing = Running()
         probing.start(slowest, row_.server.port, health)
         answers = [ask(row_.server.port, request) for _ in range(3)]

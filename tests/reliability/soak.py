@@ -7,7 +7,7 @@ import statistics
 import time
 
 import clients
-from clients import Running, http
+from clients import Running, raw_request
 from loading import ModelTest, conv_file
 from quantd import Server, parse_metrics
 
@@ -18,9 +18,9 @@ def load_and_unload(stopped, port):
     """A model that comes, is asked, and goes: {status: count}; 0 where no answer came."""
     body = ModelTest.load_body(None, {"file:1/model.onnx": conv_file([1, 2, 1])})
     row = clients.Tensor.of("x", "UINT8", [1, 1, 5], [3, 1, 4, 1, 5])
-    calls = (http("POST", "/v2/repository/models/soak/load", body),
+    calls = (raw_request("POST", "/v2/repository/models/soak/load", body),
              clients.infer("soak", clients.json_request([row])),
-             http("POST", "/v2/repository/models/soak/unload"))
+             raw_request("POST", "/v2/repository/models/soak/unload"))
     statuses = {}
     while not stopped():
         for call in calls:
@@ -47,7 +47,7 @@ def start_clients(running, port):
         running.start(clients.vanish, port, (clients.large_conv(), clients.small_json(),
                                              clients.large_json(1))[seed], seed)
         running.start(clients.drip, port, (clients.small_json(), clients.small_binary(),
-                                           http("GET", "/metrics"))[seed], 0.05)
+                                           raw_request("GET", "/metrics"))[seed], 0.05)
         running.start(clients.read_slowly, port, clients.large_binary(1 + seed), 0.05)
         running.start(clients.send_nonsense, port, seed)
     return list(good)
