@@ -137,7 +137,7 @@ static char *join(const struct qd_answer *answer)
     return all;
 }
 
-static const struct qd_oip_stages stages = {1, 2000, 3000000, UINT64_MAX};
+static const uint64_t stage_ns[QD_STAGE_COUNT] = {1, 2000, 3000000, UINT64_MAX};
 
 /* In units from the last to the first, or by twos. NULL: no memory. */
 static char *print_in_units(const struct made *made, struct qd_memory *memory, bool backward,
@@ -158,7 +158,7 @@ static char *print_in_units(const struct made *made, struct qd_memory *memory, b
             qd_oip_writer_print(writer, workspace, i, i + 1);
         for (size_t i = 0; !backward && i < count; i += 2)
             qd_oip_writer_print(writer, workspace, i, i + 2 < count ? i + 2 : count);
-        if (qd_oip_writer_end(writer, &stages, &answer) == QD_OK)
+        if (qd_oip_writer_end(writer, stage_ns, &answer) == QD_OK)
             all = join(&answer);
         qd_oip_writer_deinit(writer);
     }
@@ -252,7 +252,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     qd_arena_init(&arena, memory);
     make(&made, data, bytes);
     const enum qd_status status =
-        qd_oip_encode_infer(&made.asked, "kernel", made.outputs, &stages, &arena, &answer, &error);
+        qd_oip_encode_infer(&made.asked, "kernel", made.outputs, stage_ns, &arena, &answer, &error);
     assert(status == QD_OK);
     char *all = join(&answer);
     read_back(&made, all, &answer, &arena);
