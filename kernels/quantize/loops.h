@@ -445,10 +445,10 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
 
 /* Chunks of one block, from element i to `end`, by products. */
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
-                             size_t end, float scale, vector zero, bool is_short)
+                             size_t end, float scale, vector zero)
 {
     /* Limited quotients saturate; the others become INT32_MIN, as 2^32 does. */
-    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F, is_short);
+    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F);
     const words zeros = words_of_vector(zero);
     const size_t bytes = LANES * job->x_bytes;
     for (; i < end; i += CHUNK) {
@@ -476,11 +476,7 @@ INLINE void take_whole(const struct job *job, const struct qk_span *span, struct
     const float scale = ((const float *)span->scales)[at->p];
     at->left -= end - at->i;
     if (qk_quantize_has_products(job->x_type, job->division) && qk_is_divisor(scale)) {
-        const vector zero = zero_at(job, span, at->p);
-        if (job->x_type == QK_FP16 && (qk_bits_of_float(scale) & 0x1fff) == 0)
-            take_by_products(job, span, at->i, end, scale, zero, true);
-        else
-            take_by_products(job, span, at->i, end, scale, zero, false);
+        take_by_products(job, span, at->i, end, scale, zero_at(job, span, at->p));
         at->i = end;
     } else {
         const struct parameters parameters = same(job, span, at->p);

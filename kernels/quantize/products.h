@@ -10,36 +10,32 @@
 
 /* A vector's division takes the time of ten multiplications. Where many elements have one scale, or
  * its reciprocal r is known, they are divided by fused multiplications, to the same bits: q0 = x *
- * r is off by less than two of its last places; q1 = q0 - (q0 * scale - x) * r by less than one, so
- * that the remainder q1 * scale - x is exact; then q1 - (q1 * scale - x) * r is the quotient
- * rounded once (Markstein's theorem, for a reciprocal that is itself rounded to nearest).
- * Remainders are taken this way round since so a quotient of -0 stays one.
+ * r is off by less than two of its last places, and q0 - (q0 * scale - x) * r by less than 3 / 2^24
+ * of one, before it is rounded. Only quotients as near as that to the middle of two floats could
+ * round otherwise than the division does; tests/kernels/test_quantize.c goes through all pairs of
+ * significands that have such a quotient, and finds the division's bits for each of them.
+ * The remainder is taken this way round since so a quotient of -0 stays one.
  *
  * Where x and the scale are BF16, q0 rounded to BF16 is the quotient: it would be wrong next to a
  * tie alone, and there are none, since an x of 8 bits is no product of the scale and an odd number
  * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
  * q0 is to it.
  *
- * Where x is FP16 and the scale has no more bits than one, q1 is the quotient: nothing that two
- * numbers of 11 bits divide to is as near to the middle of two floats as what q1 rounds.
- *
  * All this takes scales for which no remainder overflows. For integers by one scale, x is brought
  * within `reach` scales, beyond which all of them saturate, or are INT32_MIN. By scales of their
  * own, and to floats, what is NaN, infinite or overflows has a quotient of NaN, and is divided
- * again. Where a remainder is subnormal, the
- * quotient may be off, but is so small that it rounds to 0, with its sign, or leaves the zero point
- * as it is. */
+ * again. Where a remainder is subnormal, the quotient may be off, but is so small that it rounds to
+ * 0, with its sign, or leaves the zero point as it is. */
 struct divisor {
     vector scale;
     vector reciprocal;
     vector low, high; /* of x for integers; what NaN becomes is low */
-    bool is_short;    /* it has 11 bits, and x has */
 };
 
-INLINE struct divisor divisor_of(float scale, float reach, bool is_short)
+INLINE struct divisor divisor_of(float scale, float reach)
 {
     return (struct divisor){splat(scale), divide(splat(1), splat(scale)), splat(-reach * scale),
-                            splat(reach * scale), is_short};
+                            splat(reach * scale)};
 }
 
 /* Rounds a number, which is no tie, to BF16; a NaN that a BF16 was stays one. */
@@ -49,19 +45,13 @@ INLINE vector nearest_bf16(vector v)
     return vector_of_words(and_words(sum, splat_word(0xffff0000)));
 }
 
-INLINE vector improved(vector quotient, vector x, const struct divisor *divisor)
-{
-    const vector remainder = multiply_subtract(quotient, divisor->scale, x);
-    return negated_multiply_add(remainder, divisor->reciprocal, quotient);
-}
-
 INLINE vector divide_by(enum qk_division division, vector x, const struct divisor *divisor)
 {
     const vector q0 = multiply(x, divisor->reciprocal);
     if (division == QK_DIVISION_BF16)
         return nearest_bf16(q0);
-    const vector q1 = improved(q0, x, divisor);
-    const vector quotient = divisor->is_short ? q1 : improved(q1, x, divisor);
+    const vector remainder = multiply_subtract(q0, divisor->scale, x);
+    const vector quotient = negated_multiply_add(remainder, divisor->reciprocal, q0);
     return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;
 }
 

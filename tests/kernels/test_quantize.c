@@ -411,3 +411,42 @@ Test(quantize, narrow_floats_are_what_the_oracle_says)
         }
     }
 }
+
+/* ---- Quotients by products ----------------------------------------------------------------- */
+
+/* The quotient of two significands of 24 bits and the middle of two floats, m of 25 bits and odd,
+ * differ by c / scale halves of a last place, where c = m * scale - x * 2^shift. One corrected
+ * product is off by less than 6 of these: whether it rounds as the division does, is to be seen
+ * where |c| < 8. There m is c / scale modulo 2^shift. */
+static void check_near_ties(uint32_t scale, int64_t c, unsigned shift, size_t *count)
+{
+    const unsigned zeros = (unsigned)__builtin_ctz(scale);
+    const uint64_t odd = scale >> zeros, step = UINT64_C(1) << (shift - zeros);
+    uint64_t inverse = odd;
+    for (unsigned i = 0; i < 5; i++)
+        inverse *= 2 - odd * inverse;
+    const uint64_t first = inverse * (uint64_t)(c >> zeros);
+    for (uint64_t m = (1u << 24) + ((first - (1u << 24)) & (step - 1)); m < 1u << 25; m += step) {
+        const uint64_t x = (m * scale - (uint64_t)c) >> shift;
+        if (m % 2 == 0 || x < 1u << 23 || x >= 1u << 24)
+            continue;
+        const float reciprocal = 1 / (float)scale, q = (float)x * reciprocal;
+        const float product = fmaf(-fmaf(q, (float)scale, -(float)x), reciprocal, q);
+        if (product != (float)x / (float)scale)
+            cr_assert_fail("%llu / %u", (unsigned long long)x, scale);
+        ++*count;
+    }
+}
+
+Test(quantize, one_correction_of_a_product_is_the_division)
+{
+    size_t count = 0;
+    for (uint32_t scale = 1u << 23; scale < 1u << 24; scale++)
+        for (int64_t c = -7; c <= 7; c++) {
+            if (c == 0 || __builtin_ctz(scale) != __builtin_ctz((unsigned)(c < 0 ? -c : c)))
+                continue; /* as m is odd, and x * 2^shift even */
+            check_near_ties(scale, c, 24, &count);
+            check_near_ties(scale, c, 25, &count);
+        }
+    cr_assert_gt(count, 20000000);
+}
