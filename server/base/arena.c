@@ -16,6 +16,13 @@ void qd_arena_init(struct qd_arena *arena, struct qd_memory *memory)
     *arena = (struct qd_arena){.memory = memory};
 }
 
+static void count(struct qd_arena *arena, size_t bytes)
+{
+    arena->bytes += bytes;
+    if (arena->together != NULL)
+        *arena->together += bytes;
+}
+
 void qd_arena_deinit(struct qd_arena *arena)
 {
     while (arena->blocks != NULL) {
@@ -23,8 +30,7 @@ void qd_arena_deinit(struct qd_arena *arena)
         arena->blocks = block->next;
         qd_block_give(arena->memory, block);
     }
-    if (arena->together != NULL)
-        *arena->together -= arena->bytes;
+    count(arena, 0 - arena->bytes);
     *arena = (struct qd_arena){.memory = arena->memory, .together = arena->together};
 }
 
@@ -42,13 +48,6 @@ bool qd_arena_hopeless(const struct qd_arena *arena)
 static size_t small_block_bytes(const struct qd_arena *arena)
 {
     return qd_memory_is_for_models(arena->memory) ? MODEL_BLOCK_BYTES : SMALL_BLOCK_BYTES;
-}
-
-static void count(struct qd_arena *arena, size_t bytes)
-{
-    arena->bytes += bytes;
-    if (arena->together != NULL)
-        *arena->together += bytes;
 }
 
 /* A class has blocks of one kind only, so which kind is the class' to say: a small block whose
@@ -188,9 +187,32 @@ static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t
     return true;
 }
 
+/* The block that holds nothing but this allocation of so many bytes; NULL: it shares one. */
+static struct qd_block *own_block(const struct qd_arena *arena, const void *memory, size_t bytes)
+{
+    return bytes < small_block_bytes(arena) / 4 ? NULL : block_at(arena, memory);
+}
+
+static void give_back(struct qd_arena *arena, struct qd_block *own)
+{
+    struct qd_block **link = &arena->blocks;
+    if (own == NULL)
+        return;
+    while (*link != own)
+        link = &(*link)->next;
+    *link = own->next;
+    count(arena, 0 - own->bytes); /* less */
+    qd_block_give(arena->memory, own);
+}
+
+void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes)
+{
+    give_back(arena, own_block(arena, memory, bytes));
+}
+
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes)
 {
-    struct qd_block *own = old_bytes < small_block_bytes(arena) / 4 ? NULL : block_at(arena, old);
+    struct qd_block *own = own_block(arena, old, old_bytes);
     if (own != NULL && grow_in_place(arena, own, new_bytes))
         return old;
     void *result = qd_arena_alloc(arena, new_bytes);
@@ -198,15 +220,6 @@ void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t 
         return NULL;
     if (old_bytes > 0)
         memcpy(result, old, old_bytes);
-    if (own != NULL) {
-        struct qd_block **link = &arena->blocks;
-        while (*link != own)
-            link = &(*link)->next;
-        *link = own->next;
-        arena->bytes -= own->bytes;
-        if (arena->together != NULL)
-            *arena->together -= own->bytes;
-        qd_block_give(arena->memory, own);
-    }
+    give_back(arena, own);
     return result;
 }

@@ -67,6 +67,10 @@ bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
  * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */
 void *qd_arena_grow(struct qd_arena *arena, void *old, size_t old_bytes, size_t new_bytes);
 
+/* An allocation that nobody needs any more, made with so many bytes: a large one goes back now, a
+ * small one with the arena. */
+void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes);
+
 /* What it holds, with those that are together with it. */
 size_t qd_arena_own_bytes(const struct qd_arena *arena);
 

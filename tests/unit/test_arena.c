@@ -131,6 +131,30 @@ Test(arena, grow_keeps_the_bytes_and_returns_the_old_block)
     scratch_deinit(&scratch);
 }
 
+Test(arena, what_is_released_goes_back_at_once)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 64 * MIB);
+    size_t together = 0;
+    scratch.arena.together = &together;
+    char *small = qd_arena_alloc(&scratch.arena, 100);
+    char *own = qd_arena_alloc(&scratch.arena, 20 * KIB);
+    char *large = qd_arena_reserve(&scratch.arena, 8 * MIB);
+    cr_assert(qd_arena_commit(&scratch.arena, large, 3 * MIB));
+    memset(small, 1, 100);
+    qd_arena_release(&scratch.arena, large, 8 * MIB);
+    cr_assert_lt(scratch.arena.bytes, 100 * KIB);
+    qd_arena_release(&scratch.arena, own, 20 * KIB);
+    cr_assert_lt(scratch.arena.bytes, 40 * KIB);
+    cr_assert_eq(qd_memory_used(scratch.memory), scratch.arena.bytes);
+    cr_assert_eq(together, scratch.arena.bytes);
+    const size_t before = scratch.arena.bytes;
+    qd_arena_release(&scratch.arena, small, 100); /* others may be beside it */
+    cr_assert_eq(scratch.arena.bytes, before);
+    cr_assert_eq(small[99], 1);
+    scratch_deinit(&scratch);
+}
+
 Test(arena, a_refused_grow_leaves_the_old_one)
 {
     struct scratch scratch;
