@@ -34,7 +34,7 @@
 CFLAGS ?= -O2 -g
 SAN ?=
 B ?= build$(if $(SAN),/$(SAN))
-PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls
+PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal
 PKG_CONFIG ?= pkg-config
 PROTOC ?= protoc
 
@@ -101,7 +101,7 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/arena.c server/base/blocks.c server/base/config.c \
+    server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c server/base/config.c \
     server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/log_file.c server/base/metrics.c server/base/process.c server/base/prometheus.c \

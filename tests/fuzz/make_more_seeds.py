@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations,
-operators and answers, into FOLDER/http and so on, from api_schema/examples and some lines here.
-What is in tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs found worth
-keeping."""
+operators, answers and compressed bodies, into FOLDER/http and so on, from api_schema/examples and
+some lines here. What is in tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs
+found worth keeping."""
+import gzip
 import json
 import random
 import sys
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -84,6 +86,17 @@ def main():
     for index in range(100):
         write(folder / "operator", "random%d" % index, rng.randbytes(200))
         write(folder / "oip_encode", "random%d" % index, rng.randbytes(3 * index))
+    for index, data in enumerate((b"", TEXTS[0].encode(), bytes(3000), rng.randbytes(300),
+                                  bytes(i * i % 11 for i in range(3000)))):
+        for level in (0, 1, 9):
+            member = gzip.compress(data, level, mtime=0)
+            frame = zlib.compress(data, level)
+            for name, body in (("gzip", b"\1" + member), ("members", b"\1" + member * 3),
+                               ("named", b"\1" + member[:3] + b"\x08" + member[4:10] + b"a\0"
+                                + member[10:]),
+                               ("zlib", b"\0" + frame), ("bare", b"\0" + frame[2:-4]),
+                               ("short", b"\0" + frame[:-1]), ("small", b"\x42" + frame)):
+                write(folder / "inflate", "%s%d.%d" % (name, index, level), body)
     for path in sorted((HERE / "corpus").glob("*.hex")):
         for index, line in enumerate(path.read_text().split()):
             write(folder / path.stem, "kept%d" % index, bytes.fromhex(line))

@@ -12,7 +12,7 @@ python3 tests/fuzz/make_more_seeds.py build/seeds
 sanitize=fuzzer,address,undefined
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 flags="-std=gnu17 -g -O1 -I. -fsanitize=$sanitize -fno-sanitize-recover=all"
-libraries=$(pkg-config --libs libmicrohttpd libcjson libuv libprotobuf-c gnutls)
+libraries=$(pkg-config --libs libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal zlib)
 make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
     build/fuzz/libserver.a build/fuzz/libqk.a build/fuzz/server/main.o
 # The whole server, as a function: what fuzz_http runs beside itself.
@@ -49,4 +49,5 @@ fuzz framing 65536 http
 fuzz tensor 65536
 fuzz config 65536
 fuzz operator 2048
+fuzz inflate 4096
 echo "$passed passed, 0 failed" # or it has ended above

@@ -173,6 +173,7 @@ class Contents(unittest.TestCase):
                       if path.startswith("/usr/share/doc/") and path.endswith("/copyright")}
         self.assertIn("quantd", documented)
         for library, package in (("openblas", "libopenblas0-pthread"), ("cjson", "libcjson1"),
+                                 ("isal", "libisal2"),
                                  ("uv", "libuv1"), ("microhttpd", "libmicrohttpd12"),
                                  ("protobuf-c", "libprotobuf-c1"),
                                  ("gfortran", "libgfortran5"), ("c", "libc6")):

@@ -35,6 +35,7 @@ OUTSIDE = {
     "gnutls/gnutls.h": {"server/http/handshake.c", "server/http/tls.c"},
     "gnutls/x509.h": {"server/http/tls.c"},
     "gnutls/crypto.h": {"server/base/digest.c"},
+    "isa-l/igzip_lib.h": {"server/base/compression.c"},
     "uv.h": {"server/work/loop.c", "server/work/pool.c"},
     "cjson/cJSON.h": {"server/oip/metadata.c"},
     "cJSON.h": set(),

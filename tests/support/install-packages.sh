@@ -13,10 +13,10 @@ packages_of()
     case $1 in
     build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libgnutls28-dev libcjson-dev \
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
-        libopenblas-pthread-dev ;;
+        libopenblas-pthread-dev libisal-dev ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl openssl ;;
-    fuzz) echo clang libclang-rt-dev python3 ;;
+    fuzz) echo clang libclang-rt-dev python3 zlib1g-dev ;;
     lint) echo clang clang-format shellcheck git ;;
     conformance) echo python3 python3-venv curl ;;
     load) echo python3 curl gnuplot-nox ;;
@@ -54,6 +54,8 @@ found()
     libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
     libgnutls28-dev) pkg-config --exists gnutls ;;
     libcjson-dev) pkg-config --exists libcjson ;;
+    libisal-dev) pkg-config --exists libisal ;;
+    zlib1g-dev) pkg-config --exists zlib ;;
     libuv1-dev) pkg-config --exists libuv ;;
     libprotobuf-c-dev) pkg-config --exists libprotobuf-c ;;
     protobuf-c-compiler) command -v protoc-gen-c >/dev/null ;;

@@ -1,0 +1,402 @@
+#include "server/base/compression.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "tests/unit/scratch.h"
+
+TestSuite(compression, .timeout = 120);
+
+enum { MIB = 1 << 20, PAGE_BYTES = 4096 };
+
+static struct scratch scratch;
+static struct qd_arena inflated_arena; /* of what was inflated last */
+static struct qd_error error;
+
+static void begin(size_t bytes_max)
+{
+    scratch_init(&scratch, bytes_max);
+    qd_arena_init(&inflated_arena, scratch.memory);
+    error = (struct qd_error){.status = QD_OK};
+}
+
+static void end(void)
+{
+    qd_arena_deinit(&inflated_arena);
+    scratch_deinit(&scratch);
+}
+
+/* The bytes before a page that nobody may touch, so that reading beyond them ends the test. */
+struct guarded {
+    char *pages;
+    size_t capacity;
+};
+
+static struct guarded guarded_create(size_t bytes)
+{
+    struct guarded guarded = {.capacity = (bytes + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES};
+    guarded.pages = mmap(NULL, guarded.capacity + PAGE_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(guarded.pages, MAP_FAILED);
+    cr_assert_eq(mprotect(guarded.pages + guarded.capacity, PAGE_BYTES, PROT_NONE), 0);
+    return guarded;
+}
+
+static char *guarded_copy(const struct guarded *guarded, const char *bytes, size_t count)
+{
+    return memcpy(guarded->pages + guarded->capacity - count, bytes, count);
+}
+
+/* Until the next one. NULL: it was refused, as `error` says. */
+static const char *inflate(enum qd_coding coding, const char *bytes, size_t count,
+                           uint64_t bytes_max, size_t *inflated)
+{
+    const char *result;
+    error = (struct qd_error){.status = QD_OK};
+    qd_arena_deinit(&inflated_arena);
+    struct qd_inflater *inflater =
+        qd_inflater_create(coding, bytes, count, bytes_max, &inflated_arena, &error);
+    cr_assert((inflater == NULL) == (error.status != QD_OK));
+    if (inflater == NULL)
+        return NULL;
+    /* Each takes or makes bytes, or is a member's last. */
+    for (size_t steps = 0; !qd_inflater_end(inflater, &result, inflated); steps++) {
+        if (error.status != QD_OK)
+            return NULL;
+        cr_assert_leq(steps, count + bytes_max, "no end");
+        qd_inflater_step(inflater);
+    }
+    cr_assert_eq(error.status, QD_OK);
+    qd_inflater_step(inflater); /* nothing */
+    return result;
+}
+
+static struct qd_part deflate_parts(enum qd_coding coding, const struct qd_part *parts,
+                                    size_t part_count)
+{
+    const struct qd_part *part;
+    size_t bytes = 0;
+    for (size_t i = 0; i < part_count; i++)
+        bytes += parts[i].count;
+    struct qd_deflater *deflater =
+        qd_deflater_create(coding, parts, part_count, bytes, &scratch.arena);
+    cr_assert_not_null(deflater);
+    while (!qd_deflater_end(deflater, &part))
+        qd_deflater_step(deflater);
+    cr_assert(part == NULL || part->count < bytes);
+    return part != NULL ? *part : (struct qd_part){.bytes = NULL};
+}
+
+static struct qd_part deflate(enum qd_coding coding, const char *bytes, size_t count)
+{
+    return deflate_parts(coding, &(struct qd_part){bytes, count}, 1);
+}
+
+/* Zlib's format without what is around it. */
+static struct qd_part bare(struct qd_part zlib)
+{
+    return (struct qd_part){(const char *)zlib.bytes + 2, zlib.count - 6};
+}
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1103515245 + 12345;
+    return *seed >> 16;
+}
+
+enum kind { ZEROS, FEW, TEXT, NOISE, KIND_COUNT };
+
+static char *make(enum kind kind, size_t count)
+{
+    unsigned seed = 1;
+    char *bytes = malloc(count + 1);
+    for (size_t i = 0; i < count; i++) {
+        const unsigned random = next_random(&seed);
+        const unsigned values[] = {[ZEROS] = 0,
+                                   [FEW] = random % 7 + random / 7 % 7,
+                                   [TEXT] = (unsigned char)"0123456789,"[random % 11],
+                                   [NOISE] = random % 256};
+        bytes[i] = (char)values[kind];
+    }
+    return bytes;
+}
+
+/* ---- There and back ----------------------------------------------------------------------- */
+
+static void check_back(enum qd_coding coding, struct qd_part deflated, const char *bytes,
+                       size_t count)
+{
+    size_t inflated;
+    const char *back = inflate(coding, deflated.bytes, deflated.count, count, &inflated);
+    cr_assert_not_null(back, "%s", error.text);
+    cr_assert_eq(inflated, count);
+    cr_assert_eq(memcmp(back, bytes, count), 0);
+    if (count == 0)
+        return;
+    cr_assert_null(inflate(coding, deflated.bytes, deflated.count, count - 1, &inflated));
+    cr_assert_eq(error.status, QD_TOO_LARGE);
+    cr_assert_not_null(strstr(error.text, "--max-body-bytes"), "%s", error.text);
+}
+
+Test(compression, there_and_back)
+{
+    static const size_t counts[] = {100, 1000, 16384, 32768, 65535, 65536, 65537, 300000, 3000001};
+    for (unsigned i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+        for (enum kind kind = 0; kind < KIND_COUNT; kind++)
+            for (enum qd_coding coding = QD_CODING_GZIP; coding <= QD_CODING_DEFLATE; coding++) {
+                begin(64 * MIB);
+                char *bytes = make(kind, counts[i]);
+                const struct qd_part part = deflate(coding, bytes, counts[i]);
+                cr_assert((part.bytes == NULL) == (kind == NOISE), "%d %zu", kind, counts[i]);
+                if (part.bytes != NULL)
+                    check_back(coding, part, bytes, counts[i]);
+                if (part.bytes != NULL && coding == QD_CODING_DEFLATE)
+                    check_back(coding, bare(part), bytes, counts[i]);
+                free(bytes);
+                end();
+            }
+}
+
+Test(compression, parts_are_one_text)
+{
+    begin(64 * MIB);
+    char *bytes = make(TEXT, 200000);
+    const struct qd_part parts[] = {{bytes, 0},          {bytes, 1},
+                                    {bytes + 1, 99999},  {bytes, 0},
+                                    {bytes, 0},          {bytes + 100000, 50000},
+                                    {bytes + 150000, 1}, {bytes + 150001, 49999}};
+    check_back(QD_CODING_GZIP, deflate_parts(QD_CODING_GZIP, parts, 8), bytes, 200000);
+    cr_assert_null(deflate_parts(QD_CODING_GZIP, parts, 1).bytes, "nothing cannot become less");
+    free(bytes);
+    end();
+}
+
+/* Without memory it stays as it is, and says so. */
+Test(compression, with_little_memory)
+{
+    char *bytes = make(FEW, 4 * MIB);
+    const struct qd_part part = {bytes, 4 * MIB};
+    size_t failed = 0;
+    size_t done = 0;
+    for (size_t bytes_max = 64 << 10; bytes_max <= 8 * MIB; bytes_max += 64 << 10) {
+        begin(bytes_max);
+        const struct qd_part *deflated = NULL;
+        struct qd_deflater *deflater =
+            qd_deflater_create(QD_CODING_GZIP, &part, 1, part.count, &scratch.arena);
+        while (deflater != NULL && !qd_deflater_end(deflater, &deflated))
+            qd_deflater_step(deflater);
+        failed += deflated == NULL;
+        done += deflated != NULL;
+        end();
+    }
+    free(bytes);
+    cr_assert_gt(failed, 10);
+    cr_assert_gt(done, 10);
+}
+
+/* ---- What is wrong ------------------------------------------------------------------------ */
+
+static struct qd_part made(enum qd_coding coding, bool is_bare)
+{
+    char *bytes = make(TEXT, 700);
+    struct qd_part part = deflate(coding, bytes, 700);
+    free(bytes);
+    return is_bare ? bare(part) : part;
+}
+
+Test(compression, truncated_at_every_byte)
+{
+    for (unsigned form = 0; form < 3; form++) {
+        const enum qd_coding coding = form == 0 ? QD_CODING_GZIP : QD_CODING_DEFLATE;
+        begin(64 * MIB);
+        const struct qd_part whole = made(coding, form == 2);
+        const struct guarded guarded = guarded_create(whole.count);
+        for (size_t count = 0; count < whole.count; count++) {
+            size_t inflated;
+            const char *bytes = guarded_copy(&guarded, whole.bytes, count);
+            cr_assert_null(inflate(coding, bytes, count, MIB, &inflated), "%zu", count);
+            cr_assert_eq(error.status, QD_INVALID);
+            cr_assert_not_null(strstr(error.text, "its end in the middle"), "%s", error.text);
+        }
+        end();
+    }
+}
+
+/* Each bit of each byte: it is refused, or comes to the same, as with a date in the header. Bare
+ * data has no checksum, and may come to anything. */
+Test(compression, corrupted_in_every_bit)
+{
+    for (unsigned form = 0; form < 3; form++) {
+        const enum qd_coding coding = form == 0 ? QD_CODING_GZIP : QD_CODING_DEFLATE;
+        size_t refused = 0;
+        begin(256 * MIB);
+        char *text = make(TEXT, 700);
+        const struct qd_part whole = made(coding, form == 2);
+        const struct guarded guarded = guarded_create(whole.count);
+        for (size_t bit = 0; bit < 8 * whole.count; bit++) {
+            size_t inflated;
+            char *bytes = guarded_copy(&guarded, whole.bytes, whole.count);
+            bytes[bit / 8] ^= (char)(1 << bit % 8);
+            const char *back = inflate(coding, bytes, whole.count, 2000, &inflated);
+            refused += back == NULL;
+            cr_assert(back == NULL || form == 2 ||
+                      (inflated == 700 && memcmp(back, text, 700) == 0));
+            cr_assert(back != NULL || error.status == QD_INVALID ||
+                      (error.status == QD_TOO_LARGE && strstr(error.text, "2000 bytes") != NULL));
+        }
+        /* Gzip's flags, date and system are no data: eight bytes of which nearly all may change. */
+        cr_assert_geq(refused, form == 2 ? whole.count : 8 * whole.count - 64);
+        free(text);
+        end();
+    }
+}
+
+static void expect_refusal(enum qd_coding coding, const char *bytes, size_t count,
+                           const char *words)
+{
+    size_t inflated;
+    const struct guarded guarded = guarded_create(count);
+    bytes = guarded_copy(&guarded, bytes, count);
+    cr_assert_null(inflate(coding, bytes, count, MIB, &inflated), "%s", words);
+    cr_assert_eq(error.status, QD_INVALID);
+    cr_assert_not_null(strstr(error.text, words), "%s: %s", words, error.text);
+}
+
+Test(compression, something_else)
+{
+    static const char deflated[] = {0x78, (char)0x9c}; /* zlib's begin */
+    static const char dictionary[] = {0x78, (char)0xbb, 1, 2, 3, 4, 3, 0, 0, 0, 0, 1};
+    static const char copy_of_nothing[] = {3, 2, 0}; /* three bytes, from one before the first */
+    static const char reserved_block[] = {7, 0, 0};
+    static const char stored[] = {1, 5, 0, 5, 0, 'a', 'b', 'c', 'd', 'e'}; /* no complement */
+    begin(64 * MIB);
+    expect_refusal(QD_CODING_GZIP, "{\"inputs\":[]}", 13, "something else");
+    expect_refusal(QD_CODING_DEFLATE, "{\"inputs\":[]}", 13, "something else");
+    expect_refusal(QD_CODING_GZIP, "", 0, "its end in the middle");
+    expect_refusal(QD_CODING_DEFLATE, deflated, 2, "its end in the middle");
+    expect_refusal(QD_CODING_DEFLATE, dictionary, sizeof(dictionary), "something else");
+    expect_refusal(QD_CODING_DEFLATE, copy_of_nothing, sizeof(copy_of_nothing), "something else");
+    expect_refusal(QD_CODING_DEFLATE, reserved_block, sizeof(reserved_block), "something else");
+    expect_refusal(QD_CODING_DEFLATE, stored, sizeof(stored), "something else");
+    const struct qd_part gzip = made(QD_CODING_GZIP, false);
+    const struct qd_part zlib = made(QD_CODING_DEFLATE, false);
+    expect_refusal(QD_CODING_DEFLATE, gzip.bytes, gzip.count, "something else");
+    expect_refusal(QD_CODING_GZIP, zlib.bytes, zlib.count, "something else");
+    end();
+}
+
+/* ---- Members ------------------------------------------------------------------------------ */
+
+/* What follows does not see what came before: not what it could copy, nor its checksum. */
+Test(compression, several_members)
+{
+    begin(64 * MIB);
+    const struct qd_part one = made(QD_CODING_GZIP, false);
+    char *text = make(TEXT, 700);
+    char *bytes = malloc(100 * one.count + 100);
+    size_t inflated;
+    for (size_t i = 0; i < 100; i++)
+        memcpy(bytes + i * one.count, one.bytes, one.count);
+    const char *back = inflate(QD_CODING_GZIP, bytes, 100 * one.count, MIB, &inflated);
+    cr_assert_not_null(back, "%s", error.text);
+    cr_assert_eq(inflated, 70000);
+    for (size_t i = 0; i < 100; i++)
+        cr_assert_eq(memcmp(back + i * 700, text, 700), 0, "member %zu", i);
+    cr_assert_null(inflate(QD_CODING_GZIP, bytes, 100 * one.count, 69999, &inflated));
+
+    static const char copy_of_nothing[] = {0x1f, (char)0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 2, 0};
+    memcpy(bytes + one.count, copy_of_nothing, sizeof(copy_of_nothing));
+    memset(bytes + one.count + sizeof(copy_of_nothing), 0, 8);
+    expect_refusal(QD_CODING_GZIP, bytes, one.count + sizeof(copy_of_nothing) + 8,
+                   "something else");
+    free(text);
+    free(bytes);
+    end();
+}
+
+Test(compression, many_empty_members)
+{
+    static const char empty[] = {0x1f, (char)0x8b, 8, 0, 0, 0, 0, 0, 0, 3,
+                                 3,    0,          0, 0, 0, 0, 0, 0, 0, 0};
+    begin(64 * MIB);
+    char *bytes = malloc(50000 * sizeof(empty));
+    size_t inflated;
+    for (size_t i = 0; i < 50000; i++)
+        memcpy(bytes + i * sizeof(empty), empty, sizeof(empty));
+    cr_assert_not_null(inflate(QD_CODING_GZIP, bytes, 50000 * sizeof(empty), MIB, &inflated), "%s",
+                       error.text);
+    cr_assert_eq(inflated, 0);
+    free(bytes);
+    end();
+}
+
+Test(compression, nothing_behind_the_end)
+{
+    for (unsigned form = 0; form < 3; form++) {
+        const enum qd_coding coding = form == 0 ? QD_CODING_GZIP : QD_CODING_DEFLATE;
+        for (size_t more = 1; more < 20; more++) {
+            char bytes[2000] = {0};
+            begin(64 * MIB);
+            const struct qd_part whole = made(coding, form == 2);
+            memcpy(bytes, whole.bytes, whole.count);
+            char words[32];
+            snprintf(words, sizeof(words), "got %zu bytes more", more);
+            expect_refusal(coding, bytes, whole.count + more, words);
+            end();
+        }
+    }
+}
+
+/* ---- Bombs -------------------------------------------------------------------------------- */
+
+/* A thousandth of what it becomes: it is refused with what is allowed, and has taken no more. */
+Test(compression, a_bomb_stays_within_its_bounds)
+{
+    begin(256 * MIB);
+    char *zeros = make(ZEROS, 128 * MIB);
+    const struct qd_part whole = deflate(QD_CODING_GZIP, zeros, 128 * MIB);
+    char *bomb = malloc(whole.count);
+    memcpy(bomb, whole.bytes, whole.count);
+    free(zeros);
+    end();
+    cr_assert_lt(whole.count, 256 << 10);
+
+    size_t inflated;
+    begin(64 * MIB);
+    cr_assert_null(inflate(QD_CODING_GZIP, bomb, whole.count, 8 * MIB, &inflated));
+    cr_assert_eq(error.status, QD_TOO_LARGE);
+    cr_assert_not_null(strstr(error.text, "8388608 bytes (--max-body-bytes)"), "%s", error.text);
+    cr_assert_leq(qd_memory_used(scratch.memory), 11 * MIB);
+    end();
+
+    begin(16 * MIB);
+    cr_assert_null(inflate(QD_CODING_GZIP, bomb, whole.count, 256 * MIB, &inflated));
+    cr_assert_eq(error.status, QD_TOO_LARGE);
+    cr_assert_not_null(strstr(error.text, "--max-inflight-bytes"), "%s", error.text);
+    end();
+
+    begin(32 * MIB); /* others have most of it */
+    struct qd_arena other;
+    qd_arena_init(&other, scratch.memory);
+    cr_assert_not_null(qd_arena_alloc(&other, 24 * MIB));
+    cr_assert_null(inflate(QD_CODING_GZIP, bomb, whole.count, 31 * MIB, &inflated));
+    cr_assert_eq(error.status, QD_UNAVAILABLE, "%s", error.text);
+    qd_arena_deinit(&other);
+    end();
+    free(bomb);
+}
+
+Test(compression, room_for_large_ratios)
+{
+    begin(256 * MIB);
+    char *zeros = make(ZEROS, 16 * MIB);
+    const struct qd_part part = deflate(QD_CODING_DEFLATE, zeros, 16 * MIB);
+    cr_assert_gt(16 * MIB / part.count, 200);
+    size_t inflated;
+    cr_assert_not_null(inflate(QD_CODING_DEFLATE, part.bytes, part.count, 1 << 30, &inflated), "%s",
+                       error.text);
+    cr_assert_eq(inflated, 16 * MIB);
+    free(zeros);
+    end();
+}
