@@ -101,8 +101,8 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c server/base/config.c \
-    server/base/digest.c \
+    server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c \
+    server/base/config.c server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/log_file.c server/base/metrics.c server/base/process.c server/base/prometheus.c \
     server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
@@ -117,10 +117,11 @@ SERVER := \
     server/models/onnx_node.c server/models/onnx_tensor.c server/models/plans.c \
     server/models/repository.c server/models/shapes.c server/models/sources.c \
     server/models/sources_body.c server/models/table.c \
-    server/work/infer.c server/work/load.c server/work/loader.c server/work/loop.c \
+    server/work/infer.c server/work/inference_coding.c \
+    server/work/load.c server/work/loader.c server/work/loop.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c server/work/trail.c server/work/turn.c \
-    server/http/access.c server/http/answers.c server/http/connection.c \
+    server/http/access.c server/http/answers.c server/http/coding.c server/http/connection.c \
     server/http/control.c server/http/cors.c server/http/endpoint.c server/http/exchange.c \
     server/http/framing.c server/http/handshake.c server/http/head.c \
     server/http/healthcheck.c server/http/intercept.c \

@@ -20,6 +20,7 @@ struct qd_answer {
     size_t part_count;
     size_t bytes;            /* of all parts */
     size_t json_bytes;       /* Inference-Header-Content-Length; 0: header not sent */
+    const char *coding;      /* Content-Encoding; NULL: not sent */
     const char *allow;       /* Allow, with 405; NULL: not sent */
     unsigned retry_after_s;  /* Retry-After, with 503; 0: not sent */
     bool close;              /* Connection: close */

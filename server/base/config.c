@@ -78,6 +78,8 @@ static const struct flag flags[] = {
      "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
     {"max-model-bytes", KIND_BYTES, AT(max_model_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
      "BYTES", "all that loaded models hold, and loads; auto: a quarter of memory"},
+    {"compress-answers", KIND_SWITCH, AT(compress_answers), "off", 0, 0, "SWITCH",
+     "on or off: inferences' answers, with gzip or deflate, for clients that ask so"},
     {.about = "How long"},
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
      "for a head; what is late is refused (408)"},

@@ -51,6 +51,7 @@ struct qd_config {
     uint64_t max_model_bytes;
     uint64_t receive_timeout_ns;
     uint64_t min_rate_bytes; /* a second, of a body or an answer */
+    bool compress_answers;
     uint64_t idle_timeout_ns;
     uint64_t compute_timeout_ns;
     uint64_t drain_timeout_ns;

@@ -54,6 +54,10 @@
  * --receive-timeout. */
 #define QD_PACE_WINDOW_NS UINT64_C(10000000000)
 
+/* With --compress-answers: fewer bytes go as they are. They fit in a packet or two anyway, and
+ * deflating them takes longer than making them. */
+#define QD_DEFLATED_BYTES_MIN (1u << 10)
+
 /* SO_SNDBUF of a connection. Its kernel memory is ours, and else grows to 4 MiB over TCP for a
  * client that reads no more. Linux doubles the number: 256 KiB over TCP; a Unix socket takes 68
  * KiB. 16 MiB answers come over TCP 2.5 times as fast as with the kernel's own choice, and

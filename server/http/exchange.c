@@ -70,8 +70,8 @@ static bool add_headers(struct MHD_Response *response, const struct qd_request *
         *qd_print_decimal(answer->retry_after_s, number) = '\0';
         added = add_header(response, "Retry-After", number) && added;
     }
-    if (answer->http_status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)
-        added = add_header(response, "Accept-Encoding", "identity") && added;
+    if (answer->coding != NULL)
+        added = add_header(response, "Content-Encoding", answer->coding) && added;
     if (answer->server_timing[0] != '\0')
         added = add_header(response, "Server-Timing", answer->server_timing) && added;
     if (close)

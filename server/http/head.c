@@ -8,6 +8,7 @@
 void qd_head_init(struct qd_head *head, const char *method, const char *target, const char *version)
 {
     *head = (struct qd_head){.method = method, .path = target};
+    qd_accepted_init(&head->accepted);
     head->is_http_1_1 = strcmp(version, "HTTP/1.0") != 0;
     if (target[0] != '/') { /* absolute-form, as to a proxy: http://host/path */
         const char *authority = strstr(target, "://");
@@ -58,6 +59,9 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
         head->host_count++;
     } else if (strcasecmp(name, "Content-Encoding") == 0) {
         head->content_encoding = value;
+        head->content_encoding_count++;
+    } else if (strcasecmp(name, "Accept-Encoding") == 0) {
+        qd_accepted_add(&head->accepted, value);
     } else if (strcasecmp(name, "Inference-Header-Content-Length") == 0) {
         head->json_bytes = value;
         head->json_bytes_count++;

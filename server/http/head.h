@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "server/base/status.h"
+#include "server/http/coding.h"
 
 #define QD_TRACESTATE_COUNT_MAX 4 /* headers of that name; more are not read */
 
@@ -16,7 +17,8 @@ struct qd_head {
     const char *method;
     const char *path; /* as it came, without scheme, authority and query */
     const char *content_encoding;
-    const char *json_bytes; /* Inference-Header-Content-Length */
+    struct qd_accepted accepted; /* Accept-Encoding */
+    const char *json_bytes;      /* Inference-Header-Content-Length */
     const char *authorization;
     const char *origin;
     const char *traceparent;
@@ -30,6 +32,7 @@ struct qd_head {
     const char *content_length;
     const char *transfer_encoding;
     unsigned content_length_count;
+    unsigned content_encoding_count;
     unsigned transfer_encoding_count;
     unsigned host_count;
     unsigned json_bytes_count;

@@ -25,6 +25,15 @@ static bool end_infer(void *context, struct qd_request *request)
     return request->inference == NULL; /* refused, or computed in passing */
 }
 
+/* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */
+static void choose_answer_coding(const struct qd_visit *visit)
+{
+    if (!visit->router->compress_answers)
+        return;
+    visit->request->answer_coding = qd_accepted_choose(&visit->head->accepted);
+    qd_request_add_header(visit->request, "Vary", "Accept-Encoding");
+}
+
 /* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
 static enum qd_status begin_infer(const struct qd_visit *visit)
 {
@@ -34,7 +43,8 @@ static enum qd_status begin_infer(const struct qd_visit *visit)
     request->message.signature = &request->model->signature;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
-    if (qd_visit_check_encoding(visit) != QD_OK ||
+    choose_answer_coding(visit);
+    if (qd_visit_read_encoding(visit) != QD_OK ||
         !qd_infer_try_room(&visit->router->tools, request))
         return request->error.status;
     return qd_visit_reserve(visit);

@@ -24,6 +24,7 @@ struct qd_router {
     struct qd_loader *loader;
     struct qd_access *access;
     const struct qd_listener *listener; /* to count its connections; NULL: none */
+    bool compress_answers;
     struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */
     const char *log_format;                 /* as a call has set it; NULL: none has */

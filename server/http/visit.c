@@ -1,7 +1,6 @@
 #include "server/http/visit.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
@@ -49,15 +48,35 @@ static size_t value_bytes(const char *value)
     return bytes;
 }
 
+static enum qd_status refuse_encoding(const struct qd_visit *visit, const char *accepted,
+                                      const char *expected)
+{
+    qd_request_add_header(visit->request, "Accept-Encoding", accepted);
+    if (visit->head->content_encoding_count > 1) {
+        return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                       "header Content-Encoding: expected at most one, got %u",
+                       visit->head->content_encoding_count);
+    }
+    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                   "header Content-Encoding: expected %s, got \"%.64s\"", expected,
+                   visit->head->content_encoding);
+}
+
 enum qd_status qd_visit_check_encoding(const struct qd_visit *visit)
 {
-    static const char identity[] = "identity";
-    const char *encoding = visit->head->content_encoding;
-    const size_t bytes = encoding == NULL ? 0 : value_bytes(encoding);
-    if (bytes == 0 || (bytes == strlen(identity) && strncasecmp(encoding, identity, bytes) == 0))
+    enum qd_coding coding;
+    if (visit->head->content_encoding_count <= 1 &&
+        qd_coding_read(visit->head->content_encoding, &coding) && coding == QD_CODING_IDENTITY)
         return QD_OK;
-    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
-                   "header Content-Encoding: expected identity, got \"%.64s\"", encoding);
+    return refuse_encoding(visit, "identity", "identity");
+}
+
+enum qd_status qd_visit_read_encoding(const struct qd_visit *visit)
+{
+    if (visit->head->content_encoding_count <= 1 &&
+        qd_coding_read(visit->head->content_encoding, &visit->request->coding))
+        return QD_OK;
+    return refuse_encoding(visit, "gzip, deflate", "gzip or deflate");
 }
 
 enum qd_status qd_visit_reserve(const struct qd_visit *visit)

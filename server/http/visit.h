@@ -28,6 +28,9 @@ enum qd_status qd_visit_find_model(const struct qd_visit *visit);
 /* Refuses a compressed body. */
 enum qd_status qd_visit_check_encoding(const struct qd_visit *visit);
 
+/* How an inference's body is compressed, if it is. */
+enum qd_status qd_visit_read_encoding(const struct qd_visit *visit);
+
 /* Keeps the body, with room for what comes, if it is known how much that is. */
 enum qd_status qd_visit_reserve(const struct qd_visit *visit);
 

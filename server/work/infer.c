@@ -5,6 +5,7 @@
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/oip/encode.h"
+#include "server/work/inference.h"
 
 enum {
     /* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes
@@ -19,32 +20,6 @@ enum {
     STEP_NS = 100000,
 };
 
-/* One on its way from its body's last byte to its answer. It lies in the request's arena. */
-struct qd_inference {
-    struct qd_job job;
-    const struct qd_infer_tools *tools;
-    struct qd_request *request;
-    struct qd_arena *arena; /* these three are the request's */
-    struct qd_error *error;
-    struct qd_oip_asked *asked;
-    enum qd_request_state doing; /* the request's state when a worker has it */
-    bool abandoned;              /* nobody waits for the answer any more; the loop's */
-    struct qd_oip_reader *reader;
-    bool read; /* all of the JSON, but for tensors' numbers */
-
-    struct qk_graph *graph;                      /* packed for this request; NULL: a loaded one */
-    struct qk_graph_plan own_plan;               /* of that graph */
-    struct qd_pin pin;                           /* a loaded model's plan */
-    const struct qk_graph_plan *plan;            /* one of the two */
-    const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
-    void *outputs[QK_GRAPH_PORT_COUNT_MAX];
-    void *scratch;
-    struct qd_seat *seats;        /* the same for all phases */
-    size_t seat_count;            /* that have a workspace */
-    size_t node;                  /* of the plan, that is computed now */
-    struct qd_oip_writer *writer; /* from its first unit on; NULL: there is none */
-};
-
 static void *alloc(void *context, size_t bytes)
 {
     return qd_arena_alloc(context, bytes);
@@ -57,19 +32,10 @@ static enum qd_status refuse_memory(struct qd_inference *inference, const char *
 
 static enum qd_status fail_kernel(struct qd_inference *inference, const struct qk_error *error)
 {
-    switch (error->status) {
-    case QK_NO_MEMORY:
+    if (error->status == QK_NO_MEMORY)
         return refuse_memory(inference, "the operator");
-    case QK_INVALID:
-        return qd_fail(inference->error, QD_INVALID, "%s", error->text);
-    default:
-        return qd_fail(inference->error, QD_INTERNAL, "%s", error->text);
-    }
-}
-
-static struct qd_inference *inference_of(struct qd_job *job)
-{
-    return (struct qd_inference *)((char *)job - offsetof(struct qd_inference, job));
+    return qd_fail(inference->error, error->status == QK_INVALID ? QD_INVALID : QD_INTERNAL, "%s",
+                   error->text);
 }
 
 static size_t json_bytes(const struct qd_request *request)
@@ -78,12 +44,10 @@ static size_t json_bytes(const struct qd_request *request)
     uint64_t bytes;
     if (header == NULL || !qd_read_decimal(header, &bytes))
         bytes = UINT64_MAX;
-    return bytes < request->body_bytes ? (size_t)bytes : (size_t)request->body_bytes;
+    return bytes < request->message.body_bytes ? (size_t)bytes : request->message.body_bytes;
 }
 
 /* ---- Phases ------------------------------------------------------------------------------- */
-
-typedef void run_units(struct qd_job *job, void *workspace, size_t begin, size_t end);
 
 /* How many workers may be at so many units. */
 static size_t shares(const struct qd_inference *inference, size_t unit_count, uint64_t unit_cost_ns)
@@ -97,22 +61,6 @@ static void enter(struct qd_inference *inference, enum qd_request_state state)
     inference->doing = state;
     if (inference->request->state != state)
         qd_request_advance(inference->request, state);
-}
-
-/* True, as a `then` says that it has set a phase. */
-static bool set_phase(struct qd_inference *inference, run_units *run,
-                      bool (*then)(struct qd_job *job), size_t unit_count, uint64_t unit_cost_ns,
-                      size_t seat_count)
-{
-    inference->job.phase = (struct qd_phase){
-        .run = run,
-        .then = then,
-        .unit_count = unit_count,
-        .unit_cost_ns = unit_cost_ns,
-        .seats = inference->seats,
-        .seat_count = seat_count,
-    };
-    return true;
 }
 
 /* ---- 1. Reading --------------------------------------------------------------------------- */
@@ -152,19 +100,19 @@ static bool plan_all(struct qd_inference *inference);
 
 static bool after_convert(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     return qd_oip_reader_end(inference->reader) == QD_OK && plan_all(inference);
 }
 
 static void run_convert(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qd_oip_reader_convert(inference_of(job)->reader, begin, end);
+    qd_oip_reader_convert(qd_inference_of(job)->reader, begin, end);
 }
 
 static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     (void)workspace;
     for (size_t i = begin; i < end && !inference->read && inference->error->status == QD_OK; i++)
         read_step(inference);
@@ -173,15 +121,15 @@ static void run_read(struct qd_job *job, void *workspace, size_t begin, size_t e
 /* It takes as many steps as it takes: then there is another phase of them. */
 static bool after_read(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     if (inference->error->status != QD_OK)
         return false;
     if (!inference->read)
         return true;
     const size_t unit_count = qd_oip_reader_unit_count(inference->reader);
     const uint64_t cost_ns = qd_oip_reader_unit_cost_ns(inference->reader);
-    return set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
-                     shares(inference, unit_count, cost_ns));
+    return qd_inference_set_phase(inference, run_convert, after_convert, unit_count, cost_ns,
+                                  shares(inference, unit_count, cost_ns));
 }
 
 static bool read_at_once(struct qd_inference *inference)
@@ -193,24 +141,28 @@ static bool read_at_once(struct qd_inference *inference)
     return after_convert(&inference->job);
 }
 
-static bool start(struct qd_job *job)
+bool qd_inference_read(struct qd_inference *inference)
 {
-    struct qd_inference *inference = inference_of(job);
-    enter(inference, QD_DECODING);
     inference->reader = qd_oip_reader_create(&inference->request->message, inference->arena,
                                              inference->asked, inference->error);
     if (inference->reader == NULL)
         return false;
-    inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
-                                       sizeof(*inference->seats));
-    if (inference->seats == NULL) {
-        refuse_memory(inference, "the workspace");
-        return false;
-    }
     if (json_bytes(inference->request) <= SHORT_JSON_BYTES)
         return read_at_once(inference);
-    return set_phase(inference, run_read, after_read,
-                     json_bytes(inference->request) / STEP_JSON_BYTES + 1, STEP_NS, 1);
+    return qd_inference_set_phase(inference, run_read, after_read,
+                                  json_bytes(inference->request) / STEP_JSON_BYTES + 1, STEP_NS, 1);
+}
+
+static bool start(struct qd_job *job)
+{
+    struct qd_inference *inference = qd_inference_of(job);
+    enter(inference, QD_DECODING);
+    inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
+                                       sizeof(*inference->seats));
+    if (inference->seats == NULL)
+        return refuse_memory(inference, "the workspace") == QD_OK;
+    return inference->request->coding == QD_CODING_IDENTITY ? qd_inference_read(inference)
+                                                            : qd_inference_inflate(inference);
 }
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
@@ -222,9 +174,9 @@ static enum qd_status check_outputs(struct qd_inference *inference)
     const struct qk_graph_plan *plan = inference->plan;
     const bool built_in = inference->request->model->graph == NULL;
     size_t bytes_max = QD_ANSWER_BYTES_MAX;
-    if (built_in &&
-        inference->request->body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
-        bytes_max = QD_GROWTH_BYTES_MIN + (size_t)inference->request->body_bytes * QD_GROWTH_MAX;
+    const size_t body_bytes = inference->request->message.body_bytes;
+    if (built_in && body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
+        bytes_max = QD_GROWTH_BYTES_MIN + body_bytes * QD_GROWTH_MAX;
     size_t bytes = 0;
     for (size_t i = 0; i < plan->output_count; i++)
         if (__builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
@@ -338,13 +290,13 @@ static enum qd_status make_workspaces(struct qd_inference *inference)
 }
 
 /* The phase for which there are workspaces. */
-static bool set_wide_phase(struct qd_inference *inference, run_units *run,
+static bool set_wide_phase(struct qd_inference *inference, qd_run_units *run,
                            bool (*then)(struct qd_job *job), size_t unit_count,
                            uint64_t unit_cost_ns)
 {
     const size_t wanted = shares(inference, unit_count, unit_cost_ns);
-    return set_phase(inference, run, then, unit_count, unit_cost_ns,
-                     wanted < inference->seat_count ? wanted : inference->seat_count);
+    return qd_inference_set_phase(inference, run, then, unit_count, unit_cost_ns,
+                                  wanted < inference->seat_count ? wanted : inference->seat_count);
 }
 
 /* As is_brief, of the answer. */
@@ -362,7 +314,7 @@ static bool pack(struct qd_inference *inference);
 /* All that computing needs memory for comes first: what fails later is only the answer's text. */
 static bool after_plan(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
     job->brief = job->brief && has_brief_answer(inference);
@@ -374,14 +326,14 @@ static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t e
     (void)workspace;
     (void)begin;
     (void)end;
-    plan(inference_of(job));
+    plan(qd_inference_of(job));
 }
 
 /* A phase of its own where much has been read: to give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (inference->request->body_bytes > BRIEF_BODY_BYTES)
-        return set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
+    if (inference->request->message.body_bytes > BRIEF_BODY_BYTES)
+        return qd_inference_set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     plan(inference);
     return after_plan(&inference->job);
 }
@@ -393,14 +345,14 @@ static bool compute(struct qd_inference *inference);
 
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    const struct qd_inference *inference = inference_of(job);
+    const struct qd_inference *inference = qd_inference_of(job);
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
                  inference->scratch, workspace, begin, end);
 }
 
 static bool after_node(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     return ++inference->node < inference->plan->node_count ? compute(inference)
                                                            : write_answer(inference);
 }
@@ -414,12 +366,12 @@ static bool compute(struct qd_inference *inference)
 static void run_pack(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     (void)workspace;
-    qk_graph_pack(inference_of(job)->graph, begin, end);
+    qk_graph_pack(qd_inference_of(job)->graph, begin, end);
 }
 
 static bool after_pack(struct qd_job *job)
 {
-    return compute(inference_of(job));
+    return compute(qd_inference_of(job));
 }
 
 static bool pack(struct qd_inference *inference)
@@ -428,26 +380,25 @@ static bool pack(struct qd_inference *inference)
     enter(inference, QD_RUNNING);
     if (graph == NULL || graph->pack_unit_count == 0)
         return compute(inference);
-    return set_phase(inference, run_pack, after_pack, graph->pack_unit_count,
-                     graph->pack_unit_cost_ns,
-                     shares(inference, graph->pack_unit_count, graph->pack_unit_cost_ns));
+    return qd_inference_set_phase(
+        inference, run_pack, after_pack, graph->pack_unit_count, graph->pack_unit_cost_ns,
+        shares(inference, graph->pack_unit_count, graph->pack_unit_cost_ns));
 }
 
 /* ---- 4. The answer ------------------------------------------------------------------------ */
 
 static bool after_print(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(inference->request, stage_ns);
-    if (qd_oip_writer_end(inference->writer, stage_ns, &inference->request->answer) == QD_OK)
-        qd_request_reply(inference->request);
-    return false;
+    return qd_oip_writer_end(inference->writer, stage_ns, &inference->request->answer) == QD_OK &&
+           qd_inference_reply(inference);
 }
 
 static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
-    qd_oip_writer_print(inference_of(job)->writer, workspace, begin, end);
+    qd_oip_writer_print(qd_inference_of(job)->writer, workspace, begin, end);
 }
 
 static bool write_answer(struct qd_inference *inference)
@@ -456,10 +407,8 @@ static bool write_answer(struct qd_inference *inference)
     const struct qk_graph_plan *plan = inference->plan;
     struct qk_tensor *outputs =
         qd_arena_alloc(inference->arena, plan->output_count * sizeof(*outputs));
-    if (outputs == NULL) {
-        refuse_memory(inference, "the answer");
-        return false;
-    }
+    if (outputs == NULL)
+        return refuse_memory(inference, "the answer") == QD_OK;
     for (size_t i = 0; i < plan->output_count; i++) {
         outputs[i] = plan->outputs[i];
         outputs[i].data = inference->outputs[i];
@@ -479,7 +428,7 @@ static bool write_answer(struct qd_inference *inference)
 /* Before it computes, it waits no longer than it wants. */
 static void on_running(struct qd_job *job, bool running)
 {
-    const struct qd_inference *inference = inference_of(job);
+    const struct qd_inference *inference = qd_inference_of(job);
     struct qd_request *request = inference->request;
     const uint64_t timeout_us = request->asked.timeout_us;
     const enum qd_request_state state = running ? inference->doing : QD_QUEUED;
@@ -496,7 +445,7 @@ static void on_running(struct qd_job *job, bool running)
 
 static void expire(struct qd_job *job)
 {
-    const struct qd_inference *inference = inference_of(job);
+    const struct qd_inference *inference = qd_inference_of(job);
     struct qd_request *request = inference->request;
     if (inference->read && request->spent_ns[QD_RUNNING] == 0 && waited_too_long(request)) {
         refuse_wait(request);
@@ -509,7 +458,7 @@ static void expire(struct qd_job *job)
 
 static void cancel(struct qd_job *job)
 {
-    const struct qd_inference *inference = inference_of(job);
+    const struct qd_inference *inference = qd_inference_of(job);
     qd_fail(inference->error, QD_UNAVAILABLE,
             inference->abandoned ? "the client has gone" : "the server shuts down");
 }
@@ -518,7 +467,7 @@ static void cancel(struct qd_job *job)
  * inference with it. */
 static void done(struct qd_job *job)
 {
-    struct qd_inference *inference = inference_of(job);
+    struct qd_inference *inference = qd_inference_of(job);
     struct qd_request *request = inference->request;
     qd_oip_writer_deinit(inference->writer);
     if (inference->pin.plan != NULL)
@@ -554,7 +503,8 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
 static bool is_brief(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
-    return request->body_bytes <= BRIEF_BODY_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
+    return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
+           request->body_bytes <= BRIEF_BODY_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
            model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
 }
 

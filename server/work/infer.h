@@ -3,12 +3,15 @@
  *
  *   state     phase    units                            seats
  *   QUEUED             waits, in arrival order          none
- *   DECODING  read     64 KiB of JSON each              one
+ *   DECODING  inflate  a step each, of what is gzip     one
+ *                      or deflate
+ *             read     64 KiB of JSON each              one
  *             convert  a piece of the tensors' numbers  as many as it is worth
  *             plan     one: call, graph, plan, memory   one
  *   RUNNING   pack     the operators' own               as many as it is worth
  *             compute  the same, for each node          as many as it is worth
  *   ENCODING  print    2048 numbers each                as many as it is worth
+ *             deflate  32 KiB each, where it is wanted  one
  *   REPLYING
  *
  * Whoever waits comes first: between two units, and before a phase, a worker gives way when its
@@ -36,6 +39,7 @@ struct qd_infer_tools {
     struct qd_scheduler *scheduler;
     unsigned thread_count; /* that may compute one inference */
     uint64_t compute_timeout_ns;
+    uint64_t max_body_bytes; /* of what a compressed body becomes */
 };
 
 /* False: the queue is full, or the server shuts down; request->error says so. */

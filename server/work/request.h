@@ -12,6 +12,7 @@
 
 #include "server/base/answer.h"
 #include "server/base/arena.h"
+#include "server/base/compression.h"
 #include "server/base/metrics.h"
 #include "server/base/status.h"
 #include "server/models/model.h"
@@ -70,6 +71,8 @@ struct qd_request {
     const char *name; /* of the model that it loads or unloads, in the arena; NULL: it does not */
 
     /* An inference; message.signature is NULL for all else. */
+    enum qd_coding coding;        /* of the body as it comes; message.body is inflated */
+    enum qd_coding answer_coding; /* that the client wants, and --compress-answers grants */
     struct qd_oip_message message;
     struct qd_oip_asked asked;      /* as far as it was read */
     struct qd_inference *inference; /* infer.c's, in the arena; NULL: none is on its way */

@@ -1,4 +1,5 @@
 """What fails below the server fails one request, or says why at the start; the next is right."""
+import gzip
 import json
 import mmap
 import os
@@ -14,8 +15,8 @@ from pathlib import Path
 
 from loading import ModelTest, chain_file, conv_file, external_file, kept_binary_request, \
     kept_request
-from quantd import (PROGRAM, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
-                    json_request, parse_metrics, raw_infer, raw_request)
+from quantd import (PROGRAM, SANITIZED, SLOW, Answer, Reader, Server, Tensor, binary_request,
+                    infer_path, json_request, parse_metrics, raw_infer, raw_request)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 
 HERE = Path(__file__).parent
@@ -96,6 +97,7 @@ class NthAllocation(unittest.TestCase):
         self.server = Server("--model-repository", str(self.models), "--model-control-mode",
                              "explicit", "--load-model", "convolve", "--threads", "2",
                              "--log-level", "error", "--access-log", "/dev/null",
+                             "--compress-answers", "on",
                              env={"LD_PRELOAD": shim(self, "nth_malloc"),
                                   "NTH_MALLOC": str(Path(folder.name) / "control")})
         self.reader = None
@@ -132,6 +134,8 @@ class NthAllocation(unittest.TestCase):
         """What the answer says, but for what differs from time to time."""
         if b"quantd_" in answer.body or b"inference_stats" in answer.body:
             return answer.status, None
+        if answer.headers.get("Content-Encoding") == "gzip":
+            answer = Answer(answer.status, answer.headers, gzip.decompress(answer.body))
         if b'"model_version"' in answer.body:
             return answer.status, answer.outputs()
         return answer.status, answer.body
@@ -206,6 +210,9 @@ class NthAllocation(unittest.TestCase):
             "binary": raw_infer(DEQUANTIZE, *binary_request(large)),
             "chunked": self.chunked(infer_path(DEQUANTIZE), json.dumps(dequantize_json()).encode()),
             "shared by threads": raw_infer(CONV, *binary_request(planes)),
+            "compressed": raw_infer(DEQUANTIZE,
+                                    gzip.compress(json.dumps(json_request(large)).encode()),
+                                    {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}),
             "loaded": raw_infer("convolve", json_request([row])),
             "loaded, binary": raw_infer("convolve", *binary_request([row])),
         })

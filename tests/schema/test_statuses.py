@@ -148,7 +148,7 @@ class Statuses(ServerTest):
         for other in unknown(template):
             self.check(method, template, self.server.request(method, other), 404)
         answer = self.server.request(method, path, body,
-                                     dict(headers, **{"Content-Encoding": "gzip"}))
+                                     dict(headers, **{"Content-Encoding": "br"}))
         self.check(method, template, answer,
                    415 if "415" in operation(method, template)["responses"] else 200)
 

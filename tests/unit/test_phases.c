@@ -18,6 +18,7 @@ static struct {
     struct qd_memory *memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
+    enum qd_coding coding; /* of requests and of answers */
     struct qd_request *requests[REQUEST_COUNT_MAX];
     size_t request_count;
     size_t left;
@@ -39,6 +40,7 @@ static void start(unsigned thread_count, size_t bytes_max)
         .scheduler = qd_scheduler_create(desk.loop, &settings),
         .thread_count = thread_count,
         .compute_timeout_ns = 60 * QD_NS_PER_S,
+        .max_body_bytes = 64 << 20,
     };
     desk.memory = qd_memory_create(bytes_max);
     desk.metrics = qd_metrics_create();
@@ -68,17 +70,36 @@ static void on_answered(struct qd_request *request)
         qd_loop_stop(desk.loop);
 }
 
-static struct qd_request *ask(const char *model, const char *body)
+/* The body as desk.coding has it; in the arena. */
+static struct qd_part encode(const char *body, struct qd_arena *arena)
 {
-    const size_t bytes = strlen(body);
+    const struct qd_part plain = {body, strlen(body)};
+    const struct qd_part *part = &plain;
+    if (desk.coding == QD_CODING_IDENTITY)
+        return plain;
+    struct qd_deflater *deflater = qd_deflater_create(desk.coding, &plain, 1, plain.count, arena);
+    cr_assert_not_null(deflater);
+    while (!qd_deflater_end(deflater, &part))
+        qd_deflater_step(deflater);
+    cr_assert_not_null(part);
+    return *part;
+}
+
+static struct qd_request *ask(const char *model, const char *text)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 64 << 20);
+    const struct qd_part body = encode(text, &scratch.arena);
     struct qd_request *request = qd_request_create(desk.memory, qd_clock_ns());
     desk.requests[desk.request_count++] = request;
     cr_assert_eq(qd_models_find(desk.models, model, NULL, &request->model, &request->error), QD_OK,
                  "%s", request->error.text);
     request->message.signature = &request->model->signature;
     request->on_answered = on_answered;
-    cr_assert_eq(qd_request_reserve_body(request, bytes), QD_OK);
-    qd_request_take_body(request, body, bytes, bytes);
+    request->coding = request->answer_coding = desk.coding;
+    cr_assert_eq(qd_request_reserve_body(request, body.count), QD_OK);
+    qd_request_take_body(request, body.bytes, body.count, body.count);
+    scratch_deinit(&scratch);
     desk.left++;
     cr_assert(qd_infer_submit(&desk.tools, request));
     return request;
@@ -112,11 +133,37 @@ static char *large_body(size_t count, const char *parameters)
     return body;
 }
 
+/* The answer's body as it was before it was compressed. The caller frees it. */
+static char *decode(const struct qd_answer *answer)
+{
+    const char *bytes;
+    size_t count;
+    struct scratch scratch;
+    struct qd_error error = {.status = QD_OK};
+    if (answer->coding == NULL)
+        return join_parts(answer->parts, answer->part_count);
+    cr_assert_str_eq(answer->coding, qd_coding_name(desk.coding));
+    cr_assert_eq(answer->part_count, 1);
+    cr_assert_eq(answer->bytes, answer->parts[0].count);
+    scratch_init(&scratch, 256 << 20);
+    struct qd_inflater *inflater = qd_inflater_create(
+        desk.coding, answer->parts[0].bytes, answer->bytes, 128 << 20, &scratch.arena, &error);
+    cr_assert_not_null(inflater);
+    while (!qd_inflater_end(inflater, &bytes, &count)) {
+        qd_inflater_step(inflater);
+        cr_assert_eq(error.status, QD_OK, "%s", error.text);
+    }
+    char *body = join_parts(&(struct qd_part){bytes, count}, 1);
+    scratch_deinit(&scratch);
+    return body;
+}
+
 static void expect_large(const struct qd_request *request, size_t count)
 {
-    char *body = join_parts(request->answer.parts, request->answer.part_count);
+    char *body = decode(&request->answer);
     cr_assert_eq(request->answer.http_status, 200, "%.300s", body);
-    cr_assert_eq(strlen(body), request->answer.bytes);
+    cr_assert_eq(request->answer.coding != NULL, desk.coding != QD_CODING_IDENTITY);
+    cr_assert(request->answer.coding != NULL || strlen(body) == request->answer.bytes);
     const char *at = strstr(body, "\"data\":[");
     cr_assert_not_null(at);
     at += strlen("\"data\":[");
@@ -130,10 +177,11 @@ static void expect_large(const struct qd_request *request, size_t count)
     free(body);
 }
 
-static void check_large(unsigned thread_count)
+static void check_large(unsigned thread_count, enum qd_coding coding)
 {
     static const size_t counts[] = {2047, 2048, 2049, 4096, 30000, 300001};
     start(thread_count, 512 << 20);
+    desk.coding = coding;
     for (size_t i = 0; i < 18; i++) {
         char *body = large_body(counts[i % 6], "");
         ask("onnx.DequantizeLinear", body);
@@ -153,12 +201,22 @@ static void check_large(unsigned thread_count)
 
 Test(phases, large_json_on_one_thread)
 {
-    check_large(1);
+    check_large(1, QD_CODING_IDENTITY);
 }
 
 Test(phases, large_json_on_three_threads)
 {
-    check_large(3);
+    check_large(3, QD_CODING_IDENTITY);
+}
+
+Test(phases, compressed_both_ways_on_one_thread)
+{
+    check_large(1, QD_CODING_GZIP);
+}
+
+Test(phases, compressed_both_ways_on_three_threads)
+{
+    check_large(3, QD_CODING_DEFLATE);
 }
 
 /* ---- Ends before the end ------------------------------------------------------------------ */
@@ -198,6 +256,35 @@ Test(phases, a_client_goes_in_each_of_them)
                 cr_assert_eq(request->answer.http_status, 503, "that takes long");
             end();
         }
+    free(body);
+}
+
+/* And one whose compressed body is inflated, and its answer deflated. */
+Test(phases, a_client_goes_while_its_body_is_inflated)
+{
+    char *body = large_body(3000000, "");
+    for (unsigned threads = 1; threads < 4; threads++) {
+        start(threads, 512 << 20);
+        desk.coding = QD_CODING_GZIP;
+        struct qd_request *request = ask("onnx.DequantizeLinear", body);
+        qd_infer_abandon(request);
+        run();
+        cr_assert_eq(request->answer.http_status, 503);
+        cr_assert_lt(request->arena.bytes, 64 << 10);
+        end();
+        start(threads, 512 << 20);
+        desk.coding = QD_CODING_GZIP;
+        request = ask("onnx.DequantizeLinear", body);
+        wanted_state = QD_DECODING;
+        struct qd_handle *timer = qd_loop_timer(desk.loop, abandon_there, NULL);
+        qd_timer_start(timer, 1, 1);
+        run();
+        qd_timer_stop(timer);
+        qd_handle_destroy(timer);
+        cr_assert(request->answer.http_status == 503 || request->answer.http_status == 200);
+        cr_assert(request->answer.http_status == 200 || request->arena.bytes < 64 << 10);
+        end();
+    }
     free(body);
 }
 
