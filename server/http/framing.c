@@ -157,7 +157,9 @@ static bool read_length(struct qd_framing *framing, char c)
         return true;
     }
     framing->state = VALUE_BLANKS;
-    if (framing->digit_count == 0 || (c != '\r' && !is_blank(c)))
+    if (c >= '0' && c <= '9')
+        fail(framing, QD_FAULT_BEYOND_64_BITS);
+    else if (framing->digit_count == 0 || (c != '\r' && !is_blank(c)))
         fail(framing, QD_FAULT_LENGTH);
     return false;
 }
@@ -228,7 +230,7 @@ static bool read_size(struct qd_framing *framing, char c)
         return false;
     }
     if (digit < 0 || framing->digit_count == 16) {
-        fail(framing, QD_FAULT_CHUNK_SIZE);
+        fail(framing, digit < 0 ? QD_FAULT_CHUNK_SIZE : QD_FAULT_BEYOND_64_BITS);
         return false;
     }
     framing->left_bytes = framing->left_bytes << 4 | (uint64_t)digit;
@@ -418,12 +420,11 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
         return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got a blank", where,
                        line);
     case QD_FAULT_LENGTH:
-        return qd_fail(error, QD_INVALID,
-                       "header Content-Length: expected a number of bytes, of at most 64 bits");
+        return qd_fail(error, QD_INVALID, "header Content-Length: expected a number of bytes");
     case QD_FAULT_CHUNK_SIZE:
         return qd_fail(error, QD_INVALID,
-                       "the body: expected a chunk's size, of 1 to 16 hexadecimal digits, behind "
-                       "%llu bytes",
+                       "the body: expected a chunk's size, in hexadecimal digits, behind %llu "
+                       "bytes",
                        (unsigned long long)framing->body_bytes);
     case QD_FAULT_CHUNK_END:
         return qd_fail(error, QD_INVALID,
@@ -435,6 +436,8 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
             "the request: expected at most %u bytes of chunks' extensions, and of blanks "
             "behind a length, beyond as many as the chunks have",
             QD_WASTE_BYTES_MAX);
+    case QD_FAULT_BEYOND_64_BITS:
+        return qd_fail(error, QD_TOO_LARGE, "the body: expected a size of at most 64 bits");
     default:
         return qd_fail(error, QD_TOO_LARGE,
                        "the body: expected at most %llu bytes (--max-body-bytes), got %llu, and "

@@ -14,15 +14,16 @@
 
 enum qd_fault {
     QD_FAULT_NONE,
-    QD_FAULT_CONTROL,    /* a control character in a line of the head, or of the trailer */
-    QD_FAULT_BARE_LF,    /* a line that ends without CR */
-    QD_FAULT_BARE_CR,    /* a CR that ends no line */
-    QD_FAULT_FOLD,       /* a line that begins with a blank */
-    QD_FAULT_LENGTH,     /* Content-Length is no number, or one of more than 64 bits */
-    QD_FAULT_CHUNK_SIZE, /* of none to 16 hexadecimal digits, or with something else behind it */
-    QD_FAULT_CHUNK_END,  /* more bytes than its size says, or less */
-    QD_FAULT_WASTE,      /* too many bytes that say nothing */
-    QD_FAULT_TOO_LARGE,  /* chunks of more than the body's bound in all */
+    QD_FAULT_CONTROL,        /* a control character in a line of the head, or of the trailer */
+    QD_FAULT_BARE_LF,        /* a line that ends without CR */
+    QD_FAULT_BARE_CR,        /* a CR that ends no line */
+    QD_FAULT_FOLD,           /* a line that begins with a blank */
+    QD_FAULT_LENGTH,         /* Content-Length is no number */
+    QD_FAULT_CHUNK_SIZE,     /* of no hexadecimal digits, or with something else behind it */
+    QD_FAULT_CHUNK_END,      /* more bytes than its size says, or less */
+    QD_FAULT_WASTE,          /* too many bytes that say nothing */
+    QD_FAULT_BEYOND_64_BITS, /* a length, or a chunk's size */
+    QD_FAULT_TOO_LARGE,      /* chunks of more than the body's bound in all */
 };
 
 /* All zero: before the first request. */

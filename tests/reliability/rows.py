@@ -498,7 +498,7 @@ def the_librarys_own_answers(_short):
         400: post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nxx\r\n0\r\n\r\n",
         (400, 1): post + b"Content-Length: -1\r\n\r\n",
         (400, 2): post + b"Content-Length: 1x\r\n\r\n",
-        (400, 3): post + b"Content-Length: 99999999999999999999999\r\n\r\n",
+        (413, 3): post + b"Content-Length: 99999999999999999999999\r\n\r\n",
     }
     seen, bad = [], []
     with Row() as row_:
