@@ -362,8 +362,8 @@ class Smuggling(HttpTest):
         """Told at once, not when the client is too slow."""
         self.assert_told(((chunks, status) for chunks, status in (
             (b"x\r\n", 400), (b"-1\r\n", 400), (b"2\n", 400), (b"2\r\nabc", 400),
-            (b"2\r\nab\n", 400), (b"00000000000000002\r\n", 400), (b"2 2\r\n", 400),
-            (b"0\r\nX: a\0\r\n", 400), (b"fffffffffffffffff\r\n", 400),
+            (b"2\r\nab\n", 400), (b"00000000000000002\r\n", 413), (b"2 2\r\n", 400),
+            (b"0\r\nX: a\0\r\n", 400), (b"fffffffffffffffff\r\n", 413),
             (b"ffffffffffffffff\r\n", 413), (b"7fffffffffffffff\r\n", 413))),
             b"POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n"
             % infer_path(DEQUANTIZE).encode())
