@@ -456,13 +456,14 @@ class Gone(unittest.TestCase):
     def test_who_has_only_shut_its_sending_side_gets_its_answer(self):
         reader = Reader(self.server.connect(60))
         self.addCleanup(reader.close)
-        self.start(reader.connection, 4, 7)
+        batch = 1 if SANITIZED else 4  # with one, computing is some ten times slower
+        self.start(reader.connection, batch, 7)
         reader.connection.shutdown(socket.SHUT_WR)
         answer = reader.answer()
         while answer.status == 100:
             answer = reader.answer()
         self.assertEqual(answer.status, 200, answer.body[:200])
-        self.assertEqual(len(answer.outputs()["y"][2]), 4 * 64 * 512 * 512)
+        self.assertEqual(len(answer.outputs()["y"][2]), batch * 64 * 512 * 512)
 
 
 @unittest.skipIf(SANITIZED, "they make calls of their own")
