@@ -104,13 +104,14 @@ SERVER := \
     server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c \
     server/base/config.c server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
-    server/base/log_file.c server/base/metrics.c server/base/process.c server/base/prometheus.c \
-    server/base/refusal.c server/base/schema.c server/base/status.c server/base/text.c \
+    server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/process.c \
+    server/base/prometheus.c server/base/refusal.c server/base/schema.c \
+    server/base/status.c server/base/text.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
     server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
-    server/oip/parameters.c server/oip/signature.c \
+    server/oip/parameters.c server/oip/regions.c server/oip/signature.c server/oip/windows.c \
     server/models/base64.c server/models/build.c server/models/folder.c \
     server/models/late.c server/models/model.c server/models/model_config.c \
     server/models/model_config_apply.c server/models/onnx.c server/models/onnx.pb-c.c \
@@ -118,7 +119,7 @@ SERVER := \
     server/models/repository.c server/models/shapes.c server/models/sources.c \
     server/models/sources_body.c server/models/table.c \
     server/work/infer.c server/work/inference_coding.c \
-    server/work/load.c server/work/loader.c server/work/loop.c \
+    server/work/load.c server/work/loader.c server/work/loop.c server/work/outputs.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c server/work/trail.c server/work/turn.c \
     server/http/access.c server/http/answers.c server/http/coding.c server/http/connection.c \
@@ -127,7 +128,8 @@ SERVER := \
     server/http/healthcheck.c server/http/intercept.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \
     server/http/listener.c server/http/logging.c server/http/path.c server/http/route.c \
-    server/http/socket.c server/http/tap.c server/http/tls.c server/http/tokens.c \
+    server/http/shared.c server/http/socket.c server/http/tap.c server/http/tls.c \
+    server/http/tokens.c \
     server/http/trace.c server/http/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))

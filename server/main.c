@@ -25,13 +25,15 @@
 #include "server/http/route.h"
 #include "server/models/repository.h"
 #include "server/models/table.h"
+#include "server/oip/regions.h"
 #include "server/work/loader.h"
 #include "server/work/loop.h"
 #include "server/work/pool.h"
 #include "server/work/scheduler.h"
 
 #define INFLIGHT_AUTO_BYTES_MAX (UINT64_C(2) << 30)
-#define MODEL_AUTO_BYTES (UINT64_C(1) << 30) /* where nobody knows how much memory there is */
+#define MODEL_AUTO_BYTES (UINT64_C(1) << 30)  /* where nobody knows how much memory there is */
+#define SHARED_AUTO_BYTES (UINT64_C(2) << 30) /* the same */
 
 enum {
     EXIT_USAGE = 2,
@@ -49,6 +51,7 @@ struct process {
     struct qd_loop *loop;
     struct qd_memory *memory;
     struct qd_memory *model_memory;
+    struct qd_regions *regions; /* of shared memory; NULL: clients may have none */
     struct qd_metrics *metrics;
     struct qd_models *models;
     struct qd_repository *repository;
@@ -173,6 +176,10 @@ static void resolve_auto(struct qd_config *config)
         config->max_inflight_bytes =
             half != 0 && half < INFLIGHT_AUTO_BYTES_MAX ? half : INFLIGHT_AUTO_BYTES_MAX;
     }
+    if (config->max_shared_bytes == QD_AUTO) {
+        uint64_t half = qd_loop_memory_bytes() / 2;
+        config->max_shared_bytes = half != 0 ? half : SHARED_AUTO_BYTES;
+    }
     if (config->max_model_bytes == QD_AUTO) {
         uint64_t quarter = qd_loop_memory_bytes() / 4;
         config->max_model_bytes = quarter != 0 ? quarter : MODEL_AUTO_BYTES;
@@ -291,6 +298,15 @@ static bool open_access_log(struct process *process)
     return process->access_log != NULL || complain("%s", complaint);
 }
 
+static bool create_regions(struct process *process)
+{
+    const struct qd_config *config = &process->config;
+    if (config->shared_memory_prefix[0] == '\0')
+        return true;
+    process->regions = qd_regions_create(config->shared_memory_prefix, config->max_shared_bytes);
+    return process->regions != NULL || complain("--allow-shared-memory: out of memory or threads");
+}
+
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
@@ -390,6 +406,7 @@ static bool start_listening(struct process *process)
         .loader = process->loader,
         .access = process->access,
         .compress_answers = process->config.compress_answers,
+        .regions = process->regions,
         .journal = {.file = process->access_log, .format = process->config.log_format},
         .log_format_initial = process->config.log_format,
     };
@@ -424,6 +441,7 @@ static void deinit(struct process *process)
     qd_metrics_destroy(process->metrics);
     qd_memory_destroy(process->model_memory);
     qd_memory_destroy(process->memory);
+    qd_regions_destroy(process->regions);
     qd_access_destroy(process->access);
     qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);
@@ -460,7 +478,7 @@ int main(int argc, char **argv)
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
                  create_access(&process) && create_tls(&process) && open_access_log(&process) &&
-                 start_services(&process) && load_models(&process) &&
+                 create_regions(&process) && start_services(&process) && load_models(&process) &&
                  (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)

@@ -63,6 +63,8 @@ static const struct flag flags[] = {
      "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
     {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
      "of web pages that may ask, as https://app.example; repeatable; '*': any"},
+    {"allow-shared-memory", KIND_PATH, AT(shared_memory_prefix), "", 0, 0, "PREFIX",
+     "clients may register POSIX shared memory whose key begins so; '*': any"},
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
@@ -78,6 +80,8 @@ static const struct flag flags[] = {
      "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
     {"max-model-bytes", KIND_BYTES, AT(max_model_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
      "BYTES", "all that loaded models hold, and loads; auto: a quarter of memory"},
+    {"max-shared-bytes", KIND_BYTES, AT(max_shared_bytes), "auto", 4 << 10, UINT64_C(1) << 46,
+     "BYTES", "all regions of shared memory; auto: half of memory"},
     {"compress-answers", KIND_SWITCH, AT(compress_answers), "off", 0, 0, "SWITCH",
      "on or off: inferences' answers, with gzip or deflate, for clients that ask so"},
     {.about = "How long"},
@@ -486,6 +490,7 @@ static enum qd_config_result take_environment(struct qd_config *config, char *co
 static enum qd_config_result check_together(const struct qd_config *config, char *complaint)
 {
     bool has_repository = config->model_repository[0] != '\0';
+    const char *prefix = config->shared_memory_prefix;
     const char *text = NULL;
     if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
         text = "--load-model: only with --model-control-mode explicit; in the other modes all "
@@ -496,6 +501,9 @@ static enum qd_config_result check_together(const struct qd_config *config, char
         text = "--model-control-mode poll: there is no --model-repository to look at";
     else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
         text = "--tls-cert and --tls-key: expected both or none, got one";
+    else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)
+        text = "--allow-shared-memory: expected the beginning of a key, which has no slash but "
+               "before it";
     if (text == NULL)
         return QD_CONFIG_RUN;
     snprintf(complaint, QD_COMPLAINT_BYTES, "%s", text);

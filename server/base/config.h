@@ -19,7 +19,8 @@
 #define QD_CORS_ORIGIN_COUNT_MAX 32
 #define QD_CORS_ORIGIN_BYTES_MAX 256
 
-/* Of threads, max_inflight_bytes and max_model_bytes: as the machine, or the container, has it. */
+/* Of threads, max_inflight_bytes, max_model_bytes and max_shared_bytes: as the machine, or the
+ * container, has it. */
 #define QD_AUTO 0
 
 /* Who says which models are loaded. */
@@ -49,6 +50,8 @@ struct qd_config {
     uint64_t max_body_bytes;
     uint64_t max_inflight_bytes;
     uint64_t max_model_bytes;
+    const char *shared_memory_prefix; /* of keys that clients may register; "": none, "*": any */
+    uint64_t max_shared_bytes;
     uint64_t receive_timeout_ns;
     uint64_t min_rate_bytes; /* a second, of a body or an answer */
     bool compress_answers;

@@ -28,6 +28,13 @@
       "Versions of loaded models that are in service or still run.")                          \
     X("quantd_loads_waiting", gauges->loads.used, "Calls that wait for their load to begin.") \
     X("quantd_loads_waiting_max", gauges->loads.max, "Their bound.")                          \
+    X("quantd_shared_memory_regions", gauges->regions.used,                                   \
+      "Regions of shared memory, with those that only requests still use.")                   \
+    X("quantd_shared_memory_regions_max", gauges->regions.max,                                \
+      "The bound of those registered; 0 without --allow-shared-memory.")                      \
+    X("quantd_shared_memory_bytes", gauges->region_bytes.used, "Bytes of all regions.")       \
+    X("quantd_shared_memory_bytes_max", gauges->region_bytes.max,                             \
+      "Their bound, --max-shared-bytes.")                                                     \
     X("process_resident_memory_bytes", gauges->process.resident_bytes, "Memory in RAM.")      \
     X("process_virtual_memory_bytes", gauges->process.virtual_bytes, "Address space.")        \
     X("process_open_fds", gauges->process.files, "Open file descriptors.")                    \

@@ -29,7 +29,9 @@ struct qd_gauges {
     struct qd_bound workers;  /* that compute, of all */
     struct qd_bound inflight; /* bytes */
     struct qd_bound models;
-    struct qd_bound loads;  /* calls that wait */
+    struct qd_bound loads;   /* calls that wait */
+    struct qd_bound regions; /* of shared memory; none: it is off */
+    struct qd_bound region_bytes;
     uint64_t inflight_kept; /* bytes for reuse, beyond those in use */
     uint64_t models_kept;
     uint64_t connections;

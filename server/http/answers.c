@@ -7,6 +7,7 @@
 #include "server/base/refusal.h"
 #include "server/base/schema.h"
 #include "server/oip/encode.h"
+#include "server/oip/regions.h"
 
 #define CONSTANT(text)         \
     {                          \
@@ -36,7 +37,7 @@ enum qd_status qd_answer_server(const struct qd_visit *visit)
 {
     struct qd_text text;
     qd_text_init(&text, &visit->request->arena);
-    qd_oip_encode_server_metadata(&text);
+    qd_oip_encode_server_metadata(&text, visit->router->regions != NULL);
     return qd_visit_answer_text(visit->request, &text);
 }
 
@@ -130,6 +131,10 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
         .listeners = listeners,
         .event_lines_dropped = qd_log_dropped(),
     };
+    if (router->regions != NULL) {
+        gauges.regions = qd_regions_count(router->regions);
+        gauges.region_bytes = qd_regions_bytes(router->regions);
+    }
     if (router->journal.file != NULL)
         gauges.access_lines_dropped = qd_log_file_dropped(router->journal.file);
     if (router->listener != NULL) {
@@ -165,18 +170,4 @@ enum qd_status qd_answer_schema_yaml(const struct qd_visit *visit)
 enum qd_status qd_answer_schema_json(const struct qd_visit *visit)
 {
     return answer_schema(visit, qd_schema_json(), "application/json");
-}
-
-enum qd_status qd_refuse_shared_memory(const struct qd_visit *visit)
-{
-    return qd_fail(
-        &visit->request->error, QD_NOT_IMPLEMENTED,
-        "shared memory is not supported: send tensors in the request, as JSON or binary");
-}
-
-/* There are never any regions. perf_analyzer unregisters all of them before and after each run. */
-enum qd_status qd_answer_no_regions(const struct qd_visit *visit)
-{
-    static const struct qd_part none = CONSTANT("[]");
-    return qd_visit_answer_constant(visit->request, QD_OK, &none);
 }

@@ -14,7 +14,5 @@ enum qd_status qd_answer_config(const struct qd_visit *visit);
 enum qd_status qd_answer_metrics(const struct qd_visit *visit);
 enum qd_status qd_answer_schema_yaml(const struct qd_visit *visit);
 enum qd_status qd_answer_schema_json(const struct qd_visit *visit);
-enum qd_status qd_refuse_shared_memory(const struct qd_visit *visit);
-enum qd_status qd_answer_no_regions(const struct qd_visit *visit);
 
 #endif

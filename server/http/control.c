@@ -56,17 +56,6 @@ enum qd_status qd_begin_index(const struct qd_visit *visit)
 
 /* ---- Loading ------------------------------------------------------------------------------ */
 
-static enum qd_status keep_name(const struct qd_visit *visit)
-{
-    struct qd_request *request = visit->request;
-    const char *model = visit->path->model;
-    char *name = qd_arena_alloc(&request->arena, strlen(model) + 1);
-    if (name == NULL)
-        return qd_refuse_memory(&request->arena, "the model's name", &request->error);
-    request->name = strcpy(name, model);
-    return QD_OK;
-}
-
 static bool end_load(void *context, struct qd_request *request)
 {
     struct qd_router *router = context;
@@ -80,7 +69,7 @@ enum qd_status qd_begin_load(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
     if (qd_loader_try_room(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
-        qd_visit_check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
+        qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_load;
     request->on_answered = qd_listener_answer;
@@ -124,7 +113,7 @@ enum qd_status qd_begin_unload(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
     if (qd_loader_check(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
-        qd_visit_check_encoding(visit) != QD_OK || keep_name(visit) != QD_OK)
+        qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_unload;
     return qd_visit_reserve_small(visit);

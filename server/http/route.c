@@ -7,6 +7,7 @@
 #include "server/http/cors.h"
 #include "server/http/logging.h"
 #include "server/http/path.h"
+#include "server/http/shared.h"
 #include "server/http/visit.h"
 
 struct route {
@@ -41,6 +42,7 @@ static enum qd_status begin_infer(const struct qd_visit *visit)
     if (qd_visit_find_model(visit) != QD_OK)
         return request->error.status;
     request->message.signature = &request->model->signature;
+    request->message.regions = visit->router->regions;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     choose_answer_coding(visit);
@@ -72,14 +74,15 @@ static const struct route routes[] = {
     {"POST", "/v2/repository/index", qd_begin_index},
     {"POST", "/v2/repository/models/{m}/load", qd_begin_load},
     {"POST", "/v2/repository/models/{m}/unload", qd_begin_unload},
-    {"POST", "/v2/systemsharedmemory/region/{m}/register", qd_refuse_shared_memory},
-    {"POST", "/v2/cudasharedmemory/region/{m}/register", qd_refuse_shared_memory},
-    {"GET", "/v2/systemsharedmemory/status", qd_answer_no_regions},
+    {"GET", "/v2/systemsharedmemory/status", qd_answer_regions},
+    {"GET", "/v2/systemsharedmemory/region/{m}/status", qd_answer_regions},
+    {"POST", "/v2/systemsharedmemory/region/{m}/register", qd_begin_register},
+    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", qd_answer_unregister},
+    {"POST", "/v2/systemsharedmemory/unregister", qd_answer_unregister},
     {"GET", "/v2/cudasharedmemory/status", qd_answer_no_regions},
-    {"POST", "/v2/systemsharedmemory/unregister", qd_answer_no_regions},
-    {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
-    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/region/{m}/register", qd_refuse_cuda},
     {"POST", "/v2/cudasharedmemory/region/{m}/unregister", qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
     {"GET", "/v2/logging", qd_answer_logging},
     {"POST", "/v2/logging", qd_begin_logging},
     {"GET", "/metrics", qd_answer_metrics},

@@ -23,6 +23,7 @@ struct qd_router {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_access *access;
+    struct qd_regions *regions;         /* of shared memory; NULL: clients may have none */
     const struct qd_listener *listener; /* to count its connections; NULL: none */
     bool compress_answers;
     struct qd_journal journal;

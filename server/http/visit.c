@@ -48,6 +48,17 @@ static size_t value_bytes(const char *value)
     return bytes;
 }
 
+enum qd_status qd_visit_keep_name(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    const char *segment = visit->path->model;
+    char *name = qd_arena_alloc(&request->arena, strlen(segment) + 1);
+    if (name == NULL)
+        return qd_refuse_memory(&request->arena, "the name", &request->error);
+    request->name = strcpy(name, segment);
+    return QD_OK;
+}
+
 static enum qd_status refuse_encoding(const struct qd_visit *visit, const char *accepted,
                                       const char *expected)
 {

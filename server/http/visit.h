@@ -25,6 +25,9 @@ enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_
 /* The model that the path names; the request holds it. */
 enum qd_status qd_visit_find_model(const struct qd_visit *visit);
 
+/* Keeps the name that the path has for {m}, as request->name. */
+enum qd_status qd_visit_keep_name(const struct qd_visit *visit);
+
 /* Refuses a compressed body. */
 enum qd_status qd_visit_check_encoding(const struct qd_visit *visit);
 

@@ -10,6 +10,7 @@
 #include "server/json/reader.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
+#include "server/oip/windows.h"
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
@@ -49,34 +50,52 @@ static enum qd_status split_body(const struct qd_oip_message *message,
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
+static enum qd_status read_binary(const struct qd_oip_decoder *decoder,
+                                  const struct qd_json_value *parameters,
+                                  const struct qd_json_path *path, bool *binary)
+{
+    const struct qd_json_value *value;
+    enum qd_status status = qd_json_field(parameters, path, "binary_data", &value, decoder->error);
+    if (status == QD_OK && value != NULL && !qd_json_bool(value, binary)) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters.binary_data: expected true or false, got %s",
+                       path->position, qd_json_show(value).text);
+    }
+    return status;
+}
+
+/* One in shared memory is bytes, too, and so it says that it is not. */
 static enum qd_status read_output_parameters(const struct qd_oip_decoder *decoder,
                                              const struct qd_json_value *parameters,
-                                             size_t position, bool *binary)
+                                             size_t position, size_t index, bool *binary)
 {
-    static const char *const refused[] = {"classification", "shared_memory_region"};
     const struct qd_json_path path = {"outputs", position, ".parameters."};
+    const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
+                                            decoder->error};
+    const struct qd_json_value *value;
+    const struct qd_window *window = NULL;
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "outputs[%zu].parameters: expected an object, got %s", position,
                        qd_json_show(parameters).text);
     }
-    const struct qd_json_value *value;
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        enum qd_status status =
-            qd_json_field(parameters, &path, refused[i], &value, decoder->error);
-        if (status != QD_OK)
-            return status;
-        if (value != NULL) {
-            return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].parameters.%s: not supported",
-                           position, refused[i]);
-        }
-    }
-    enum qd_status status = qd_json_field(parameters, &path, "binary_data", &value, decoder->error);
-    if (status == QD_OK && value != NULL && !qd_json_bool(value, binary)) {
+    enum qd_status status =
+        qd_json_field(parameters, &path, "classification", &value, decoder->error);
+    if (status == QD_OK && value != NULL) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].parameters.binary_data: expected true or false, got %s",
-                       position, qd_json_show(value).text);
+                       "outputs[%zu].parameters.classification: not supported", position);
     }
+    if (status == QD_OK)
+        status = read_binary(decoder, parameters, &path, binary);
+    if (status == QD_OK)
+        status = qd_window_read(&reader, parameters, &path, true, index, &window);
+    if (status == QD_OK && window != NULL && *binary) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       "outputs[%zu].parameters.binary_data: expected false or none beside "
+                       "shared_memory_region, got true",
+                       position);
+    }
+    *binary |= window != NULL;
     return status;
 }
 
@@ -134,7 +153,7 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
                        position, asked->signature->outputs[i].name);
     }
     if (parameters != NULL)
-        status = read_output_parameters(decoder, parameters, position, &binary);
+        status = read_output_parameters(decoder, parameters, position, i, &binary);
     asked->outputs |= UINT32_C(1) << i;
     asked->binary_outputs |= (uint32_t)binary << i;
     return status;
@@ -196,7 +215,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
         status = qd_oip_read_inputs(decoder, values[2]);
     if (status == QD_OK && values[3] != NULL)
         status = read_outputs(decoder, values[3]);
-    return status;
+    return status == QD_OK ? qd_windows_check(decoder->asked, decoder->error) : status;
 }
 
 /* Room for the inputs: a built-in model's are its call's. */
@@ -247,6 +266,7 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
     reader->decoder = (struct qd_oip_decoder){.arena = arena,
                                               .asked = asked,
                                               .error = error,
+                                              .regions = message->regions,
                                               .json_bytes_header = message->json_bytes_header};
     reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
     reader->is_begun = false;

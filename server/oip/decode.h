@@ -18,6 +18,7 @@ struct qd_oip_message {
     const char *body; /* borrowed as the signature; binary tensors become views on it */
     size_t body_bytes;
     const char *json_bytes_header; /* Inference-Header-Content-Length as it came; NULL: absent */
+    struct qd_regions *regions;    /* of shared memory; NULL: tensors may not be there */
     const char *blobs_source; /* what errors call it that holds binary tensors; NULL: the body */
     size_t piece_bytes;       /* of JSON in one step or unit; 0: as is good. For tests */
 };
@@ -27,7 +28,7 @@ struct qd_oip_asked {
     const struct qd_signature *signature;
     const char *id;          /* to echo; NULL: absent or "" */
     uint32_t outputs;        /* bit i: the answer has output i */
-    uint32_t binary_outputs; /* and as bytes, not as JSON */
+    uint32_t binary_outputs; /* and as bytes, not as JSON: in the body, or in shared memory */
     uint64_t timeout_us; /* the parameter `timeout`: how long it may wait in the queue; 0: none */
     uint64_t priority;   /* the parameter `priority`: 1 is the highest; 0: the server's choice */
     struct qk_tensor *inputs; /* by the signature's index; type QK_NONE: it did not come */
@@ -35,6 +36,8 @@ struct qd_oip_asked {
      * strides that are among the call's attributes; types 0: others. The call's `variable` has
      * these inputs and those that did not come, whose type is QK_NONE. */
     struct qd_port *declared;
+    struct qd_window *windows; /* of inputs and, behind them, outputs in shared memory (windows.h);
+                                * NULL: none is there. For qd_windows_release */
     struct qk_call call; /* a built-in model's, and `inputs` are its; of a loaded one: empty */
 };
 

@@ -7,6 +7,7 @@
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
 #include "server/json/tensor.h"
+#include "server/oip/windows.h"
 
 /* Clients without a connection to spare come back after this. */
 enum { RETRY_AFTER_S = 1 };
@@ -86,7 +87,7 @@ size_t qd_oip_least_answer_bytes(const struct qd_oip_asked *asked, const struct 
     size_t sum = 0;
     for (size_t i = 0; i < asked->signature->output_count; i++) {
         size_t bytes = 0;
-        if ((asked->outputs >> i & 1) == 0)
+        if ((asked->outputs >> i & 1) == 0 || qd_windows_has_output(asked, i))
             continue;
         const bool fits = is_json(asked, i)
                               ? !__builtin_mul_overflow(outputs[i].count, 2, &bytes)
@@ -226,6 +227,10 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
     qd_text_string(text, qk_type_info(output->type)->name);
     qd_text_string(text, "\",\"shape\":");
     print_shape(text, output);
+    if (qd_windows_has_output(writer->asked, i)) {
+        qd_text_string(text, "}");
+        return 0;
+    }
     if (!is_json(writer->asked, i)) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
         print_decimal(text, ",\"parameters\":{\"binary_data_size\":", bytes);

@@ -60,7 +60,7 @@ void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
 
 /* What the server says about itself and its models. `versions` are those that the metadata lists.
  */
-void qd_oip_encode_server_metadata(struct qd_text *text);
+void qd_oip_encode_server_metadata(struct qd_text *text, bool has_shared_memory);
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
                                   const uint64_t *versions, size_t version_count);
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/base/refusal.h"
+#include "server/oip/windows.h"
 
 /* ---- One input --------------------------------------------------------------------------- */
 
@@ -240,31 +241,24 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
     return QD_OK;
 }
 
-/* The bytes of a blob as its size parameter has them. DirectML's buffers end at a multiple of
- * four bytes, so one with strides may. */
-static enum qd_status read_blob_bytes(const struct qd_oip_decoder *decoder,
-                                      const struct input *input, const struct qd_json_value *size,
-                                      size_t *bytes)
+/* The bytes of a tensor as `field` has them. DirectML's buffers end at a multiple of four bytes, so
+ * one with strides may. */
+static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const struct input *input,
+                                  const char *field, size_t bytes)
 {
     const struct qk_tensor *wire = &input->wire;
-    static const char field[] = ".parameters.binary_data_size";
-    int64_t given;
     size_t wanted;
     char rounded[40] = "";
-    if (!qd_json_whole(size, &given) || given < 0)
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
-                       label(input, field).text, qd_json_show(size).text);
     qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
-    *bytes = (size_t)given;
     size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
-    if (*bytes == wanted || (*bytes > wanted && *bytes - wanted == padding))
+    if (bytes == wanted || (bytes > wanted && bytes - wanted == padding))
         return QD_OK;
     if (padding > 0)
         snprintf(rounded, sizeof(rounded), " or %zu", wanted + padding);
     return qd_fail(decoder->error, QD_INVALID,
                    "%s: expected %zu%s bytes for %zu elements of %s, got %zu",
                    label(input, field).text, wanted, rounded, wire->count,
-                   qk_type_info(wire->type)->name, *bytes);
+                   qk_type_info(wire->type)->name, bytes);
 }
 
 /* The next blob becomes the tensor's data, where it lies. */
@@ -272,8 +266,12 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
                                 const struct qd_json_value *size)
 {
     static const char field[] = ".parameters.binary_data_size";
-    size_t bytes = 0;
-    enum qd_status status = read_blob_bytes(decoder, input, size, &bytes);
+    int64_t given;
+    if (!qd_json_whole(size, &given) || given < 0)
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
+                       label(input, field).text, qd_json_show(size).text);
+    const size_t bytes = (size_t)given;
+    enum qd_status status = check_bytes(decoder, input, field, bytes);
     if (status != QD_OK)
         return status;
     if (decoder->json_bytes_header == NULL && bytes > 0)
@@ -331,17 +329,26 @@ enum qd_status qd_oip_read_numbers(const struct qd_oip_numbers *numbers, size_t 
     return qd_json_numbers_read(&numbers->json, piece, where.text, error);
 }
 
-/* Where an input's data is: at most one of the two, unless it is wrong. */
+/* Where an input's data is: at most one of the three, unless it is wrong. */
 struct content {
     const struct qd_json_value *blob; /* the size of the binary one */
     const struct qd_json_value *data;
+    const struct qd_window *window;
 };
+
+static enum qd_status find_window(const struct qd_oip_decoder *decoder, const struct input *input,
+                                  const struct qd_json_value *parameters, struct content *content)
+{
+    const struct qd_json_path path = {"inputs", input->position, ".parameters."};
+    const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
+                                            decoder->error};
+    return qd_window_read(&reader, parameters, &path, false, input->index, &content->window);
+}
 
 static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
                                    struct content *content)
 {
     const struct qd_json_value *parameters;
-    const struct qd_json_value *shared = NULL;
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
     *content = (struct content){.blob = NULL};
     enum qd_status status = find_field(decoder, input, "parameters", &parameters);
@@ -355,15 +362,9 @@ static enum qd_status find_content(const struct qd_oip_decoder *decoder, const s
         status =
             qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
     if (status == QD_OK && parameters != NULL)
-        status = qd_json_field(parameters, &path, "shared_memory_region", &shared, decoder->error);
-    if (status != QD_OK)
-        return status;
-    if (shared != NULL) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: shared memory is not supported",
-                       label(input, ".parameters.shared_memory_region").text);
-    }
-    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
-    return QD_OK;
+        status = find_window(decoder, input, parameters, content);
+    assert(status != QD_OK || content->data == NULL || content->data->kind == QD_JSON_DATA);
+    return status;
 }
 
 static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
@@ -372,13 +373,20 @@ static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct 
     enum qd_status status = find_content(decoder, input, &content);
     if (status != QD_OK)
         return status;
-    if ((content.data != NULL) == (content.blob != NULL)) {
+    const int count = (content.data != NULL) + (content.blob != NULL) + (content.window != NULL);
+    if (count != 1) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected one of data and parameters.binary_data_size, got %s",
-                       label(input, "").text, content.data != NULL ? "both" : "neither");
+                       "%s: expected one of data, parameters.binary_data_size and "
+                       "parameters.shared_memory_region, got %s",
+                       label(input, "").text, count == 0 ? "none" : "more than one");
     }
-    return content.data != NULL ? take_numbers(decoder, input, content.data)
-                                : take_blob(decoder, input, content.blob);
+    if (content.data != NULL)
+        return take_numbers(decoder, input, content.data);
+    if (content.blob != NULL)
+        return take_blob(decoder, input, content.blob);
+    input->tensor->data = content.window->bytes;
+    return check_bytes(decoder, input, ".parameters.shared_memory_byte_size",
+                       content.window->count);
 }
 
 /* ---- An input that each run will bring --------------------------------------------------- */
@@ -393,7 +401,7 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
         (decoder->asked->call.op->variable_inputs >> input->index & 1) == 0)
         return QD_OK;
     enum qd_status status = find_content(decoder, input, &content);
-    *declared = content.data == NULL && content.blob == NULL;
+    *declared = content.data == NULL && content.blob == NULL && content.window == NULL;
     return status;
 }
 

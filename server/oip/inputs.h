@@ -23,6 +23,7 @@ struct qd_oip_decoder {
     struct qd_arena *arena;
     struct qd_oip_asked *asked; /* signature, inputs, declared, and the call but what is read */
     struct qd_error *error;
+    struct qd_regions *regions;       /* NULL: shared memory is refused */
     const char *json_bytes_header;    /* NULL: absent, so there are no binary tensors */
     struct qd_oip_carrier *carriers;  /* by the signature's index; NULL: none came */
     const struct qd_json_mark *marks; /* the JSON reader's */

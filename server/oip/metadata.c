@@ -105,11 +105,12 @@ static void describe(const struct qk_attribute_def *def, char *about, size_t byt
     snprintf(about, bytes, "%s: %s", kinds[def->kind], def->about);
 }
 
-void qd_oip_encode_server_metadata(struct qd_text *text)
+void qd_oip_encode_server_metadata(struct qd_text *text, bool has_shared_memory)
 {
     qd_text_string(text, "{\"name\":\"quantd\",\"version\":\"" QD_VERSION "\",\"extensions\":["
                          "\"binary_tensor_data\",\"parameters\",\"model_repository\","
-                         "\"model_configuration\",\"statistics\",\"logging\"]}");
+                         "\"model_configuration\",\"statistics\",\"logging\"");
+    qd_text_string(text, has_shared_memory ? ",\"system_shared_memory\"]}" : "]}");
 }
 
 /* ---- Metadata ---------------------------------------------------------------------------- */

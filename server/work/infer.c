@@ -5,7 +5,9 @@
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/oip/encode.h"
+#include "server/oip/windows.h"
 #include "server/work/inference.h"
+#include "server/work/outputs.h"
 
 enum {
     /* What takes some 10 us at a time: JSON to read, numbers to print, constants to look at, nodes
@@ -167,57 +169,13 @@ static bool start(struct qd_job *job)
 
 /* ---- 2. Planning -------------------------------------------------------------------------- */
 
-/* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
- * what its owner chose, and an operator what the request says. */
-static enum qd_status check_outputs(struct qd_inference *inference)
-{
-    const struct qk_graph_plan *plan = inference->plan;
-    const bool built_in = inference->request->model->graph == NULL;
-    size_t bytes_max = QD_ANSWER_BYTES_MAX;
-    const size_t body_bytes = inference->request->message.body_bytes;
-    if (built_in && body_bytes < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
-        bytes_max = QD_GROWTH_BYTES_MIN + body_bytes * QD_GROWTH_MAX;
-    size_t bytes = 0;
-    for (size_t i = 0; i < plan->output_count; i++)
-        if (__builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
-            bytes = SIZE_MAX;
-    if (bytes <= bytes_max)
-        return QD_OK;
-    if (bytes_max == QD_ANSWER_BYTES_MAX) {
-        return qd_fail(inference->error, QD_TOO_LARGE,
-                       "the output: expected at most %zu bytes, which clients can read, got %zu",
-                       bytes_max, bytes);
-    }
-    return qd_fail(inference->error, QD_TOO_LARGE,
-                   "the output: expected at most %zu bytes, %u MiB and %d times the request's "
-                   "bytes, got %zu",
-                   bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
-}
-
-/* What can be no answer is not computed. Numbers are not known yet, so one that is too long by a
- * little is refused when it has been printed. */
-static enum qd_status check_answer(struct qd_inference *inference)
-{
-    const size_t bytes = qd_oip_least_answer_bytes(inference->asked, inference->plan->outputs);
-    if (bytes <= QD_ANSWER_BYTES_MAX)
-        return QD_OK;
-    return qd_fail(inference->error, QD_TOO_LARGE,
-                   "the answer has at least %zu bytes, expected at most %u; binary output may be "
-                   "smaller",
-                   bytes, QD_ANSWER_BYTES_MAX);
-}
-
 /* Room for what comes out, and for what nodes hand on to one another. */
 static enum qd_status take_outputs(struct qd_inference *inference)
 {
     const struct qk_graph_plan *plan = inference->plan;
-    if (check_outputs(inference) != QD_OK || check_answer(inference) != QD_OK)
+    if (qd_outputs_take(inference->request, plan, inference->outputs, &inference->copied_outputs) !=
+        QD_OK)
         return inference->error->status;
-    for (size_t i = 0; i < plan->output_count; i++) {
-        inference->outputs[i] = qd_arena_alloc(inference->arena, plan->output_bytes[i]);
-        if (inference->outputs[i] == NULL)
-            return refuse_memory(inference, "the output");
-    }
     if (plan->scratch_bytes == 0)
         return QD_OK;
     inference->scratch = qd_arena_alloc(inference->arena, plan->scratch_bytes);
@@ -253,9 +211,21 @@ static enum qk_status plan_loaded(struct qd_inference *inference, struct qk_erro
     return status;
 }
 
+/* Inputs that are looked at before anything runs. */
+static uint32_t constant_inputs(const struct qd_inference *inference)
+{
+    const struct qd_model *model = inference->request->model;
+    if (model->late != NULL)
+        return UINT32_MAX;
+    return model->graph == NULL ? ~inference->asked->call.variable : 0;
+}
+
 static enum qd_status plan(struct qd_inference *inference)
 {
     struct qk_error error = {.status = QK_OK};
+    if (qd_windows_copy_inputs(inference->asked, constant_inputs(inference), inference->arena,
+                               inference->error) != QD_OK)
+        return inference->error->status;
     const enum qk_status status = inference->request->model->graph == NULL
                                       ? plan_own(inference, &error)
                                       : plan_loaded(inference, &error);
@@ -299,16 +269,6 @@ static bool set_wide_phase(struct qd_inference *inference, qd_run_units *run,
                                   wanted < inference->seat_count ? wanted : inference->seat_count);
 }
 
-/* As is_brief, of the answer. */
-static bool has_brief_answer(const struct qd_inference *inference)
-{
-    const uint32_t json = inference->asked->outputs & ~inference->asked->binary_outputs;
-    size_t count = 0;
-    for (size_t i = 0; i < inference->plan->output_count; i++)
-        count += (json >> i & 1) != 0 ? inference->plan->outputs[i].count : 0;
-    return count <= BRIEF_NUMBERS;
-}
-
 static bool pack(struct qd_inference *inference);
 
 /* All that computing needs memory for comes first: what fails later is only the answer's text. */
@@ -317,7 +277,8 @@ static bool after_plan(struct qd_job *job)
     struct qd_inference *inference = qd_inference_of(job);
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
-    job->brief = job->brief && has_brief_answer(inference);
+    job->brief =
+        job->brief && qd_outputs_number_count(inference->request, inference->plan) <= BRIEF_NUMBERS;
     return pack(inference);
 }
 
@@ -332,20 +293,24 @@ static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t e
 /* A phase of its own where much has been read: to give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (inference->request->message.body_bytes > BRIEF_BODY_BYTES)
+    if (qd_outputs_request_bytes(inference->request) > BRIEF_BODY_BYTES) {
+        inference->job.brief = false;
         return qd_inference_set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
+    }
     plan(inference);
     return after_plan(&inference->job);
 }
 
 /* ---- 3. Computing ------------------------------------------------------------------------- */
 
-static bool write_answer(struct qd_inference *inference);
+static bool copy_outputs(struct qd_inference *inference);
 static bool compute(struct qd_inference *inference);
 
 static void run_node(struct qd_job *job, void *workspace, size_t begin, size_t end)
 {
     const struct qd_inference *inference = qd_inference_of(job);
+    if (qd_windows_are_lost(inference->asked))
+        return; /* it would write memory that nobody asked for; write_answer says so */
     qk_graph_run(inference->plan, inference->node, inference->inputs, inference->outputs,
                  inference->scratch, workspace, begin, end);
 }
@@ -354,7 +319,7 @@ static bool after_node(struct qd_job *job)
 {
     struct qd_inference *inference = qd_inference_of(job);
     return ++inference->node < inference->plan->node_count ? compute(inference)
-                                                           : write_answer(inference);
+                                                           : copy_outputs(inference);
 }
 
 static bool compute(struct qd_inference *inference)
@@ -404,6 +369,8 @@ static void run_print(struct qd_job *job, void *workspace, size_t begin, size_t 
 static bool write_answer(struct qd_inference *inference)
 {
     enter(inference, QD_ENCODING);
+    if (qd_windows_refuse_loss(inference->asked, inference->error) != QD_OK)
+        return false;
     const struct qk_graph_plan *plan = inference->plan;
     struct qk_tensor *outputs =
         qd_arena_alloc(inference->arena, plan->output_count * sizeof(*outputs));
@@ -421,6 +388,32 @@ static bool write_answer(struct qd_inference *inference)
     if (unit_count == 0)
         return after_print(&inference->job);
     return set_wide_phase(inference, run_print, after_print, unit_count, QD_OIP_UNIT_NS);
+}
+
+static bool after_copy(struct qd_job *job)
+{
+    struct qd_inference *inference = qd_inference_of(job);
+    inference->copied_outputs &= inference->copied_outputs - 1;
+    return copy_outputs(inference);
+}
+
+static void run_copy(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    const struct qd_inference *inference = qd_inference_of(job);
+    const size_t output = (size_t)__builtin_ctz(inference->copied_outputs);
+    (void)workspace;
+    qd_windows_copy_output(inference->asked, output, inference->outputs[output],
+                           inference->plan->output_bytes[output], begin, end);
+}
+
+/* Of outputs in shared memory those that could not be computed there. */
+static bool copy_outputs(struct qd_inference *inference)
+{
+    if (inference->copied_outputs == 0)
+        return write_answer(inference);
+    const size_t bytes = inference->plan->output_bytes[__builtin_ctz(inference->copied_outputs)];
+    const size_t unit_count = bytes / QD_WINDOW_UNIT_BYTES + (bytes % QD_WINDOW_UNIT_BYTES != 0);
+    return set_wide_phase(inference, run_copy, after_copy, unit_count, QD_CHUNK_NS);
 }
 
 /* ---- The job ------------------------------------------------------------------------------ */
@@ -470,6 +463,7 @@ static void done(struct qd_job *job)
     struct qd_inference *inference = qd_inference_of(job);
     struct qd_request *request = inference->request;
     qd_oip_writer_deinit(inference->writer);
+    qd_windows_release(&request->asked);
     if (inference->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &inference->pin);
     if (request->error.status == QD_UNAVAILABLE)

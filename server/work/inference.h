@@ -27,6 +27,7 @@ struct qd_inference {
     const struct qk_graph_plan *plan;            /* one of the two */
     const void *inputs[QK_GRAPH_PORT_COUNT_MAX]; /* the data of the variable ones */
     void *outputs[QK_GRAPH_PORT_COUNT_MAX];
+    uint32_t copied_outputs; /* bit i: still to be copied to shared memory */
     void *scratch;
     struct qd_seat *seats;        /* the same for all phases */
     size_t seat_count;            /* that have a workspace */

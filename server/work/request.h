@@ -68,7 +68,8 @@ struct qd_request {
 
     struct qd_model *model; /* a reference, until the request is destroyed; NULL: none */
 
-    const char *name; /* of the model that it loads or unloads, in the arena; NULL: it does not */
+    const char *name; /* of the model, or of the region of shared memory, that a call is about; in
+                       * the arena. NULL: of none */
 
     /* An inference; message.signature is NULL for all else. */
     enum qd_coding coding;        /* of the body as it comes; message.body is inflated */

@@ -2,6 +2,7 @@
 import collections
 import copy
 import json
+import os
 import re
 import tempfile
 import time
@@ -13,6 +14,8 @@ from loading import kept_request
 from quantd import LENGTH, Answer, Reader, Server, ServerTest, example_request, infer_path
 
 BODY_BYTES_MAX = 1 << 20
+
+SHARED = "quantd-schema-%d" % os.getpid()  # an object of shared memory
 
 # The fields of a head behind the request line, and the status of any path.
 HEADS = {
@@ -51,7 +54,8 @@ def operations():
         path = template.replace("{model}", model).replace("{version}", "10")
         for method in METHODS:
             if method in item:
-                yield method.upper(), template, path.replace("{region}", "r")
+                kind = "r" if template.endswith("/register") else "kept"
+                yield method.upper(), template, path.replace("{region}", kind)
 
 
 def is_inference(template):
@@ -68,12 +72,16 @@ def unknown(template):
         yield template.replace("{model}", "x").replace("{version}", "10")
     if "{version}" in template:
         yield template.replace("{model}", "onnx.QLinearConv").replace("{version}", "17x")
+    if template.endswith("/region/{region}/status"):
+        yield template.replace("{region}", "unknown")
 
 
 def good_request(template):
     """(body, headers) of an example that the path shows; any other path needs none."""
     if template.endswith("/load"):
         return json.dumps(kept_request([1, 2])), {}
+    if template == "/v2/systemsharedmemory/region/{region}/register":
+        return json.dumps({"key": "/" + SHARED, "byte_size": 4096}), {}
     if not is_inference(template):
         return None, {}
     content = resolve(operation("post", template)["requestBody"])["content"]
@@ -123,10 +131,19 @@ def longer_lists(tree):
 class Statuses(ServerTest):
     """No operation answers what it does not describe, or describes what it never answers."""
 
-    FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX), "--model-control-mode", "explicit")
+    FLAGS = ("--max-body-bytes", str(BODY_BYTES_MAX), "--model-control-mode", "explicit",
+             "--allow-shared-memory", SHARED)
 
     def setUp(self):
         self.seen = collections.defaultdict(set)
+        with open("/dev/shm/" + SHARED, "wb") as file:
+            file.write(bytes(4096))
+        self.addCleanup(os.unlink, "/dev/shm/" + SHARED)
+
+    def keep_a_region(self):
+        """For the paths that ask about one; others forget it."""
+        self.server.request("POST", "/v2/systemsharedmemory/region/kept/register",
+                            json.dumps({"key": "/" + SHARED, "byte_size": 4096}))
 
     def check(self, method, template, answer, status):
         self.assertEqual(answer.status, status, answer.body[:300])
@@ -135,6 +152,8 @@ class Statuses(ServerTest):
 
     def of_each(self, function):
         for method, template, path in operations():
+            if "/region/" in template and method == "GET":
+                self.keep_a_region()
             with self.subTest(method=method, path=template):
                 function(method, template, path)
 
@@ -166,8 +185,12 @@ class Statuses(ServerTest):
 
     def try_without_memory(self):
         """Who must have memory for an answer has a 503."""
-        server = Server("--max-inflight-bytes", "1M", "--min-rate", "0")
+        server = Server("--max-inflight-bytes", "1M", "--min-rate", "0", "--allow-shared-memory",
+                        SHARED)
         self.addCleanup(server.stop)
+        kept = server.request("POST", "/v2/systemsharedmemory/region/kept/register",
+                              json.dumps({"key": "/" + SHARED, "byte_size": 4096}))
+        self.assertEqual(kept.status, 200, kept.body)
         count = 520000  # two of them, but for a byte each, leave no room, not even for a message
 
         def begin():

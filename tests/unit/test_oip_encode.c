@@ -211,7 +211,7 @@ static const char *string_at(const cJSON *json, const char *key)
 Test(oip_encode, server_metadata)
 {
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_server_metadata(&text);
+    qd_oip_encode_server_metadata(&text, false);
     cJSON *json = parse_text();
     cr_assert_str_eq(string_at(json, "name"), "quantd");
     cr_assert_gt(strlen(string_at(json, "version")), 0);

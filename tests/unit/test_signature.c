@@ -372,8 +372,8 @@ Test(signature, what_cannot_be_declared)
                       "one");
     expect_undeclared("{\"inputs\":[" X("[1]") ",{\"name\":\"x_scale\",\"datatype\":\"FP32\","
                                                "\"shape\":[]}]}",
-                      "inputs[1] (\"x_scale\"): expected one of data and "
-                      "parameters.binary_data_size, got neither");
+                      "inputs[1] (\"x_scale\"): expected one of data, "
+                      "parameters.binary_data_size and parameters.shared_memory_region, got none");
     expect_undeclared("{\"inputs\":[" X("[-2]") "]}",
                       "inputs[0].shape (\"x\"): expected an integer in [-1, 2^53) for dimension 0, "
                       "got -2");
@@ -391,8 +391,9 @@ Test(signature, what_cannot_be_declared)
     cr_assert_eq(
         decode_with(signature_of("onnx.DequantizeLinear"), false, "{\"inputs\":[" X("[1]") "]}"),
         QD_INVALID);
-    cr_assert_str_eq(error.text, "inputs[0] (\"x\"): expected one of data and "
-                                 "parameters.binary_data_size, got neither");
+    cr_assert_str_eq(error.text, "inputs[0] (\"x\"): expected one of data, "
+                                 "parameters.binary_data_size and "
+                                 "parameters.shared_memory_region, got none");
 }
 
 /* A loaded DirectML operator's data lies as its strides say, in every request. */

@@ -1,0 +1,237 @@
+#include "server/oip/windows.h"
+
+#include <string.h>
+
+#include "server/base/refusal.h"
+
+static const char region_key[] = "shared_memory_region";
+static const char bytes_key[] = "shared_memory_byte_size";
+static const char offset_key[] = "shared_memory_offset";
+
+enum { OUTPUT_ALIGNMENT = 64 }; /* kernels/qk.h */
+
+/* What is wrong with a field of a tensor's parameters. */
+#define FAIL(reader, path, key, format, ...)                                                      \
+    qd_fail((reader)->error, QD_INVALID, "%s[%zu]%s%s: " format, (path)->array, (path)->position, \
+            (path)->tail, key, __VA_ARGS__)
+
+static struct qd_window *output_window(const struct qd_oip_asked *asked, size_t output)
+{
+    return asked->windows == NULL ? NULL : &asked->windows[asked->signature->input_count + output];
+}
+
+static size_t window_count(const struct qd_oip_asked *asked)
+{
+    return asked->windows == NULL ? 0
+                                  : asked->signature->input_count + asked->signature->output_count;
+}
+
+/* ---- Reading ------------------------------------------------------------------------------ */
+
+static enum qd_status hold_region(const struct qd_window_reader *reader,
+                                  const struct qd_json_path *path,
+                                  const struct qd_json_value *value, struct qd_window *window)
+{
+    const char *name = qd_json_string(value);
+    if (reader->regions == NULL) {
+        return FAIL(reader, path, region_key, "%s",
+                    "this server takes no shared memory here (--allow-shared-memory)");
+    }
+    if (name == NULL) {
+        return FAIL(reader, path, region_key, "expected a string, got %s",
+                    qd_json_show(value).text);
+    }
+    window->region = qd_regions_hold(reader->regions, name);
+    if (window->region == NULL) {
+        return FAIL(reader, path, region_key, "expected one that is registered, got %s",
+                    qd_show_string(name).text);
+    }
+    return qd_windows_refuse_loss(reader->asked, reader->error);
+}
+
+static enum qd_status read_number(const struct qd_window_reader *reader,
+                                  const struct qd_json_path *path,
+                                  const struct qd_json_value *parameters, const char *key,
+                                  bool is_needed, uint64_t *number)
+{
+    const struct qd_json_value *value;
+    int64_t given = 0;
+    enum qd_status status = qd_json_field(parameters, path, key, &value, reader->error);
+    if (status != QD_OK)
+        return status;
+    if ((value == NULL && is_needed) ||
+        (value != NULL && (!qd_json_whole(value, &given) || given < 0))) {
+        return FAIL(reader, path, key, "expected an integer >= 0, got %s",
+                    qd_json_show(value).text);
+    }
+    *number = (uint64_t)given;
+    return QD_OK;
+}
+
+static enum qd_status read_place(const struct qd_window_reader *reader,
+                                 const struct qd_json_path *path,
+                                 const struct qd_json_value *parameters, struct qd_window *window)
+{
+    const size_t count = window->region->mapping.count;
+    uint64_t bytes, offset;
+    enum qd_status status = read_number(reader, path, parameters, bytes_key, true, &bytes);
+    if (status == QD_OK)
+        status = read_number(reader, path, parameters, offset_key, false, &offset);
+    if (status != QD_OK)
+        return status;
+    if (offset > count || bytes > count - offset) {
+        return FAIL(reader, path, bytes_key,
+                    "expected it and %s within the region's %zu bytes, got %llu and %llu",
+                    offset_key, count, (unsigned long long)bytes, (unsigned long long)offset);
+    }
+    window->bytes = window->region->mapping.bytes + offset;
+    window->count = (size_t)bytes;
+    return QD_OK;
+}
+
+enum qd_status qd_window_read(const struct qd_window_reader *reader,
+                              const struct qd_json_value *parameters,
+                              const struct qd_json_path *path, bool is_output, size_t index,
+                              const struct qd_window **window)
+{
+    struct qd_oip_asked *asked = reader->asked;
+    const struct qd_signature *signature = asked->signature;
+    const struct qd_json_value *region;
+    *window = NULL;
+    enum qd_status status = qd_json_field(parameters, path, region_key, &region, reader->error);
+    if (status != QD_OK || region == NULL)
+        return status;
+    if (asked->windows == NULL)
+        asked->windows =
+            qd_arena_calloc(reader->arena, signature->input_count + signature->output_count,
+                            sizeof(*asked->windows));
+    if (asked->windows == NULL)
+        return qd_refuse_memory(reader->arena, "the request", reader->error);
+    struct qd_window *made = &asked->windows[index + (is_output ? signature->input_count : 0)];
+    made->position = path->position;
+    *window = made;
+    status = hold_region(reader, path, region, made);
+    return status == QD_OK ? read_place(reader, path, parameters, made) : status;
+}
+
+static bool overlap(const struct qd_window *a, const struct qd_window *b)
+{
+    const struct qd_mapping *of_a = &a->region->mapping;
+    const struct qd_mapping *of_b = &b->region->mapping;
+    const uint64_t a_begin = of_a->offset + (uint64_t)(a->bytes - of_a->bytes);
+    const uint64_t b_begin = of_b->offset + (uint64_t)(b->bytes - of_b->bytes);
+    return of_a->device == of_b->device && of_a->inode == of_b->inode &&
+           a_begin < b_begin + b->count && b_begin < a_begin + a->count;
+}
+
+enum qd_status qd_windows_check(const struct qd_oip_asked *asked, struct qd_error *error)
+{
+    const size_t input_count = asked->signature->input_count;
+    for (size_t i = input_count; i < window_count(asked); i++) {
+        const struct qd_window *output = &asked->windows[i];
+        for (size_t j = 0; output->region != NULL && j < i; j++) {
+            const struct qd_window *other = &asked->windows[j];
+            if (other->region == NULL || !overlap(output, other))
+                continue;
+            return qd_fail(error, QD_INVALID,
+                           "outputs[%zu].parameters.%s: expected bytes of its own, got some that "
+                           "%s[%zu] has as well",
+                           output->position, region_key, j < input_count ? "inputs" : "outputs",
+                           other->position);
+        }
+    }
+    return QD_OK;
+}
+
+/* ---- Using -------------------------------------------------------------------------------- */
+
+size_t qd_windows_input_bytes(const struct qd_oip_asked *asked)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; asked->windows != NULL && i < asked->signature->input_count; i++)
+        bytes += asked->windows[i].count; /* each is less than half of all addresses */
+    return bytes;
+}
+
+enum qd_status qd_windows_copy_inputs(const struct qd_oip_asked *asked, uint32_t inputs,
+                                      struct qd_arena *arena, struct qd_error *error)
+{
+    for (size_t i = 0; asked->windows != NULL && i < asked->signature->input_count; i++) {
+        const struct qd_window *window = &asked->windows[i];
+        if (window->region == NULL || (inputs >> i & 1) == 0)
+            continue;
+        void *copy = qd_arena_alloc(arena, window->count);
+        if (copy == NULL)
+            return qd_refuse_memory(arena, "an input in shared memory", error);
+        asked->inputs[i].data = memcpy(copy, window->bytes, window->count);
+    }
+    return qd_windows_refuse_loss(asked, error);
+}
+
+bool qd_windows_has_output(const struct qd_oip_asked *asked, size_t output)
+{
+    const struct qd_window *window = output_window(asked, output);
+    return window != NULL && window->region != NULL;
+}
+
+enum qd_status qd_windows_place_output(const struct qd_oip_asked *asked, size_t output,
+                                       size_t bytes, void **place, struct qd_error *error)
+{
+    const struct qd_window *window = output_window(asked, output);
+    if (bytes > window->count) {
+        return qd_fail(error, QD_INVALID,
+                       "outputs[%zu].parameters.%s (\"%s\"): expected at least %zu, got %zu",
+                       window->position, bytes_key, asked->signature->outputs[output].name, bytes,
+                       window->count);
+    }
+    *place = (uintptr_t)window->bytes % OUTPUT_ALIGNMENT == 0 ? window->bytes : NULL;
+    return QD_OK;
+}
+
+void qd_windows_copy_output(const struct qd_oip_asked *asked, size_t output, const void *from,
+                            size_t bytes, size_t begin, size_t end)
+{
+    const size_t first = begin * QD_WINDOW_UNIT_BYTES;
+    const size_t left = bytes - first;
+    const size_t wanted = (end - begin) * QD_WINDOW_UNIT_BYTES;
+    if (!qd_windows_are_lost(asked))
+        memcpy(output_window(asked, output)->bytes + first, (const char *)from + first,
+               wanted < left ? wanted : left);
+}
+
+/* ---- Losing ------------------------------------------------------------------------------- */
+
+static const struct qd_window *find_lost(const struct qd_oip_asked *asked)
+{
+    for (size_t i = 0; i < window_count(asked); i++) {
+        const struct qd_window *window = &asked->windows[i];
+        if (window->region != NULL && qd_mapping_is_lost(&window->region->mapping))
+            return window;
+    }
+    return NULL;
+}
+
+bool qd_windows_are_lost(const struct qd_oip_asked *asked)
+{
+    return find_lost(asked) != NULL;
+}
+
+enum qd_status qd_windows_refuse_loss(const struct qd_oip_asked *asked, struct qd_error *error)
+{
+    const struct qd_window *window = find_lost(asked);
+    if (window == NULL)
+        return QD_OK;
+    return qd_fail(error, QD_INVALID,
+                   "%s[%zu].parameters.%s: expected all of region %s, got less: its object was "
+                   "made smaller, or the system has no memory left for it; register it anew",
+                   window < asked->windows + asked->signature->input_count ? "inputs" : "outputs",
+                   window->position, region_key, qd_show_string(window->region->name).text);
+}
+
+void qd_windows_release(struct qd_oip_asked *asked)
+{
+    for (size_t i = 0; i < window_count(asked); i++)
+        if (asked->windows[i].region != NULL)
+            qd_region_release(asked->windows[i].region);
+    asked->windows = NULL;
+}

@@ -1,0 +1,87 @@
+#include "server/work/outputs.h"
+
+#include "server/base/limits.h"
+#include "server/base/refusal.h"
+#include "server/oip/encode.h"
+#include "server/oip/windows.h"
+
+uint64_t qd_outputs_request_bytes(const struct qd_request *request)
+{
+    return request->message.body_bytes + qd_windows_input_bytes(&request->asked);
+}
+
+/* What comes out, for which nobody has asked for memory yet, against what came. A loaded model does
+ * what its owner chose, and an operator what the request says. In shared memory there may be as
+ * much as the client has made room for. */
+static enum qd_status check_bytes(struct qd_request *request, const struct qk_graph_plan *plan)
+{
+    const bool built_in = request->model->graph == NULL;
+    const uint64_t came = qd_outputs_request_bytes(request);
+    size_t bytes_max = QD_ANSWER_BYTES_MAX;
+    if (built_in && came < (bytes_max - QD_GROWTH_BYTES_MIN) / QD_GROWTH_MAX)
+        bytes_max = QD_GROWTH_BYTES_MIN + (size_t)came * QD_GROWTH_MAX;
+    size_t bytes = 0;
+    for (size_t i = 0; i < plan->output_count; i++)
+        if (!qd_windows_has_output(&request->asked, i) &&
+            __builtin_add_overflow(bytes, plan->output_bytes[i], &bytes))
+            bytes = SIZE_MAX;
+    if (bytes <= bytes_max)
+        return QD_OK;
+    if (bytes_max == QD_ANSWER_BYTES_MAX) {
+        return qd_fail(&request->error, QD_TOO_LARGE,
+                       "the output: expected at most %zu bytes, which clients can read, got %zu",
+                       bytes_max, bytes);
+    }
+    return qd_fail(&request->error, QD_TOO_LARGE,
+                   "the output: expected at most %zu bytes, %u MiB and %d times the request's "
+                   "bytes, got %zu",
+                   bytes_max, QD_GROWTH_BYTES_MIN >> 20, QD_GROWTH_MAX, bytes);
+}
+
+/* What can be no answer is not computed. Numbers are not known yet, so one that is too long by a
+ * little is refused when it has been printed. */
+static enum qd_status check_answer(struct qd_request *request, const struct qk_graph_plan *plan)
+{
+    const size_t bytes = qd_oip_least_answer_bytes(&request->asked, plan->outputs);
+    if (bytes <= QD_ANSWER_BYTES_MAX)
+        return QD_OK;
+    return qd_fail(&request->error, QD_TOO_LARGE,
+                   "the answer has at least %zu bytes, expected at most %u; binary output may be "
+                   "smaller",
+                   bytes, QD_ANSWER_BYTES_MAX);
+}
+
+enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph_plan *plan,
+                               void **outputs, uint32_t *copied)
+{
+    enum qd_status status = check_bytes(request, plan);
+    if (status == QD_OK)
+        status = check_answer(request, plan);
+    for (size_t i = 0; status == QD_OK && i < plan->output_count; i++) {
+        const size_t bytes = plan->output_bytes[i];
+        const bool is_shared = qd_windows_has_output(&request->asked, i);
+        if (is_shared)
+            status =
+                qd_windows_place_output(&request->asked, i, bytes, &outputs[i], &request->error);
+        if (status != QD_OK || outputs[i] != NULL)
+            continue;
+        *copied |= (uint32_t)is_shared << i;
+        outputs[i] = qd_arena_alloc(&request->arena, bytes);
+        if (outputs[i] == NULL)
+            status = qd_refuse_memory(&request->arena, "the output", &request->error);
+    }
+    return status;
+}
+
+static bool is_json(const struct qd_request *request, size_t output)
+{
+    return ((request->asked.outputs & ~request->asked.binary_outputs) >> output & 1) != 0;
+}
+
+size_t qd_outputs_number_count(const struct qd_request *request, const struct qk_graph_plan *plan)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < plan->output_count; i++)
+        count += is_json(request, i) ? plan->outputs[i].count : 0;
+    return count;
+}
