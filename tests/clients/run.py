@@ -9,6 +9,7 @@ build/clients.
 A client without its toolchain or packages is skipped by name. With REQUIRE=all or CI=true in the
 environment, missing packages count as a failure. The last line is "N passed, N failed, N skipped".
 """
+import json
 import os
 import re
 import shutil
@@ -140,6 +141,7 @@ def shell(client):
 
 # Which do something else than the others.
 LOADER = "load_tritonclient.py"
+SHARER = "shared_tritonclient.py"
 SCRAPER = "scrape_prometheus.py"
 
 # File -> what makes its command.
@@ -147,6 +149,7 @@ CLIENTS = {
     "client_requests.py": lambda client: python(client, "requests"),
     "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
     LOADER: lambda client: python(client, "tritonclient[http]"),
+    SHARER: lambda client: python(client, "tritonclient[http]"),
     SCRAPER: prometheus,
     "client.mjs": node,
     "client.go": go,
@@ -289,8 +292,9 @@ def tests_of(command, url, closed_url):
 
 def test_client(client, url, closed_url):
     """(passed, failed)"""
-    if client in (LOADER, SCRAPER):
-        return (test_loader if client == LOADER else test_scraper)(client, url)
+    others = {LOADER: test_loader, SHARER: test_sharer, SCRAPER: test_scraper}
+    if client in others:
+        return others[client](client, url)
     try:
         command = CLIENTS[client](client)
     except Failure as failure:
@@ -333,6 +337,41 @@ def test_loader(client, url):
              lambda: test_wrong(command, [own, spoiled], 0, "node 0", "colour")),
             ("a server that loads nothing",
              lambda: test_wrong(command, [url, file], 0, "--model-control-mode"))):
+        try:
+            test()
+            passed += 1
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            print("%s: %s: %s" % (client, name, failure), flush=True)
+            failed += 1
+    server.stop()
+    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
+    return passed, failed
+
+
+# ---- Shared memory -------------------------------------------------------------------------------
+
+
+def shares(command, url):
+    status, lines, errors = run(command, url)
+    values = [json.loads(line) for line in lines]
+    expected = [[factor * i / 2 for i in range(8)] for factor in (1, 3, 5)]
+    if (status, values, errors) != (0, expected, []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+
+
+def test_sharer(client, url):
+    """The same for the client whose tensors lie in shared memory: (passed, failed)"""
+    if not os.path.isdir("/dev/shm"):
+        raise Skip("there is no /dev/shm")
+    command = CLIENTS[client](client)
+    server = Server("--allow-shared-memory", "quantd-client-")
+    own = server.addresses[0]
+    passed = failed = 0
+    for name, test in (
+            ("shares", lambda: shares(command, own)),
+            ("no argument", lambda: test_wrong(command, [], 0, "usage: ")),
+            ("a server that has it off",
+             lambda: test_wrong(command, [url], 0, "--allow-shared-memory"))):
         try:
             test()
             passed += 1
