@@ -38,13 +38,19 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Enough for what one of the print functions writes. */
+/* Enough for what one of the print functions writes, which may be more than it returns. */
 #define QD_PRINT_BYTES_MAX 24
 
 /* Print without a NUL, and return the end. */
 char *qd_print_int64(char *out, int64_t value);
 
-/* The shortest decimal that reads back to the same float, of these the closest; value: finite. */
+/* The shortest decimal that reads back to the same float, of these the closest; but a whole number
+ * below 10^9 with all its digits, which are no more. value: finite. Who reads it as a double and
+ * rounds that to a float gets the same, too. */
 char *qd_print_float(char *out, float value);
+
+/* The same of all before the first that is not finite, each with a comma before it. Returns how
+ * many; *out becomes the end. Room: QD_PRINT_BYTES_MAX and one byte for each. */
+size_t qd_print_floats(char **out, const float *values, size_t count);
 
 #endif

@@ -36,33 +36,32 @@ char *qd_print_int64(char *out, int64_t value)
     return print_uint64(out, magnitude);
 }
 
-/* Shortest decimals after R. Giulietti, "The Schubfach way to render doubles" (2022), for floats:
- * 10^k scaled into 64 bits instead of his 126, and 32-bit estimates instead of 64.
- *
- * powers[k - POWER_FIRST] = floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 when that is not
- * exact. */
-enum { POWER_FIRST = -31 };
+/* ---- Floats: which decimal --------------------------------------------------------------- */
+
+/* powers_of_ten[k - POWER_FIRST] = floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 when that is
+ * not exact. */
+enum { POWER_FIRST = -32 };
 static const uint64_t powers_of_ten[] = {
-    0x81ceb32c4b43fcf5, 0xa2425ff75e14fc32, 0xcad2f7f5359a3b3f, 0xfd87b5f28300ca0e,
-    0x9e74d1b791e07e49, 0xc612062576589ddb, 0xf79687aed3eec552, 0x9abe14cd44753b53,
-    0xc16d9a0095928a28, 0xf1c90080baf72cb2, 0x971da05074da7bef, 0xbce5086492111aeb,
-    0xec1e4a7db69561a6, 0x9392ee8e921d5d08, 0xb877aa3236a4b44a, 0xe69594bec44de15c,
-    0x901d7cf73ab0acda, 0xb424dc35095cd810, 0xe12e13424bb40e14, 0x8cbccc096f5088cc,
-    0xafebff0bcb24aaff, 0xdbe6fecebdedd5bf, 0x89705f4136b4a598, 0xabcc77118461cefd,
-    0xd6bf94d5e57a42bd, 0x8637bd05af6c69b6, 0xa7c5ac471b478424, 0xd1b71758e219652c,
-    0x83126e978d4fdf3c, 0xa3d70a3d70a3d70b, 0xcccccccccccccccd, 0x8000000000000000,
-    0xa000000000000000, 0xc800000000000000, 0xfa00000000000000, 0x9c40000000000000,
-    0xc350000000000000, 0xf424000000000000, 0x9896800000000000, 0xbebc200000000000,
-    0xee6b280000000000, 0x9502f90000000000, 0xba43b74000000000, 0xe8d4a51000000000,
-    0x9184e72a00000000, 0xb5e620f480000000, 0xe35fa931a0000000, 0x8e1bc9bf04000000,
-    0xb1a2bc2ec5000000, 0xde0b6b3a76400000, 0x8ac7230489e80000, 0xad78ebc5ac620000,
-    0xd8d726b7177a8000, 0x878678326eac9000, 0xa968163f0a57b400, 0xd3c21bcecceda100,
-    0x84595161401484a0, 0xa56fa5b99019a5c8, 0xcecb8f27f4200f3a, 0x813f3978f8940985,
-    0xa18f07d736b90be6, 0xc9f2c9cd04674edf, 0xfc6f7c4045812297, 0x9dc5ada82b70b59e,
-    0xc5371912364ce306, 0xf684df56c3e01bc7, 0x9a130b963a6c115d, 0xc097ce7bc90715b4,
-    0xf0bdc21abb48db21, 0x96769950b50d88f5, 0xbc143fa4e250eb32, 0xeb194f8e1ae525fe,
-    0x92efd1b8d0cf37bf, 0xb7abc627050305ae, 0xe596b7b0c643c71a, 0x8f7e32ce7bea5c70,
-    0xb35dbf821ae4f38c,
+    0xcfb11ead453994bb, 0x81ceb32c4b43fcf5, 0xa2425ff75e14fc32, 0xcad2f7f5359a3b3f,
+    0xfd87b5f28300ca0e, 0x9e74d1b791e07e49, 0xc612062576589ddb, 0xf79687aed3eec552,
+    0x9abe14cd44753b53, 0xc16d9a0095928a28, 0xf1c90080baf72cb2, 0x971da05074da7bef,
+    0xbce5086492111aeb, 0xec1e4a7db69561a6, 0x9392ee8e921d5d08, 0xb877aa3236a4b44a,
+    0xe69594bec44de15c, 0x901d7cf73ab0acda, 0xb424dc35095cd810, 0xe12e13424bb40e14,
+    0x8cbccc096f5088cc, 0xafebff0bcb24aaff, 0xdbe6fecebdedd5bf, 0x89705f4136b4a598,
+    0xabcc77118461cefd, 0xd6bf94d5e57a42bd, 0x8637bd05af6c69b6, 0xa7c5ac471b478424,
+    0xd1b71758e219652c, 0x83126e978d4fdf3c, 0xa3d70a3d70a3d70b, 0xcccccccccccccccd,
+    0x8000000000000000, 0xa000000000000000, 0xc800000000000000, 0xfa00000000000000,
+    0x9c40000000000000, 0xc350000000000000, 0xf424000000000000, 0x9896800000000000,
+    0xbebc200000000000, 0xee6b280000000000, 0x9502f90000000000, 0xba43b74000000000,
+    0xe8d4a51000000000, 0x9184e72a00000000, 0xb5e620f480000000, 0xe35fa931a0000000,
+    0x8e1bc9bf04000000, 0xb1a2bc2ec5000000, 0xde0b6b3a76400000, 0x8ac7230489e80000,
+    0xad78ebc5ac620000, 0xd8d726b7177a8000, 0x878678326eac9000, 0xa968163f0a57b400,
+    0xd3c21bcecceda100, 0x84595161401484a0, 0xa56fa5b99019a5c8, 0xcecb8f27f4200f3a,
+    0x813f3978f8940985, 0xa18f07d736b90be6, 0xc9f2c9cd04674edf, 0xfc6f7c4045812297,
+    0x9dc5ada82b70b59e, 0xc5371912364ce306, 0xf684df56c3e01bc7, 0x9a130b963a6c115d,
+    0xc097ce7bc90715b4, 0xf0bdc21abb48db21, 0x96769950b50d88f5, 0xbc143fa4e250eb32,
+    0xeb194f8e1ae525fe, 0x92efd1b8d0cf37bf, 0xb7abc627050305ae, 0xe596b7b0c643c71a,
+    0x8f7e32ce7bea5c70, 0xb35dbf821ae4f38c,
 };
 
 /* For |e| below 200: floor(log2(10^e)), floor(log10(2^e)), floor(log10(3/4 * 2^e)). Shifts of
@@ -95,7 +94,9 @@ struct decimal {
     int exponent;
 };
 
-/* The paper's algorithm for c * 2^q; `narrow`: the float below is half as far as the one above. */
+/* For c * 2^q of any kind; `narrow`: the float below is half as far as the one above. After
+ * R. Giulietti, "The Schubfach way to render doubles" (2022), for floats: 10^k scaled into 64 bits
+ * instead of his 126, and 32-bit estimates instead of 64. */
 static struct decimal shortest(uint32_t c, int q, bool narrow)
 {
     int k = narrow ? floor_log10_three_quarters_pow2(q) : floor_log10_pow2(q);
@@ -122,69 +123,186 @@ static struct decimal shortest(uint32_t c, int q, bool narrow)
     return (struct decimal){s + up, k};
 }
 
-static struct decimal float_to_decimal(uint32_t fraction, uint32_t biased)
+__extension__ typedef unsigned __int128 uint128; /* gcc and clang have it */
+
+static uint64_t multiply_high(uint64_t a, uint64_t b)
 {
-    if (biased == 0)
-        return shortest(fraction, 1 - 150, false);
-    uint32_t c = fraction | 0x800000;
-    int q = (int)biased - 150;
-    if (q <= 0 && q > -24 && (c & ((UINT32_C(1) << -q) - 1)) == 0)
-        return (struct decimal){c >> -q, 0}; /* an integer below 2^24 */
-    return shortest(c, q, fraction == 0 && biased > 1);
+    return (uint64_t)((uint128)a * b >> 64);
 }
 
-/* digits[0..count) * 10^exponent, in the shorter of the two notations people expect. */
-static char *print_decimal(char *out, const char *digits, int count, int exponent)
+/* The same for most floats, those of 24 bits that have their neighbours at the same distance, with
+ * one product and without branches: the value in units of 10^(k+1), where the float's neighbours
+ * are less than 1 away, so that one whole number at most is among what reads back to it. Otherwise
+ * there is one digit more. V. Zverovich's zmij has the idea; that 64 bits of the power suffice is
+ * known for each float by trial: make bench A=--every-float. */
+static struct decimal shortest_of_most(uint32_t c, int q)
 {
-    int point = count + exponent; /* digits before the decimal point */
-    if (exponent >= 0 && point <= 9) {
-        memcpy(out, digits, (size_t)count);
-        memset(out + count, '0', (size_t)exponent);
-        return out + point;
+    enum { FRACTION_BITS = 34 };
+    const uint64_t one = UINT64_C(1) << FRACTION_BITS;
+    const int k = floor_log10_pow2(q) + 1;
+    const int shift = q + floor_log2_pow10(-k) + 1 + FRACTION_BITS;
+    const uint64_t power = powers_of_ten[-k - POWER_FIRST];
+    const uint64_t scaled = multiply_high(power, (uint64_t)c << shift);
+    const uint64_t fraction = scaled & (one - 1);
+    const uint64_t half_gap = (power >> (65 - shift)) + (c % 2 == 0); /* an even c owns the ends */
+    const uint32_t above = (uint32_t)((fraction + half_gap) >> FRACTION_BITS);
+    const bool is_whole = above != 0 || half_gap > fraction;
+    uint32_t digit = (uint32_t)((fraction * 10 + one / 2) >> FRACTION_BITS);
+    digit -= fraction == one / 4; /* 2.5 is a tie, of which 2 is even; at 7.5, 8 is */
+    const uint32_t whole = (uint32_t)(scaled >> FRACTION_BITS) + above;
+    return (struct decimal){whole * 10 + (is_whole ? 0 : digit), k - 1};
+}
+
+/* Below this a whole number is written with all its digits, which are as many as with zeros. */
+enum { WHOLE_MAX = 1000000000 };
+
+/* Seven to nine digits, zeros at their end among them. value: finite and not 0. */
+static inline struct decimal float_to_decimal(uint32_t fraction, uint32_t biased)
+{
+    const uint32_t c = fraction | 0x800000;
+    const int q = (int)biased - 150;
+    if (q > 0 && q <= 6 && c << q < WHOLE_MAX)
+        return (struct decimal){c << q, 0};
+    if (fraction != 0 && biased != 0)
+        return shortest_of_most(c, q);
+    struct decimal decimal =
+        biased == 0 ? shortest(fraction, 1 - 150, false) : shortest(c, q, biased > 1);
+    for (; decimal.digits < 1000000; decimal.exponent--)
+        decimal.digits *= 10;
+    return decimal;
+}
+
+/* ---- Floats: the text -------------------------------------------------------------------- */
+
+/* Up to 16 characters, the first one in the lowest byte; the machine is little-endian. */
+struct characters {
+    uint64_t low;
+    uint64_t high;
+};
+
+/* The eight digits of a number below 10^8, each in a byte: halves, quarters, eighths. */
+static uint64_t spread_digits(uint64_t value)
+{
+    uint64_t part = value / 10000;
+    uint64_t digits = part | (value - part * 10000) << 32;
+    part = (digits * 10486 >> 20) & UINT64_C(0x0000007f0000007f); /* by 100 */
+    digits = part | (digits - part * 100) << 16;
+    part = (digits * 103 >> 10) & UINT64_C(0x000f000f000f000f); /* by 10 */
+    return part | (digits - part * 10) << 8;
+}
+
+/* Where the digits go: `before` of them stay, `fill` is between, the others stand `gap_bits` later.
+ */
+struct layout {
+    struct characters before;
+    struct characters fill;
+    uint8_t gap_bits;
+    uint8_t prefix_bytes; /* "0.00" */
+    uint8_t count_before;
+    bool has_point; /* where digits follow */
+};
+
+#define SMALL(zeros, text)                                          \
+    {                                                               \
+        {0, 0}, {text, 0}, 8 * (2 + (zeros)), 2 + (zeros), 0, false \
     }
-    if (point > 0 && point <= 9) {
-        memcpy(out, digits, (size_t)point);
-        out[point] = '.';
-        memcpy(out + point + 1, digits + point, (size_t)(count - point));
-        return out + count + 1;
+#define POINT(n)                                                                        \
+    {                                                                                   \
+        {(UINT64_C(1) << 8 * (n)) - 1, 0}, {(uint64_t)'.' << 8 * (n), 0}, 8, 0, n, true \
     }
-    if (point <= 0 && point > -4) {
-        memcpy(out, "0.000", 5);
-        memcpy(out + 2 - point, digits, (size_t)count);
-        return out + 2 - point + count;
-    }
-    *out++ = digits[0];
-    if (count > 1) {
-        *out++ = '.';
-        memcpy(out, digits + 1, (size_t)(count - 1));
-        out += count - 1;
-    }
+
+/* By how many digits are before the decimal point: -3 to 9. */
+enum { POINT_MIN = -3, POINT_MAX = 9 };
+static const struct layout layouts[] = {
+    SMALL(3, UINT64_C(0x3030302e30)),
+    SMALL(2, 0x30302e30),
+    SMALL(1, 0x302e30),
+    SMALL(0, 0x2e30),
+    POINT(1),
+    POINT(2),
+    POINT(3),
+    POINT(4),
+    POINT(5),
+    POINT(6),
+    POINT(7),
+    {{UINT64_MAX, 0}, {0, '.'}, 8, 0, 8, true},
+    {{UINT64_MAX, 0xff}, {0, '.' << 8}, 8, 0, 9, true},
+};
+
+/* digits[0..count), and '0' behind them. Writes 16 bytes. */
+static inline char *lay_out(char *out, struct characters digits, uint32_t count,
+                            const struct layout *layout)
+{
+    const struct characters behind = {digits.low & ~layout->before.low,
+                                      digits.high & ~layout->before.high};
+    const unsigned gap_bits = layout->gap_bits;
+    struct characters text = {(digits.low ^ behind.low) | behind.low << gap_bits, 0};
+    text.low |= layout->fill.low;
+    text.high = (digits.high ^ behind.high) | behind.high << gap_bits |
+                behind.low >> (64 - gap_bits) | layout->fill.high;
+    memcpy(out, &text, sizeof(text));
+    const uint32_t before = layout->count_before;
+    const uint32_t bytes = count + (layout->has_point && count > before);
+    return out + layout->prefix_bytes + (bytes > before ? bytes : before);
+}
+
+/* "e-45"; writes 4 bytes. */
+static char *print_exponent(char *out, int exponent)
+{
+    const uint32_t magnitude = (uint32_t)(exponent < 0 ? -exponent : exponent);
     *out++ = 'e';
-    return qd_print_int64(out, point - 1);
+    *out = '-';
+    out += exponent < 0;
+    memcpy(out, digit_pairs + magnitude * 2 + (magnitude < 10), 2);
+    return out + 1 + (magnitude >= 10);
+}
+
+/* In the shorter of the two notations people expect. value: finite and not 0. Writes up to
+ * QD_PRINT_BYTES_MAX bytes, of which those behind the end are nothing. */
+static inline char *print_number(char *out, uint32_t bits)
+{
+    *out = '-';
+    out += bits >> 31;
+    const struct decimal decimal = float_to_decimal(bits & 0x7fffff, bits >> 23 & 0xff);
+    const uint32_t first = decimal.digits / 100000000;
+    const uint64_t others = spread_digits(decimal.digits - first * 100000000);
+    struct characters digits = {others << 8 | first, others >> 56};
+    const uint32_t zeros = decimal.digits < 10000000 ? 2 : decimal.digits < 100000000;
+    const uint32_t end = digits.high != 0 ? 9 : 8 - (uint32_t)__builtin_clzll(digits.low) / 8;
+    const int point = decimal.exponent + 9 - (int)zeros;
+    const uint64_t all_zeros = UINT64_C(0x0101010101010101) * '0';
+    /* In two steps, since no shift is by 64. */
+    digits.low = (digits.low >> 8 * zeros | digits.high << 1 << (63 - 8 * zeros)) | all_zeros;
+    digits.high = digits.high >> 8 * zeros | all_zeros;
+    if (point >= POINT_MIN && point <= POINT_MAX)
+        return lay_out(out, digits, end - zeros, &layouts[point - POINT_MIN]);
+    out = lay_out(out, digits, end - zeros, &layouts[1 - POINT_MIN]);
+    return print_exponent(out, point - 1);
 }
 
 char *qd_print_float(char *out, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
-    if (bits >> 31 != 0)
-        *out++ = '-';
-    uint32_t fraction = bits & 0x7fffff;
-    uint32_t biased = bits >> 23 & 0xff;
-    if (fraction == 0 && biased == 0) {
-        *out++ = '0';
-        if (bits != 0) { /* "-0" would be read as an integer, which has no sign at 0 */
-            memcpy(out, ".0", 2);
-            out += 2;
-        }
-        return out;
+    if (bits << 1 != 0)
+        return print_number(out, bits);
+    /* "-0" would be read as an integer, which has no sign at 0 */
+    memcpy(out, bits == 0 ? "0" : "-0.0", bits == 0 ? 1 : 4);
+    return out + (bits == 0 ? 1 : 4);
+}
+
+size_t qd_print_floats(char **out, const float *values, size_t count)
+{
+    char *at = *out;
+    size_t index = 0;
+    for (; index < count; index++) {
+        uint32_t bits;
+        memcpy(&bits, &values[index], sizeof(bits));
+        if ((bits >> 23 & 0xff) == 0xff)
+            break;
+        *at++ = ',';
+        at = bits << 1 != 0 ? print_number(at, bits) : qd_print_float(at, values[index]);
     }
-    struct decimal decimal = float_to_decimal(fraction, biased);
-    while (decimal.digits % 10 == 0) {
-        decimal.digits /= 10;
-        decimal.exponent++;
-    }
-    char digits[QD_PRINT_BYTES_MAX];
-    int count = (int)(print_uint64(digits, decimal.digits) - digits);
-    return print_decimal(out, digits, count, decimal.exponent);
+    *out = at;
+    return index;
 }

@@ -1,6 +1,5 @@
 #include "server/json/tensor.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "server/json/element.h"
@@ -17,12 +16,6 @@ static int64_t widen(uint32_t bits, const struct qk_type_info *type)
 static char *print_element(char *out, const struct qk_tensor *tensor,
                            const struct qk_type_info *type, size_t index)
 {
-    float value;
-    if (tensor->type == QK_FP32) { /* most outputs are: the short way */
-        memcpy(&value, (const char *)tensor->data + index * sizeof(value), sizeof(value));
-        if (isfinite(value))
-            return qd_print_float(out, value);
-    }
     uint32_t bits = qk_element_load(tensor->type, tensor->data, index);
     return type->kind == QK_KIND_FLOAT ? qd_json_float_print(tensor->type, bits, out)
                                        : qd_print_int64(out, widen(bits, type));
@@ -32,6 +25,11 @@ char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t b
 {
     const struct qk_type_info *type = qk_type_info(tensor->type);
     for (size_t index = begin; index < end; index++) {
+        if (tensor->type == QK_FP32 && index > 0) { /* most outputs are: the short way */
+            index += qd_print_floats(&out, (const float *)tensor->data + index, end - index);
+            if (index == end)
+                break;
+        }
         if (index > 0)
             *out++ = ',';
         out = print_element(out, tensor, type, index);

@@ -377,6 +377,11 @@ static bool check(const struct bench_numbers *numbers, uint32_t bits)
     back = qd_json_number_to_float(&number);
     if (memcmp(&back, &value, sizeof(value)) != 0)
         return false;
+    if (fabsf(value) >= 16777216 && fabsf(value) < 1e9f) { /* with all its digits */
+        snprintf(text[1], sizeof(text[1]), "%.0f", (double)value);
+        return strlen(text[1]) == (size_t)(end - text[0]) &&
+               memcmp(text[0], text[1], strlen(text[1])) == 0;
+    }
     if (!numbers->peer_print)
         return true;
     const size_t bytes = numbers->peer_print("scientific", &value, 1, text[1]);
