@@ -39,7 +39,7 @@ enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s, */
     TRIM_STEP_MS = 2,               /* where it is much, at least so far apart: */
-    TRIM_STEP_BYTES = 8 << 20,      /* some 0.5 ms, in which nobody is answered */
+    TRIM_STEP_BYTES = 8 << 20,      /* a ms of small pages; nobody is answered */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
     OTHER_FILES_MAX = 64,
     LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */

@@ -29,8 +29,8 @@ bool qd_memory_is_for_models(const struct qd_memory *memory);
 
 /* Gives back to the system the blocks that were not needed since the last call. */
 void qd_memory_trim(struct qd_memory *memory);
-/* The same, so many bytes of it, as a timer calls it: whole, it takes the system 60 ms for a GiB.
- * True: there is more; the next call goes on with that. */
+/* The same, so many bytes of it, as a timer calls it: whole, a GiB of small pages takes the system
+ * a tenth of a second. True: there is more; the next call goes on with that. */
 bool qd_memory_trim_some(struct qd_memory *memory, size_t bytes);
 
 struct qd_block;
