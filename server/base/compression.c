@@ -39,6 +39,8 @@ struct qd_inflater {
     struct inflate_state state;
     enum qd_coding coding;
     uint32_t wrapper; /* what ISA-L calls crc_flag */
+    bool in_head;     /* of one of gzip's members */
+    struct isal_gzip_header head;
     struct qd_arena *arena;
     struct qd_error *error;
     const uint8_t *bytes;
@@ -62,7 +64,7 @@ static bool is_zlib(const uint8_t *bytes, size_t count)
 static uint32_t choose_wrapper(const struct qd_inflater *inflater)
 {
     if (inflater->coding == QD_CODING_GZIP)
-        return ISAL_GZIP;
+        return ISAL_GZIP_NO_HDR_VER;
     return is_zlib(inflater->bytes, inflater->count) ? ISAL_ZLIB : ISAL_DEFLATE;
 }
 
@@ -79,6 +81,15 @@ static bool reserve_room(struct qd_inflater *inflater)
     inflater->capacity = least(bytes + 1, left);
     inflater->out = qd_arena_reserve(arena, inflater->capacity);
     return inflater->out != NULL;
+}
+
+/* Gzip's head is read by a call of its own: isal_inflate forgets between two calls which checksum
+ * it has had so far. */
+static void begin_member(struct qd_inflater *inflater)
+{
+    inflater->state.crc_flag = inflater->wrapper;
+    inflater->in_head = inflater->coding == QD_CODING_GZIP;
+    isal_gzip_header_init(&inflater->head);
 }
 
 struct qd_inflater *qd_inflater_create(enum qd_coding coding, const char *bytes, size_t count,
@@ -98,7 +109,7 @@ struct qd_inflater *qd_inflater_create(enum qd_coding coding, const char *bytes,
         inflater->done = false;
         inflater->wrapper = choose_wrapper(inflater);
         isal_inflate_init(&inflater->state);
-        inflater->state.crc_flag = inflater->wrapper;
+        begin_member(inflater);
     }
     if (inflater == NULL || !reserve_room(inflater)) {
         qd_refuse_memory(arena, "the inflated body", error);
@@ -174,8 +185,19 @@ static enum qd_status end_member(struct qd_inflater *inflater)
     }
     inflater->taken = used;
     isal_inflate_reset(&inflater->state);
-    inflater->state.crc_flag = inflater->wrapper;
+    begin_member(inflater);
     return QD_OK;
+}
+
+/* The head, and then what is behind it. */
+static int read_on(struct qd_inflater *inflater)
+{
+    int code = ISAL_DECOMP_OK;
+    if (inflater->in_head) {
+        code = isal_read_gzip_header(&inflater->state, &inflater->head);
+        inflater->in_head = code != ISAL_DECOMP_OK;
+    }
+    return inflater->in_head ? code : isal_inflate(&inflater->state);
 }
 
 static enum qd_status inflate_some(struct qd_inflater *inflater)
@@ -189,7 +211,7 @@ static enum qd_status inflate_some(struct qd_inflater *inflater)
     state->avail_in = (uint32_t)in;
     state->next_out = inflater->out + inflater->out_bytes;
     state->avail_out = (uint32_t)room;
-    const int code = isal_inflate(state);
+    const int code = read_on(inflater);
     inflater->taken += in - state->avail_in;
     inflater->out_bytes += room - state->avail_out;
     if (code != ISAL_DECOMP_OK && code != ISAL_END_INPUT)

@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import struct
 import subprocess
 import unittest
 import zlib
@@ -31,6 +32,14 @@ def named(data):
     """Gzip with a file's name, as the tool of that name has it, and a date."""
     compressed = gzip.compress(data, mtime=1234567890)
     return compressed[:3] + b"\x08" + compressed[4:10] + b"request.json\0" + compressed[10:]
+
+
+def member(data, extra, name):
+    """All that gzip's head can have, and a checksum of it."""
+    head = (b"\x1f\x8b\x08\x1e" + bytes(6) + struct.pack("<H", len(extra)) + extra + name + b"\0"
+            + b"a comment\0")
+    return (head + struct.pack("<H", zlib.crc32(head) & 0xffff) + bare(data)
+            + struct.pack("<II", zlib.crc32(data), len(data)))
 
 
 FORMS = {"gzip": gzip.compress, "deflate": zlib.compress, "x-gzip": gzip.compress}
@@ -72,6 +81,20 @@ class Requests(CompressionTest):
                                ("gzip", named(SMALL)), (" GZip ", gzip.compress(SMALL)),
                                ("identity", SMALL), ("", SMALL)):
             self.assert_y(self.ask(body, encoding), SMALL_Y)
+
+    def test_heads_with_checksums(self):
+        """Also where a head is longer than what is read at once, and wherever that ends in it."""
+        for extra, name in ((b"", b""), (bytes(65535), b""), (b"", b"n" * 100000),
+                            (b"e" * 40000, b"n" * 40000)):
+            self.assert_y(self.ask(member(SMALL, extra, name), "gzip"), SMALL_Y)
+            wrong = bytearray(member(SMALL, extra, name))
+            wrong[5] ^= 1  # of the date, which the checksum covers
+            answer = self.ask(bytes(wrong), "gzip")
+            self.assert_error(answer, 400)
+        before = len(member(b"", b"", b""))
+        for end in range(40):
+            first = member(b"", bytes((16 << 10) - before - end), b"")
+            self.assert_y(self.ask(first + member(SMALL, b"12345", b"name"), "gzip"), SMALL_Y)
 
     def test_binary(self):
         # The header counts the JSON's bytes as they are once they are inflated.
