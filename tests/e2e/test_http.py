@@ -405,6 +405,14 @@ class Smuggling(HttpTest):
         self.assertRegex(receive_all(reader.connection),
                          rb"^HTTP/1\.1 400 [^\n]*\r\n([^\r\n]+\r\n)+\r\n$")
 
+    def test_a_method_that_is_refused_before_its_body_ends(self):
+        reader = self.open()
+        reader.connection.sendall(b"DELETE /v2 HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked"
+                                  b"\r\n\r\n200000\r\n" + bytes(0x200000))
+        answer = reader.answer()
+        self.assert_error(answer, 405)
+        self.assertEqual(answer.headers["Allow"], "GET, HEAD")
+
     def test_http_1_0_has_no_chunks(self):
         self.assert_one_refusal(b"POST /v2/repository/index HTTP/1.0\r\nTransfer-Encoding: chunked"
                                 b"\r\n\r\n0\r\n\r\n", (400,))
