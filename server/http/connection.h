@@ -124,7 +124,8 @@ struct qd_connection {
     bool measured;   /* a window has begun in which the answer's way is counted */
     bool is_head;    /* the request is a HEAD */
     bool is_http_1_1;
-    void *http;                       /* the library's own */
+    bool is_last; /* the connection ends with the request's answer, as the client wants it */
+    void *http;   /* the library's own */
     struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 

@@ -54,7 +54,7 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 }
 
 /* False: malloc failed. An answer that lacks one of them would be misread. */
-static bool add_headers(struct MHD_Response *response, const struct qd_request *request, bool close)
+static bool add_headers(struct MHD_Response *response, const struct qd_request *request)
 {
     const struct qd_answer *answer = &request->answer;
     char number[QD_DECIMAL_BYTES_MAX + 1];
@@ -74,7 +74,7 @@ static bool add_headers(struct MHD_Response *response, const struct qd_request *
         added = add_header(response, "Content-Encoding", answer->coding) && added;
     if (answer->server_timing[0] != '\0')
         added = add_header(response, "Server-Timing", answer->server_timing) && added;
-    if (close)
+    if (answer->close)
         added = add_header(response, "Connection", "close") && added;
     for (size_t i = 0; i < request->header_count; i++)
         added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
@@ -114,15 +114,16 @@ static struct MHD_Response *create_response(struct qd_request *request)
 
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
-    const struct qd_answer *answer = &connection->request->answer;
+    struct qd_answer *answer = &connection->request->answer;
     struct MHD_Response *response = create_response(connection->request);
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance(connection, QD_CONNECTION_ANSWER);
     qd_connection_widen(connection, answer->bytes);
+    answer->close = answer->close || connection->is_last || connection->all->draining;
     enum MHD_Result result = MHD_NO;
-    if (add_headers(response, connection->request, answer->close || connection->all->draining))
+    if (add_headers(response, connection->request))
         result = qd_intercept_queue(connection->http, answer->http_status, response);
     MHD_destroy_response(response);
     return result;
@@ -312,6 +313,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     qd_head_init(&head, method, target, version);
     connection->is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
+    connection->is_last = qd_head_is_last(&head);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection, QD_LAST_REFUSAL);

@@ -43,6 +43,19 @@ static bool is_value(const char *value, size_t bytes)
     return true;
 }
 
+/* Of a list, in letters of either size. */
+static bool has_token(const char *list, const char *token)
+{
+    static const char blanks[] = " \t,";
+    for (const char *at = list + strspn(list, blanks); *at != '\0'; at += strspn(at, blanks)) {
+        const size_t bytes = strcspn(at, blanks);
+        if (bytes == strlen(token) && strncasecmp(at, token, bytes) == 0)
+            return true;
+        at += bytes;
+    }
+    return false;
+}
+
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes)
 {
@@ -78,7 +91,15 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
             head->tracestates[head->tracestate_count++] = value;
     } else if (strcasecmp(name, "Expect") == 0) {
         head->expects_continue = strcasecmp(value, "100-continue") == 0;
+    } else if (strcasecmp(name, "Connection") == 0) {
+        head->asks_close = head->asks_close || has_token(value, "close");
+        head->asks_keep_alive = head->asks_keep_alive || has_token(value, "keep-alive");
     }
+}
+
+bool qd_head_is_last(const struct qd_head *head)
+{
+    return head->asks_close || (!head->is_http_1_1 && !head->asks_keep_alive);
 }
 
 enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)

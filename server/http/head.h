@@ -26,6 +26,8 @@ struct qd_head {
     size_t tracestate_count;
     uint64_t content_bytes; /* 0 when chunked */
     bool expects_continue;  /* the client waits for a word before it sends its body */
+    bool asks_close;        /* Connection: close */
+    bool asks_keep_alive;
 
     /* While it is read. */
     bool is_http_1_1;
@@ -48,6 +50,9 @@ void qd_head_init(struct qd_head *head, const char *method, const char *target,
 /* Every header, in any order. Name and value end with a NUL. */
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes);
+
+/* The connection ends with this request's answer (RFC 9112, 9.3). When all are added. */
+bool qd_head_is_last(const struct qd_head *head);
 
 /* When all are added. A failure means that nobody can say where the next request begins: answer,
  * and close. */

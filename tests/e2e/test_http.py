@@ -405,6 +405,26 @@ class Smuggling(HttpTest):
         self.assertRegex(receive_all(reader.connection),
                          rb"^HTTP/1\.1 400 [^\n]*\r\n([^\r\n]+\r\n)+\r\n$")
 
+    def test_nothing_comes_behind_the_answer_that_closes(self):
+        """Not even a word about bytes that cannot be read."""
+        for first in (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\nConnection: x, Close\r\n\r\n",
+                      b"GET /v2/health/live HTTP/1.0\r\n\r\n",
+                      raw_request(SMALL, headers=["Connection: close"])):
+            reader = self.open()
+            reader.connection.sendall(first + b"GET /\1 HTTP/1.1\r\n\r\n")
+            answer = reader.answer()
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.headers.get_all("Connection"), ["close"])
+            self.assertIsNone(reader.answer(), "an answer behind the last")
+
+    def test_http_1_0_is_kept_alive(self):
+        reader = self.open()
+        reader.connection.sendall(b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+                                  b"GET /\1 HTTP/1.1\r\n\r\n")
+        self.assertEqual(reader.answer().status, 200)
+        self.assert_error(reader.answer(), 400)
+        self.assertIsNone(reader.answer())
+
     def test_a_method_that_is_refused_before_its_body_ends(self):
         reader = self.open()
         reader.connection.sendall(b"DELETE /v2 HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked"
