@@ -14,6 +14,7 @@ enum {
     /* Deflate's largest: 258 bytes from the shortest codes of a length and a distance, a bit each.
      */
     INFLATE_RATIO_MAX = 1032,
+    GZIP_RESERVED_FLAGS = 0xe0,
     LEVEL = 1, /* the higher ones take longer, for no less */
     LEVEL_BYTES = ISAL_DEF_LVL1_MEDIUM,
 };
@@ -195,6 +196,8 @@ static int read_on(struct qd_inflater *inflater)
     int code = ISAL_DECOMP_OK;
     if (inflater->in_head) {
         code = isal_read_gzip_header(&inflater->state, &inflater->head);
+        if (code == ISAL_DECOMP_OK && (inflater->head.flags & GZIP_RESERVED_FLAGS) != 0)
+            code = ISAL_UNSUPPORTED_METHOD; /* RFC 1952, 2.3.1.2: something unknown follows */
         inflater->in_head = code != ISAL_DECOMP_OK;
     }
     return inflater->in_head ? code : isal_inflate(&inflater->state);

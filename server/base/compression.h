@@ -25,8 +25,7 @@ const char *qd_coding_name(enum qd_coding coding); /* as in headers */
 
 #define QD_COMPRESSION_STEP_NS UINT64_C(100000)
 
-/* ---- Inflating: every bit is checked, and memory is taken as the bytes come ---------------------
- */
+/* ---- Inflating: checksums are checked, and memory is taken as the bytes come ---------------- */
 
 /* Of `count` bytes, which become at most bytes_max (--max-body-bytes) or are refused, as 413. NULL:
  * no memory; the error, which it keeps, says so. */

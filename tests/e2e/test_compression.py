@@ -91,6 +91,10 @@ class Requests(CompressionTest):
             wrong[5] ^= 1  # of the date, which the checksum covers
             answer = self.ask(bytes(wrong), "gzip")
             self.assert_error(answer, 400)
+        for bit in (0x20, 0x40, 0x80):  # that say nothing yet
+            reserved = bytearray(gzip.compress(SMALL))
+            reserved[3] |= bit
+            self.assert_error(self.ask(bytes(reserved), "gzip"), 400)
         before = len(member(b"", b"", b""))
         for end in range(40):
             first = member(b"", bytes((16 << 10) - before - end), b"")
