@@ -120,8 +120,9 @@ static bool overlap(const struct qd_window *a, const struct qd_window *b)
     const struct qd_mapping *of_b = &b->region->mapping;
     const uint64_t a_begin = of_a->offset + (uint64_t)(a->bytes - of_a->bytes);
     const uint64_t b_begin = of_b->offset + (uint64_t)(b->bytes - of_b->bytes);
-    return of_a->device == of_b->device && of_a->inode == of_b->inode &&
-           a_begin < b_begin + b->count && b_begin < a_begin + a->count;
+    return a->count > 0 && b->count > 0 && of_a->device == of_b->device &&
+           of_a->inode == of_b->inode && a_begin < b_begin + b->count &&
+           b_begin < a_begin + a->count;
 }
 
 enum qd_status qd_windows_check(const struct qd_oip_asked *asked, struct qd_error *error)

@@ -251,8 +251,11 @@ class Tensors(SharedMemory):
 
     def test_empty(self):
         self.both()
-        answer = self.infer(request_of(0, in_region("x", 0, BYTES), in_region("y", 0)))
-        self.assertEqual(answer.status, 200, answer.body)
+        # No bytes lie on no other tensor, wherever they are.
+        for x in (in_region("x", 0, BYTES), in_region("y", 0, 8)):
+            for y in (in_region("y", 0), in_region("y", 64)):
+                answer = self.infer(request_of(0, x, y))
+                self.assertEqual(answer.status, 200, answer.body)
 
     def test_hostile_windows(self):
         self.both()
