@@ -93,6 +93,11 @@ const char *qd_mapping_name(const char *key)
 
 static enum qd_status refuse_open(const char *name, struct qd_error *error)
 {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+        return qd_fail(error, QD_UNAVAILABLE,
+                       "key: no file descriptor or memory is left to open \"%.100s\": %s", name,
+                       strerror(errno));
+    }
     const char *why = errno == ENOENT ? "there is none of that name in this server's /dev/shm: "
                                         "containers have one each unless they share it"
                       : errno == EACCES || errno == EPERM

@@ -3,6 +3,7 @@ both map. The client here is Python's mmap on a file there, which is all that su
 import gzip
 import mmap
 import os
+import resource
 import struct
 import threading
 import unittest
@@ -161,6 +162,18 @@ class Regions(SharedMemory):
             self.refused(answer, 400)
         self.assertEqual(self.ask("GET", STATUS).json(), [])
         self.assertEqual(self.register("r", x.key, 1, 4095).status, 200)
+
+    def test_no_descriptor_left(self):
+        # It is the server that lacks something, and for a while: no mistake of the client's.
+        x = self.shared("x", 4096)
+        self.assertEqual(self.ask("GET", STATUS).json(), [])
+        soft, hard = resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE)
+        taken = {int(name) for name in os.listdir("/proc/%d/fd" % self.server.pid)}
+        least = min(set(range(len(taken) + 1)) - taken)
+        resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (least, hard))
+        self.refused(self.register("r", x.key, 4096), 503, "descriptor")
+        resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual(self.register("r", x.key, 4096).status, 200)
 
     def test_as_many_as_there_may_be(self):
         x = self.shared("x", 4096)
