@@ -40,6 +40,12 @@ def has_ipv6():
     return True
 
 
+def read_shared(file):
+    """All of a file to which a process of ours writes just now. It has its position from us: who
+    seeks here lets it write over what it has written."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
 class Server:
     """A quantd of our own, on a free port; flags as on its command line."""
 
@@ -78,8 +84,7 @@ class Server:
         return self.process.pid
 
     def stderr(self):
-        self.stderr_file.seek(0)
-        return self.stderr_file.read().decode(errors="replace")
+        return read_shared(self.stderr_file).decode(errors="replace")
 
     def rss_bytes(self):
         with open("/proc/%d/statm" % self.pid) as file:

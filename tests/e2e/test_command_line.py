@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from quantd import PROGRAM, ROOT, SLOW, Server
+from quantd import PROGRAM, ROOT, SLOW, Server, read_shared
 
 FLAG_LINE = re.compile(r"  --([a-z-]+) ")
 
@@ -151,12 +151,11 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(lines[1], r'status=400 model="onnx.DequantizeLinear" .* error="inputs.*"$')
 
     def test_standard_output_holds_the_listening_lines_only(self):
-        with tempfile.TemporaryFile("w+") as output:
+        with tempfile.TemporaryFile() as output:
             process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0"], stdout=output,
                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
             for _ in range(1000):
-                output.seek(0)
-                if output.read().endswith("\n"):
+                if read_shared(output).endswith(b"\n"):
                     break
                 try:
                     process.wait(0.05)
@@ -164,8 +163,8 @@ class CommandLine(unittest.TestCase):
                     pass
             process.terminate()
             process.communicate(timeout=20 * SLOW)
-            output.seek(0)
-            self.assertRegex(output.read(), r"^quantd listening on http://127\.0\.0\.1:\d+\n$")
+            self.assertRegex(read_shared(output),
+                             rb"^quantd listening on http://127\.0\.0\.1:\d+\n$")
 
 
 class Readme(unittest.TestCase):
