@@ -141,6 +141,25 @@ static enum qd_status check_key(const struct qd_regions *regions, const char *ke
                    prefix, qd_show_string(key).text);
 }
 
+/* A name that is no UTF-8 could be in no request, and in no answer. */
+static enum qd_status check_name(const char *name, struct qd_error *error)
+{
+    const size_t bytes = strlen(name);
+    if (bytes > QD_REGION_NAME_BYTES_MAX) {
+        return qd_fail(error, QD_INVALID, "region: expected a name of at most %d bytes, got %zu",
+                       QD_REGION_NAME_BYTES_MAX, bytes);
+    }
+    for (size_t at = 0; at < bytes;) {
+        const size_t length = qd_utf8_length(name + at, bytes - at);
+        if (length == 0) {
+            return qd_fail(error, QD_INVALID, "region: expected a name in UTF-8, got %s",
+                           qd_show_string(name).text);
+        }
+        at += length;
+    }
+    return QD_OK;
+}
+
 /* Under the lock. */
 static enum qd_status check_room(struct qd_regions *regions, const struct qd_region_call *call,
                                  struct qd_error *error)
@@ -202,11 +221,9 @@ enum qd_status qd_regions_register(struct qd_regions *regions, const struct qd_r
                                    struct qd_error *error)
 {
     struct qd_region *region;
-    if (strlen(call->name) > QD_REGION_NAME_BYTES_MAX) {
-        return qd_fail(error, QD_INVALID, "region: expected a name of at most %d bytes, got %zu",
-                       QD_REGION_NAME_BYTES_MAX, strlen(call->name));
-    }
-    enum qd_status status = check_key(regions, call->key, error);
+    enum qd_status status = check_name(call->name, error);
+    if (status == QD_OK)
+        status = check_key(regions, call->key, error);
     if (status != QD_OK)
         return status;
     pthread_mutex_lock(&regions->lock);

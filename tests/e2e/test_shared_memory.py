@@ -163,6 +163,18 @@ class Regions(SharedMemory):
         self.assertEqual(self.ask("GET", STATUS).json(), [])
         self.assertEqual(self.register("r", x.key, 1, 4095).status, 200)
 
+    def test_names(self):
+        x = self.shared("x", 4096)
+        for path, name in (("a%2Fb", "a/b"), ("%2e%2e", ".."), ("%C3%A9", "\xe9"), ("%0A", "\n")):
+            self.assertEqual(self.register(path, x.key, 4096).status, 200)
+            self.assertEqual([region["name"] for region in self.ask("GET", STATUS).json()], [name])
+            self.assertEqual(self.infer(request_of(4, in_region(name, 4))).status, 200)
+            self.unregister(path)
+            self.assertEqual(self.ask("GET", STATUS).json(), [])
+        # What no request in JSON could name.
+        for path in ("%FF", "a%C0%80", "%ED%A0%80", "%C3"):
+            self.refused(self.register(path, x.key, 4096), 400, "region", "UTF-8")
+
     def test_no_descriptor_left(self):
         # It is the server that lacks something, and for a while: no mistake of the client's.
         x = self.shared("x", 4096)
