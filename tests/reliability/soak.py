@@ -19,7 +19,7 @@ def load_and_unload(stopped, port):
     body = ModelTest.load_body(None, {"file:1/model.onnx": conv_file([1, 2, 1])})
     row = clients.Tensor.of("x", "UINT8", [1, 1, 5], [3, 1, 4, 1, 5])
     calls = (raw_request("POST", "/v2/repository/models/soak/load", body),
-             clients.infer("soak", clients.json_request([row])),
+             clients.raw_infer("soak", clients.json_request([row])),
              raw_request("POST", "/v2/repository/models/soak/unload"))
     statuses = {}
     while not stopped():
