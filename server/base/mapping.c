@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- The signal --------------------------------------------------------------------------- */
@@ -25,10 +26,12 @@ static struct qd_mapping_slot slots[QD_MAPPING_COUNT_MAX];
 static struct sigaction before; /* a sanitizer's own handler, or none */
 static size_t page_bytes;       /* known before: sysconf is nothing for a signal's handler */
 
+/* By the bare system call: mmap is no function for a signal's handler, and the thread sanitizer,
+ * which has one of its own, takes it for a write to bytes that other threads read just now. */
 static bool replace(uintptr_t begin, size_t bytes)
 {
-    return mmap((void *)begin, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    return syscall(SYS_mmap, begin, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L) != -1;
 }
 
 /* All of the pages at once, so that there is one signal and not one for each. A system that grants
