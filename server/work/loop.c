@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,10 @@ enum { NO_EVENT = -1 };
 
 struct qd_loop {
     uv_loop_t uv;
+    struct qd_handle *posted;
+    pthread_mutex_t lock; /* over the posts that nobody has called yet */
+    struct qd_post *first_post;
+    struct qd_post **last_link; /* the pointer that the next one goes to */
 };
 
 struct qd_handle {
@@ -27,11 +32,36 @@ struct qd_handle {
     void *context;
 };
 
+/* All that are there by now: they may post more. */
+static void on_posted(void *context)
+{
+    struct qd_loop *loop = context;
+    pthread_mutex_lock(&loop->lock);
+    struct qd_post *post = loop->first_post;
+    loop->first_post = NULL;
+    loop->last_link = &loop->first_post;
+    pthread_mutex_unlock(&loop->lock);
+    while (post != NULL) {
+        struct qd_post *next = post->next;
+        post->callback(post->context);
+        post = next;
+    }
+}
+
 struct qd_loop *qd_loop_create(void)
 {
     struct qd_loop *loop = calloc(1, sizeof(*loop));
     if (loop != NULL && uv_loop_init(&loop->uv) != 0) {
         free(loop);
+        return NULL;
+    }
+    if (loop == NULL)
+        return NULL;
+    pthread_mutex_init(&loop->lock, NULL);
+    loop->last_link = &loop->first_post;
+    loop->posted = qd_loop_async(loop, on_posted, loop);
+    if (loop->posted == NULL) {
+        qd_loop_destroy(loop);
         return NULL;
     }
     return loop;
@@ -41,11 +71,14 @@ void qd_loop_destroy(struct qd_loop *loop)
 {
     if (loop == NULL)
         return;
+    assert(loop->first_post == NULL);
+    qd_handle_destroy(loop->posted);
     while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) { /* the handles' closing ends here */
     } /* again after a stop that came when nothing ran */
     int result = uv_loop_close(&loop->uv);
     assert(result == 0);
     (void)result;
+    pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
 
@@ -57,6 +90,18 @@ void qd_loop_run(struct qd_loop *loop)
 void qd_loop_stop(struct qd_loop *loop)
 {
     uv_stop(&loop->uv);
+}
+
+void qd_loop_post(struct qd_loop *loop, struct qd_post *post)
+{
+    post->next = NULL;
+    pthread_mutex_lock(&loop->lock);
+    const bool wakes = loop->first_post == NULL;
+    *loop->last_link = post;
+    loop->last_link = &post->next;
+    pthread_mutex_unlock(&loop->lock);
+    if (wakes)
+        qd_async_send(loop->posted);
 }
 
 bool qd_loop_is_ready(struct qd_loop *loop)

@@ -1,7 +1,7 @@
-/* The one event loop. Only loop.c and pool.c know that it is libuv's.
+/* An event loop. Only loop.c and pool.c know that it is libuv's.
  *
- * Everything here but qd_async_send belongs to the loop's thread. A handle calls back on that
- * thread, from qd_loop_run. NULL from a create: out of memory or descriptors. */
+ * Everything here but qd_loop_post and qd_async_send belongs to the loop's thread. A handle calls
+ * back on that thread, from qd_loop_run. NULL from a create: out of memory or descriptors. */
 #ifndef SERVER_WORK_LOOP_H
 #define SERVER_WORK_LOOP_H
 
@@ -19,6 +19,16 @@ void qd_loop_destroy(struct qd_loop *loop);
 
 void qd_loop_run(struct qd_loop *loop); /* until qd_loop_stop */
 void qd_loop_stop(struct qd_loop *loop);
+
+/* Something to be done on a loop's thread. It is its maker's, and lasts until it is called. */
+struct qd_post {
+    qd_callback *callback;
+    void *context;
+    struct qd_post *next; /* the loop's own, from qd_loop_post to the call */
+};
+
+/* On any thread: it is called, once, on the loop's; those of one thread in their order. */
+void qd_loop_post(struct qd_loop *loop, struct qd_post *post);
 
 /* Something has happened that it would wake for: signals, calls, what it watches; not timers. */
 bool qd_loop_is_ready(struct qd_loop *loop);
