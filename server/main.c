@@ -354,12 +354,12 @@ static bool create_loader(struct process *process)
             return complain("--model-repository: %s", error.text);
     }
     const struct qd_loader_settings settings = {
-        .loop = process->loop,
         .models = process->models,
         .tools = {.kernels = process->kernels,
                   .memory = process->model_memory,
                   .repository = process->repository,
                   .scheduler = process->scheduler,
+                  .loop = process->loop,
                   .thread_count = (unsigned)config->threads},
         .mode = config->model_control_mode,
         .load_models = config->load_models,

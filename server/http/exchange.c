@@ -177,15 +177,19 @@ static enum MHD_Result refuse_past_library(struct qd_connection *connection)
 /* What is refused before its head is there has a request, too. False: malloc failed. */
 static bool have_request(struct qd_connection *connection)
 {
-    if (connection->request == NULL) {
-        const uint64_t first_byte_ns = connection->first_byte_ns;
-        connection->request = qd_request_create(exchange_of(connection)->memory,
-                                                first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
-        connection->is_head = false;
-    }
+    const struct qd_exchange *exchange = exchange_of(connection);
+    const uint64_t first_byte_ns = connection->first_byte_ns;
     if (connection->request != NULL)
-        connection->request->connection = connection;
-    return connection->request != NULL;
+        return true;
+    struct qd_request *request =
+        qd_request_create(exchange->memory, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+    connection->request = request;
+    connection->is_head = false;
+    if (request == NULL)
+        return false;
+    request->loop = exchange->loop;
+    request->connection = connection;
+    return true;
 }
 
 /* The library has found something that it cannot read. What it knows of HEAD, and so whether the
@@ -479,7 +483,8 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct
                       const struct qd_config *config, struct qd_tls *tls,
                       const struct qd_handler *handler)
 {
-    *exchange = (struct qd_exchange){.memory = memory,
+    *exchange = (struct qd_exchange){.loop = loop,
+                                     .memory = memory,
                                      .config = config,
                                      .tls = tls,
                                      .handler = *handler,

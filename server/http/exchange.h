@@ -14,6 +14,7 @@
 
 struct qd_exchange {
     struct qd_connections connections;
+    struct qd_loop *loop;
     struct qd_memory *memory;
     const struct qd_config *config;
     struct qd_tls *tls; /* NULL: none */

@@ -151,6 +151,7 @@ static void mind_rest(struct qd_listener *listener, bool rests)
 static void on_before_sleep(void *context)
 {
     struct qd_listener *listener = context;
+    const struct qd_handler *handler = &listener->exchange.handler;
     if (!listener->exchange.pump_needed) {
         mind_rest(listener, true);
         plan_sweep(listener);
@@ -160,8 +161,7 @@ static void on_before_sleep(void *context)
     unsigned runs = 0;
     do {
         wait_ms = pump(listener);
-    } while (listener->exchange.handler.idle(listener->exchange.handler.context) &&
-             ++runs < PUMP_RUNS_MAX);
+    } while (handler->idle(handler->context, listener->exchange.loop) && ++runs < PUMP_RUNS_MAX);
     if (listener->exchange.pump_needed)
         wait_ms = 0;
     mind_rest(listener, wait_ms > 0);

@@ -38,9 +38,9 @@ struct qd_handler {
     bool (*end)(void *context, struct qd_request *request);
     /* The request goes. `delivered`: all of its answer was sent. */
     void (*closed)(void *context, const struct qd_request *request, bool delivered);
-    /* All is read and sent that can be. True: it has used the time, and perhaps there are answers
-     * now. */
-    bool (*idle)(void *context);
+    /* All is read and sent that can be, on this loop. True: it has used the time, and perhaps there
+     * are answers now. */
+    bool (*idle)(void *context, struct qd_loop *loop);
     /* When a request that is refused for want of room should come again. */
     unsigned (*retry_after_s)(void *context);
     void *context;

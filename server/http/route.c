@@ -178,10 +178,10 @@ static void closed(void *context, const struct qd_request *request, bool deliver
     }
 }
 
-static bool idle(void *context)
+static bool idle(void *context, struct qd_loop *loop)
 {
     struct qd_router *router = context;
-    return qd_scheduler_help(router->tools.scheduler);
+    return qd_scheduler_help(router->tools.scheduler, loop);
 }
 
 static unsigned retry_after_s(void *context)

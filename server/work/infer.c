@@ -474,7 +474,17 @@ static void done(struct qd_job *job)
     request->on_answered(request);
 }
 
-/* ---- On the loop -------------------------------------------------------------------------- */
+/* ---- On its loop -------------------------------------------------------------------------- */
+
+/* Returns false. */
+static bool refuse_full(struct qd_scheduler *scheduler, struct qd_request *request)
+{
+    request->retry_after_s = qd_scheduler_retry_after_s(scheduler);
+    qd_fail(&request->error, QD_UNAVAILABLE,
+            "the queue is full (--max-queue): %zu requests wait; try again later",
+            qd_scheduler_queue_count(scheduler));
+    return false;
+}
 
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request)
 {
@@ -483,14 +493,7 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
         qd_fail(&request->error, QD_UNAVAILABLE, "the server shuts down");
         return false;
     }
-    if (!qd_scheduler_has_room(scheduler)) {
-        request->retry_after_s = qd_scheduler_retry_after_s(scheduler);
-        qd_fail(&request->error, QD_UNAVAILABLE,
-                "the queue is full (--max-queue): %zu requests wait; try again later",
-                qd_scheduler_queue_count(scheduler));
-        return false;
-    }
-    return true;
+    return qd_scheduler_has_room(scheduler) || refuse_full(scheduler, request);
 }
 
 /* Whether all that is before the first unit ends before another thread would begin. */
@@ -527,10 +530,13 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
         return false;
     request->message.body = request->body;
     request->message.body_bytes = (size_t)request->body_bytes;
-    request->inference = inference; /* there is room, and on this thread alone it is taken */
+    request->inference = inference;
     qd_request_advance(request, QD_QUEUED);
-    return qd_scheduler_submit(tools->scheduler, &inference->job, &code, is_brief(request),
-                               request->since_ns + tools->compute_timeout_ns);
+    if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job, &code,
+                            is_brief(request), request->since_ns + tools->compute_timeout_ns))
+        return true;
+    request->inference = NULL; /* another loop has taken the room meanwhile */
+    return refuse_full(tools->scheduler, request);
 }
 
 void qd_infer_abandon(struct qd_request *request)

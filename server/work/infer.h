@@ -51,7 +51,7 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
 
 /* The client has gone: the work for it ends, in the queue at once and else with its next unit, as
  * qd_scheduler_cancel has it. on_answered follows as ever, later, and the memory is free by then.
- * On the loop's thread, at any time and as often as you like: without an inference on its way, it
+ * On its loop's thread, at any time and as often as you like: without an inference on its way, it
  * does nothing. */
 void qd_infer_abandon(struct qd_request *request);
 

@@ -23,6 +23,7 @@ struct qd_load_tools {
     struct qd_memory *memory;               /* the models' own */
     const struct qd_repository *repository; /* NULL: there is none */
     struct qd_scheduler *scheduler;
+    struct qd_loop *loop; /* that the loads are done on */
     unsigned thread_count;
     bool marks_folders; /* loads say what their folders' fingerprints were */
 };

@@ -53,7 +53,7 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
         return NULL;
     loader->settings = *settings;
     loader->settings.tools.marks_folders = settings->mode != QD_CONTROL_EXPLICIT;
-    loader->timer = qd_loop_timer(settings->loop, on_timer, loader);
+    loader->timer = qd_loop_timer(settings->tools.loop, on_timer, loader);
     if (loader->timer == NULL) {
         free(loader);
         return NULL;
@@ -213,10 +213,10 @@ static void on_scanned(struct qd_scan *scan)
 
 static void begin_scan(struct qd_loader *loader)
 {
-    loader->scan = (struct qd_scan){
-        .repository = loader->settings.tools.repository, .on_done = on_scanned, .context = loader};
-    loader->scanning = qd_scan_submit(&loader->scan, loader->settings.tools.scheduler,
-                                      loader->settings.tools.memory);
+    const struct qd_load_tools *tools = &loader->settings.tools;
+    loader->scan =
+        (struct qd_scan){.repository = tools->repository, .on_done = on_scanned, .context = loader};
+    loader->scanning = qd_scan_submit(&loader->scan, tools->scheduler, tools->loop, tools->memory);
     if (!loader->scanning)
         qd_timer_start(loader->timer, RETRY_MS, 0);
 }

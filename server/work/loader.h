@@ -22,7 +22,6 @@
 
 /* Everything is borrowed. */
 struct qd_loader_settings {
-    struct qd_loop *loop;
     struct qd_models *models;
     struct qd_load_tools tools;
     enum qd_control_mode mode;

@@ -1,6 +1,6 @@
 /* One HTTP request: its state, its clock, its memory.
  *
- * The state says who may touch it: the loop's thread in READING, QUEUED, REPLYING and DONE, the
+ * The state says who may touch it: its loop's thread in READING, QUEUED, REPLYING and DONE, the
  * workers that have it in DECODING, RUNNING and ENCODING, from each of which it may go back to
  * QUEUED, and on from there. */
 #ifndef SERVER_WORK_REQUEST_H
@@ -17,6 +17,7 @@
 #include "server/base/status.h"
 #include "server/models/model.h"
 #include "server/oip/decode.h"
+#include "server/work/loop.h"
 #include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 8
@@ -77,9 +78,10 @@ struct qd_request {
     struct qd_oip_message message;
     struct qd_oip_asked asked;      /* as far as it was read */
     struct qd_inference *inference; /* infer.c's, in the arena; NULL: none is on its way */
-    void (*on_answered)(struct qd_request *request); /* on the loop's thread */
+    void (*on_answered)(struct qd_request *request); /* an inference's: on its loop's thread */
 
-    void *connection; /* the listener's own */
+    struct qd_loop *loop; /* that has its connection */
+    void *connection;     /* the listener's own */
 };
 
 /* Starts in READING, since first_byte_ns. NULL: malloc failed. */

@@ -87,7 +87,8 @@ static void done(struct qd_job *job)
     scan->on_done(scan);
 }
 
-bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_memory *memory)
+bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
+                    struct qd_memory *memory)
 {
     static const struct qd_job_code code = {start, on_running, expire, cancel, done};
     scan->error.status = QD_OK;
@@ -95,7 +96,7 @@ bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct
     scan->count = 0;
     qd_arena_init(&scan->arena, memory);
     qd_arena_init(&scan->folder_arena, memory);
-    return qd_scheduler_submit(scheduler, &scan->job, &code, false, UINT64_MAX);
+    return qd_scheduler_submit(scheduler, loop, &scan->job, &code, false, UINT64_MAX);
 }
 
 void qd_scan_clear(struct qd_scan *scan)

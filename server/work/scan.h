@@ -33,8 +33,9 @@ struct qd_scan {
     struct qd_arena folder_arena;
 };
 
-/* False: the scheduler's queue is full. `memory`: the models' own. */
-bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_memory *memory);
+/* on_done comes on `loop`. False: the scheduler's queue is full. `memory`: the models' own. */
+bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
+                    struct qd_memory *memory);
 /* Gives the entries back, after on_done. */
 void qd_scan_clear(struct qd_scan *scan);
 

@@ -13,21 +13,18 @@ enum {
     PACE_JOBS = 8, /* how many jobs' ends the pace is a mean of, more or less */
 };
 
-/* A job is in the queue, or on a worker, or in `over`. Workers sit at a job that has a phase; while
- * others may join, it is in `open`. */
+/* A job is in the queue, or on a worker, or on its way to its loop. Workers sit at a job that has a
+ * phase; while others may join, it is in `open`. */
 struct qd_scheduler {
     struct qd_turn_signs signs;
     struct qd_pool *pool;
-    struct qd_handle *over_async;
     size_t new_max; /* jobs that no worker has had yet */
     size_t worker_count;
     atomic_size_t news; /* counts what a worker that watches wants to see */
     bool loop_computes;
-    uint64_t passing_ns; /* the loop's: that it has computed in passing, in this turn of its own */
 
     pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
     struct qd_job_list open;
-    struct qd_job_list over;
     bool ending;
     uint64_t pace_ns;     /* from one job's end to the next, while there was always one to do */
     uint64_t last_end_ns; /* of a job */
@@ -37,6 +34,9 @@ struct qd_scheduler {
     size_t idle_count;
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
+
+/* That this thread's loop has computed in passing, in this turn of its own. */
+static _Thread_local uint64_t passing_ns;
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
@@ -127,7 +127,7 @@ static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
 
 static bool is_on_loop(const struct qd_turn *turn)
 {
-    return turn->kind == QD_TURN_PASSING || turn->kind == QD_TURN_IDLE_LOOP;
+    return turn->loop != NULL;
 }
 
 /* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
@@ -211,17 +211,14 @@ static void note_pace(struct qd_scheduler *scheduler, const struct qd_job *job)
     scheduler->last_end_ns = now_ns;
 }
 
-/* For the loop, unless that is who ends it. */
+/* For its loop, unless that is who ends it. */
 static void end_job(struct qd_scheduler *scheduler, const struct qd_turn *turn)
 {
     pthread_mutex_lock(&scheduler->lock);
-    const bool wakes = !is_on_loop(turn) && scheduler->over.head == NULL;
     note_pace(scheduler, turn->job);
-    if (!is_on_loop(turn))
-        qd_job_list_append(&scheduler->over, turn->job);
     pthread_mutex_unlock(&scheduler->lock);
-    if (wakes)
-        qd_async_send(scheduler->over_async);
+    if (!is_on_loop(turn))
+        qd_loop_post(turn->job->loop, &turn->job->over);
 }
 
 /* True: others go on with the job, and may have a next phase soon. False: it has ended. */
@@ -347,24 +344,12 @@ static void work(void *context, unsigned index)
 
 /* ---- The loop's side ---------------------------------------------------------------------- */
 
-static struct qd_job *end_of(struct qd_job *job)
+static void on_over(void *context)
 {
-    struct qd_job *next = job->next;
+    struct qd_job *job = context;
     if (job->cancelled)
         job->code->cancel(job);
     job->code->done(job);
-    return next;
-}
-
-static void on_over(void *context)
-{
-    struct qd_scheduler *scheduler = context;
-    pthread_mutex_lock(&scheduler->lock);
-    struct qd_job *job = scheduler->over.head;
-    scheduler->over = (struct qd_job_list){NULL, NULL};
-    pthread_mutex_unlock(&scheduler->lock);
-    while (job != NULL)
-        job = end_of(job);
 }
 
 struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
@@ -375,17 +360,13 @@ struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
         calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
     if (scheduler == NULL)
         return NULL;
-    scheduler->signs.loop = loop;
     scheduler->new_max = settings->queue_max;
     scheduler->loop_computes = settings->loop_computes;
     scheduler->worker_count = thread_count;
     scheduler->idle = NOBODY;
     pthread_mutex_init(&scheduler->lock, NULL);
-    scheduler->over_async = qd_loop_async(loop, on_over, scheduler);
     pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
-    if (scheduler->over_async != NULL)
-        scheduler->pool =
-            qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
+    scheduler->pool = qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     if (scheduler->pool == NULL) {
         qd_scheduler_destroy(scheduler);
@@ -399,7 +380,7 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
     if (scheduler == NULL)
         return;
     pthread_mutex_lock(&scheduler->lock);
-    assert(atomic_load(&scheduler->signs.queue.count) == 0 && scheduler->over.head == NULL);
+    assert(atomic_load(&scheduler->signs.queue.count) == 0);
     scheduler->ending = true;
     int index = scheduler->idle;
     pthread_mutex_unlock(&scheduler->lock);
@@ -409,7 +390,6 @@ void qd_scheduler_destroy(struct qd_scheduler *scheduler)
         index = next;
     }
     qd_pool_destroy(scheduler->pool);
-    qd_handle_destroy(scheduler->over_async);
     pthread_mutex_destroy(&scheduler->lock);
     free(scheduler);
 }
@@ -473,10 +453,15 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
            scheduler->idle_count == scheduler->worker_count;
 }
 
-/* The job waits for a worker, unless the loop takes it. */
-static void leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
+/* The job waits for a worker, unless its loop takes it. False: there is no room for it. What has
+ * begun already always finds room: the loops may put one each beyond the bound. */
+static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     pthread_mutex_lock(&scheduler->lock);
+    if (!job->started && !qd_scheduler_has_room(scheduler)) {
+        pthread_mutex_unlock(&scheduler->lock);
+        return false;
+    }
     if (job->started)
         step_back(scheduler, job);
     else
@@ -484,43 +469,49 @@ static void leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
     const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
     wake_here(scheduler, chosen);
+    return true;
 }
 
-bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
+bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
                          const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
 {
     if (!qd_scheduler_has_room(scheduler))
         return false;
-    *job = (struct qd_job){.code = code, .brief = brief, .deadline_ns = deadline_ns};
-    if (!brief || !scheduler->loop_computes || scheduler->passing_ns >= QD_QUANTUM_NS) {
-        leave_to_workers(scheduler, job);
-        return true;
-    }
+    *job = (struct qd_job){.code = code,
+                           .loop = loop,
+                           .over = {.callback = on_over, .context = job},
+                           .brief = brief,
+                           .deadline_ns = deadline_ns};
+    if (!brief || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
+        return leave_to_workers(scheduler, job);
     job->started_ns = qd_clock_ns();
     struct qd_turn turn = {.job = job,
                            .kind = QD_TURN_PASSING,
+                           .loop = loop,
                            .until_ns = job->started_ns + QD_QUANTUM_NS,
                            .budget_ns = QD_PASSING_NS};
     const bool ended = compute_in_passing(scheduler, &turn);
-    scheduler->passing_ns += qd_clock_ns() - job->started_ns;
-    if (ended)
-        end_of(job);
-    else
-        leave_to_workers(scheduler, job);
+    passing_ns += qd_clock_ns() - job->started_ns;
+    if (!ended)
+        return leave_to_workers(scheduler, job);
+    on_over(job);
     return true;
 }
 
-bool qd_scheduler_help(struct qd_scheduler *scheduler)
+bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
 {
     struct qd_turn turn = {.job = NULL};
-    scheduler->passing_ns = 0;
+    passing_ns = 0;
     if (atomic_load(&scheduler->signs.queue.count) == 0)
         return false;
-    const bool ready = qd_loop_is_ready(scheduler->signs.loop);
+    const bool ready = qd_loop_is_ready(loop);
     pthread_mutex_lock(&scheduler->lock);
-    if (!ready && is_for_idle_loop(scheduler))
+    const bool for_loop = is_for_idle_loop(scheduler);
+    const bool for_another = for_loop && qd_queue_first(&scheduler->signs.queue)->loop != loop;
+    if (for_loop && !for_another && !ready)
         turn = take_from_queue(scheduler, QD_TURN_IDLE_LOOP);
-    int chosen = choose(scheduler);
+    turn.loop = loop;
+    int chosen = for_another ? NOBODY : choose(scheduler); /* that loop will take it, or choose */
     pthread_mutex_unlock(&scheduler->lock);
     if (turn.job == NULL) {
         wake_here(scheduler, chosen);
@@ -533,7 +524,7 @@ bool qd_scheduler_help(struct qd_scheduler *scheduler)
         pthread_mutex_unlock(&scheduler->lock);
         wake_here(scheduler, chosen);
     } else {
-        end_of(turn.job);
+        on_over(turn.job);
     }
     return true;
 }
@@ -551,11 +542,10 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
     if (waits) {
         qd_queue_remove(&scheduler->signs.queue, job);
         job->cancelled = true;
-        qd_job_list_append(&scheduler->over, job);
     }
     pthread_mutex_unlock(&scheduler->lock);
     if (waits)
-        qd_async_send(scheduler->over_async);
+        qd_loop_post(job->loop, &job->over);
 }
 
 void qd_scheduler_abandon(struct qd_scheduler *scheduler)
@@ -565,10 +555,9 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
     atomic_store(&scheduler->signs.abandoned, true);
     while ((job = qd_queue_take(&scheduler->signs.queue)) != NULL) {
         job->cancelled = true;
-        qd_job_list_append(&scheduler->over, job);
+        qd_loop_post(job->loop, &job->over);
     }
     pthread_mutex_unlock(&scheduler->lock);
-    qd_async_send(scheduler->over_async);
 }
 
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)

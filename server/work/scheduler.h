@@ -30,8 +30,11 @@
  *   one it takes instead of falling asleep, where all workers sleep, too: qd_scheduler_help. It
  *   leaves it as soon as there is something else to do. turn.h has the rules.
  *
+ * There may be several loops. A job is that of the loop that submits it: there it is `done`, and no
+ * other loop computes it.
+ *
  * A phase has a seat for each worker that may be at it at a time; a seat has a workspace.
- * Calls are on the loop's thread but where it says "on a worker".
+ * Calls are on a loop's thread but where it says "on a worker".
  */
 #ifndef SERVER_WORK_SCHEDULER_H
 #define SERVER_WORK_SCHEDULER_H
@@ -92,10 +95,10 @@ struct qd_job_code {
     void (*on_running)(struct qd_job *job, bool running);
     /* On a worker, instead of all that is left: its deadline has passed, or its wait's. */
     void (*expire)(struct qd_job *job);
-    /* On the loop, instead of all that is left: it is cancelled, or the process ends. `done`
+    /* On its loop, instead of all that is left: it is cancelled, or the process ends. `done`
      * follows. */
     void (*cancel)(struct qd_job *job);
-    /* On the loop, last of all: no worker touches it any more. */
+    /* On its loop, last of all: no worker touches it any more. */
     void (*done)(struct qd_job *job);
 };
 
@@ -110,6 +113,8 @@ struct qd_job {
     bool brief;
 
     /* The scheduler's own. */
+    struct qd_loop *loop; /* that it is done on */
+    struct qd_post over;
     atomic_size_t next_unit; /* of the phase; none is left: at least unit_count */
     atomic_bool expired;
     atomic_bool stopped; /* somebody wants it cancelled */
@@ -136,22 +141,24 @@ struct qd_scheduler_settings {
     bool loop_computes;    /* false: workers compute everything */
 };
 
-/* NULL: out of memory or descriptors. It makes the pool: qd_pool_create says when that may be. */
+/* `loop` is the pool's. NULL: out of memory. It makes the pool: qd_pool_create says when that may
+ * be. */
 struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
                                          const struct qd_scheduler_settings *settings);
-/* Call it when no job is left, and before the loop goes. NULL is fine. */
+/* Call it when no job is left, and before its loop goes. NULL is fine. */
 void qd_scheduler_destroy(struct qd_scheduler *scheduler);
 
-/* False: the queue is full. */
+/* On any thread, as these are. False: the queue is full. */
 bool qd_scheduler_has_room(struct qd_scheduler *scheduler);
 size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler); /* jobs that no worker has had */
 struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler);   /* the same, of how many */
 struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that compute, of all */
 
-/* Takes the job until its `done`, which comes later; where it is brief, perhaps before this
- * returns. False: the queue is full, and nothing happened. Where it is brief, qd_scheduler_help has
- * to follow before the loop sleeps. deadline_ns: UINT64_MAX: none. */
-bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_job *job,
+/* Takes the job until its `done` on `loop`, which comes later; where it is brief, perhaps before
+ * this returns. False: the queue is full, and nothing happened. A brief one is submitted on that
+ * loop's thread, and qd_scheduler_help has to follow before it sleeps. Others may be submitted on
+ * any. deadline_ns: UINT64_MAX: none. */
+bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
                          const struct qd_job_code *code, bool brief, uint64_t deadline_ns);
 
 /* Between submit and `done`: it ends, without another unit, `then` or `start`, as soon as what runs
@@ -164,11 +171,12 @@ void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
 #define QD_RETRY_AFTER_MAX_S 30
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler);
 
-/* A turn of the loop ends, which would sleep now: it computes a brief job that waits, or wakes
- * somebody for it. True: it has computed, and perhaps the job is `done`. */
-bool qd_scheduler_help(struct qd_scheduler *scheduler);
+/* A turn of the loop ends, which would sleep now: it computes a brief job of its own that waits, or
+ * wakes somebody for it. True: it has computed, and perhaps the job is `done`. */
+bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop);
 
-/* Cancels every job, as qd_scheduler_cancel does. It takes no more, and starts none. */
+/* Cancels every job, as qd_scheduler_cancel does. It takes no more, and starts none. On any thread.
+ */
 void qd_scheduler_abandon(struct qd_scheduler *scheduler);
 bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler);
 

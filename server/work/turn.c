@@ -46,7 +46,7 @@ bool qd_turn_gives_way(const struct qd_turn_signs *signs, const struct qd_turn *
     case QD_TURN_PASSING:
         break;
     case QD_TURN_IDLE_LOOP:
-        if (qd_loop_is_ready(signs->loop))
+        if (qd_loop_is_ready(turn->loop))
             return true;
         break;
     }

@@ -34,13 +34,13 @@ struct qd_turn {
     struct qd_job *job; /* NULL: there is none */
     struct qd_seat *seat;
     enum qd_turn_kind kind;
-    uint64_t until_ns;  /* a helper's: not used */
-    uint64_t budget_ns; /* in passing: of estimated work, that is left */
+    uint64_t until_ns;    /* a helper's: not used */
+    uint64_t budget_ns;   /* in passing: of estimated work, that is left */
+    struct qd_loop *loop; /* whose turn it is; NULL: a worker's */
 };
 
 /* What turns look at between two units. */
 struct qd_turn_signs {
-    struct qd_loop *loop;
     struct qd_queue queue; /* all but its count: under the scheduler's lock */
     atomic_bool abandoned; /* every job ends without another unit */
 };

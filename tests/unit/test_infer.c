@@ -105,6 +105,7 @@ static struct qd_request *ask(const char *body, size_t body_bytes, const char *h
                  QD_OK, "%s", request->error.text);
     request->message.signature = &request->model->signature;
     request->message.json_bytes_header = header;
+    request->loop = desk.loop;
     request->on_answered = on_answered;
     cr_assert_eq(qd_request_reserve_body(request, body_bytes), QD_OK);
     qd_request_take_body(request, body, body_bytes, body_bytes);
@@ -139,7 +140,7 @@ static struct qd_request *ask_binary(const struct graph_case *made, size_t batch
 static void run(void)
 {
     while (desk.left > 0) {
-        while (qd_scheduler_help(desk.tools.scheduler)) {
+        while (qd_scheduler_help(desk.tools.scheduler, desk.loop)) {
         }
         if (desk.left > 0)
             qd_loop_run(desk.loop); /* or it only takes notice of an earlier stop */

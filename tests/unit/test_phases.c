@@ -95,6 +95,7 @@ static struct qd_request *ask(const char *model, const char *text)
     cr_assert_eq(qd_models_find(desk.models, model, NULL, &request->model, &request->error), QD_OK,
                  "%s", request->error.text);
     request->message.signature = &request->model->signature;
+    request->loop = desk.loop;
     request->on_answered = on_answered;
     request->coding = request->answer_coding = desk.coding;
     cr_assert_eq(qd_request_reserve_body(request, body.count), QD_OK);
@@ -109,7 +110,7 @@ static struct qd_request *ask(const char *model, const char *text)
 static void run(void)
 {
     while (desk.left > 0) {
-        while (qd_scheduler_help(desk.tools.scheduler)) {
+        while (qd_scheduler_help(desk.tools.scheduler, desk.loop)) {
         }
         if (desk.left > 0)
             qd_loop_run(desk.loop); /* or it only takes notice of an earlier stop */

@@ -31,7 +31,8 @@ static struct desk desk_create(void)
     };
     desk.router.models = qd_models_create(desk.router.metrics);
     desk.router.model_memory = qd_memory_create(64 << 20);
-    const struct qd_loader_settings settings = {.loop = desk.loop, .models = desk.router.models};
+    const struct qd_loader_settings settings = {.models = desk.router.models,
+                                                .tools = {.loop = desk.loop}};
     desk.router.loader = qd_loader_create(&settings);
     return desk;
 }

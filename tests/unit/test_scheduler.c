@@ -140,7 +140,7 @@ Test(scheduler, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
     desk->toys[2].start_ns = QD_QUANTUM_NS;
     cr_assert_gt(submit_brief(desk, 2, 1, 1000)->done_at, 0);
     cr_assert_eq(submit_brief(desk, 3, 1, 1000)->started_at, 0);
-    cr_assert_not(qd_scheduler_help(desk->scheduler), "others wait, too");
+    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop), "others wait, too");
     cr_assert_gt(submit_brief(desk, 4, 1, 1000)->done_at, 0);
     release(desk, 5);
 }
@@ -151,7 +151,7 @@ Test(scheduler, the_loop_may_be_told_not_to_compute)
         desk_create_with(&(struct qd_scheduler_settings){.thread_count = 1, .queue_max = 100});
     for (size_t i = 0; i < 3; i++) {
         struct toy *toy = submit_brief(desk, i, 1, 1000);
-        cr_assert_not(qd_scheduler_help(desk->scheduler));
+        cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop));
         qd_loop_run(desk->loop);
         toy_assert_whole(toy);
         cr_assert_not(is_here());
@@ -172,7 +172,7 @@ static struct toy *submit_until_helped(struct desk *desk, size_t units, uint64_t
         toy->seat_count = 1; /* nobody joins */
         toy->on_unit = on_unit;
         cr_assert(desk_submit(desk, i, units, unit_ns));
-        if (qd_scheduler_help(desk->scheduler)) {
+        if (qd_scheduler_help(desk->scheduler, desk->loop)) {
             if (toy->done_at > 0)
                 qd_loop_run(desk->loop); /* only takes notice of qd_loop_stop */
             return toy;
@@ -245,7 +245,7 @@ Test(scheduler, the_loop_does_not_help_where_more_is_to_do)
         more[i].brief = true;
         cr_assert(desk_submit_toy(desk, &more[i], 2, QD_CHUNK_NS));
     }
-    qd_scheduler_help(desk->scheduler); /* one of them may be over by now */
+    qd_scheduler_help(desk->scheduler, desk->loop); /* one of them may be over by now */
     qd_loop_run(desk->loop);
     for (size_t i = 0; i < 2; i++)
         toy_assert_whole(&more[i]);
