@@ -62,6 +62,7 @@ struct process {
     bool drained;        /* no request is there any more */
     struct qd_access *access;
     struct qd_tls *tls; /* NULL: none */
+    struct qd_quota *quota;
     struct qd_router router;
     struct qd_listener *listener;
     struct qd_log_file *access_log; /* NULL: none */
@@ -201,8 +202,9 @@ static void open_standard_streams(void)
 /* A descriptor for each connection. False: not even enough for the loop, which would abort. */
 static bool raise_file_limit(const struct qd_config *config)
 {
-    rlim_t wanted = (rlim_t)config->max_connections * config->listen_count + OTHER_FILES_MAX +
-                    LOAD_FILES_MAX + QD_LINGER_COUNT_MAX;
+    rlim_t wanted =
+        ((rlim_t)config->max_connections + QD_REFUSED_COUNT_MAX) * config->listen_count +
+        OTHER_FILES_MAX + LOAD_FILES_MAX + QD_LINGER_COUNT_MAX;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return true;
@@ -318,10 +320,11 @@ static bool start_services(struct process *process)
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->model_memory = qd_memory_create(config->max_model_bytes);
     process->metrics = qd_metrics_create();
+    process->quota = qd_quota_create(config);
     if (process->metrics != NULL)
         process->models = qd_models_create(process->metrics);
     if (process->loop == NULL || process->memory == NULL || process->model_memory == NULL ||
-        process->models == NULL)
+        process->models == NULL || process->quota == NULL)
         return complain("out of memory or file descriptors");
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
@@ -413,7 +416,7 @@ static bool start_listening(struct process *process)
     struct qd_handler handler = qd_router_handler(&process->router);
     char complaint[QD_LISTENER_COMPLAINT_BYTES];
     process->listener = qd_listener_create(process->loop, process->memory, &process->config,
-                                           process->tls, &handler, complaint);
+                                           process->quota, process->tls, &handler, complaint);
     if (process->listener == NULL)
         return complain("%s", complaint);
     process->router.listener = process->listener;
@@ -427,6 +430,7 @@ static bool start_listening(struct process *process)
 static void deinit(struct process *process)
 {
     qd_listener_destroy(process->listener);
+    qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);
     qd_handle_destroy(process->sigterm);
     qd_handle_destroy(process->sigint);

@@ -52,17 +52,21 @@ static void print_values(const struct qd_gauges *gauges, struct qd_text *text)
 static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text)
 {
     static const char *const names[] = {"quantd_listener_connections",
-                                        "quantd_listener_connections_max"};
-    static const char *const helps[] = {"Open connections, by address.",
-                                        "Their bound, --max-connections."};
-    for (unsigned i = 0; i < 2; i++) {
-        qd_prometheus_type(text, names[i], "gauge", helps[i]);
+                                        "quantd_listener_connections_max",
+                                        "quantd_listener_connections_refused_total"};
+    static const char *const helps[] = {"Open connections that were admitted, by address.",
+                                        "Their bound, --max-connections.",
+                                        "Connections beyond that, or beyond their client's share."};
+    for (unsigned i = 0; i < 3; i++) {
+        qd_prometheus_type(text, names[i], i < 2 ? "gauge" : "counter", helps[i]);
         for (size_t at = 0; at < gauges->listener_count; at++) {
             const struct qd_listener_gauge *listener = &gauges->listeners[at];
             char label[2 * QD_LISTENER_NAME_BYTES];
             qd_prometheus_label(listener->name, label);
             qd_text_format(text, "%s{listener=\"%s\"} %" PRIu64 "\n", names[i], label,
-                           i == 0 ? listener->connections.used : listener->connections.max);
+                           i == 0   ? listener->connections.used
+                           : i == 1 ? listener->connections.max
+                                    : listener->refused);
         }
     }
 }

@@ -17,8 +17,9 @@ struct qd_bound {
 #define QD_LISTENER_NAME_BYTES 300
 
 struct qd_listener_gauge {
-    const char *name; /* shorter than that */
-    struct qd_bound connections;
+    const char *name;            /* shorter than that */
+    struct qd_bound connections; /* that were admitted */
+    uint64_t refused;            /* ever */
 };
 
 struct qd_gauges {

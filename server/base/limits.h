@@ -36,6 +36,11 @@
  * by a tenth, as it is cleared between two. */
 #define QD_HEAD_BYTES_MAX (32u << 10)
 
+/* Connections beyond --max-connections and --max-connections-per-address that are told so, at a
+ * time and for each listener: enough for those that come within a moment, as each stays for two
+ * seconds at most, and few beside the others. They cost a descriptor and 33 KiB each. */
+#define QD_REFUSED_COUNT_MAX 64
+
 /* So many connections that were refused are read on at a time, for a --receive-timeout at most.
  * They cost a descriptor each; beyond, the oldest is reset. */
 #define QD_LINGER_COUNT_MAX 64

@@ -94,15 +94,6 @@ bool qd_access_has_cors(const struct qd_access *access)
 
 /* ---- A request ---------------------------------------------------------------------------- */
 
-static bool is_health(const char *target)
-{
-    struct qd_path path;
-    struct qd_error ignored;
-    return qd_path_split(target, &path, &ignored) == QD_OK &&
-           (qd_path_matches(&path, "/v2/health/live") ||
-            qd_path_matches(&path, "/v2/health/ready"));
-}
-
 /* With the challenge that RFC 6750 wants. */
 static enum qd_status refuse(struct qd_request *request, enum qd_status status,
                              const char *challenge, const char *what)
@@ -154,7 +145,7 @@ enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_h
 {
     qd_cors_add_headers(access->config, head, request);
     if (access->tokens == NULL || qd_cors_is_preflight(access->config, head) ||
-        is_health(head->path))
+        qd_path_is_health(head->path))
         return QD_OK;
     return check_token(access, head, request);
 }

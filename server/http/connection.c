@@ -23,7 +23,8 @@ enum { EVENTS_MAX = 64 };
  * how long a client that sends no more is left in peace. */
 #define FRESH_NS (250 * QD_NS_PER_MS)
 
-/* What the library has to close a connection by itself. */
+/* What the library has to close a connection by itself, and a client that is one too many to ask
+ * for what it will not get. */
 #define CUT_NS (2 * QD_NS_PER_S)
 
 /* ---- Lines -------------------------------------------------------------------------------- */
@@ -102,10 +103,9 @@ static enum qd_wait wait_of(enum qd_connection_state state)
 }
 
 /* To the end of its line. */
-static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
+static void join_line(struct qd_connection *connection, enum qd_wait wait, uint64_t now_ns)
 {
     struct qd_connections *all = connection->all;
-    const enum qd_wait wait = wait_of(connection->state);
     const uint64_t time_ns[] = {
         [QD_WAIT_RECEIVE] = all->config->receive_timeout_ns,
         [QD_WAIT_IDLE] = all->config->idle_timeout_ns,
@@ -115,6 +115,11 @@ static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
     };
     connection->deadline_ns = now_ns + time_ns[wait];
     append(&all->waits[wait], &connection->wait);
+}
+
+static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
+{
+    join_line(connection, wait_of(connection->state), now_ns);
 }
 
 /* Puts it onto the epoll, or changes what it is there for. */
@@ -154,6 +159,12 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
     start_to_wait(connection, connection->since_ns);
     all->count++;
     return connection;
+}
+
+void qd_connection_hurry(struct qd_connection *connection)
+{
+    assert(connection->state == QD_CONNECTION_NEW);
+    join_line(connection, QD_WAIT_CUT, connection->since_ns);
 }
 
 static int send_bytes(const struct qd_connection *connection)

@@ -20,6 +20,7 @@
 #include "server/base/config.h"
 #include "server/base/limits.h"
 #include "server/http/framing.h"
+#include "server/http/quota.h"
 #include "server/work/request.h"
 
 enum qd_connection_state {
@@ -125,7 +126,8 @@ struct qd_connection {
     bool is_head;    /* the request is a HEAD */
     bool is_http_1_1;
     bool is_last; /* the connection ends with the request's answer, as the client wants it */
-    void *http;   /* the library's own */
+    struct qd_quota_share share;
+    void *http;                       /* the library's own */
     struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 
@@ -141,6 +143,9 @@ void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
 /* The only way to change the state. Asserts that the step is one of those in connection.c's table,
  * and gives it its time. */
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to);
+
+/* It is to be refused: from here on its first head has no more time than QD_WAIT_CUT. In NEW. */
+void qd_connection_hurry(struct qd_connection *connection);
 
 /* Its answer has so many bytes: a Unix socket gets a larger buffer for a large one, until it leaves
  * ANSWER, if there are not too many that have one. */

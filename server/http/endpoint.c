@@ -48,10 +48,8 @@ static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
                                        const struct qd_endpoint_settings *settings)
 {
     const struct qd_config *config = settings->config;
-    /* Behind a proxy or a translating router all clients have one address: so it is the operator
-     * who knows. Some names of Unix sockets would be taken for addresses. */
-    const unsigned per_address =
-        endpoint->socket.unix_path[0] != '\0' ? 0 : (unsigned)config->max_connections_per_address;
+    /* Those that quota.h admits or refuses; more wait in the backlog. */
+    const unsigned connections_max = (unsigned)config->max_connections + QD_REFUSED_COUNT_MAX;
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     struct MHD_OptionItem tls[] = {{.option = MHD_OPTION_END}, {0}, {0}, {0}};
     if (endpoint->is_https) {
@@ -64,8 +62,7 @@ static struct MHD_Daemon *start_daemon(const struct qd_endpoint *endpoint,
     return MHD_start_daemon(
         flags, 0, NULL, NULL, settings->on_access, settings->context, MHD_OPTION_EXTERNAL_LOGGER,
         on_log, NULL, MHD_OPTION_ARRAY, tls, MHD_OPTION_LISTEN_SOCKET, endpoint->socket.fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)config->max_connections,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        MHD_OPTION_CONNECTION_LIMIT, connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)QD_HEAD_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT, settings->silence_s,
         MHD_OPTION_NOTIFY_CONNECTION, settings->on_connection, settings->context,
         MHD_OPTION_NOTIFY_COMPLETED, settings->on_completed, settings->context,

@@ -11,6 +11,7 @@
 #include "server/base/text.h"
 #include "server/http/intercept.h"
 #include "server/http/last_word.h"
+#include "server/http/path.h"
 #include "server/http/socket.h"
 #include "server/http/tap.h"
 #include "server/work/infer.h"
@@ -208,6 +209,12 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
                                                    : refuse(connection, QD_LAST_UNREADABLE);
 }
 
+/* There are too many connections with this one. */
+static bool is_refused(const struct qd_connection *connection)
+{
+    return connection->share.result == QD_QUOTA_REFUSED;
+}
+
 /* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
  * either, and what the kernel still has for it goes, too. */
 static void on_slow(struct qd_connection *connection)
@@ -222,6 +229,9 @@ static void on_slow(struct qd_connection *connection)
     }
     if (connection->request->error.status != QD_OK) {
         /* It was refused already, and is read on only so that it can be told. */
+    } else if (is_refused(connection)) {
+        qd_quota_explain(exchange_of(connection)->quota, &connection->share,
+                         &connection->request->error);
     } else if (in_head) {
         qd_fail(&connection->request->error, QD_TOO_SLOW,
                 "the head: expected within %.3g s (--receive-timeout)",
@@ -304,6 +314,16 @@ static void check_size(const struct qd_connection *connection, const struct qd_h
     }
 }
 
+/* Who may not come in learns that first. */
+static enum qd_status check_quota(const struct qd_connection *connection,
+                                  const struct qd_head *head)
+{
+    if (!is_refused(connection) || qd_path_is_health(head->path))
+        return QD_OK;
+    return qd_quota_explain(exchange_of(connection)->quota, &connection->share,
+                            &connection->request->error);
+}
+
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
@@ -317,15 +337,18 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     qd_head_init(&head, method, target, version);
     connection->is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
-    connection->is_last = qd_head_is_last(&head);
+    connection->is_last = qd_head_is_last(&head) || is_refused(connection);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection, QD_LAST_REFUSAL);
-    if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK)
+    if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
+        check_quota(connection, &head) == QD_OK)
         check_size(connection, &head);
     if (request->error.status == QD_OK)
         exchange->handler.begin(exchange->handler.context, &head, request);
-    bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX;
+    const bool has_body = head.content_bytes > 0 || head.transfer_encoding != NULL;
+    const bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
+                       (has_body && is_refused(connection));
     if (request->error.status != QD_OK && rests)
         return refuse(connection, QD_LAST_REFUSAL); /* before the client sends it all in vain */
     return MHD_YES;
@@ -437,8 +460,20 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
 
 /* ---- The connection ----------------------------------------------------------------------- */
 
+/* Takes its share of the quota. */
+static void count(struct qd_connection *connection, size_t listener)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    connection->share = qd_quota_take(exchange_of(connection)->quota, listener, info->client_addr);
+    if (connection->share.result == QD_QUOTA_REFUSED)
+        qd_connection_hurry(connection);
+    else if (connection->share.result == QD_QUOTA_CLOSED)
+        qd_connection_cut(connection);
+}
+
 struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_Connection *mhd,
-                                       bool is_https)
+                                       size_t listener, bool is_https)
 {
     int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const bool is_unix = qd_socket_bound_send(fd);
@@ -451,6 +486,7 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
         qd_connection_close(connection);
         return NULL;
     }
+    count(connection, listener);
     return connection;
 }
 
@@ -465,6 +501,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     }
     qd_tap_remove(connection);
     qd_tls_end(connection->identity);
+    qd_quota_give_back(exchange->quota, &connection->share);
     if (connection->request != NULL) /* refused before its first line: on_completed never came */
         end_request(connection, connection->state == QD_CONNECTION_ANSWER ||
                                     connection->last == QD_LAST_DELIVERED);
@@ -480,12 +517,13 @@ static unsigned silence_s(const struct qd_config *config)
 }
 
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct qd_memory *memory,
-                      const struct qd_config *config, struct qd_tls *tls,
+                      const struct qd_config *config, struct qd_quota *quota, struct qd_tls *tls,
                       const struct qd_handler *handler)
 {
     *exchange = (struct qd_exchange){.loop = loop,
                                      .memory = memory,
                                      .config = config,
+                                     .quota = quota,
                                      .tls = tls,
                                      .handler = *handler,
                                      .lingers = qd_lingers_create(loop),

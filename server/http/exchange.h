@@ -17,6 +17,7 @@ struct qd_exchange {
     struct qd_loop *loop;
     struct qd_memory *memory;
     const struct qd_config *config;
+    struct qd_quota *quota;
     struct qd_tls *tls; /* NULL: none */
     struct qd_handler handler;
     struct qd_lingers *lingers;
@@ -26,13 +27,14 @@ struct qd_exchange {
 
 /* False: no memory or no descriptor; deinit is fine all the same. */
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct qd_memory *memory,
-                      const struct qd_config *config, struct qd_tls *tls,
+                      const struct qd_config *config, struct qd_quota *quota, struct qd_tls *tls,
                       const struct qd_handler *handler);
 void qd_exchange_deinit(struct qd_exchange *exchange);
 
-/* A connection has come: its context. NULL: malloc failed, and its first request closes it. */
+/* A connection has come, to the listener of that index in config->listen: its context. NULL: malloc
+ * failed, and its first request closes it. */
 struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_Connection *mhd,
-                                       bool is_https);
+                                       size_t listener, bool is_https);
 /* The library forgets it now, and then closes the socket. NULL is fine. */
 void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *connection);
 

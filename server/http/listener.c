@@ -56,7 +56,8 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **slot
     struct qd_endpoint *endpoint = endpoint_of(listener, mhd);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         endpoint->connection_count++;
-        *slot = qd_exchange_open(&listener->exchange, mhd, endpoint->is_https);
+        *slot = qd_exchange_open(&listener->exchange, mhd, (size_t)(endpoint - listener->endpoints),
+                                 endpoint->is_https);
     } else {
         endpoint->connection_count--;
         qd_exchange_close(&listener->exchange, *slot);
@@ -198,8 +199,8 @@ static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop, c
 }
 
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config, struct qd_tls *tls,
-                                       const struct qd_handler *handler,
+                                       const struct qd_config *config, struct qd_quota *quota,
+                                       struct qd_tls *tls, const struct qd_handler *handler,
                                        char complaint[QD_LISTENER_COMPLAINT_BYTES])
 {
     struct qd_listener *listener = calloc(1, sizeof(*listener));
@@ -208,7 +209,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
         return NULL;
     listener->config = config;
     listener->sweep_ns = UINT64_MAX;
-    bool open = qd_exchange_init(&listener->exchange, loop, memory, config, tls, handler);
+    bool open = qd_exchange_init(&listener->exchange, loop, memory, config, quota, tls, handler);
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_timer, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
@@ -256,10 +257,11 @@ size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
 {
     for (size_t i = 0; i < listener->endpoint_count; i++) {
-        const struct qd_endpoint *endpoint = &listener->endpoints[i];
+        const struct qd_quota_counts counts = qd_quota_count(listener->exchange.quota, i);
         gauges[i] = (struct qd_listener_gauge){
-            endpoint->socket.name,
-            {endpoint->connection_count, listener->config->max_connections},
+            listener->endpoints[i].socket.name,
+            {counts.admitted, listener->config->max_connections},
+            counts.refused,
         };
     }
     return listener->endpoint_count;

@@ -3,8 +3,8 @@
  * thread.
  *
  * What the handler never sees: bodies that are too large or too slow, heads that two readers could
- * take for different requests, connections beyond the limit. A refused body is read and thrown away
- * where that is cheap, so that the client gets to read why.
+ * take for different requests, connections beyond their quota. A refused body is read and thrown
+ * away where that is cheap, so that the client gets to read why.
  */
 #ifndef SERVER_HTTP_LISTENER_H
 #define SERVER_HTTP_LISTENER_H
@@ -17,6 +17,7 @@
 #include "server/base/config.h"
 #include "server/base/gauges.h"
 #include "server/http/head.h"
+#include "server/http/quota.h"
 #include "server/http/tls.h"
 #include "server/work/loop.h"
 #include "server/work/request.h"
@@ -49,10 +50,10 @@ struct qd_handler {
 #define QD_LISTENER_COMPLAINT_BYTES 512
 
 /* Listens on all of config->listen: with `tls`, over TLS where it is TCP; NULL: without it. NULL:
- * `complaint` says why. config and tls are borrowed. */
+ * `complaint` says why. config, quota and tls are borrowed. */
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config, struct qd_tls *tls,
-                                       const struct qd_handler *handler,
+                                       const struct qd_config *config, struct qd_quota *quota,
+                                       struct qd_tls *tls, const struct qd_handler *handler,
                                        char complaint[QD_LISTENER_COMPLAINT_BYTES]);
 
 /* Cuts what is open. No request is between `end` and its answer. */

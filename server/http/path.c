@@ -67,3 +67,12 @@ bool qd_path_matches(struct qd_path *path, const char *pattern)
     }
     return i == path->count;
 }
+
+bool qd_path_is_health(const char *text)
+{
+    struct qd_path path;
+    struct qd_error ignored;
+    return qd_path_split(text, &path, &ignored) == QD_OK &&
+           (qd_path_matches(&path, "/v2/health/live") ||
+            qd_path_matches(&path, "/v2/health/ready"));
+}

@@ -26,4 +26,8 @@ enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_e
 /* "/v2/models/{m}/versions/{v}": {m} and {v} take any segment that is not empty. */
 bool qd_path_matches(struct qd_path *path, const char *pattern);
 
+/* Of a path as it came: whether the server lives, or is ready. That is answered to all who ask,
+ * also without a token, and where there are too many already. */
+bool qd_path_is_health(const char *text);
+
 #endif

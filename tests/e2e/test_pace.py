@@ -343,53 +343,6 @@ class Memory(PaceTest):
         self.assert_error(reader.answer(), 413, "chunks")
 
 
-class PerAddress(unittest.TestCase):
-    def test_more_are_closed(self):
-        server = Server("--max-connections-per-address", "3")
-        self.addCleanup(server.stop)
-
-        def connect(host):
-            connection = socket.socket()
-            connection.settimeout(10 * SLOW)
-            connection.bind((host, 0))
-            connection.connect((server.host, server.port))
-            return connection
-
-        def is_served(connection):
-            try:
-                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
-                return connection.recv(9) == b"HTTP/1.1 "
-            except (ConnectionResetError, BrokenPipeError):
-                return False
-
-        mine = [connect("127.0.0.1") for _ in range(3)]
-        self.assertTrue(all(map(is_served, mine)))
-        self.assertFalse(is_served(connect("127.0.0.1")))
-        others = [connect("127.0.0.2") for _ in range(3)]
-        self.assertTrue(all(map(is_served, others)))
-        mine.pop().close()
-        deadline = time.monotonic() + PATIENCE_S
-        mine.append(connect("127.0.0.1"))
-        while not is_served(mine[-1]):
-            self.assertLess(time.monotonic(), deadline)
-            mine.pop().close()
-            mine.append(connect("127.0.0.1"))
-        for connection in mine + others:
-            connection.close()
-
-    def test_unix_sockets_have_no_address(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "s")
-            server = Server("--max-connections-per-address", "1", listen=("unix:" + path,))
-            self.addCleanup(server.stop)
-            for _ in range(5):
-                connection = socket.socket(socket.AF_UNIX)
-                self.addCleanup(connection.close)
-                connection.connect(path)
-                connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
-                self.assertEqual(connection.recv(9), b"HTTP/1.1 ")
-
-
 class Gone(unittest.TestCase):
     """Work for a client that has left ends at its next unit."""
 

@@ -115,6 +115,22 @@ Test(connection, each_state_has_its_time)
     }
 }
 
+Test(connection, who_is_one_too_many_has_little_time)
+{
+    struct desk desk;
+    desk_init(&desk);
+    qd_connection_hurry(desk.connection);
+    cr_assert_leq(desk.connection->deadline_ns, qd_clock_ns() + 2 * QD_NS_PER_S);
+    const uint64_t deadline_ns = desk.connection->deadline_ns;
+    cr_assert_not(is_cut(&desk));
+    advance_to(&desk, QD_CONNECTION_HEAD);
+    cr_assert_eq(desk.connection->deadline_ns, deadline_ns, "a first line gives it no more");
+    let_time_pass(&desk);
+    cr_assert(is_cut(&desk));
+    cr_assert_eq(slow_count, 1);
+    desk_deinit(&desk);
+}
+
 Test(connection, the_table_holds, .signal = SIGABRT)
 {
     struct desk desk;

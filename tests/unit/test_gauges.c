@@ -32,8 +32,8 @@ static void assert_line(const char *text, const char *line)
 Test(gauges, each_bound_and_what_is_used_of_it)
 {
     static const struct qd_listener_gauge listeners[] = {
-        {"http://127.0.0.1:8000", {1, 2}},
-        {"unix:/a\"b\\c\nd\xff", {3, 4}},
+        {"http://127.0.0.1:8000", {1, 2}, 27},
+        {"unix:/a\"b\\c\nd\xff", {3, 4}, 28},
     };
     static const struct qd_gauges gauges = {
         .cpu_tier = "scalar",
@@ -82,6 +82,9 @@ Test(gauges, each_bound_and_what_is_used_of_it)
     assert_line(text, "process_max_fds 24");
     assert_line(text, "quantd_listener_connections{listener=\"http://127.0.0.1:8000\"} 1");
     assert_line(text, "quantd_listener_connections_max{listener=\"http://127.0.0.1:8000\"} 2");
+    assert_line(text, "quantd_listener_connections_refused_total"
+                      "{listener=\"http://127.0.0.1:8000\"} 27");
+    assert_line(text, "# TYPE quantd_listener_connections_refused_total counter");
     assert_line(text, "quantd_listener_connections{listener=\"unix:/a\\\"b\\\\c\\nd?\"} 3");
     assert_line(text, "quantd_info{version=\"" QD_VERSION
                       "\",cpu=\"scalar\",gemm=\"blas\",openblas_core=\"Haswell\"} 1");
