@@ -49,16 +49,21 @@ static bool lose(struct qd_mapping_slot *slot, uintptr_t address)
     return replace(begin, end - begin) || replace(address - address % page_bytes, page_bytes);
 }
 
-/* Any other SIGBUS is what it would have been: the instruction is tried again. */
+/* Any other SIGBUS is what it would have been: the instruction is tried again, and one that
+ * somebody has sent, of which si_addr says nothing, is sent again. It comes when this one is over.
+ */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     const int saved_errno = errno;
+    const bool is_sent = info->si_code <= 0;
     bool ours = false;
     (void)context;
-    for (size_t i = 0; i < QD_MAPPING_COUNT_MAX && !ours; i++)
+    for (size_t i = 0; i < QD_MAPPING_COUNT_MAX && !is_sent && !ours; i++)
         ours = lose(&slots[i], (uintptr_t)info->si_addr);
     if (!ours)
         sigaction(number, &before, NULL);
+    if (is_sent)
+        raise(number);
     errno = saved_errno;
 }
 

@@ -4,11 +4,12 @@ import gzip
 import mmap
 import os
 import resource
+import signal
 import struct
 import threading
 import unittest
 
-from quantd import SANITIZED, Server, exchange, infer_path, json, parse_metrics
+from quantd import SANITIZED, SLOW, Server, exchange, infer_path, json, parse_metrics
 
 MODEL = "onnx.DequantizeLinear"
 STATUS = "/v2/systemsharedmemory/status"
@@ -319,6 +320,19 @@ class Tensors(SharedMemory):
         os.close(fd)
         answer = self.infer(request_of(2, in_region("x", 2, 6)))
         self.assertEqual(answer.json()["outputs"][0]["data"], [3, 3.5])
+
+
+class Signal(unittest.TestCase):
+    def test_one_that_is_sent_ends_the_server(self):
+        """No page of ours is gone: it is as if nobody caught the signal."""
+        server = Server("--allow-shared-memory", PREFIX)
+        self.addCleanup(server.stderr_file.close)
+        self.addCleanup(server.process.stdout.close)
+        resource.prlimit(server.pid, resource.RLIMIT_CORE, (0, 0))
+        server.process.send_signal(signal.SIGBUS)
+        status = server.process.wait(30 * SLOW)
+        if not SANITIZED:  # they have handlers of their own
+            self.assertEqual(status, -signal.SIGBUS)
 
 
 class Losses(SharedMemory):
