@@ -50,8 +50,9 @@
 #define QD_CHUNKS_FREE (1u << 20)
 #define QD_CHUNK_BYTES_LEAST 16u
 
-/* What a request may have of chunks' extensions and of blanks behind a length, beyond as many bytes
- * as its chunks bring: nobody means anything by them, and they count as nothing else. */
+/* What a request may have of chunks' extensions, zeros before their sizes and blanks behind a
+ * length, beyond as many bytes as its chunks bring: nobody means anything by them, and they count
+ * as nothing else. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
 /* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual

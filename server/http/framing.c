@@ -20,6 +20,7 @@ enum state {
     VALUE_CR,
     BODY,
     SIZE,        /* of a chunk */
+    SIZE_ZEROS,  /* behind its first digit, if that is one, too: waste */
     SIZE_BLANKS, /* waste */
     EXTENSION,   /* waste */
     SIZE_CR,
@@ -74,6 +75,13 @@ static const char *read_text(struct qd_framing *framing, const char *at, const c
     framing->state = (uint8_t)then;
     if (*at != '\r')
         fail(framing, *at == '\n' ? QD_FAULT_BARE_LF : QD_FAULT_CONTROL);
+    return at;
+}
+
+static const char *skip_zeros(const char *at, const char *end)
+{
+    while (at < end && *at == '0')
+        at++;
     return at;
 }
 
@@ -229,12 +237,14 @@ static bool read_size(struct qd_framing *framing, char c)
         framing->state = SIZE_BLANKS;
         return false;
     }
-    if (digit < 0 || framing->digit_count == 16) {
+    if (digit < 0 || framing->left_bytes > UINT64_MAX >> 4) {
         fail(framing, digit < 0 ? QD_FAULT_CHUNK_SIZE : QD_FAULT_BEYOND_64_BITS);
         return false;
     }
+    if (digit == 0 && framing->digit_count == 0)
+        framing->state = SIZE_ZEROS;
     framing->left_bytes = framing->left_bytes << 4 | (uint64_t)digit;
-    framing->digit_count++;
+    framing->digit_count = 1;
     return true;
 }
 
@@ -357,6 +367,10 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
         at = skip_blanks(at, end);
         framing->state = at < end ? VALUE_CR : VALUE_BLANKS;
         return at;
+    case SIZE_ZEROS:
+        at = skip_zeros(at, end);
+        framing->state = at < end ? SIZE : SIZE_ZEROS;
+        return at;
     case SIZE_BLANKS:
         at = skip_blanks(at, end);
         if (at < end)
@@ -376,8 +390,8 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
 
 static bool is_waste(const struct qd_framing *framing)
 {
-    return framing->state == VALUE_BLANKS || framing->state == SIZE_BLANKS ||
-           framing->state == EXTENSION;
+    return framing->state == VALUE_BLANKS || framing->state == SIZE_ZEROS ||
+           framing->state == SIZE_BLANKS || framing->state == EXTENSION;
 }
 
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun)
@@ -433,8 +447,8 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     case QD_FAULT_WASTE:
         return qd_fail(
             error, QD_INVALID,
-            "the request: expected at most %u bytes of chunks' extensions, and of blanks "
-            "behind a length, beyond as many as the chunks have",
+            "the request: expected at most %u bytes of chunks' extensions, and of zeros before "
+            "and blanks behind a length, beyond as many as the chunks have",
             QD_WASTE_BYTES_MAX);
     case QD_FAULT_BEYOND_64_BITS:
         return qd_fail(error, QD_TOO_LARGE, "the body: expected a size of at most 64 bits");

@@ -1,8 +1,8 @@
 /* Where requests begin and end in the bytes of a connection (RFC 9112), found before libmicrohttpd
  * reads them. It is lenient where two readers could disagree about that: 0.9.75 takes a NUL or a
  * bare LF for a line's end and a folded line for none, and it waits for ever for a chunk of 2^64
- * bytes. What it does not know and may come is taken out of its way: a chunk's extensions, blanks
- * behind a length. Pure. */
+ * bytes. What it does not know and may come is taken out of its way: a chunk's extensions, zeros
+ * before its size, blanks behind a length. Pure. */
 #ifndef SERVER_HTTP_FRAMING_H
 #define SERVER_HTTP_FRAMING_H
 
@@ -43,7 +43,7 @@ struct qd_framing {
     bool is_unclear; /* lengths or codings that whoever checks the whole head will refuse */
     uint8_t length_count;
     uint8_t coding_count;
-    uint8_t digit_count;
+    uint8_t digit_count; /* of a length that is read: 1 from the first on */
     uint64_t left_bytes;  /* of the body, or of its chunk */
     uint64_t body_bytes;  /* of all chunks so far */
     uint64_t waste_bytes; /* that were taken out, beyond what comes with a body's bytes */

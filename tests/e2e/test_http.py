@@ -191,6 +191,16 @@ class Bodies(HttpTest):
         reader.connection.sendall(self.chunked(SMALL, 50, extension=b";%s" % (b"x" * 40000)))
         self.assert_error(reader.answer(), 400, "extensions")
 
+    def test_zeros_before_a_chunks_size(self):
+        reader = self.open()
+        whole = self.chunked(SMALL, 50)
+        for zeros in (1, 7, 15, 16, 40):
+            reader.connection.sendall(whole.replace(b"\r\n32\r\n", b"\r\n%s32\r\n" % (b"0" * zeros))
+                                      .replace(b"\r\n0\r\n", b"\r\n0%s\r\n" % (b"0" * zeros)))
+            self.assert_small(reader.answer())
+        reader.connection.sendall(whole.replace(b"\r\n32\r\n", b"\r\n%s\r\n" % (b"0" * 40000)))
+        self.assert_error(reader.answer(), 400, "zeros")
+
     def test_blanks_behind_values(self):
         reader = self.open()
         reader.connection.sendall(self.chunked(SMALL, 50).replace(b": chunked", b":chunked \t "))
@@ -362,7 +372,7 @@ class Smuggling(HttpTest):
         """Told at once, not when the client is too slow."""
         self.assert_told(((chunks, status) for chunks, status in (
             (b"x\r\n", 400), (b"-1\r\n", 400), (b"2\n", 400), (b"2\r\nabc", 400),
-            (b"2\r\nab\n", 400), (b"00000000000000002\r\n", 413), (b"2 2\r\n", 400),
+            (b"2\r\nab\n", 400), (b"10000000000000000\r\n", 413), (b"2 2\r\n", 400),
             (b"0\r\nX: a\0\r\n", 400), (b"fffffffffffffffff\r\n", 413),
             (b"ffffffffffffffff\r\n", 413), (b"7fffffffffffffff\r\n", 413))),
             b"POST %s HTTP/1.1\r\nHost: q\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -77,8 +77,8 @@ Test(framing, what_is_fine_stays)
         POST "Content-Length: 0\r\n\r\n",
         POST "content-LENGTH:\t 25\r\n\r\nPOST / HTTP/1.1\r\n\n\r\n0\r\n\r\n",
         POST "Content-Length: 00000000000000000000000002\r\n\r\n\r\n",
-        CHUNKED "2\r\n\r\n\r\n00A\r\n0123456789\r\n0\r\n\r\n",
-        CHUNKED "0000000000000000\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\n\r\n",
+        CHUNKED "2\r\n\r\n\r\n0A\r\n0123456789\r\n0\r\n\r\n",
+        CHUNKED "0\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\n\r\n",
         POST "transfer-encoding:CHUNKED\r\nContent-Type: x\r\nT: y\r\n\r\n0\r\n\r\n",
         POST "Content-Lengthy: 5\r\nContent-Lengt: 5\r\nTransfer-Encodin: chunked\r\n\r\n",
     };
@@ -97,6 +97,9 @@ Test(framing, what_says_nothing_goes)
     assert_reads(POST "Transfer-Encoding: chunked \t\r\n\r\n"
                       "2;name=\"a;b\";c \t d\r\nab\r\n3  ;x\r\nabc\r\n1 \r\na\r\n0;last\r\n\r\n",
                  1, CHUNKED "2\r\nab\r\n3\r\nabc\r\n1\r\na\r\n0\r\n\r\n");
+    assert_reads(CHUNKED "000000000000000000000002\r\nab\r\n00A;x\r\n0123456789\r\n"
+                         "10\r\n0123456789abcdef\r\n00000000000000000 \r\n\r\n",
+                 1, CHUNKED "02\r\nab\r\n0A\r\n0123456789\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n");
 }
 
 Test(framing, lines)
@@ -141,7 +144,10 @@ Test(framing, chunks)
     ASSERT_FAULT(CHUNKED "2 2\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2x\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2\n", QD_FAULT_CHUNK_SIZE, "size");
-    ASSERT_FAULT(CHUNKED "00000000000000001\r\n", QD_FAULT_BEYOND_64_BITS, "64 bits");
+    ASSERT_FAULT(CHUNKED "10000000000000000\r\n", QD_FAULT_BEYOND_64_BITS, "64 bits");
+    ASSERT_FAULT(CHUNKED "000ffffffffffffffff0\r\n", QD_FAULT_BEYOND_64_BITS, "64 bits");
+    ASSERT_FAULT(CHUNKED "000ffffffffffffffff\r\n", QD_FAULT_TOO_LARGE, "18446744073709551615");
+    ASSERT_FAULT(CHUNKED "00000000000000000x\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2\rab\r\n", QD_FAULT_BARE_CR, "line");
     ASSERT_FAULT(CHUNKED "2;a\nb\r\nab\r\n", QD_FAULT_BARE_LF, "line");
     ASSERT_FAULT(CHUNKED "2;a\0b\r\nab\r\n", QD_FAULT_CONTROL, "line");
