@@ -233,6 +233,15 @@ static void hold_stop_signals(bool hold)
     pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stop, NULL);
 }
 
+/* Returns false. What the kernels say of what they are told begins with their own word for it. */
+static bool complain_of_kernels(const struct qk_error *error)
+{
+    const bool of_tier = strncmp(error->text, "tier: ", 6) == 0;
+    const bool of_gemm = strncmp(error->text, "gemm: ", 6) == 0;
+    return of_tier || of_gemm ? complain("--%s: %s", of_tier ? "cpu" : "gemm", error->text + 6)
+                              : complain("%s", error->text);
+}
+
 /* Before any other thread starts: it may set the environment. */
 static bool create_kernels(struct process *process)
 {
@@ -240,7 +249,7 @@ static bool create_kernels(struct process *process)
     struct qk_error error;
     return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)config->threads,
                              &process->kernels, &error) == QK_OK ||
-           complain("%s", error.text);
+           complain_of_kernels(&error);
 }
 
 /* For --kernels. */

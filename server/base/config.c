@@ -126,7 +126,7 @@ static const struct flag flags[] = {
     {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
      "print what this machine is and which kernels these flags choose, and exit"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
-    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit"},
+    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit; -h does, too"},
 };
 
 enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 };
@@ -427,6 +427,8 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
                                            int *index, bool *given, char *complaint)
 {
     const char *argument = argv[*index];
+    if (strcmp(argument, "-h") == 0)
+        return QD_CONFIG_HELP;
     const char *name = strncmp(argument, "--", 2) == 0 ? argument + 2 : "";
     size_t count = strcspn(name, "=");
     const struct flag *flag = find_flag(name, count);

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 from quantd import PROGRAM, ROOT, SLOW, Server, read_shared
 
@@ -39,6 +40,18 @@ class CommandLine(unittest.TestCase):
             self.assertLessEqual(len(line), 120)
             if line.startswith("  --"):  # help2man sees where a flag ends by two spaces
                 self.assertRegex(line, r"^  --[a-z-]+( [A-Z:]+)?  +\S")
+
+    def test_short_help(self):
+        self.assertEqual(run("-h").stdout, run("--help").stdout)
+        self.assertEqual(run("-h").returncode, 0)
+        self.assert_complaint(run("-x"), "-x: no such flag", "--help")
+
+    @unittest.skipIf("amx_int8" in Path("/proc/cpuinfo").read_text(), "this CPU has AMX")
+    def test_kernels_that_the_cpu_lacks(self):
+        for more in ((), ("--kernels",)):
+            result = run("--gemm", "amx", *more)
+            self.assert_complaint(result, "quantd: --gemm: this CPU lacks amx\n")
+            self.assertEqual(result.returncode, 1)
 
     def test_version(self):
         result = run("--version")
