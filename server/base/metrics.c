@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,8 @@ struct qd_counters {
 };
 
 struct qd_metrics {
-    uint64_t started_s; /* since 1970 */
+    uint64_t started_s;   /* since 1970 */
+    pthread_mutex_t lock; /* over all below, and the counters' own fields but their names */
     uint64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
     struct qd_counters *first;
 };
@@ -79,14 +81,19 @@ static struct timespec wall_clock(void)
 struct qd_metrics *qd_metrics_create(void)
 {
     struct qd_metrics *metrics = calloc(1, sizeof(*metrics));
-    if (metrics != NULL)
+    if (metrics != NULL) {
         metrics->started_s = (uint64_t)wall_clock().tv_sec;
+        pthread_mutex_init(&metrics->lock, NULL);
+    }
     return metrics;
 }
 
 void qd_metrics_destroy(struct qd_metrics *metrics)
 {
-    assert(metrics == NULL || metrics->first == NULL);
+    if (metrics == NULL)
+        return;
+    assert(metrics->first == NULL);
+    pthread_mutex_destroy(&metrics->lock);
     free(metrics);
 }
 
@@ -109,6 +116,7 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
                                         uint64_t version)
 {
     struct qd_counters **link = &metrics->first;
+    pthread_mutex_lock(&metrics->lock);
     while (*link != NULL && ((*link)->version != version || strcmp((*link)->name, name) != 0))
         link = &(*link)->next;
     if (*link == NULL)
@@ -117,18 +125,25 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
         (*link)->metrics = metrics;
         (*link)->holder_count++;
     }
-    return *link;
+    struct qd_counters *counters = *link;
+    pthread_mutex_unlock(&metrics->lock);
+    return counters;
 }
 
 void qd_counters_release(struct qd_counters *counters)
 {
-    if (counters == NULL || --counters->holder_count > 0)
+    if (counters == NULL)
         return;
-    struct qd_counters **link = &counters->metrics->first;
-    while (*link != counters)
-        link = &(*link)->next;
-    *link = counters->next;
-    free(counters);
+    struct qd_metrics *metrics = counters->metrics;
+    pthread_mutex_lock(&metrics->lock);
+    if (--counters->holder_count == 0) {
+        struct qd_counters **link = &metrics->first;
+        while (*link != counters)
+            link = &(*link)->next;
+        *link = counters->next;
+        free(counters);
+    }
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 /* ---- Counting ----------------------------------------------------------------------------- */
@@ -136,7 +151,9 @@ void qd_counters_release(struct qd_counters *counters)
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
 {
     assert(http_status >= HTTP_STATUS_MIN && http_status <= HTTP_STATUS_MAX);
+    pthread_mutex_lock(&metrics->lock);
     metrics->answers[http_status - HTTP_STATUS_MIN]++;
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 static void count_success(struct qd_counters *counters, const uint64_t stage_ns[QD_STAGE_COUNT])
@@ -151,21 +168,27 @@ static void count_success(struct qd_counters *counters, const uint64_t stage_ns[
     }
 }
 
-void qd_counters_count(struct qd_counters *counters, unsigned http_status,
-                       const uint64_t stage_ns[QD_STAGE_COUNT])
+static void count_failure(struct qd_counters *counters, unsigned http_status, uint64_t total_ns)
 {
-    struct timespec now = wall_clock();
-    counters->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    if (http_status == 200) {
-        count_success(counters, stage_ns);
-        return;
-    }
     enum failure failure = http_status == 0     ? FAILURE_CANCELED
                            : http_status == 503 ? FAILURE_REJECTED
                            : http_status >= 500 ? FAILURE_BACKEND
                                                 : FAILURE_OTHER;
     counters->failure_count[failure]++;
-    counters->failure_ns += stage_ns[QD_STAGE_TOTAL];
+    counters->failure_ns += total_ns;
+}
+
+void qd_counters_count(struct qd_counters *counters, unsigned http_status,
+                       const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    const struct timespec now = wall_clock();
+    pthread_mutex_lock(&counters->metrics->lock);
+    counters->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (http_status == 200)
+        count_success(counters, stage_ns);
+    else
+        count_failure(counters, http_status, stage_ns[QD_STAGE_TOTAL]);
+    pthread_mutex_unlock(&counters->metrics->lock);
 }
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
@@ -269,12 +292,14 @@ static void print_answers(const struct qd_metrics *metrics, struct qd_text *text
     }
 }
 
-void qd_metrics_print(const struct qd_metrics *metrics, struct qd_text *text)
+void qd_metrics_print(struct qd_metrics *metrics, struct qd_text *text)
 {
+    pthread_mutex_lock(&metrics->lock);
     print_counters(metrics, text);
     print_failures(metrics, text);
     print_histograms(metrics, text);
     print_answers(metrics, text);
+    pthread_mutex_unlock(&metrics->lock);
     qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
     qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
 }
@@ -323,11 +348,12 @@ static void print_model_stats(struct qd_text *text, const struct qd_counters *co
     qd_text_string(text, "],\"memory_usage\":[]}");
 }
 
-void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
-                            const uint64_t *version, struct qd_text *text)
+void qd_metrics_print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version,
+                            struct qd_text *text)
 {
     bool any = false;
     qd_text_string(text, "{\"model_stats\":[");
+    pthread_mutex_lock(&metrics->lock);
     for (const struct qd_counters *counters = metrics->first; counters != NULL;
          counters = counters->next) {
         if ((name == NULL || strcmp(counters->name, name) == 0) &&
@@ -337,5 +363,6 @@ void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
             any = true;
         }
     }
+    pthread_mutex_unlock(&metrics->lock);
     qd_text_string(text, "]}");
 }

@@ -1,6 +1,7 @@
 /* Counters, for /metrics (Prometheus) and /v2/models/.../stats (Triton's form).
  *
- * They are written and read on the loop's thread only, when a request is done: so no atomics. */
+ * On any thread: a lock is over all of them, held for a fraction of a microsecond when a request is
+ * done, and while they are printed. */
 #ifndef SERVER_BASE_METRICS_H
 #define SERVER_BASE_METRICS_H
 
@@ -33,7 +34,7 @@ struct qd_metrics;
 struct qd_counters;
 
 struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
-/* All counters must be released. NULL is fine. */
+/* All counters must be released, and nobody counts. NULL is fine. */
 void qd_metrics_destroy(struct qd_metrics *metrics);
 
 /* Any answer. */
@@ -50,10 +51,10 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
                        const uint64_t stage_ns[QD_STAGE_COUNT]);
 
 /* Prometheus' text format 0.0.4. */
-void qd_metrics_print(const struct qd_metrics *metrics, struct qd_text *text);
+void qd_metrics_print(struct qd_metrics *metrics, struct qd_text *text);
 
 /* {"model_stats":[…]}: of all models (name NULL), of one, or of one version. */
-void qd_metrics_print_stats(const struct qd_metrics *metrics, const char *name,
-                            const uint64_t *version, struct qd_text *text);
+void qd_metrics_print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version,
+                            struct qd_text *text);
 
 #endif

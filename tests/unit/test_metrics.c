@@ -6,7 +6,7 @@
 #include "tests/unit/scratch.h"
 
 /* The caller frees it. */
-static char *print(const struct qd_metrics *metrics)
+static char *print(struct qd_metrics *metrics)
 {
     struct scratch scratch;
     struct qd_text text;
@@ -19,8 +19,7 @@ static char *print(const struct qd_metrics *metrics)
     return printed;
 }
 
-static char *print_stats(const struct qd_metrics *metrics, const char *name,
-                         const uint64_t *version)
+static char *print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version)
 {
     struct scratch scratch;
     struct qd_text text;
