@@ -127,7 +127,7 @@ static void on_stop_signal(void *context)
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
            process->listener == NULL ? 0 : qd_listener_connection_count(process->listener),
            qd_scheduler_queue_count(process->scheduler));
-    process->router.draining = true;
+    atomic_store(&process->router.draining, true);
     qd_loader_stop(process->loader, on_loader_stopped, process);
     if (process->listener == NULL) { /* models are still loaded for the start */
         on_drained(process);

@@ -1,6 +1,7 @@
 #include "server/http/access.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 
 struct qd_access {
     const struct qd_config *config;
-    struct qd_tokens *tokens; /* NULL: everybody may come in */
+    bool asks_tokens;         /* false: everybody may come in */
+    pthread_mutex_t lock;     /* over the tokens: they may be read anew */
+    struct qd_tokens *tokens; /* NULL: none are asked for */
 };
 
 /* ---- The file ----------------------------------------------------------------------------- */
@@ -45,8 +48,11 @@ static bool read_tokens(struct qd_access *access, char *complaint)
     if (is_read)
         tokens = qd_tokens_create(file.text, file.bytes, why);
     if (tokens != NULL) {
-        qd_tokens_destroy(access->tokens);
+        pthread_mutex_lock(&access->lock);
+        struct qd_tokens *before = access->tokens;
         access->tokens = tokens;
+        pthread_mutex_unlock(&access->lock);
+        qd_tokens_destroy(before);
         log_tokens(access, &file);
     } else {
         snprintf(complaint, QD_ACCESS_COMPLAINT_BYTES, "--token-file %.256s: %s",
@@ -65,7 +71,9 @@ struct qd_access *qd_access_create(const struct qd_config *config,
     if (access == NULL)
         return NULL;
     access->config = config;
-    if (config->token_file[0] == '\0' || read_tokens(access, complaint))
+    access->asks_tokens = config->token_file[0] != '\0';
+    pthread_mutex_init(&access->lock, NULL);
+    if (!access->asks_tokens || read_tokens(access, complaint))
         return access;
     qd_access_destroy(access);
     return NULL;
@@ -76,13 +84,14 @@ void qd_access_destroy(struct qd_access *access)
     if (access == NULL)
         return;
     qd_tokens_destroy(access->tokens);
+    pthread_mutex_destroy(&access->lock);
     free(access);
 }
 
 void qd_access_reload(struct qd_access *access)
 {
     char complaint[QD_ACCESS_COMPLAINT_BYTES];
-    if (access->tokens != NULL && !read_tokens(access, complaint))
+    if (access->asks_tokens && !read_tokens(access, complaint))
         qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
                qd_log_value(complaint).text);
 }
@@ -102,6 +111,18 @@ static enum qd_status refuse(struct qd_request *request, enum qd_status status,
     return qd_fail(&request->error, status, "header Authorization: %s", what);
 }
 
+/* Keeps the user's name of a token. False: it is none of ours. */
+static bool find_user(struct qd_access *access, const char *token, size_t bytes,
+                      char user[QD_USER_BYTES])
+{
+    pthread_mutex_lock(&access->lock);
+    const char *name = qd_tokens_find(access->tokens, token, bytes);
+    if (name != NULL)
+        snprintf(user, QD_USER_BYTES, "%s", name);
+    pthread_mutex_unlock(&access->lock);
+    return name != NULL;
+}
+
 /* "Bearer TOKEN"; NULL: it is not that. Blanks behind it are no part of it. */
 static const char *bearer_token(const char *value, size_t *bytes)
 {
@@ -116,7 +137,7 @@ static const char *bearer_token(const char *value, size_t *bytes)
     return *bytes > 0 ? token : NULL;
 }
 
-static enum qd_status check_token(const struct qd_access *access, const struct qd_head *head,
+static enum qd_status check_token(struct qd_access *access, const struct qd_head *head,
                                   struct qd_request *request)
 {
     if (head->authorization_count > 1) {
@@ -131,20 +152,18 @@ static enum qd_status check_token(const struct qd_access *access, const struct q
                       head->authorization == NULL ? "expected \"Bearer TOKEN\", got none"
                                                   : "expected \"Bearer TOKEN\", got another form");
     }
-    const char *name = qd_tokens_find(access->tokens, token, bytes);
-    if (name == NULL) {
+    if (!find_user(access, token, bytes, request->user)) {
         return refuse(request, QD_UNAUTHORIZED, "Bearer realm=\"quantd\", error=\"invalid_token\"",
                       "expected a token that this server knows, got another");
     }
-    snprintf(request->user, sizeof(request->user), "%s", name);
     return QD_OK;
 }
 
-enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
+enum qd_status qd_access_admit(struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request)
 {
     qd_cors_add_headers(access->config, head, request);
-    if (access->tokens == NULL || qd_cors_is_preflight(access->config, head) ||
+    if (!access->asks_tokens || qd_cors_is_preflight(access->config, head) ||
         qd_path_is_health(head->path))
         return QD_OK;
     return check_token(access, head, request);

@@ -1,5 +1,5 @@
-/* Who may come in: bearer tokens, and which web pages may ask (CORS). All of it is on the loop's
- * thread. */
+/* Who may come in: bearer tokens, and which web pages may ask (CORS). On any thread, but for its
+ * making and its end. */
 #ifndef SERVER_HTTP_ACCESS_H
 #define SERVER_HTTP_ACCESS_H
 
@@ -27,7 +27,7 @@ bool qd_access_has_cors(const struct qd_access *access);
 
 /* A request's head came, and nothing of its body is read. Health is for all who ask. Fills
  * request->user and what its answer's headers need; a failure is in request->error. */
-enum qd_status qd_access_admit(const struct qd_access *access, const struct qd_head *head,
+enum qd_status qd_access_admit(struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request);
 
 #endif

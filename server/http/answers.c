@@ -28,7 +28,7 @@ static const struct qd_part not_ready =
 enum qd_status qd_answer_ready(const struct qd_visit *visit)
 {
     static const struct qd_part ready = CONSTANT("{\"ready\":true,\"live\":true}");
-    return visit->router->draining
+    return atomic_load(&visit->router->draining)
                ? qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready)
                : qd_visit_answer_constant(visit->request, QD_OK, &ready);
 }
@@ -44,15 +44,15 @@ enum qd_status qd_answer_server(const struct qd_visit *visit)
 /* Those that the path means: all of the name, or one. */
 static uint64_t *list_versions(const struct qd_visit *visit, size_t *count)
 {
-    const struct qd_model *model = visit->request->model;
-    struct qd_model *const *all =
-        qd_models_versions(visit->router->models, model->signature.name, count);
-    const bool only_one = visit->path->version != NULL;
-    uint64_t *versions = qd_arena_calloc(&visit->request->arena, *count, sizeof(*versions));
-    for (size_t i = 0; versions != NULL && i < *count; i++)
-        versions[i] = only_one ? model->signature.version : all[i]->signature.version;
-    *count = only_one ? 1 : *count;
-    return versions;
+    const struct qd_signature *signature = &visit->request->model->signature;
+    struct qd_arena *arena = &visit->request->arena;
+    if (visit->path->version == NULL)
+        return qd_models_versions(visit->router->models, signature->name, arena, count);
+    uint64_t *only = qd_arena_alloc(arena, sizeof(*only));
+    if (only != NULL)
+        *only = signature->version;
+    *count = 1;
+    return only;
 }
 
 enum qd_status qd_answer_model(const struct qd_visit *visit)
@@ -86,7 +86,7 @@ enum qd_status qd_answer_model_ready(const struct qd_visit *visit)
     struct qd_text text;
     if (qd_visit_find_model(visit) != QD_OK)
         return visit->request->error.status;
-    if (visit->router->draining)
+    if (atomic_load(&visit->router->draining))
         return qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready);
     qd_text_init(&text, &visit->request->arena);
     qd_text_string(&text, "{\"name\":");

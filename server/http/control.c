@@ -72,7 +72,7 @@ enum qd_status qd_begin_load(const struct qd_visit *visit)
         qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_load;
-    request->on_answered = qd_listener_answer;
+    request->on_answered = qd_listener_post_answer;
     return qd_visit_reserve(visit);
 }
 

@@ -290,6 +290,17 @@ void qd_listener_answer(struct qd_request *request)
     qd_exchange_answer(request);
 }
 
+static void on_answer_posted(void *request)
+{
+    qd_exchange_answer(request);
+}
+
+void qd_listener_post_answer(struct qd_request *request)
+{
+    request->post = (struct qd_post){.callback = on_answer_posted, .context = request};
+    qd_loop_post(request->loop, &request->post);
+}
+
 void qd_listener_cut(struct qd_listener *listener)
 {
     listener->exchange.connections.cutting = true;

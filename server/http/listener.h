@@ -72,6 +72,8 @@ void qd_listener_print_client(const struct qd_request *request, char text[QD_ADD
 
 /* Sends the answer of a request that is in REPLYING since `end` returned false. */
 void qd_listener_answer(struct qd_request *request);
+/* The same, on any thread. */
+void qd_listener_post_answer(struct qd_request *request);
 
 /* Accepts nobody any more, answers who is there, then calls back, once. */
 void qd_listener_drain(struct qd_listener *listener, qd_callback *on_drained, void *context);

@@ -30,6 +30,7 @@ struct change {
 
 static enum qd_status answer(const struct qd_router *router, struct qd_request *request)
 {
+    const char *log_format = atomic_load(&router->log_format);
     struct qd_text text;
     qd_text_init(&text, &request->arena);
     qd_text_string(&text, "{\"log_file\":\"\"");
@@ -38,7 +39,7 @@ static enum qd_status answer(const struct qd_router *router, struct qd_request *
                        qd_log_enabled(switches[i].level) ? "true" : "false");
     }
     qd_text_format(&text, ",\"%s\":%" PRIu64 ",\"%s\":\"%s\"}", verbose_key, qd_log_verbosity(),
-                   format_key, router->log_format == NULL ? "default" : router->log_format);
+                   format_key, log_format == NULL ? "default" : log_format);
     return qd_visit_answer_text(request, &text);
 }
 
@@ -137,7 +138,7 @@ static void apply(const struct change *change, struct qd_router *router)
         qd_log_set_verbosity((uint64_t)level);
     if (change->format != NULL) {
         const char *name = find_format(change->format);
-        router->log_format = name;
+        atomic_store(&router->log_format, name);
         qd_log_set_format(strcmp(name, "default") == 0 ? router->log_format_initial
                           : strcmp(name, "json") == 0  ? QD_LINE_JSON
                                                        : QD_LINE_TEXT);

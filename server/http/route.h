@@ -1,8 +1,9 @@
-/* Which path does what. All but inferences and loads is answered at once, on the loop: health never
- * waits behind anything that computes. */
+/* Which path does what. All but inferences and loads is answered at once, on the connection's loop:
+ * health never waits behind anything that computes. One router serves all loops. */
 #ifndef SERVER_HTTP_ROUTE_H
 #define SERVER_HTTP_ROUTE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "server/base/line.h"
@@ -28,8 +29,8 @@ struct qd_router {
     bool compress_answers;
     struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */
-    const char *log_format;                 /* as a call has set it; NULL: none has */
-    bool draining;                          /* then it is not ready any more */
+    _Atomic(const char *) log_format;       /* as a call has set it; NULL: none has */
+    atomic_bool draining;                   /* then it is not ready any more */
 };
 
 /* For qd_listener_create. */

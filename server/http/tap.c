@@ -4,12 +4,14 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-/* By descriptor, of connections without TLS. Other threads, which may call recv, too, have none. */
+/* By descriptor, of connections without TLS, on each loop's thread its own. Other threads, which
+ * may call recv, too, have none. */
 static _Thread_local struct qd_connection **tapped;
 static _Thread_local size_t tapped_count;
 
@@ -83,23 +85,32 @@ ssize_t qd_tap_read(struct qd_connection *connection,
 
 /* ---- The socket --------------------------------------------------------------------------- */
 
-static ssize_t (*library_recv)(int fd, void *bytes, size_t count, int flags);
+typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
+
+/* Looked up by whoever comes first: some library's start may do so before our own. */
+static receive *library_recv(void)
+{
+    static _Atomic(receive *) found;
+    receive *known = atomic_load_explicit(&found, memory_order_relaxed);
+    if (known == NULL) {
+        void *symbol = dlsym(RTLD_NEXT, "recv");
+        memcpy(&known, &symbol, sizeof(symbol)); /* ISO C has no such cast */
+        atomic_store_explicit(&found, known, memory_order_relaxed);
+    }
+    return known;
+}
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return library_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
+    return library_recv()(((struct qd_connection *)connection)->fd, bytes, count, 0);
 }
 
 /* The library's calls come here, and everybody else's. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
-    if (library_recv == NULL) {
-        void *symbol = dlsym(RTLD_NEXT, "recv");
-        memcpy(&library_recv, &symbol, sizeof(symbol)); /* ISO C has no such cast */
-    }
     struct qd_connection *connection = (size_t)fd < tapped_count ? tapped[fd] : NULL;
     if (connection == NULL || flags != 0)
-        return library_recv(fd, bytes, count, flags);
+        return library_recv()(fd, bytes, count, flags);
     ssize_t result = qd_tap_read(connection, read_socket, connection, bytes, count);
     if (result == QD_TAP_LATER || result == QD_TAP_CLOSE) {
         errno = result == QD_TAP_LATER ? EAGAIN : ECONNRESET;

@@ -14,11 +14,11 @@
 #include "server/http/connection.h"
 
 /* From here on what the library reads from its socket is looked at. One over TLS is not added: see
- * qd_tls_begin. On the loop's thread, as all of this. False: malloc failed. */
+ * qd_tls_begin. On its loop's thread, as all of this. False: malloc failed. */
 bool qd_tap_add(struct qd_connection *connection);
 void qd_tap_remove(const struct qd_connection *connection);
 
-/* After the last of them. */
+/* After the last of this thread's. */
 void qd_tap_deinit(void);
 
 enum {

@@ -3,6 +3,8 @@
 
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +15,12 @@
 
 struct qd_tls_identity {
     gnutls_certificate_credentials_t credentials;
-    unsigned hold_count;
+    atomic_uint hold_count;
 };
 
 struct qd_tls {
     const struct qd_config *config;
+    pthread_mutex_t lock; /* over `newest` */
     struct qd_tls_identity *newest;
     struct qd_file cert;
     struct qd_file key;
@@ -87,7 +90,7 @@ static bool make_identity(struct qd_tls *tls, char *complaint)
         free(identity);
         return complain(complaint, "--tls-cert", tls->config->tls_cert, gnutls_strerror(result));
     }
-    identity->hold_count = 1;
+    atomic_init(&identity->hold_count, 1);
     gnutls_datum_t cert = datum(&tls->cert);
     gnutls_datum_t key = datum(&tls->key);
     result = gnutls_certificate_set_x509_key_mem2(identity->credentials, &cert, &key,
@@ -98,8 +101,11 @@ static bool make_identity(struct qd_tls *tls, char *complaint)
                  tls->config->tls_cert, tls->config->tls_key, gnutls_strerror(result));
         return false;
     }
-    qd_tls_end(tls->newest);
+    pthread_mutex_lock(&tls->lock);
+    struct qd_tls_identity *before = tls->newest;
     tls->newest = identity;
+    pthread_mutex_unlock(&tls->lock);
+    qd_tls_end(before);
     log_identity(tls, until);
     return true;
 }
@@ -119,6 +125,7 @@ struct qd_tls *qd_tls_create(const struct qd_config *config, char complaint[QD_T
     if (tls == NULL)
         return NULL;
     tls->config = config;
+    pthread_mutex_init(&tls->lock, NULL);
     if (read_both(tls, complaint))
         return tls;
     qd_tls_destroy(tls);
@@ -131,6 +138,7 @@ void qd_tls_destroy(struct qd_tls *tls)
         return;
     qd_tls_forget_texts(tls);
     qd_tls_end(tls->newest);
+    pthread_mutex_destroy(&tls->lock);
     free(tls);
 }
 
@@ -166,15 +174,19 @@ struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session,
 {
     gnutls_session_t own = session;
     gnutls_db_set_ptr(own, connection);
-    if (gnutls_credentials_set(own, GNUTLS_CRD_CERTIFICATE, tls->newest->credentials) < 0)
-        return NULL; /* it has those that libmicrohttpd gave it, and these stay */
-    tls->newest->hold_count++;
-    return tls->newest;
+    pthread_mutex_lock(&tls->lock);
+    struct qd_tls_identity *identity = tls->newest;
+    atomic_fetch_add(&identity->hold_count, 1);
+    pthread_mutex_unlock(&tls->lock);
+    if (gnutls_credentials_set(own, GNUTLS_CRD_CERTIFICATE, identity->credentials) >= 0)
+        return identity;
+    qd_tls_end(identity);
+    return NULL; /* it has those that libmicrohttpd gave it, and these stay */
 }
 
 void qd_tls_end(struct qd_tls_identity *identity)
 {
-    if (identity == NULL || --identity->hold_count > 0)
+    if (identity == NULL || atomic_fetch_sub(&identity->hold_count, 1) > 1)
         return;
     gnutls_certificate_free_credentials(identity->credentials);
     free(identity);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "server/http/trace.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/random.h>
@@ -29,15 +31,25 @@ static bool is_zero(const char *text, size_t count)
     return strspn(text, "0") >= count;
 }
 
+static atomic_ullong span_state;
+
+static void begin_spans(void)
+{
+    uint64_t state;
+    if (getrandom(&state, sizeof(state), GRND_NONBLOCK) != sizeof(state))
+        state = qd_clock_ns();
+    atomic_store(&span_state, state);
+}
+
 /* Any 64 bits but zero that no other request has: a start by chance, then steps that visit all. */
 static uint64_t next_span(void)
 {
-    static uint64_t state;
-    if (state == 0 && getrandom(&state, sizeof(state), GRND_NONBLOCK) != sizeof(state))
-        state = qd_clock_ns();
+    static const uint64_t step = UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint64_t mixed;
+    pthread_once(&once, begin_spans);
     do {
-        mixed = state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+        mixed = atomic_fetch_add(&span_state, step) + step;
         mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
         mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
         mixed ^= mixed >> 31;

@@ -17,11 +17,12 @@ void qd_model_release(struct qd_model *model)
 {
     if (model == NULL)
         return;
-    assert(model->reference_count > 0);
-    if (--model->reference_count > 0)
+    const size_t count = atomic_fetch_sub(&model->reference_count, 1);
+    assert(count > 0);
+    if (count > 1)
         return;
     if (model->namesake_count != NULL)
-        --*model->namesake_count;
+        atomic_fetch_sub(model->namesake_count, 1); /* what it points to may be gone from here on */
     qd_counters_release(model->counters);
     qd_plans_destroy(model->plans);
     qd_arena_deinit(&model->arena);

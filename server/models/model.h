@@ -6,10 +6,12 @@
  * made by a load, on any one thread at a time; once it is in service (table.h) nothing but its
  * plans and its references changes.
  *
- * Who uses it holds a reference: the table, and each request until it is destroyed. References are
- * taken and given back on the loop's thread only; the last one destroys it. */
+ * Who uses it holds a reference: the table, and each request until it is destroyed. Whoever has one
+ * may take another and give it back, on any thread; the last one destroys it. */
 #ifndef SERVER_MODELS_MODEL_H
 #define SERVER_MODELS_MODEL_H
+
+#include <stdatomic.h>
 
 #include "kernels/qk.h"
 #include "server/base/arena.h"
@@ -26,15 +28,16 @@ struct qd_model {
     struct qd_counters *counters;     /* of this name and version; taken by the table */
     size_t resident_bytes;            /* of the arena, when it was installed */
     struct qd_arena arena;            /* from the models' own memory, --max-model-bytes */
-    size_t reference_count;
-    size_t *namesake_count; /* the table's own: of all models of its name that are still there */
+    atomic_size_t reference_count;
+    atomic_size_t
+        *namesake_count; /* the table's own: of all models of its name that are still there */
 };
 
 /* An empty one, with one reference, that of who makes it. A load fills in the signature and the
  * graph. NULL: malloc failed. */
 struct qd_model *qd_model_create(struct qd_memory *memory);
 
-/* On the loop's thread; or, for a model that never was in service, on its own. NULL is fine. */
+/* NULL is fine. */
 void qd_model_release(struct qd_model *model);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct family {
     const struct qk_operator *op; /* NULL: loaded */
     struct qd_model **versions;   /* in service, ascending; NULL: none */
     size_t version_count;
-    size_t model_count; /* in service, or held by requests */
+    atomic_size_t model_count; /* in service, or held by requests */
     /* A loaded one's. */
     enum qd_model_state state; /* as it was noted last */
     char reason[REASON_BYTES]; /* why it is not READY; "": there is none */
@@ -38,6 +39,8 @@ struct qd_models {
     struct qd_model **builtin_versions; /* of all operators, one behind the other */
     struct family *operators;           /* in the registry's order */
     size_t operator_count;
+
+    pthread_mutex_t lock;   /* over all below */
     struct family **loaded; /* by name */
     size_t loaded_count;
     size_t loaded_capacity;
@@ -90,6 +93,7 @@ struct qd_models *qd_models_create(struct qd_metrics *metrics)
     if (models == NULL)
         return NULL;
     models->metrics = metrics;
+    pthread_mutex_init(&models->lock, NULL);
     if (!make_builtins(models)) {
         qd_models_destroy(models);
         return NULL;
@@ -114,7 +118,6 @@ void qd_models_destroy(struct qd_models *models)
         struct family *family = models->loaded[i];
         retire(family);
         assert(family->model_count == 0);
-        free(family->name);
         free(family);
     }
     for (size_t i = 0; models->operators != NULL && i < models->operator_count; i++)
@@ -124,6 +127,7 @@ void qd_models_destroy(struct qd_models *models)
     free(models->operators);
     free(models->builtin_versions);
     free(models->builtins);
+    pthread_mutex_destroy(&models->lock);
     free(models);
 }
 
@@ -164,21 +168,18 @@ static struct family *find_family(const struct qd_models *models, const char *na
 
 static struct family *make_family(const char *name)
 {
-    struct family *family = calloc(1, sizeof(*family));
-    char *copy = strdup(name);
-    if (family == NULL || copy == NULL) {
-        free(family);
-        free(copy);
+    const size_t bytes = strlen(name) + 1;
+    struct family *family = calloc(1, sizeof(*family) + bytes);
+    if (family == NULL)
         return NULL;
-    }
-    family->name = copy;
+    family->name = memcpy(family + 1, name, bytes);
     family->state = QD_MODEL_UNAVAILABLE;
     return family;
 }
 
 static bool has_left(const struct family *family)
 {
-    return family->leaving && family->model_count == 0;
+    return family->leaving && atomic_load(&family->model_count) == 0;
 }
 
 /* Gives back those that have left. */
@@ -187,12 +188,10 @@ static void sweep(struct qd_models *models)
     size_t kept = 0;
     for (size_t i = 0; i < models->loaded_count; i++) {
         struct family *family = models->loaded[i];
-        if (has_left(family)) {
-            free(family->name);
+        if (has_left(family))
             free(family);
-        } else {
+        else
             models->loaded[kept++] = family;
-        }
     }
     models->loaded_count = kept;
 }
@@ -341,8 +340,8 @@ static enum qd_status refuse_absent(const struct family *family, struct qd_error
                    family->reason[0] == '\0' ? "" : ": ", family->reason);
 }
 
-enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
-                              struct qd_model **model, struct qd_error *error)
+static enum qd_status find(struct qd_models *models, const char *name, const char *version,
+                           struct qd_model **model, struct qd_error *error)
 {
     char known[LIST_BYTES];
     const struct family *family = find_family(models, name);
@@ -362,24 +361,49 @@ enum qd_status qd_models_find(struct qd_models *models, const char *name, const 
         return qd_fail(error, QD_NOT_FOUND, "unknown version %s of model %s; the versions are %s",
                        qd_show_string(version).text, family->name, known);
     }
-    found->reference_count++;
+    atomic_fetch_add(&found->reference_count, 1);
     *model = found;
     return QD_OK;
 }
 
-struct qd_model *const *qd_models_versions(const struct qd_models *models, const char *name,
-                                           size_t *count)
+enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
+                              struct qd_model **model, struct qd_error *error)
 {
-    const struct family *family = find_family(models, name);
-    *count = family == NULL ? 0 : family->version_count;
-    return family == NULL ? NULL : family->versions;
+    pthread_mutex_lock(&models->lock);
+    const enum qd_status status = find(models, name, version, model, error);
+    pthread_mutex_unlock(&models->lock);
+    return status;
 }
 
-size_t qd_models_loaded_count(const struct qd_models *models)
+uint64_t *qd_models_versions(struct qd_models *models, const char *name, struct qd_arena *arena,
+                             size_t *count)
+{
+    pthread_mutex_lock(&models->lock);
+    const struct family *family = find_family(models, name);
+    *count = family == NULL ? 0 : family->version_count;
+    uint64_t *numbers = qd_arena_calloc(arena, *count, sizeof(*numbers));
+    for (size_t i = 0; numbers != NULL && i < *count; i++)
+        numbers[i] = family->versions[i]->signature.version;
+    pthread_mutex_unlock(&models->lock);
+    return numbers;
+}
+
+bool qd_models_has(struct qd_models *models, const char *name)
+{
+    pthread_mutex_lock(&models->lock);
+    const struct family *family = find_loaded(models, name);
+    const bool has = family != NULL && family->version_count > 0;
+    pthread_mutex_unlock(&models->lock);
+    return has;
+}
+
+size_t qd_models_loaded_count(struct qd_models *models)
 {
     size_t count = 0;
+    pthread_mutex_lock(&models->lock);
     for (size_t i = 0; i < models->loaded_count; i++)
-        count += models->loaded[i]->model_count;
+        count += atomic_load(&models->loaded[i]->model_count);
+    pthread_mutex_unlock(&models->lock);
     return count;
 }
 
@@ -412,10 +436,9 @@ static bool take_counters(struct qd_models *models, struct qd_model *const *vers
     return false;
 }
 
-bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
-                       size_t count)
+static bool install(struct qd_models *models, const char *name, struct qd_model *const *versions,
+                    size_t count)
 {
-    assert(count > 0);
     struct family *family = take_family(models, name);
     struct qd_model **sorted = calloc(count, sizeof(struct qd_model *));
     if (family == NULL || sorted == NULL || !take_counters(models, versions, count)) {
@@ -427,7 +450,7 @@ bool qd_models_install(struct qd_models *models, const char *name, struct qd_mod
     for (size_t i = 0; i < count; i++) {
         assert(strcmp(sorted[i]->signature.name, name) == 0);
         sorted[i]->namesake_count = &family->model_count;
-        family->model_count++;
+        atomic_fetch_add(&family->model_count, 1);
     }
     retire(family);
     family->versions = sorted;
@@ -438,37 +461,54 @@ bool qd_models_install(struct qd_models *models, const char *name, struct qd_mod
     return true;
 }
 
+bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
+                       size_t count)
+{
+    assert(count > 0);
+    pthread_mutex_lock(&models->lock);
+    const bool installed = install(models, name, versions, count);
+    pthread_mutex_unlock(&models->lock);
+    return installed;
+}
+
 bool qd_models_remove(struct qd_models *models, const char *name)
 {
+    pthread_mutex_lock(&models->lock);
     struct family *family = find_loaded(models, name);
-    if (family == NULL || family->version_count == 0)
-        return false;
-    retire(family);
-    family->state = QD_MODEL_UNAVAILABLE;
-    snprintf(family->reason, sizeof(family->reason), "unloaded");
-    return true;
+    const bool is_there = family != NULL && family->version_count > 0;
+    if (is_there) {
+        retire(family);
+        family->state = QD_MODEL_UNAVAILABLE;
+        snprintf(family->reason, sizeof(family->reason), "unloaded");
+    }
+    pthread_mutex_unlock(&models->lock);
+    return is_there;
 }
 
 bool qd_models_note(struct qd_models *models, const char *name, enum qd_model_state state,
                     const char *reason)
 {
+    pthread_mutex_lock(&models->lock);
     struct family *family = take_family(models, name);
-    if (family == NULL)
-        return false;
-    family->state = state;
-    snprintf(family->reason, sizeof(family->reason), "%s", reason);
-    return true;
+    if (family != NULL) {
+        family->state = state;
+        snprintf(family->reason, sizeof(family->reason), "%s", reason);
+    }
+    pthread_mutex_unlock(&models->lock);
+    return family != NULL;
 }
 
 void qd_models_forget(struct qd_models *models, const char *name)
 {
+    pthread_mutex_lock(&models->lock);
     struct family *family = find_loaded(models, name);
     if (family != NULL && family->version_count == 0)
         family->leaving = true;
     sweep(models);
+    pthread_mutex_unlock(&models->lock);
 }
 
-void qd_models_shelve(struct qd_models *models, const char *name)
+static void shelve(struct qd_models *models, const char *name)
 {
     struct family *family = find_loaded(models, name);
     if (family == NULL || family->version_count > 0)
@@ -487,6 +527,13 @@ void qd_models_shelve(struct qd_models *models, const char *name)
     if (count > QD_MODELS_SHELVED_MAX)
         oldest->leaving = true;
     sweep(models);
+}
+
+void qd_models_shelve(struct qd_models *models, const char *name)
+{
+    pthread_mutex_lock(&models->lock);
+    shelve(models, name);
+    pthread_mutex_unlock(&models->lock);
 }
 
 /* ---- The index ---------------------------------------------------------------------------- */
@@ -525,21 +572,24 @@ static bool print_family(struct qd_text *text, const struct family *family, bool
     }
     if (family->version_count > 0 || only_ready)
         return any;
-    const bool runs = family->model_count > 0 && family->state == QD_MODEL_UNAVAILABLE;
+    const bool runs =
+        atomic_load(&family->model_count) > 0 && family->state == QD_MODEL_UNAVAILABLE;
     qd_text_string(text, any ? "," : "");
     print_entry(text, family->name, family->last_version, runs ? QD_MODEL_UNLOADING : family->state,
                 runs ? "" : family->reason);
     return true;
 }
 
-void qd_models_print_index(const struct qd_models *models, bool only_ready, struct qd_text *text)
+void qd_models_print_index(struct qd_models *models, bool only_ready, struct qd_text *text)
 {
     bool any = false;
     qd_text_string(text, "[");
+    pthread_mutex_lock(&models->lock);
     for (size_t i = 0; i < models->operator_count; i++)
         any = print_family(text, &models->operators[i], only_ready, any);
     for (size_t i = 0; i < models->loaded_count; i++)
         if (!has_left(models->loaded[i]))
             any = print_family(text, models->loaded[i], only_ready, any);
+    pthread_mutex_unlock(&models->lock);
     qd_text_string(text, "]");
 }

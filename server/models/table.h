@@ -1,7 +1,7 @@
 /* Who is in service under which name: the built-in models, always, and the loaded ones.
  *
  * A name has versions; a request without one gets the newest. Whoever finds a model has a reference
- * to it, and so keeps it after others have taken its place. All calls are on the loop's thread. */
+ * to it, and so keeps it after others have taken its place. All calls may come on any thread. */
 #ifndef SERVER_MODELS_TABLE_H
 #define SERVER_MODELS_TABLE_H
 
@@ -59,15 +59,15 @@ void qd_models_shelve(struct qd_models *models, const char *name);
 /* Forgets a name of which nothing is in service, with its last request. */
 void qd_models_forget(struct qd_models *models, const char *name);
 
-/* The versions in service, ascending; the array is the table's, until the next install or remove.
- * NULL: there are none. */
-struct qd_model *const *qd_models_versions(const struct qd_models *models, const char *name,
-                                           size_t *count);
+/* The versions in service, ascending, in the arena. NULL: there is no memory. */
+uint64_t *qd_models_versions(struct qd_models *models, const char *name, struct qd_arena *arena,
+                             size_t *count);
+bool qd_models_has(struct qd_models *models, const char *name); /* any of a loaded name */
 
 /* Of all loaded models that are in service or still run. */
-size_t qd_models_loaded_count(const struct qd_models *models);
+size_t qd_models_loaded_count(struct qd_models *models);
 
 /* The repository's index: each version with state and reason. `only_ready`: no others. */
-void qd_models_print_index(const struct qd_models *models, bool only_ready, struct qd_text *text);
+void qd_models_print_index(struct qd_models *models, bool only_ready, struct qd_text *text);
 
 #endif

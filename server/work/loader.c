@@ -1,6 +1,7 @@
 #include "server/work/loader.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,9 @@ struct folder {
 
 struct qd_loader {
     struct qd_loader_settings settings;
+    struct qd_handle *wake; /* a call waits: its loop goes on */
+
+    pthread_mutex_t lock;   /* over all below, and the loads that wait */
     struct folder *folders; /* by name */
     size_t folder_count;
     size_t wanted_from;      /* no folder before it is wanted */
@@ -45,6 +49,7 @@ struct qd_loader {
 
 static void go_on(struct qd_loader *loader);
 static void on_timer(void *context);
+static void on_wake(void *context);
 
 struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
 {
@@ -53,12 +58,13 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings)
         return NULL;
     loader->settings = *settings;
     loader->settings.tools.marks_folders = settings->mode != QD_CONTROL_EXPLICIT;
+    pthread_mutex_init(&loader->lock, NULL);
     loader->timer = qd_loop_timer(settings->tools.loop, on_timer, loader);
-    if (loader->timer == NULL) {
-        free(loader);
-        return NULL;
-    }
-    return loader;
+    loader->wake = qd_loop_async(settings->tools.loop, on_wake, loader);
+    if (loader->timer != NULL && loader->wake != NULL)
+        return loader;
+    qd_loader_destroy(loader);
+    return NULL;
 }
 
 void qd_loader_destroy(struct qd_loader *loader)
@@ -67,6 +73,8 @@ void qd_loader_destroy(struct qd_loader *loader)
         return;
     assert(loader->current == NULL && loader->waiting == NULL && !loader->scanning);
     qd_handle_destroy(loader->timer);
+    qd_handle_destroy(loader->wake);
+    pthread_mutex_destroy(&loader->lock);
     free(loader->folders);
     free(loader);
 }
@@ -197,6 +205,7 @@ static void want_names(struct qd_loader *loader, const char *names)
 static void on_scanned(struct qd_scan *scan)
 {
     struct qd_loader *loader = scan->context;
+    pthread_mutex_lock(&loader->lock);
     loader->scanning = false;
     if (scan->error.status != QD_OK) {
         qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
@@ -209,6 +218,7 @@ static void on_scanned(struct qd_scan *scan)
     }
     qd_scan_clear(scan);
     go_on(loader);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 static void begin_scan(struct qd_loader *loader)
@@ -281,21 +291,21 @@ static void install(struct qd_loader *loader, struct qd_load *load)
 /* A name that is nowhere but in a call that failed is kept for a while. */
 static void note_failure(struct qd_loader *loader, const struct qd_load *load)
 {
-    size_t count;
-    qd_models_versions(loader->settings.models, load->name, &count);
+    const bool in_service = qd_models_has(loader->settings.models, load->name);
     if (!loader->dropped) {
         qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
-               load->name, count > 0 ? "yes" : "no", qd_log_value(load->error.text).text);
+               load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
         complain_of(loader, load->error.text);
     }
-    if (count == 0 && find_folder(loader, load->name) == NULL)
+    if (!in_service && find_folder(loader, load->name) == NULL)
         qd_models_shelve(loader->settings.models, load->name);
 }
 
 static void on_loaded(struct qd_load *load)
 {
     struct qd_loader *loader = load->context;
+    pthread_mutex_lock(&loader->lock);
     struct folder *folder = find_folder(loader, load->name);
     install(loader, load);
     if (load->error.status != QD_OK)
@@ -309,6 +319,7 @@ static void on_loaded(struct qd_load *load)
     qd_load_destroy(load);
     loader->current = NULL;
     go_on(loader);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 static struct folder *next_wanted(struct qd_loader *loader)
@@ -379,7 +390,7 @@ static bool polls(const struct qd_loader *loader)
     return loader->settings.mode == QD_CONTROL_POLL && !loader->stopping;
 }
 
-/* Begins what is next, or says that nothing is left. */
+/* Begins what is next, or says that nothing is left. On the loop, whose timer it is. */
 static void go_on(struct qd_loader *loader)
 {
     if (loader->current != NULL || loader->scanning)
@@ -410,12 +421,22 @@ static void go_on(struct qd_loader *loader)
 static void on_timer(void *context)
 {
     struct qd_loader *loader = context;
+    pthread_mutex_lock(&loader->lock);
     bool waits = loader->waiting != NULL || next_wanted(loader) != NULL;
     bool idle = loader->current == NULL && !loader->scanning;
     if (idle && !waits && (polls(loader) || loader->on_started != NULL))
         begin_scan(loader);
     else
         go_on(loader);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+static void on_wake(void *context)
+{
+    struct qd_loader *loader = context;
+    pthread_mutex_lock(&loader->lock);
+    go_on(loader);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 /* ---- What others ask for ------------------------------------------------------------------ */
@@ -425,10 +446,12 @@ void qd_loader_start(struct qd_loader *loader,
 {
     loader->on_started = on_started;
     loader->started_context = context;
+    pthread_mutex_lock(&loader->lock);
     if (loader->settings.tools.repository != NULL)
         begin_scan(loader);
     else
         end_start(loader);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
@@ -443,8 +466,9 @@ enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
     return qd_models_check_name(name, error);
 }
 
-enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *name,
-                                  struct qd_error *error)
+/* Under the lock. */
+static enum qd_status try_room(const struct qd_loader *loader, const char *name,
+                               struct qd_error *error)
 {
     enum qd_status status = qd_loader_check(loader, name, error);
     if (status == QD_OK && qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
@@ -456,15 +480,27 @@ enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *na
     return status;
 }
 
-size_t qd_loader_waiting_count(const struct qd_loader *loader)
+enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,
+                                  struct qd_error *error)
 {
-    return loader->waiting_count;
+    pthread_mutex_lock(&loader->lock);
+    const enum qd_status status = try_room(loader, name, error);
+    pthread_mutex_unlock(&loader->lock);
+    return status;
 }
 
-enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
-                              struct qd_request *request)
+size_t qd_loader_waiting_count(struct qd_loader *loader)
 {
-    enum qd_status status = qd_loader_try_room(loader, name, &request->error);
+    pthread_mutex_lock(&loader->lock);
+    const size_t count = loader->waiting_count;
+    pthread_mutex_unlock(&loader->lock);
+    return count;
+}
+
+static enum qd_status wait_in_line(struct qd_loader *loader, const char *name,
+                                   struct qd_request *request)
+{
+    enum qd_status status = try_room(loader, name, &request->error);
     if (status != QD_OK)
         return status;
     struct qd_load *load = make_load(loader, name);
@@ -478,15 +514,23 @@ enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
     *link = load;
     loader->waiting_count++;
     qd_request_advance(request, QD_QUEUED);
-    go_on(loader);
     return QD_OK;
 }
 
-enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error)
+enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
+                              struct qd_request *request)
 {
-    enum qd_status status = qd_loader_check(loader, name, error);
-    if (status != QD_OK)
-        return status;
+    pthread_mutex_lock(&loader->lock);
+    const enum qd_status status = wait_in_line(loader, name, request);
+    pthread_mutex_unlock(&loader->lock);
+    if (status == QD_OK)
+        qd_async_send(loader->wake);
+    return status;
+}
+
+/* Under the lock. */
+static enum qd_status unload(struct qd_loader *loader, const char *name, struct qd_error *error)
+{
     bool any = refuse_waiting(loader, name, "the model was unloaded before it was loaded");
     if (loader->current != NULL && strcmp(loader->current->name, name) == 0) {
         loader->dropped = true;
@@ -505,11 +549,24 @@ enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, stru
     return QD_OK;
 }
 
+enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error)
+{
+    enum qd_status status = qd_loader_check(loader, name, error);
+    if (status != QD_OK)
+        return status;
+    pthread_mutex_lock(&loader->lock);
+    status = unload(loader, name, error);
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context)
 {
+    pthread_mutex_lock(&loader->lock);
     loader->stopping = true;
     loader->on_stopped = on_stopped;
     loader->stopped_context = context;
     qd_timer_stop(loader->timer);
     go_on(loader);
+    pthread_mutex_unlock(&loader->lock);
 }

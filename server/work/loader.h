@@ -1,5 +1,5 @@
-/* Who is loaded when: at start, by a call, or because the repository has changed. All of it is on
- * the loop's thread; the work itself is jobs (load.h).
+/* Who is loaded when: at start, by a call, or because the repository has changed. It runs on the
+ * main loop, and takes calls on any thread; the work itself is jobs (load.h).
  *
  * One load is made at a time, so that no two hold their files in memory together; it uses all
  * workers that have nothing else to do. Calls come before what the repository asks for, in their
@@ -38,31 +38,35 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings);
 /* When it has stopped, or never started. NULL is fine. */
 void qd_loader_destroy(struct qd_loader *loader);
 
-/* Loads what the mode and --load-model ask for, then calls `on_started`, once. `complaint` NULL:
+/* On the main loop, as all before. Loads what the mode and --load-model ask for, then calls
+ * `on_started`, once; that one calls nothing of this. `complaint` NULL:
  * all is in service; otherwise it is what went wrong first, and the rest is. */
 void qd_loader_start(struct qd_loader *loader,
                      void (*on_started)(void *context, const char *complaint), void *context);
 
-/* Whether a call may load or unload `name` at all, before its body has come. */
+/* On any thread, as the next four. Whether a call may load or unload `name` at all, before its body
+ * has come. */
 enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
                                struct qd_error *error);
 /* The same, and that there is room for one more. */
-enum qd_status qd_loader_try_room(const struct qd_loader *loader, const char *name,
+enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,
                                   struct qd_error *error);
 
 /* Calls that wait for their turn; at most QD_LOADER_WAITING_MAX. */
-size_t qd_loader_waiting_count(const struct qd_loader *loader);
+size_t qd_loader_waiting_count(struct qd_loader *loader);
 
-/* Takes a request whose body has come, until it is in REPLYING and its on_answered is called. A
- * failure is in request->error, and nothing happened. */
+/* Takes a request whose body has come, until it is in REPLYING and its on_answered is called, on
+ * any thread and soon, perhaps before this returns; it calls nothing of this. A failure is in
+ * request->error, and nothing happened. */
 enum qd_status qd_loader_load(struct qd_loader *loader, const char *name,
                               struct qd_request *request);
 
 /* Takes a name out of service, and loads of it that are not done. */
 enum qd_status qd_loader_unload(struct qd_loader *loader, const char *name, struct qd_error *error);
 
-/* Begins nothing more of its own, but makes what calls asked for. `on_stopped` comes when nothing
- * is under way, perhaps at once. What still is by then ends sooner if the scheduler is abandoned.
+/* On the main loop. Begins nothing more of its own, but makes what calls asked for. `on_stopped`
+ * comes when nothing is under way, perhaps at once; it calls nothing of this. What still is by then
+ * ends sooner if the scheduler is abandoned.
  */
 void qd_loader_stop(struct qd_loader *loader, qd_callback *on_stopped, void *context);
 

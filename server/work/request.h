@@ -2,7 +2,8 @@
  *
  * The state says who may touch it: its loop's thread in READING, QUEUED, REPLYING and DONE, the
  * workers that have it in DECODING, RUNNING and ENCODING, from each of which it may go back to
- * QUEUED, and on from there. */
+ * QUEUED, and on from there. One that loads a model is the loader's from QUEUED on, until it is
+ * told (on_answered). */
 #ifndef SERVER_WORK_REQUEST_H
 #define SERVER_WORK_REQUEST_H
 
@@ -81,12 +82,13 @@ struct qd_request {
     void (*on_answered)(struct qd_request *request); /* an inference's: on its loop's thread */
 
     struct qd_loop *loop; /* that has its connection */
+    struct qd_post post;  /* to that, of who answers on another thread */
     void *connection;     /* the listener's own */
 };
 
 /* Starts in READING, since first_byte_ns. NULL: malloc failed. */
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
-/* The answer's bytes go with it, and its hold on the model: on the loop's thread. */
+/* The answer's bytes go with it, and its hold on the model. */
 void qd_request_destroy(struct qd_request *request);
 
 /* The only way to change the state. Asserts that the step is one of those in request.c's table, and
@@ -104,8 +106,8 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max);
 
-/* To REPLYING, with the answer made from request->error. All else in the arena goes: on the loop's
- * thread only, since the scheduler's seats lie there. */
+/* To REPLYING, with the answer made from request->error. All else in the arena goes: not on a
+ * worker, since the scheduler's seats lie there. */
 void qd_request_refuse(struct qd_request *request);
 
 /* To REPLYING, with answer.server_timing filled from spent_ns. */
