@@ -248,6 +248,26 @@ class Start(unittest.TestCase):
         self.assertIn("draining", result.stderr)
         self.assertNotIn("second signal", result.stderr)
 
+    def test_a_second_signal_ends_it_at_once(self):
+        """Although it has accepted a request that is not answered."""
+        server = Server("--drain-timeout", "86400", "--min-rate", "0")
+        self.addCleanup(server.stderr_file.close)
+        self.addCleanup(server.process.stdout.close)
+        waiting = server.connect()
+        self.addCleanup(waiting.close)
+        waiting.sendall(b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\n"
+                        b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        self.assertEqual(waiting.recv(12), b"HTTP/1.1 100")
+        server.terminate()
+        deadline = time.monotonic() + 60 * SLOW
+        while "draining" not in server.stderr():  # two that wait would be one
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertIsNone(server.process.poll())
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(60 * SLOW), 1)
+        self.assertIn("second signal", server.stderr())
+
     def test_the_access_log_comes_before_the_models(self):
         os.mkdir(self.folder + "/models")
         for flags in ((), ("--listen", "192.0.2.1:8000"), ("--model-repository",
