@@ -43,7 +43,7 @@ struct qd_framing {
     bool is_unclear; /* lengths or codings that whoever checks the whole head will refuse */
     uint8_t length_count;
     uint8_t coding_count;
-    uint8_t digit_count; /* of a length that is read: 1 from the first on */
+    uint8_t digit_count;  /* of a length that is read: 1 from the first on */
     uint64_t left_bytes;  /* of the body, or of its chunk */
     uint64_t body_bytes;  /* of all chunks so far */
     uint64_t waste_bytes; /* that were taken out, beyond what comes with a body's bytes */
