@@ -24,6 +24,7 @@ static bool add_part(struct qd_text *text, const void *bytes, size_t count)
                           capacity * sizeof(*parts));
         if (parts == NULL) {
             text->failed = true;
+            text->open = NULL;
             return false;
         }
         text->parts = parts;
@@ -39,6 +40,7 @@ static bool add_chunk(struct qd_text *text)
     bytes = bytes < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : bytes;
     bytes = bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : bytes;
     char *tail = qd_arena_alloc(text->arena, bytes);
+    text->open = NULL;
     if (tail == NULL) {
         text->failed = true;
         return false;
@@ -61,17 +63,18 @@ void qd_text_commit(struct qd_text *text, size_t bytes)
     if (text->failed || bytes == 0)
         return;
     assert(bytes <= text->tail_room);
-    struct qd_part *last = text->part_count > 0 ? &text->parts[text->part_count - 1] : NULL;
-    if (last != NULL && (const char *)last->bytes + last->count == text->tail)
-        last->count += bytes;
-    else if (!add_part(text, text->tail, bytes))
-        return;
+    if (text->open == NULL) {
+        if (!add_part(text, text->tail, 0))
+            return;
+        text->open = &text->parts[text->part_count - 1];
+    }
+    text->open->count += bytes;
     text->tail += bytes;
     text->tail_room -= bytes;
     text->bytes += bytes;
 }
 
-void qd_text_append(struct qd_text *text, const char *bytes, size_t count)
+void qd_text_append_anew(struct qd_text *text, const char *bytes, size_t count)
 {
     while (count > 0) {
         size_t piece = count < QD_TEXT_RESERVE_MAX ? count : QD_TEXT_RESERVE_MAX;
@@ -83,11 +86,6 @@ void qd_text_append(struct qd_text *text, const char *bytes, size_t count)
         bytes += piece;
         count -= piece;
     }
-}
-
-void qd_text_string(struct qd_text *text, const char *string)
-{
-    qd_text_append(text, string, strlen(string));
 }
 
 void qd_text_format(struct qd_text *text, const char *format, ...)
@@ -171,18 +169,26 @@ static void append_escape(struct qd_text *text, unsigned char byte)
         qd_text_format(text, "\\u%04x", byte);
 }
 
+/* Bytes that the text begins with and that may stand in a JSON string as they are. */
+static size_t count_plain(const char *text, size_t count)
+{
+    size_t plain = 0;
+    while (plain < count) {
+        const unsigned char byte = (unsigned char)text[plain];
+        const size_t length = byte < 0x80 ? 1 : qd_utf8_length(text + plain, count - plain);
+        if (length == 0 || byte < 0x20 || byte == '"' || byte == '\\')
+            break;
+        plain += length;
+    }
+    return plain;
+}
+
 void qd_text_json_string(struct qd_text *text, const char *string)
 {
     size_t count = strlen(string);
     qd_text_append(text, "\"", 1);
     for (size_t at = 0, plain = 0;; at += plain) {
-        for (plain = 0; at + plain < count;) {
-            const char *next = string + at + plain;
-            size_t length = qd_utf8_length(next, count - at - plain);
-            if (length == 0 || (unsigned char)*next < 0x20 || *next == '"' || *next == '\\')
-                break;
-            plain += length;
-        }
+        plain = count_plain(string + at, count - at);
         qd_text_append(text, string + at, plain);
         if (at + plain == count)
             break;
@@ -194,6 +200,8 @@ void qd_text_json_string(struct qd_text *text, const char *string)
 
 void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count)
 {
-    if (!text->failed && count > 0 && add_part(text, bytes, count))
-        text->bytes += count;
+    if (text->failed || count == 0 || !add_part(text, bytes, count))
+        return;
+    text->open = NULL;
+    text->bytes += count;
 }

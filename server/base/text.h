@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "server/base/arena.h"
 
@@ -21,7 +22,8 @@ struct qd_text {
     struct qd_part *parts; /* in the arena */
     size_t part_count;
     size_t part_capacity;
-    char *tail; /* of the last text piece: room left */
+    struct qd_part *open; /* the last part, where it ends at the tail; NULL: the next is another */
+    char *tail;           /* of the last text piece: room left */
     size_t tail_room;
     size_t bytes; /* all parts together */
     bool failed;
@@ -35,8 +37,28 @@ void qd_text_init(struct qd_text *text, struct qd_arena *arena);
 char *qd_text_reserve(struct qd_text *text, size_t bytes);
 void qd_text_commit(struct qd_text *text, size_t bytes);
 
-void qd_text_append(struct qd_text *text, const char *bytes, size_t count);
-void qd_text_string(struct qd_text *text, const char *string);
+/* As qd_text_append, which calls it where the open part has no room. */
+void qd_text_append_anew(struct qd_text *text, const char *bytes, size_t count);
+
+/* Inline, so that a constant text is stored as it is: an answer has dozens of them. */
+static inline void qd_text_append(struct qd_text *text, const char *bytes, size_t count)
+{
+    if (text->open == NULL || count > text->tail_room) {
+        qd_text_append_anew(text, bytes, count);
+        return;
+    }
+    memcpy(text->tail, bytes, count);
+    text->tail += count;
+    text->tail_room -= count;
+    text->open->count += count;
+    text->bytes += count;
+}
+
+static inline void qd_text_string(struct qd_text *text, const char *string)
+{
+    qd_text_append(text, string, strlen(string));
+}
+
 void qd_text_format(struct qd_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* at most QD_TEXT_RESERVE_MAX - 1 bytes a call */
 
