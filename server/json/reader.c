@@ -89,16 +89,30 @@ static enum qd_status add_value(struct qd_json_reader *reader, enum qd_json_kind
     return add(reader, kind, text) != NULL ? QD_OK : reader->error->status;
 }
 
-/* What the string that ends here means, with a NUL behind it. NULL: no memory. */
-static char *take_string(struct qd_json_reader *reader, size_t *bytes)
+/* The string that ends here, without its quotes, is a key or a value. */
+static enum qd_status add_string(struct qd_json_reader *reader, bool is_plain)
 {
-    const size_t written = (size_t)(reader->at - reader->token) - 2;
-    char *string = take(reader, written + 1);
+    const char *written = reader->token + 1;
+    size_t bytes = (size_t)(reader->at - written) - 1;
+    char *string = take(reader, bytes + 1);
     if (string == NULL)
-        return NULL;
-    *bytes = qd_json_string_decode(reader->token + 1, written, string);
-    string[*bytes] = '\0';
-    return string;
+        return reader->error->status;
+    if (is_plain)
+        memcpy(string, written, bytes);
+    else
+        bytes = qd_json_string_decode(written, bytes, string);
+    string[bytes] = '\0';
+    if (reader->state == IN_KEY) {
+        reader->key = string;
+        reader->state = COLON;
+        return QD_OK;
+    }
+    struct qd_json_value *value = add(reader, QD_JSON_STRING, reader->token);
+    if (value == NULL)
+        return reader->error->status;
+    value->text = string;
+    value->bytes = bytes;
+    return QD_OK;
 }
 
 /* ---- Data, skipped ----------------------------------------------------------------------- */
@@ -170,12 +184,16 @@ static enum qd_status skip_block(struct qd_json_reader *reader)
         reader->at = stop;
         return QD_OK;
     }
-    while (reader->at < stop) {
-        const char byte = *reader->at++;
+    for (const char *at = reader->at; at < stop;) {
+        const char byte = *at++;
+        const bool is_plain = byte != ',' && !is_structural(byte);
+        if (is_plain && at < stop)
+            continue;
+        reader->at = at;
         reader->commas += byte == ',';
         if (byte == ',' && is_due && reader->commas % QD_JSON_MARK_ELEMENTS == 0)
             return add_mark(reader);
-        if (!is_structural(byte))
+        if (byte == ',' || is_plain)
             continue;
         reader->in_string = byte == '"';
         reader->string = reader->at;
@@ -205,7 +223,8 @@ static enum qd_status skip_nested(struct qd_json_reader *reader, bool *closed)
 
 static bool is_space(char byte)
 {
-    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+    return (unsigned char)byte <= ' ' &&
+           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
 }
 
 /* On in a number or a word. */
@@ -279,8 +298,10 @@ static enum qd_status skip_data(struct qd_json_reader *reader)
 
 static void skip_space(struct qd_json_reader *reader)
 {
-    while (reader->at < reader->pause && is_space(*reader->at))
-        reader->at++;
+    const char *at = reader->at;
+    while (at < reader->pause && is_space(*at))
+        at++;
+    reader->at = at;
 }
 
 static bool in_object(const struct qd_json_reader *reader)
@@ -288,37 +309,26 @@ static bool in_object(const struct qd_json_reader *reader)
     return reader->depth > 0 && (reader->objects >> (reader->depth - 1) & 1) != 0;
 }
 
+/* Most strings end here, too: they are short, and stand for themselves. */
 static enum qd_status begin_string(struct qd_json_reader *reader, enum state state)
 {
     reader->token = reader->at++;
     reader->state = state;
-    return QD_OK;
+    const char *quote = qd_json_string_plain_end(reader->at, reader->end);
+    if (quote == NULL)
+        return QD_OK;
+    reader->at = quote + 1;
+    return add_string(reader, true);
 }
 
-/* On in a string; behind its end it is a key or a value. */
+/* On in a string. */
 static enum qd_status read_string(struct qd_json_reader *reader)
 {
     bool closed;
     const char *wanted = qd_json_string_scan(&reader->at, reader->pause, reader->end, &closed);
     if (wanted != NULL)
         return expected(reader, wanted);
-    if (!closed)
-        return QD_OK;
-    size_t bytes;
-    char *string = take_string(reader, &bytes);
-    if (string == NULL)
-        return reader->error->status;
-    if (reader->state == IN_KEY) {
-        reader->key = string;
-        reader->state = COLON;
-        return QD_OK;
-    }
-    struct qd_json_value *value = add(reader, QD_JSON_STRING, reader->token);
-    if (value == NULL)
-        return reader->error->status;
-    value->text = string;
-    value->bytes = bytes;
-    return QD_OK;
+    return closed ? add_string(reader, false) : QD_OK;
 }
 
 static enum qd_status read_colon(struct qd_json_reader *reader)
@@ -332,7 +342,7 @@ static enum qd_status read_colon(struct qd_json_reader *reader)
     }
     bool in_item = reader->depth == 3 && reader->in_inputs && (reader->objects & 2) == 0;
     bool in_files = reader->depth == 2 && reader->in_parameters;
-    bool is_data = (in_item && strcmp(reader->key, "data") == 0) ||
+    bool is_data = (in_item && qd_json_key_is(reader->key, "data")) ||
                    (in_files && strncmp(reader->key, "file:", 5) == 0);
     reader->state = is_data ? DATA : VALUE;
     return QD_OK;

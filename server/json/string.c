@@ -5,6 +5,8 @@
 
 #include "server/base/text.h"
 
+enum { PLAIN_WORDS = 8 }; /* of eight bytes: keys and names are shorter */
+
 long qd_json_hex4(const char *at, const char *end)
 {
     long value = 0;
@@ -55,6 +57,18 @@ static unsigned count_plain(const char *at)
         word | (word - ones * 0x20) | ((word ^ ones * '"') - ones) | ((word ^ ones * '\\') - ones);
     found &= ones * 0x80;
     return found == 0 ? 8 : (unsigned)__builtin_ctzll(found) / 8;
+}
+
+const char *qd_json_string_plain_end(const char *at, const char *end)
+{
+    for (size_t left = (size_t)(end - at), words = 0; words < PLAIN_WORDS && left >= 8; words++) {
+        const unsigned plain = count_plain(at);
+        at += plain;
+        left -= plain;
+        if (plain < 8)
+            return *at == '"' ? at : NULL;
+    }
+    return NULL;
 }
 
 static const char *scan_escape(const char **at, const char *end)

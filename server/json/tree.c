@@ -65,7 +65,7 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
     const struct qd_json_value *found = NULL;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
-        if (strcmp(member->key, key) != 0)
+        if (!qd_json_key_is(member->key, key))
             continue;
         if (found != NULL && path != NULL && path->array != NULL)
             return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected once, got twice", path->array,

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "server/base/status.h"
 
@@ -42,6 +43,12 @@ struct qd_json_value {
     size_t bytes;     /* of it */
     const struct qd_json_data *data; /* of data; else NULL */
 };
+
+/* Most keys that are asked for differ in their first byte. */
+static inline bool qd_json_key_is(const char *key, const char *wanted)
+{
+    return *key == *wanted && strcmp(key, wanted) == 0;
+}
 
 bool qd_json_is_array(const struct qd_json_value *value);
 bool qd_json_is_object(const struct qd_json_value *value);

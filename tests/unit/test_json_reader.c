@@ -223,6 +223,21 @@ Test(json_reader, knows_keys_behind_escapes)
     expect_data(0, "5");
 }
 
+/* Short ones that stand for themselves are found in words of eight bytes. */
+Test(json_reader, strings_of_every_length)
+{
+    static const char *const odd[] = {"", "\\\"", "\\\\", "\xc3\xa4"};
+    for (size_t count = 0; count <= 80; count++) {
+        for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
+            const int behind = i == 0 ? 0 : (int)(count % 11);
+            char json[256];
+            snprintf(json, sizeof(json), "{\"%0*d%s%.*s\":\"%.*s%s%0*d\"}", (int)count + 1, 7,
+                     odd[i], behind, "plain text", behind, "plain text", odd[i], (int)count + 1, 7);
+            expect_tree(json, json);
+        }
+    }
+}
+
 Test(json_reader, brackets_in_strings_of_data_do_not_count)
 {
     expect_tree("{\"inputs\":[{\"data\":[\"]}\\\\\",\"\\\"[\"]}]}", "{\"inputs\":[{\"data\":0}]}");
