@@ -19,7 +19,7 @@ static char decode_escape(const char *at)
 
 enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
 {
-    *path = (struct qd_path){.count = 0};
+    path->count = 0; /* the rest is read only as far as it is written: it is long */
     if (text[0] != '/' || strlen(text) >= QD_PATH_BYTES_MAX)
         return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
     char *to = path->bytes;
@@ -52,18 +52,17 @@ bool qd_path_matches(struct qd_path *path, const char *pattern)
     path->version = NULL;
     size_t i = 0;
     for (; *pattern == '/'; i++) {
-        pattern++;
-        size_t bytes = strcspn(pattern, "/");
+        const char *part = ++pattern;
+        while (*pattern != '\0' && *pattern != '/')
+            pattern++;
         if (i == path->count)
             return false;
         const char *segment = path->segments[i];
-        if (strncmp(pattern, "{m}", bytes) == 0 && bytes == 3 && *segment != '\0')
-            path->model = segment;
-        else if (strncmp(pattern, "{v}", bytes) == 0 && bytes == 3 && *segment != '\0')
-            path->version = segment;
-        else if (strlen(segment) != bytes || memcmp(segment, pattern, bytes) != 0)
+        const size_t bytes = (size_t)(pattern - part);
+        if (*part == '{' && *segment != '\0')
+            *(part[1] == 'm' ? &path->model : &path->version) = segment;
+        else if (strncmp(segment, part, bytes) != 0 || segment[bytes] != '\0')
             return false;
-        pattern += bytes;
     }
     return i == path->count;
 }
