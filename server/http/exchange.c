@@ -2,6 +2,7 @@
 #include "server/http/exchange.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -175,15 +176,36 @@ static enum MHD_Result refuse_past_library(struct qd_connection *connection)
     return MHD_NO; /* the library closes it */
 }
 
+/* In the memory of one that has ended, if there is some. NULL: malloc failed. */
+static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
+{
+    struct qd_request *request = exchange->spare;
+    if (request == NULL)
+        return qd_request_create(exchange->memory, first_byte_ns);
+    exchange->spare = NULL;
+    qd_request_init(request, exchange->memory, first_byte_ns);
+    return request;
+}
+
+static void destroy_request(struct qd_exchange *exchange, struct qd_request *request)
+{
+    if (exchange->spare != NULL) {
+        qd_request_destroy(request);
+        return;
+    }
+    qd_request_deinit(request);
+    exchange->spare = request;
+}
+
 /* What is refused before its head is there has a request, too. False: malloc failed. */
 static bool have_request(struct qd_connection *connection)
 {
-    const struct qd_exchange *exchange = exchange_of(connection);
+    struct qd_exchange *exchange = exchange_of(connection);
     const uint64_t first_byte_ns = connection->first_byte_ns;
     if (connection->request != NULL)
         return true;
     struct qd_request *request =
-        qd_request_create(exchange->memory, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
     connection->request = request;
     connection->is_head = false;
     if (request == NULL)
@@ -429,7 +451,7 @@ static void end_request(struct qd_connection *connection, bool delivered)
     struct qd_exchange *exchange = exchange_of(connection);
     qd_request_advance(connection->request, QD_DONE);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
-    qd_request_destroy(connection->request);
+    destroy_request(exchange, connection->request);
     connection->request = NULL;
 }
 
@@ -542,6 +564,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct
 
 void qd_exchange_deinit(struct qd_exchange *exchange)
 {
+    free(exchange->spare);
     qd_connections_deinit(&exchange->connections);
     qd_tap_deinit();
     qd_lingers_destroy(exchange->lingers);

@@ -12,23 +12,31 @@
 
 enum { GROWING_BODY_BYTES = 64 << 10 };
 
+void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
+{
+    *request = (struct qd_request){.state = QD_READING, .since_ns = first_byte_ns};
+    qd_arena_init(&request->arena, memory);
+}
+
+void qd_request_deinit(struct qd_request *request)
+{
+    qd_arena_deinit(&request->arena);
+    qd_trail_destroy(request->trail);
+    qd_model_release(request->model);
+}
+
 struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns)
 {
-    struct qd_request *request = calloc(1, sizeof(*request));
-    if (request != NULL) {
-        request->state = QD_READING;
-        request->since_ns = first_byte_ns;
-        qd_arena_init(&request->arena, memory);
-    }
+    struct qd_request *request = malloc(sizeof(*request));
+    if (request != NULL)
+        qd_request_init(request, memory, first_byte_ns);
     return request;
 }
 
 void qd_request_destroy(struct qd_request *request)
 {
     if (request != NULL) {
-        qd_arena_deinit(&request->arena);
-        qd_trail_destroy(request->trail);
-        qd_model_release(request->model);
+        qd_request_deinit(request);
         free(request);
     }
 }

@@ -86,9 +86,13 @@ struct qd_request {
     void *connection;     /* the listener's own */
 };
 
-/* Starts in READING, since first_byte_ns. NULL: malloc failed. */
-struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
+/* Starts in READING, since first_byte_ns. */
+void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns);
 /* The answer's bytes go with it, and its hold on the model. */
+void qd_request_deinit(struct qd_request *request);
+
+/* The same in memory of malloc's. NULL: it failed. */
+struct qd_request *qd_request_create(struct qd_memory *memory, uint64_t first_byte_ns);
 void qd_request_destroy(struct qd_request *request);
 
 /* The only way to change the state. Asserts that the step is one of those in request.c's table, and
