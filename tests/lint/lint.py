@@ -280,11 +280,13 @@ def tool_rustfmt(files):
 
 
 def build_with(compiler):
-    def build(_files):
+    def build(files):
         need(compiler)
         folder = "build/lint-" + compiler
+        fuzz = ["%s/%s.o" % (folder, path[:-2]) for path in files
+                if path.startswith("tests/fuzz/") and path.endswith(".c")]  # make fuzz links them
         status, lines = run("make", "-s", "-j%d" % cpus(), "CC=" + compiler, "B=" + folder, "all",
-                            folder + "/unit-tests", folder + "/measure", "headers")
+                            folder + "/unit-tests", folder + "/measure", "headers", *fuzz)
         return lines + ["make exited with %d" % status] if status else []
     return build
 

@@ -17,7 +17,7 @@ packages_of()
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl openssl ;;
     fuzz) echo clang libclang-rt-dev python3 zlib1g-dev ;;
-    lint) echo clang clang-format shellcheck git ;;
+    lint) echo clang clang-format shellcheck git zlib1g-dev ;;
     conformance) echo python3 python3-venv curl ;;
     load) echo python3 curl gnuplot-nox ;;
     reliability) echo slowhttptest wrk ;;
