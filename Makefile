@@ -108,7 +108,7 @@ SERVER := \
     server/base/prometheus.c server/base/refusal.c server/base/schema.c \
     server/base/status.c server/base/text.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
-    server/json/reader.c server/json/string.c server/json/tensor.c \
+    server/json/powers.c server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
     server/oip/parameters.c server/oip/regions.c server/oip/signature.c server/oip/windows.c \

@@ -38,6 +38,15 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
+/* Reads floats in a row, each with a comma behind it and perhaps spaces before it, and stops before
+ * whatever else comes, an infinite one among it. Returns how many; *at becomes the end. */
+size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
+
+/* The same of integers in [min, max], of which the lowest 32 bits are kept. It may stop before any
+ * of them near the end. */
+size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
+                             uint32_t *values, size_t count);
+
 /* Enough for what one of the print functions writes, which may be more than it returns. */
 #define QD_PRINT_BYTES_MAX 24
 

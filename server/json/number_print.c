@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "server/json/powers.h"
+
 static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324"
                                   "25262728293031323334353637383940414243444546474849"
                                   "50515253545556575859606162636465666768697071727374"
@@ -38,39 +40,7 @@ char *qd_print_int64(char *out, int64_t value)
 
 /* ---- Floats: which decimal --------------------------------------------------------------- */
 
-/* powers_of_ten[k - POWER_FIRST] = floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 when that is
- * not exact. */
-enum { POWER_FIRST = -32 };
-static const uint64_t powers_of_ten[] = {
-    0xcfb11ead453994bb, 0x81ceb32c4b43fcf5, 0xa2425ff75e14fc32, 0xcad2f7f5359a3b3f,
-    0xfd87b5f28300ca0e, 0x9e74d1b791e07e49, 0xc612062576589ddb, 0xf79687aed3eec552,
-    0x9abe14cd44753b53, 0xc16d9a0095928a28, 0xf1c90080baf72cb2, 0x971da05074da7bef,
-    0xbce5086492111aeb, 0xec1e4a7db69561a6, 0x9392ee8e921d5d08, 0xb877aa3236a4b44a,
-    0xe69594bec44de15c, 0x901d7cf73ab0acda, 0xb424dc35095cd810, 0xe12e13424bb40e14,
-    0x8cbccc096f5088cc, 0xafebff0bcb24aaff, 0xdbe6fecebdedd5bf, 0x89705f4136b4a598,
-    0xabcc77118461cefd, 0xd6bf94d5e57a42bd, 0x8637bd05af6c69b6, 0xa7c5ac471b478424,
-    0xd1b71758e219652c, 0x83126e978d4fdf3c, 0xa3d70a3d70a3d70b, 0xcccccccccccccccd,
-    0x8000000000000000, 0xa000000000000000, 0xc800000000000000, 0xfa00000000000000,
-    0x9c40000000000000, 0xc350000000000000, 0xf424000000000000, 0x9896800000000000,
-    0xbebc200000000000, 0xee6b280000000000, 0x9502f90000000000, 0xba43b74000000000,
-    0xe8d4a51000000000, 0x9184e72a00000000, 0xb5e620f480000000, 0xe35fa931a0000000,
-    0x8e1bc9bf04000000, 0xb1a2bc2ec5000000, 0xde0b6b3a76400000, 0x8ac7230489e80000,
-    0xad78ebc5ac620000, 0xd8d726b7177a8000, 0x878678326eac9000, 0xa968163f0a57b400,
-    0xd3c21bcecceda100, 0x84595161401484a0, 0xa56fa5b99019a5c8, 0xcecb8f27f4200f3a,
-    0x813f3978f8940985, 0xa18f07d736b90be6, 0xc9f2c9cd04674edf, 0xfc6f7c4045812297,
-    0x9dc5ada82b70b59e, 0xc5371912364ce306, 0xf684df56c3e01bc7, 0x9a130b963a6c115d,
-    0xc097ce7bc90715b4, 0xf0bdc21abb48db21, 0x96769950b50d88f5, 0xbc143fa4e250eb32,
-    0xeb194f8e1ae525fe, 0x92efd1b8d0cf37bf, 0xb7abc627050305ae, 0xe596b7b0c643c71a,
-    0x8f7e32ce7bea5c70, 0xb35dbf821ae4f38c,
-};
-
-/* For |e| below 200: floor(log2(10^e)), floor(log10(2^e)), floor(log10(3/4 * 2^e)). Shifts of
- * negative numbers are arithmetic in gcc and clang. */
-static int floor_log2_pow10(int e)
-{
-    return (e * 1741647) >> 19;
-}
-
+/* For |e| below 200: floor(log10(2^e)), floor(log10(3/4 * 2^e)). */
 static int floor_log10_pow2(int e)
 {
     return (e * 1262611) >> 22;
@@ -100,8 +70,8 @@ struct decimal {
 static struct decimal shortest(uint32_t c, int q, bool narrow)
 {
     int k = narrow ? floor_log10_three_quarters_pow2(q) : floor_log10_pow2(q);
-    int h = q + floor_log2_pow10(-k) + 1;
-    uint64_t power = powers_of_ten[-k - POWER_FIRST];
+    int h = q + qd_floor_log2_pow10(-k) + 1;
+    uint64_t power = qd_powers_of_ten[-k - QD_POWER_FIRST];
     /* Four times the value and its interval's ends, in units of 10^k. An even c owns the ends. */
     uint32_t at = round_to_odd(power, (4 * c) << h);
     uint32_t lower = round_to_odd(power, (4 * c - 2 + narrow) << h) + c % 2;
@@ -123,13 +93,6 @@ static struct decimal shortest(uint32_t c, int q, bool narrow)
     return (struct decimal){s + up, k};
 }
 
-__extension__ typedef unsigned __int128 uint128; /* gcc and clang have it */
-
-static uint64_t multiply_high(uint64_t a, uint64_t b)
-{
-    return (uint64_t)((uint128)a * b >> 64);
-}
-
 /* The same for most floats, those of 24 bits that have their neighbours at the same distance, with
  * one product and without branches: the value in units of 10^(k+1), where the float's neighbours
  * are less than 1 away, so that one whole number at most is among what reads back to it. Otherwise
@@ -140,9 +103,9 @@ static struct decimal shortest_of_most(uint32_t c, int q)
     enum { FRACTION_BITS = 34 };
     const uint64_t one = UINT64_C(1) << FRACTION_BITS;
     const int k = floor_log10_pow2(q) + 1;
-    const int shift = q + floor_log2_pow10(-k) + 1 + FRACTION_BITS;
-    const uint64_t power = powers_of_ten[-k - POWER_FIRST];
-    const uint64_t scaled = multiply_high(power, (uint64_t)c << shift);
+    const int shift = q + qd_floor_log2_pow10(-k) + 1 + FRACTION_BITS;
+    const uint64_t power = qd_powers_of_ten[-k - QD_POWER_FIRST];
+    const uint64_t scaled = qd_multiply_high(power, (uint64_t)c << shift);
     const uint64_t fraction = scaled & (one - 1);
     const uint64_t half_gap = (power >> (65 - shift)) + (c % 2 == 0); /* an even c owns the ends */
     const uint32_t above = (uint32_t)((fraction + half_gap) >> FRACTION_BITS);

@@ -1,7 +1,6 @@
 #include "server/json/tensor.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,89 +159,24 @@ static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
     }
 }
 
-/* No integer type here has more than 10 digits. */
-enum { INTEGER_DIGITS_MAX = 10 };
-
 static inline bool read_integer(struct reader *reader, uint32_t *bits)
 {
-    const char *at = reader->at;
-    bool negative = at < reader->end && *at == '-';
-    at += negative;
-    const char *digits = at;
-    uint64_t magnitude = 0;
-    for (; at < reader->end && (unsigned char)(*at - '0') < 10; at++) {
-        if (at - digits == INTEGER_DIGITS_MAX)
-            return false;
-        magnitude = magnitude * 10 + (unsigned char)(*at - '0');
-    }
-    bool leading_zero = magnitude == 0 ? at - digits != 1 || negative : *digits == '0';
-    int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    if (leading_zero || value < reader->type->min || value > reader->type->max ||
-        !qd_json_element_ends(at, reader->end))
+    struct qd_json_number number;
+    int64_t value;
+    const char *end = qd_json_number_scan(reader->at, reader->end, &number);
+    if (end == NULL || !qd_json_element_ends(end, reader->end) ||
+        !qd_json_number_to_int64(&number, &value) || value < reader->type->min ||
+        value > reader->type->max)
         return false;
-    reader->at = at;
+    reader->at = end;
     *bits = (uint32_t)value;
     return true;
-}
-
-/* Reads `12,` after `12,`, spaces allowed, up to six digits each, and stops before anything
- * else: then the general way is the judge. Eight bytes at a time, because a loop over digits costs
- * a mispredicted branch for each number. */
-static void read_short_integers(struct reader *reader)
-{
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    const struct qk_type_info *type = reader->type;
-    const char *at = reader->at;
-    const char *stop = reader->end - at >= 16 ? reader->end - 15 : at;
-    stop = reader->stop != NULL && reader->stop < stop ? reader->stop : stop;
-    size_t index = reader->index;
-    const size_t index_end =
-        reader->run_end < reader->tensor->count ? reader->run_end : reader->tensor->count;
-    while (index < index_end && at < stop) {
-        uint64_t word;
-        memcpy(&word, at, sizeof(word));
-        if ((word & 0xff) == ' ') {
-            at++;
-            continue;
-        }
-        bool negative = (word & 0xff) == '-';
-        word = (word >> 8 * negative) ^ ones * '0';
-        uint64_t others = ((word & ones * 0x7f) + ones * (0x7f - 9)) | word; /* no digits: bit 7 */
-        others &= ones * 0x80;
-        int bits = others == 0 ? 64 : __builtin_ctzll(others) - 7; /* of the digits */
-        const char *behind = at + negative + bits / 8;
-        if (bits == 0 || bits == 64 || *behind != ',')
-            break;
-        word <<= 64 - bits; /* as if zeros stood in front: 2, then 4, then 8 digits in one sum */
-        uint64_t sum = (word * 10 + (word >> 8)) & UINT64_C(0x00ff00ff00ff00ff);
-        sum = (sum * 100 + (sum >> 16)) & UINT64_C(0x0000ffff0000ffff);
-        sum = (sum * 10000 + (sum >> 32)) & UINT64_C(0xffffffff);
-        int64_t value = negative ? -(int64_t)sum : (int64_t)sum;
-        bool zero_first = at[negative] == '0' && (bits > 8 || negative);
-        if (zero_first || value < type->min || value > type->max)
-            break;
-        store(reader->out, index++, (uint32_t)value, type->bits);
-        at = behind + 1;
-    }
-    reader->at = at;
-    reader->index = index;
 }
 
 static inline bool read_float(struct reader *reader, uint32_t *bits)
 {
     const enum qk_type type = reader->tensor->type;
-    struct qd_json_number number;
-    const char *end;
-    if (type == QK_FP32) { /* most are numbers of this type: the short way */
-        end = qd_json_number_scan(reader->at, reader->end, &number);
-        float value = end == NULL ? INFINITY : qd_json_number_to_float(&number);
-        if (!isinf(value) && qd_json_element_ends(end, reader->end)) {
-            memcpy(bits, &value, sizeof(value));
-            reader->at = end;
-            return true;
-        }
-    }
-    end = qd_json_float_read(type, reader->at, reader->end, bits);
+    const char *end = qd_json_float_read(type, reader->at, reader->end, bits);
     if (end == NULL)
         return false;
     reader->at = end;
@@ -263,6 +197,38 @@ static inline enum qd_status read_element(struct reader *reader)
     return QD_OK;
 }
 
+static void read_integers(struct reader *reader, const char *end, size_t index_end)
+{
+    enum { BATCH = 64 };
+    const struct qk_type_info *type = reader->type;
+    uint32_t values[BATCH];
+    size_t read;
+    do {
+        const size_t left = index_end - reader->index;
+        read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
+                                     left < BATCH ? left : BATCH);
+        for (size_t i = 0; i < read; i++)
+            store(reader->out, reader->index + i, values[i], type->bits);
+        reader->index += read;
+    } while (read == BATCH);
+}
+
+/* As many elements as have a comma behind them and nothing unusual, if any: of what follows,
+ * read_element is the judge. */
+static void read_row(struct reader *reader)
+{
+    const char *end = reader->stop != NULL ? reader->stop : reader->end;
+    const size_t count = reader->tensor->count;
+    const size_t index_end = reader->run_end < count ? reader->run_end : count;
+    if (reader->index >= index_end)
+        return;
+    if (reader->type->kind != QK_KIND_FLOAT)
+        read_integers(reader, end, index_end);
+    else if (reader->tensor->type == QK_FP32)
+        reader->index += qd_json_floats_read(&reader->at, end, (float *)reader->out + reader->index,
+                                             index_end - reader->index);
+}
+
 /* ---- Arrays ------------------------------------------------------------------------------ */
 
 /* Behind a comma: is it the piece's last one, or one too many? */
@@ -275,15 +241,11 @@ static inline bool stops(const struct reader *reader)
 /* Elements, of which there is at least one, to behind the closing bracket, or where it stops. */
 static enum qd_status read_run(struct reader *reader)
 {
-    const bool is_short = reader->type->kind != QK_KIND_FLOAT && reader->type->bits <= 16;
     do {
+        read_row(reader);
+        if (stops(reader))
+            return QD_OK;
         skip_space(reader);
-        if (is_short) {
-            read_short_integers(reader);
-            if (stops(reader))
-                return QD_OK;
-            skip_space(reader);
-        }
         enum qd_status status = read_element(reader);
         if (status != QD_OK)
             return status;

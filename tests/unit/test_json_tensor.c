@@ -225,33 +225,118 @@ Test(json_tensor, every_small_integer_at_every_place)
     }
 }
 
+/* Likewise, up to the ends of the range. */
+Test(json_tensor, integers_of_every_length_at_every_place)
+{
+    enum { COUNT = 400 };
+    static char text[COUNT * 13 + 2];
+    static int32_t wanted[COUNT];
+    for (int spaces = 0; spaces < 2; spaces++) {
+        char *at = text;
+        uint64_t bits = 1;
+        for (int i = 0; i < COUNT; i++) {
+            bits = bits * 6364136223846793005 + 1442695040888963407;
+            wanted[i] = (int32_t)(bits >> 32) >> (bits >> 27 & 31);
+            if (i % 50 == 49)
+                wanted[i] = i % 100 == 99 ? INT32_MIN : INT32_MAX;
+            at += sprintf(at, "%s%s%d", i == 0 ? "[" : ",", spaces ? " " : "", wanted[i]);
+        }
+        strcpy(at, "]");
+        expect_read(text, QK_INT32, SHAPE(COUNT), wanted, sizeof(wanted));
+    }
+}
+
+/* strtof rounds correctly. */
+Test(json_tensor, floats_of_every_length_at_every_place)
+{
+    enum { COUNT = 2000 };
+    static char text[COUNT * 32 + 2];
+    static float wanted[COUNT];
+    uint64_t bits = 1;
+    for (int spaces = 0; spaces < 2; spaces++) {
+        char *at = text;
+        for (int i = 0; i < COUNT; i++) {
+            static const char *const forms[] = {"%.*g", "%.*e", "%.*f"};
+            bits = bits * 6364136223846793005 + 1442695040888963407;
+            const double value = ldexp((double)(int64_t)bits, (int)(bits >> 20 & 31) - 80);
+            at += sprintf(at, "%s%s", i == 0 ? "[" : ",", spaces ? "\n " : "");
+            const char *number = at;
+            at += sprintf(at, forms[bits >> 30 & 1 ? 2 : i % 2], 1 + i % 19, value);
+            wanted[i] = strtof(number, NULL);
+        }
+        strcpy(at, "]");
+        expect_read(text, QK_FP32, SHAPE(COUNT), wanted, sizeof(wanted));
+    }
+}
+
 /* ---- What is refused --------------------------------------------------------------------- */
 
 /* A bad element at each place of a long array: no way of reading lets it through. */
+static void expect_refused_at_every_place(const char *bad, enum qk_type type)
+{
+    for (size_t place = 0; place < 24; place++) {
+        char text[160] = "[";
+        for (size_t j = 0; j < 24; j++) {
+            strcat(text, j == 0 ? "" : ",");
+            strcat(text, j == place ? bad : "10");
+        }
+        strcat(text, "]");
+        struct qk_tensor tensor = tensor_of(type, SHAPE(24));
+        cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
+        char where[32];
+        snprintf(where, sizeof(where), "element %zu", place);
+        cr_assert_not_null(strstr(error.text, where), "%s: %s", text, error.text);
+    }
+}
+
 Test(json_tensor, bad_integers_at_every_place)
 {
-    static const char *const bad[] = {"256",     "-1",       "1.0",       "1e2",
-                                      "-0",      "00",       "01",        "+1",
-                                      "0x1",     "\"1\"",    "true",      "null",
-                                      "NaN",     "1 2",      "",          "-",
-                                      "1234567", "12345678", "123456789", "99999999999999999999",
-                                      "1a",      "--1",      "{}",        "[1]",
-                                      "\x80",    "1:",       "000",       "-00"};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        for (size_t place = 0; place < 24; place++) {
-            char text[160] = "[";
-            for (size_t j = 0; j < 24; j++) {
-                strcat(text, j == 0 ? "" : ",");
-                strcat(text, j == place ? bad[i] : "10");
-            }
-            strcat(text, "]");
-            struct qk_tensor tensor = tensor_of(QK_UINT8, SHAPE(24));
-            cr_assert_eq(read_text(text, &tensor), QD_INVALID, "%s", text);
-            char where[32];
-            snprintf(where, sizeof(where), "element %zu", place);
-            cr_assert_not_null(strstr(error.text, where), "%s: %s", text, error.text);
-        }
-    }
+    static const char *const bad[] = {"256",
+                                      "-1",
+                                      "1.0",
+                                      "1e2",
+                                      "-0",
+                                      "00",
+                                      "01",
+                                      "+1",
+                                      "0x1",
+                                      "\"1\"",
+                                      "true",
+                                      "null",
+                                      "NaN",
+                                      "1 2",
+                                      "",
+                                      "-",
+                                      "1234567",
+                                      "12345678",
+                                      "123456789",
+                                      "99999999999999999999",
+                                      "1a",
+                                      "--1",
+                                      "{}",
+                                      "[1]",
+                                      "\x80",
+                                      "1:",
+                                      "000",
+                                      "-00",
+                                      "1234567812345678",
+                                      "12345678123456780",
+                                      "4294967297",
+                                      "18446744073709551617"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_refused_at_every_place(bad[i], QK_UINT8);
+}
+
+Test(json_tensor, bad_floats_at_every_place)
+{
+    static const char *const bad[] = {"01",     "-01",   "1.",    "1.e5", ".5",   "+1",
+                                      "1e",     "1e+",   "1.5e-", "--1",  "-",    "",
+                                      "1 2",    "1.5.5", "0x1",   "1a",   "1.5f", "nan",
+                                      "inf",    "true",  "null",  "{}",   "[1]",  "1e39",
+                                      "-1e400", "\x80",  "1:",    "-.5",  "1..5", "1.5e5e5",
+                                      "\"1\"",  "00.5",  "3.5e38"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        expect_refused_at_every_place(bad[i], QK_FP32);
 }
 
 #define UINT8_WANTED "expected an integer in [0, 255] (UINT8), got "

@@ -1,0 +1,29 @@
+/* Powers of ten, for floats between text and machine. */
+#ifndef SERVER_JSON_POWERS_H
+#define SERVER_JSON_POWERS_H
+
+#include <stdint.h>
+
+/* Floats are from 10^-45 to 10^38; to read one of them as 19 digits takes 10^-65, to print the
+ * smallest takes 10^45. */
+enum { QD_POWER_FIRST = -65, QD_POWER_LAST = 45 };
+
+/* [k - QD_POWER_FIRST] is floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 when that is not exact.
+ */
+extern const uint64_t qd_powers_of_ten[QD_POWER_LAST - QD_POWER_FIRST + 1];
+
+/* floor(log2(10^e)), for |e| below 200. Shifts of negative numbers are arithmetic in gcc and clang.
+ */
+static inline int qd_floor_log2_pow10(int e)
+{
+    return (e * 1741647) >> 19;
+}
+
+__extension__ typedef unsigned __int128 qd_uint128; /* gcc and clang have it */
+
+static inline uint64_t qd_multiply_high(uint64_t a, uint64_t b)
+{
+    return (uint64_t)((qd_uint128)a * b >> 64);
+}
+
+#endif
