@@ -70,6 +70,11 @@ class Libqk:
             self.copies[threads] = count / ns
         return self.copies[threads]
 
+    def regions_ns(self, x, y, threads):
+        """Of moving as many bytes from one file in memory to the other: region.h."""
+        self.say("regions", x, y, threads)
+        return float(self.answer()[0])
+
     def handover(self, threads, work_ns, unit_ns):
         """{alone, all, again, wake, counted}, in nanoseconds."""
         self.say("handover", threads, work_ns, unit_ns)

@@ -23,6 +23,7 @@
  *                                             them
  *   copy THREADS                   answers "bytes ns": how long so many threads take to copy so
  *                                  many bytes from memory to memory, past the caches
+ *   regions FROM TO THREADS        answers "ns", of region.h, for two files
  *   peak NAME                      answers how many operations are in a run of it; 0: not here
  *   handover THREADS WORK UNIT     answers "alone all again wake counted": the nanoseconds of
  *                                  handover.h, for a job of so many in units of so many, and what
@@ -65,6 +66,7 @@
 #include "tests/bench/move.h"
 #include "tests/bench/numbers.h"
 #include "tests/bench/peak.h"
+#include "tests/bench/region.h"
 #include "tests/bench/team.h"
 
 #define CHUNK_NS 100000 /* what a worker of the server takes at a time */
@@ -372,6 +374,14 @@ static void on_copy(const struct bench *bench, size_t thread_count)
     printf("%zu %.1f\n", COPY_BYTES, best);
 }
 
+static void on_regions(const struct bench *bench, char *const *words)
+{
+    const unsigned long threads = strtoul(words[2], NULL, 10);
+    if (threads == 0)
+        bench_fail("regions: expected a thread at least");
+    printf("%.1f\n", bench_region_move_ns(bench->move, words[0], words[1], threads));
+}
+
 static void on_peak(const char *name)
 {
     const struct bench_peak *peak = bench_peak_find(name);
@@ -483,6 +493,8 @@ static void obey(struct bench *bench, char *const *words, size_t count)
         on_sgemm(bench, words + 1);
     else if (strcmp(name, "copy") == 0 && count == 2)
         on_copy(bench, strtoul(words[1], NULL, 10));
+    else if (strcmp(name, "regions") == 0 && count == 4)
+        on_regions(bench, words + 1);
     else if (strcmp(name, "peak") == 0 && count == 2)
         on_peak(words[1]);
     else if (strcmp(name, "round") == 0 && bench->team)

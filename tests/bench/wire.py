@@ -6,12 +6,14 @@ import importlib.util
 import json
 import os
 import statistics
+import struct
 import tempfile
 import time
 from pathlib import Path
 
 import part
 import rows
+import shared
 from libqk import FILES, ROOT, Libqk
 from services import FastApi, clear_models, infer_head, post_text, write_onnx, Server
 from tensors import KIB, MIB, random_bytes, size_text
@@ -36,7 +38,7 @@ FIRST_REQUESTS = 6  # of a server that has just started
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    kind: str  # "small", "body", "rate", "memory"
+    kind: str  # "small", "body", "shared", "rate", "memory"
     connections: int
     threads: int
     body: int = 0  # bytes of a large x
@@ -52,6 +54,8 @@ class Row:
         if self.kind == "rate":
             return "small requests at a rate, " + where
         sizes = "%s to %s" % (size_text(self.body), size_text(4 * self.body))
+        if self.kind == "shared":
+            return "%s in shared memory, %s" % (sizes, where)
         if self.kind == "memory":
             return "%s on a server that has just started" % sizes
         return "%s, %s, %s" % (sizes, "Unix socket" if self.is_unix else "TCP", where)
@@ -62,13 +66,15 @@ def full(threads):
     for body in (MIB, 64 * MIB):
         selected += [Row("body", count, threads, body, is_unix)
                      for is_unix in (False, True) for count in (1, 8)]
+        selected.append(Row("shared", 1, threads, body))
     return selected + [Row("memory", 1, threads, 64 * MIB),
                        Row("rate", RATE_CONNECTIONS, threads)]
 
 
 def smoke(threads):
     return [Row("small", 2, threads), Row("body", 2, threads, 16 * KIB),
-            Row("body", 2, threads, 16 * KIB, True), Row("memory", 1, threads, 256 * KIB)]
+            Row("body", 2, threads, 16 * KIB, True), Row("shared", 1, threads, 64 * KIB),
+            Row("memory", 1, threads, 256 * KIB)]
 
 
 def free_bytes():
@@ -117,6 +123,8 @@ class Part(part.Part):
     @staticmethod
     def select(options, threads, _):
         selected = smoke(threads) if options.smoke else full(threads)
+        if not shared.is_here():
+            selected = [row for row in selected if row.kind != "shared"]
         if free_bytes() < FREE_BYTES_LEAST:
             selected = [row for row in selected if row.connections * row.body < 512 * MIB]
         for words in options.only or []:
@@ -133,6 +141,7 @@ class Part(part.Part):
     def open(self, selected, libqk, peer):
         self.folder = tempfile.TemporaryDirectory()
         self.quantd = Server("--max-inflight-bytes", str(INFLIGHT_BYTES),
+                             "--allow-shared-memory", shared.PREFIX,
                              listen=("127.0.0.1:0", "unix:" + self.unix_path("quantd")))
         self.limits = Libqk("auto")  # a process of its own
         if peer and importlib.util.find_spec("uvicorn"):
@@ -188,8 +197,8 @@ class Part(part.Part):
 
     def measure(self, row, libqk, _, seconds):
         smoke_only = seconds < 1
-        measures = {"small": self.small, "body": self.body, "rate": self.rates,
-                    "memory": self.memory}
+        measures = {"small": self.small, "body": self.body, "shared": self.shared,
+                    "rate": self.rates, "memory": self.memory}
         return {"name": str(row), "same": self.same, "threads": row.threads,
                 **dataclasses.asdict(row), **measures[row.kind](row, libqk, smoke_only)}
 
@@ -218,6 +227,29 @@ class Part(part.Part):
                     address, row.connections, SMOKE_SLICE_MS if smoke_only else SLICE_MS,
                     self.request_file("body")))
         return {"series": series}
+
+    def shared(self, row, libqk, smoke_only):
+        """Beside a small request, and as many threads as quantd has workers, which only move the
+        bytes from the one region to the other."""
+        x = shared.Region("x", random_bytes(row.body))
+        y = shared.Region("y", bytes(4 * row.body))
+        body = shared.request_of(x, y, 0.5)
+        self.write_request("shared", MODEL, body, {})
+        first_ns = shared.first_ns(self.quantd.port, (x, y), MODEL, body,
+                                   1 if smoke_only else shared.FIRST_ROUNDS)
+        same = y.bytes[:4 * KIB] == b"".join(struct.pack("<f", byte / 2) for byte in x.bytes[:KIB])
+        series, move_ns = {}, []
+        for _ in range(1 if smoke_only else ROUNDS):
+            for name in ("small", "shared"):
+                series.setdefault(name, []).append(libqk.exchange(
+                    self.quantd.port, row.connections, SMOKE_SLICE_MS if smoke_only else SLICE_MS,
+                    self.request_file(name)))
+            move_ns.append(libqk.regions_ns(x.path, y.path, row.threads))
+        shared.unregister_all(self.quantd.port)
+        x.close()
+        y.close()
+        return {"series": series, "move_ns": statistics.median(move_ns), "first_ns": first_ns,
+                "same": same}
 
     def memory(self, row, _, smoke_only):
         """Of one connection's requests, one after the other: what the server held at most, and how

@@ -10,6 +10,7 @@ PEERS = ("1 worker", "2 workers")
 CONSTANT_SHARE, P99_MOST = 0.80, 1.5  # of libmicrohttpd's requests, and times its p99
 PEER_CONNECTIONS, PEER_TIMES, PEER_P50_TIMES = 64, 15, 4
 BARE_SHARE = 0.80
+SHARED_SHARE = 0.70  # of one move of the same bytes and a small request
 MEMORY_MOST = 1.25
 
 
@@ -51,6 +52,10 @@ def peer_p50_times(row):
     return min(p50s) / p50_ns(row, "quantd") if p50s else None
 
 
+def shared_share(row):
+    return (row["move_ns"] + p50_ns(row, "small")) / p50_ns(row, "shared")
+
+
 def memory_share(row):
     return row["peak"] / row["held"]
 
@@ -63,6 +68,10 @@ def one_line(row):
         return "%s: %.0f MiB at most, %.2f × of body and output; the first %s, then %s" % (
             row["name"], row["peak"] / MIB, memory_share(row), ns_text(row["first_ns"]),
             ns_text(row["later_ns"]))
+    if row["kind"] == "shared":
+        return "%s: p50 %s, %.2f of a move (%s) and a small request (%s); the first %s" % (
+            row["name"], ns_text(p50_ns(row, "shared")), shared_share(row),
+            ns_text(row["move_ns"]), ns_text(p50_ns(row, "small")), ns_text(row["first_ns"]))
     text = "%s: %.0f/s, p50 %s, p99 %s" % (row["name"], rate(row, "quantd"),
                                            *map(ns_text, (p50_ns(row, "quantd"),
                                                           p99_ns(row, "quantd"))))
@@ -91,7 +100,7 @@ class Report:
 
     def target_rows(self):
         """(target's text, reached, of how many, detail)"""
-        small, bodies, memory = map(self.of_kind, ("small", "body", "memory"))
+        small, bodies, shared, memory = map(self.of_kind, ("small", "body", "shared", "memory"))
         peers = [row for row in small if peer_times(row)]
         many = [row for row in peers if row["connections"] == PEER_CONNECTIONS]
         alone = [row for row in peers if row["connections"] == 1]
@@ -105,6 +114,8 @@ class Report:
                  PEER_P50_TIMES, list(map(peer_p50_times, alone)), True),
                 ("bodies: ≥ %.2f × a bare socket's answers", BARE_SHARE,
                  [share(row, "bare") for row in bodies], True),
+                ("shared memory: ≥ %.2f × one move of the same bytes and a small request",
+                 SHARED_SHARE, list(map(shared_share, shared)), True),
                 ("memory: at most %.2f × body and output", MEMORY_MOST,
                  list(map(memory_share, memory)), False)):
             reached = sum(value >= target if at_least else value <= target for value in values)
@@ -128,6 +139,8 @@ class Report:
         lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
         lines += ["", "## Small requests", "", *self.small_table()]
         lines += ["", "## Large bodies", "", *self.body_table()]
+        if self.of_kind("shared"):
+            lines += ["", "## Shared memory", "", SHARED_HEAD, "", *self.shared_table()]
         lines += ["", "## Memory, and the first request", "", *self.memory_table()]
         for row in self.of_kind("rate"):
             lines += ["", "## Latency against load", "", RATE_HEAD, "", *self.rate_table(row)]
@@ -159,6 +172,16 @@ class Report:
                 row["name"], rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
                 ns_text(p99_ns(row, "quantd")), rate(row, "bare"), ns_text(p50_ns(row, "bare")),
                 bold_below("%.2f", share(row, "bare"), BARE_SHARE))
+
+    def shared_table(self):
+        yield "| tensors | quantd/s | p50 | p99 | move | small request | share | first |"
+        yield "|---|" + "---:|" * 7
+        for row in self.of_kind("shared"):
+            yield "| %s | %.4g | %s | %s | %s | %s | %s | %s |" % (
+                row["name"], rate(row, "shared"), ns_text(p50_ns(row, "shared")),
+                ns_text(p99_ns(row, "shared")), ns_text(row["move_ns"]),
+                ns_text(p50_ns(row, "small")),
+                bold_below("%.2f", shared_share(row), SHARED_SHARE), ns_text(row["first_ns"]))
 
     def memory_table(self):
         yield "| requests | body and output | held at most | × | first | later |"
@@ -205,6 +228,13 @@ default flags, but for memory for eight large requests.
   and two.
 - *held at most* is the largest that the process has been, its programs' pages with it.
 - Bold is what misses its target."""
+
+SHARED_HEAD = """\
+x and y lie in regions that the client has made, written and registered: the request, over TCP, only
+names them. *move* is what it takes to read as many bytes from the one region and to write as many
+into the other, doing nothing with them, by as many threads, which spin, as quantd has workers. The
+share is what a move and a small request, one after the other, take of the p50; *first* is the first
+request after its regions were registered."""
 
 RATE_HEAD = """\
 Requests come at random times, so many in a second, whether or not there are answers to those
