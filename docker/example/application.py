@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
-"""An application with quantd beside it, asking it over TCP and over a Unix socket.
+"""An application with quantd beside it, asking it over TCP and over a Unix socket, and with tensors
+in shared memory where quantd takes them.
 
 application.py HOST:PORT SOCKET [SECONDS]     once, or every SECONDS
 """
+import contextlib
 import http.client
 import json
+import mmap
+import os
 import signal
 import socket
 import struct
 import sys
 import time
+
+INFER = "/v2/models/onnx.DequantizeLinear/infer"
+EXAMPLE = (bytes([0, 128, 129, 255]), 0.5, 128)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -23,32 +30,94 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def dequantize(connection, raw, scale, zero_point):
-    """(raw - zero_point) * scale: the bytes go behind the JSON, and the floats come back so."""
-    header = json.dumps({
-        "inputs": [
-            {"name": "x", "datatype": "UINT8", "shape": [len(raw)],
-             "parameters": {"binary_data_size": len(raw)}},
-            {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [scale]},
-            {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [zero_point]}],
-        "parameters": {"binary_data_output": True}}).encode()
-    connection.request("POST", "/v2/models/onnx.DequantizeLinear/infer", header + raw,
-                       {"Inference-Header-Content-Length": str(len(header))})
+def ask(connection, method, path, body=None, headers=None):
+    """(headers, body) of the answer."""
+    connection.request(method, path, body, headers or {})
     response = connection.getresponse()
     body = response.read()
     if response.status != 200:
         sys.exit("quantd answered %d: %s" % (response.status, body.decode()))
-    length = int(response.headers["Inference-Header-Content-Length"])
+    return response.headers, body
+
+
+def describe(x, count, scale, zero_point):
+    """The inputs of (x - zero_point) * scale; `x`: where its bytes are."""
+    return [{"name": "x", "datatype": "UINT8", "shape": [count], "parameters": x},
+            {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [scale]},
+            {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [zero_point]}]
+
+
+def dequantize(connection, raw, scale, zero_point):
+    """The bytes go behind the JSON, and the floats come back so."""
+    header = json.dumps({
+        "inputs": describe({"binary_data_size": len(raw)}, len(raw), scale, zero_point),
+        "parameters": {"binary_data_output": True}}).encode()
+    headers, body = ask(connection, "POST", INFER, header + raw,
+                        {"Inference-Header-Content-Length": str(len(header))})
+    length = int(headers["Inference-Header-Content-Length"])
     return struct.unpack("<%df" % len(raw), body[length:])
+
+
+class Region:
+    """Memory that this process shares with quantd: a file of /dev/shm, a folder that both
+    containers have. Each of them runs as a user of its own, so the file is for the group that the
+    folder gives it, which is quantd's."""
+
+    def __init__(self, name, size):
+        self.name, self.size = name, size
+        self.path = "/dev/shm/application-" + name
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)  # of a run that was killed
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.fchmod(fd, 0o660)
+        os.posix_fallocate(fd, 0, size)  # an error where memory is short, and no signal later
+        self.bytes = mmap.mmap(fd, size)
+        os.close(fd)
+
+    def register(self, connection):
+        """quantd forgets regions when it starts anew, and may know this one of an earlier run."""
+        path = "/v2/systemsharedmemory/region/%s/" % self.name
+        ask(connection, "POST", path + "unregister")
+        ask(connection, "POST", path + "register",
+            json.dumps({"key": os.path.basename(self.path), "byte_size": self.size}))
+
+    def parameters(self):
+        return {"shared_memory_region": self.name, "shared_memory_byte_size": self.size}
+
+    def close(self):
+        self.bytes.close()
+        os.unlink(self.path)
+
+
+def dequantize_shared(connection, raw, scale, zero_point):
+    """The bytes stay where they are, and so do the floats: HTTP has only the names of regions."""
+    x, y = Region("x", len(raw)), Region("y", 4 * len(raw))
+    x.bytes[:] = raw
+    for region in (x, y):
+        region.register(connection)
+    ask(connection, "POST", INFER, json.dumps({
+        "inputs": describe(x.parameters(), len(raw), scale, zero_point),
+        "outputs": [{"name": "y", "parameters": y.parameters()}]}))
+    floats = struct.unpack("<%df" % len(raw), y.bytes)
+    for region in (x, y):
+        region.close()
+    return floats
+
+
+def takes_shared_memory(connection):
+    return "system_shared_memory" in json.loads(ask(connection, "GET", "/v2")[1])["extensions"]
 
 
 def main(address, path, seconds=None):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     while True:
-        for name, connection in (("TCP", http.client.HTTPConnection(address, timeout=10)),
-                                 ("socket", UnixConnection(path))):
-            print(name, *dequantize(connection, bytes([0, 128, 129, 255]), 0.5, 128), flush=True)
-            connection.close()
+        tcp, unix = http.client.HTTPConnection(address, timeout=10), UnixConnection(path)
+        print("TCP", *dequantize(tcp, *EXAMPLE), flush=True)
+        print("socket", *dequantize(unix, *EXAMPLE), flush=True)
+        if takes_shared_memory(unix):
+            print("shared memory", *dequantize_shared(unix, *EXAMPLE), flush=True)
+        tcp.close()
+        unix.close()
         if seconds is None:
             return
         time.sleep(float(seconds))

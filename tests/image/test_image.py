@@ -604,7 +604,7 @@ class Build(unittest.TestCase):
 
 
 class Compose(unittest.TestCase):
-    """docker/compose.yaml, up to the application's two answers."""
+    """docker/compose.yaml, up to the application's three answers."""
 
     def compose(self, *arguments):
         command = ["docker", "compose"] if ENGINE == "docker" else [
@@ -628,7 +628,8 @@ class Compose(unittest.TestCase):
                 time.sleep(0.2)
         ran = self.compose("up", "--no-recreate", "--exit-code-from", "application", "application")
         self.assertEqual(ran.returncode, 0, ran.stdout)
-        for line in ("TCP -64.0 0.0 0.5 63.5", "socket -64.0 0.0 0.5 63.5"):
+        for line in ("TCP -64.0 0.0 0.5 63.5", "socket -64.0 0.0 0.5 63.5",
+                     "shared memory -64.0 0.0 0.5 63.5"):
             self.assertIn(line, ran.stdout)
         must("stop", "--time", "40", name)
         self.assertEqual(json.loads(must("inspect", name))[0]["State"]["ExitCode"], 0)
