@@ -121,7 +121,8 @@ SERVER := \
     server/work/infer.c server/work/inference_coding.c \
     server/work/load.c server/work/loader.c server/work/loop.c server/work/outputs.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
-    server/work/scheduler.c server/work/trail.c server/work/turn.c \
+    server/work/scheduler.c server/work/slice.c server/work/trail.c \
+    server/work/turn.c \
     server/http/access.c server/http/answers.c server/http/coding.c server/http/connection.c \
     server/http/control.c server/http/cors.c server/http/endpoint.c server/http/exchange.c \
     server/http/framing.c server/http/handshake.c server/http/head.c \

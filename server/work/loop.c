@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/work/slice.h"
+
 enum { NO_EVENT = -1 };
 
 struct qd_loop {
@@ -84,6 +86,7 @@ void qd_loop_destroy(struct qd_loop *loop)
 
 void qd_loop_run(struct qd_loop *loop)
 {
+    qd_slice_shorten();
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 

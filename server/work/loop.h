@@ -17,7 +17,8 @@ struct qd_loop *qd_loop_create(void);
 /* Every handle on it has been destroyed, and the pool. */
 void qd_loop_destroy(struct qd_loop *loop);
 
-void qd_loop_run(struct qd_loop *loop); /* until qd_loop_stop */
+/* Until qd_loop_stop. Its thread has short slices from then on: slice.h. */
+void qd_loop_run(struct qd_loop *loop);
 void qd_loop_stop(struct qd_loop *loop);
 
 /* Something to be done on a loop's thread. It is its maker's, and lasts until it is called. */

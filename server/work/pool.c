@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/work/slice.h"
+
 enum { STACK_BYTES = 8 << 20 }; /* as libuv's pool has them */
 
 struct thread {
@@ -92,6 +94,7 @@ static void on_work(uv_work_t *uv)
     struct qd_pool *pool = item->pool;
     pool->threads[item->index].id = gettid();
     be_nice(pool->nice);
+    qd_slice_shorten();
     pool->body(pool->context, item->index);
     sem_post(&pool->returned);
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "server/base/clock.h"
+#include "server/work/slice.h"
 
 bool qd_turn_is_stopped(const struct qd_turn_signs *signs, const struct qd_job *job)
 {
@@ -129,6 +130,8 @@ void qd_turn_run(const struct qd_turn_signs *signs, const struct qd_turn *turn)
             break;
         job->phase.run(job, turn->seat->workspace, begin,
                        units < count - begin ? begin + units : count);
+        if (turn->kind == QD_TURN_WORKER || turn->kind == QD_TURN_HELPER)
+            qd_slice_offer();
         if (qd_turn_units_left(job) > 0 && qd_turn_gives_way(signs, turn))
             break;
     }

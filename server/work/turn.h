@@ -4,7 +4,7 @@
  *
  * A worker that took the job from the queue computes any phase. It leaves when QD_QUANTUM_NS are
  * over and somebody waits in the queue. A helper, which joins a phase that another began, leaves as
- * soon as somebody waits there.
+ * soon as somebody waits there. Both offer their CPU between two units (slice.h).
  *
  * The loop in passing computes phases of a brief job as long as all of them, by their estimates,
  * take QD_PASSING_NS at most. It leaves when QD_QUANTUM_NS are over: the estimates were far too
