@@ -69,7 +69,7 @@ static struct qd_connection *watched(struct qd_link *link)
 
 bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
 {
-    *all = (struct qd_connections){.config = config};
+    *all = (struct qd_connections){.config = config, .look = 1};
     uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
                              ? QD_PACE_WINDOW_NS
                              : config->receive_timeout_ns;
@@ -274,7 +274,7 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
     if (to == QD_CONNECTION_HEAD)
         connection->first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
-        connection->chunks = 0;
+        connection->chunks = connection->waited_look = 0;
     else if (to == QD_CONNECTION_OURS)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)

@@ -90,7 +90,7 @@ struct qd_connections {
     struct qd_links fresh; /* not on the epoll yet, in the order of their accept */
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
-    uint64_t look;         /* for who is stuck: counts them */
+    uint64_t look;         /* for who is stuck: counts them, from 1 on */
     size_t count;
     struct qd_connection *wide[QD_UNIX_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
@@ -108,8 +108,8 @@ struct qd_connection {
     uint64_t since_ns;      /* when it came into its state */
     uint64_t deadline_ns;   /* UINT64_MAX: none */
     uint64_t moved_bytes;   /* of body or answer, when the window began */
-    uint64_t waited_look;   /* the last look at which some of the body waited to be read, */
-    uint64_t waited_bytes;  /* and what had been read by then */
+    uint64_t waited_look;   /* the last at which some of this body waited to be read; 0: none */
+    uint64_t waited_bytes;  /* what had been read by then */
     uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
     uint64_t ended_ns;
     uint64_t chunks;           /* of the body: pieces in which it came */
