@@ -104,6 +104,8 @@ static void begin_line(struct qd_framing *framing, char c)
     framing->state = !framing->is_trailer && (framing->is_length || lower(c) == 't') ? NAME : LINE;
     if (is_blank(c))
         fail(framing, QD_FAULT_FOLD);
+    else if (c == ':')
+        fail(framing, QD_FAULT_NAMELESS);
 }
 
 /* The rest of a line, and those behind it that are of no interest, without a state for each of
@@ -114,7 +116,7 @@ static const char *read_lines(struct qd_framing *framing, const char *at, const 
         at = read_text(framing, at, end, LINE_LF);
         if (at == end || framing->fault != QD_FAULT_NONE)
             return at;
-        if (end - at < 3 || at[1] != '\n' || at[2] == '\r' || is_blank(at[2]) ||
+        if (end - at < 3 || at[1] != '\n' || at[2] == '\r' || is_blank(at[2]) || at[2] == ':' ||
             lower(at[2]) == 'c' || lower(at[2]) == 't')
             return at + 1;
         framing->state = LINE;
@@ -432,6 +434,9 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
         return qd_fail(error, QD_INVALID, "the %s, line %llu: expected LF behind CR", where, line);
     case QD_FAULT_FOLD:
         return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got a blank", where,
+                       line);
+    case QD_FAULT_NAMELESS:
+        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got ':'", where,
                        line);
     case QD_FAULT_LENGTH:
         return qd_fail(error, QD_INVALID, "header Content-Length: expected a number of bytes");

@@ -1,8 +1,8 @@
 /* Where requests begin and end in the bytes of a connection (RFC 9112), found before libmicrohttpd
  * reads them. It is lenient where two readers could disagree about that: 0.9.75 takes a NUL or a
- * bare LF for a line's end and a folded line for none, and it waits for ever for a chunk of 2^64
- * bytes. What it does not know and may come is taken out of its way: a chunk's extensions, zeros
- * before its size, blanks behind a length. Pure. */
+ * bare LF for a line's end, a folded line for none, a line without a name for the head's end, and
+ * it waits for ever for a chunk of 2^64 bytes. What it does not know and may come is taken out of
+ * its way: a chunk's extensions, zeros before its size, blanks behind a length. Pure. */
 #ifndef SERVER_HTTP_FRAMING_H
 #define SERVER_HTTP_FRAMING_H
 
@@ -18,6 +18,7 @@ enum qd_fault {
     QD_FAULT_BARE_LF,        /* a line that ends without CR */
     QD_FAULT_BARE_CR,        /* a CR that ends no line */
     QD_FAULT_FOLD,           /* a line that begins with a blank */
+    QD_FAULT_NAMELESS,       /* a line that begins with its colon */
     QD_FAULT_LENGTH,         /* Content-Length is no number */
     QD_FAULT_CHUNK_SIZE,     /* of no hexadecimal digits, or with something else behind it */
     QD_FAULT_CHUNK_END,      /* more bytes than its size says, or less */

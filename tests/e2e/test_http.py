@@ -379,11 +379,13 @@ class Smuggling(HttpTest):
             % infer_path(DEQUANTIZE).encode())
 
     def test_lines_that_end_elsewhere(self):
-        """libmicrohttpd 0.9.75 takes NUL LF for CR LF, a lone LF, and names in two lines."""
+        """libmicrohttpd 0.9.75 takes NUL LF for CR LF, a lone LF, names in two lines, and a line
+        that begins with its colon for the head's end."""
         self.assert_told(((lines, 400) for lines in (
             b"X: a\0\nContent-Length: 43\r\n\r\n", b"X: a\0b\r\n\r\n", b"X: a\x7f\r\n\r\n",
             b"X: a\nContent-Length: 43\r\n\r\n", b"X: a\rContent-Length: 43\r\n\r\n",
             b"X: a\r\n\n", b"X: a\r\n\r\r\n", b"X: a\r\n b\r\n\r\n", b"X: a\r\n\tb: c\r\n\r\n",
+            b": a\r\nContent-Length: 43\r\n\r\n", b"X: a\r\n:\r\n\r\n",
             b"Content-Length: 4 3\r\n\r\n", b"Content-Length: \r\n\r\n",
             b"Content-Length: 43\r\nContent-Length: x\r\n\r\n")),
             b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode())

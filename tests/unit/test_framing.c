@@ -118,6 +118,10 @@ Test(framing, lines)
     ASSERT_FAULT("GET / HTTP/1.1\r\n\rX", QD_FAULT_BARE_CR, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "line 3");
     ASSERT_FAULT("GET / HTTP/1.1\r\n\tX: a\r\n", QD_FAULT_FOLD, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\n: a\r\n\r\n", QD_FAULT_NAMELESS, "head, line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n:\r\n\r\n", QD_FAULT_NAMELESS, "head, line 3");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\nY: b\r\n: c\r\n", QD_FAULT_NAMELESS, "line 4");
+    ASSERT_FAULT(CHUNKED "0\r\n: a\r\n\r\n", QD_FAULT_NAMELESS, "trailer, line");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\nY: b\r\n\r\n", QD_FAULT_BARE_LF, "trailer, line");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "trailer, line");
 }
