@@ -124,6 +124,15 @@ class Connections(HttpTest):
         reader.connection.sendall(b"POST /v2/repository/index HTTP/1.1\r\nHost: q\r\n\r\n")
         self.assertEqual(reader.answer().status, 200)
 
+    def test_a_query_of_many_arguments(self):
+        """More than libmicrohttpd has memory for."""
+        for query in (b"a=b&" * 5000, b"&" * 30000, b"?=%&" * 1000):
+            reader = self.open()
+            reader.connection.sendall(b"GET /v2/health/live?" + query + b" HTTP/1.1\r\nHost: q\r\n"
+                                      b"\r\n" + raw_request(SMALL))
+            self.assertEqual(reader.answer().status, 200)
+            self.assert_small(reader.answer())
+
     def test_absolute_form(self):
         reader = self.open()
         reader.connection.sendall(b"GET http://q/v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n")
