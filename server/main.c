@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +46,7 @@ enum {
 
 struct process {
     struct qd_config config;
+    struct qd_error error; /* why it cannot start */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
     struct qd_memory *memory;
@@ -73,18 +73,11 @@ struct process {
     struct qd_handle *drain_timer;
 };
 
-static bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Returns false. */
-static bool complain(const char *format, ...)
+/* Returns the exit status. */
+static int give_up(const struct qd_error *error, int status)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("quantd: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return false;
+    fprintf(stderr, "quantd: %s\n", error->text);
+    return status;
 }
 
 /* ---- Draining ----------------------------------------------------------------------------- */
@@ -200,8 +193,9 @@ static void open_standard_streams(void)
 }
 
 /* A descriptor for each connection. False: not even enough for the loop, which would abort. */
-static bool raise_file_limit(const struct qd_config *config)
+static bool raise_file_limit(struct process *process)
 {
+    const struct qd_config *config = &process->config;
     rlim_t wanted =
         ((rlim_t)config->max_connections + QD_REFUSED_COUNT_MAX) * config->listen_count +
         OTHER_FILES_MAX + LOAD_FILES_MAX + QD_LINGER_COUNT_MAX;
@@ -211,8 +205,9 @@ static bool raise_file_limit(const struct qd_config *config)
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     bool raised = setrlimit(RLIMIT_NOFILE, &limit) == 0;
     if (limit.rlim_max < OTHER_FILES_MAX) {
-        return complain("file descriptors (ulimit -n): expected at least %d, got %llu",
-                        OTHER_FILES_MAX, (unsigned long long)limit.rlim_max);
+        return qd_complain(&process->error,
+                           "file descriptors (ulimit -n): expected at least %d, got %llu",
+                           OTHER_FILES_MAX, (unsigned long long)limit.rlim_max);
     }
     if (!raised || limit.rlim_cur < wanted) {
         qd_log(QD_LOG_WARN, "fewer file descriptors than --max-connections",
@@ -234,12 +229,13 @@ static void hold_stop_signals(bool hold)
 }
 
 /* Returns false. What the kernels say of what they are told begins with their own word for it. */
-static bool complain_of_kernels(const struct qk_error *error)
+static bool complain_of_kernels(struct process *process, const struct qk_error *error)
 {
     const bool of_tier = strncmp(error->text, "tier: ", 6) == 0;
     const bool of_gemm = strncmp(error->text, "gemm: ", 6) == 0;
-    return of_tier || of_gemm ? complain("--%s: %s", of_tier ? "cpu" : "gemm", error->text + 6)
-                              : complain("%s", error->text);
+    return of_tier || of_gemm
+               ? qd_complain(&process->error, "--%s: %s", of_tier ? "cpu" : "gemm", error->text + 6)
+               : qd_complain(&process->error, "%s", error->text);
 }
 
 /* Before any other thread starts: it may set the environment. */
@@ -249,14 +245,14 @@ static bool create_kernels(struct process *process)
     struct qk_error error;
     return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)config->threads,
                              &process->kernels, &error) == QK_OK ||
-           complain_of_kernels(&error);
+           complain_of_kernels(process, &error);
 }
 
 /* For --kernels. */
 static int print_kernels(struct process *process)
 {
     if (!create_kernels(process))
-        return EXIT_FAILURE;
+        return give_up(&process->error, EXIT_FAILURE);
     char text[QK_KERNELS_TEXT_BYTES];
     qk_kernels_describe(process->kernels, text, sizeof(text));
     fputs(text, stdout);
@@ -284,29 +280,26 @@ static bool start_kernels(struct process *process)
 
 static bool create_access(struct process *process)
 {
-    char complaint[QD_ACCESS_COMPLAINT_BYTES];
-    process->access = qd_access_create(&process->config, complaint);
-    return process->access != NULL || complain("%s", complaint);
+    process->access = qd_access_create(&process->config, &process->error);
+    return process->access != NULL;
 }
 
 static bool create_tls(struct process *process)
 {
-    char complaint[QD_TLS_COMPLAINT_BYTES];
     if (process->config.tls_cert[0] == '\0')
         return true;
-    process->tls = qd_tls_create(&process->config, complaint);
-    return process->tls != NULL || complain("%s", complaint);
+    process->tls = qd_tls_create(&process->config, &process->error);
+    return process->tls != NULL;
 }
 
 /* False: there should be an access log, and there cannot. */
 static bool open_access_log(struct process *process)
 {
     const struct qd_config *config = &process->config;
-    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
     if (strcmp(config->access_log, "off") == 0)
         return true;
-    process->access_log = qd_log_file_create(config->access_log, complaint);
-    return process->access_log != NULL || complain("%s", complaint);
+    process->access_log = qd_log_file_create(config->access_log, &process->error);
+    return process->access_log != NULL;
 }
 
 static bool create_regions(struct process *process)
@@ -315,15 +308,18 @@ static bool create_regions(struct process *process)
     if (config->shared_memory_prefix[0] == '\0')
         return true;
     process->regions = qd_regions_create(config->shared_memory_prefix, config->max_shared_bytes);
-    return process->regions != NULL || complain("--allow-shared-memory: out of memory or threads");
+    return process->regions != NULL ||
+           qd_complain(&process->error, "--allow-shared-memory: out of memory or threads");
 }
 
 static bool start_services(struct process *process)
 {
     const struct qd_config *config = &process->config;
     if (!qd_pool_can_start((unsigned)config->threads)) {
-        return complain("--threads: cannot start %llu; memory or the limit on processes is short",
-                        (unsigned long long)config->threads);
+        return qd_complain(
+            &process->error,
+            "--threads: cannot start %llu; memory or the limit on processes is short",
+            (unsigned long long)config->threads);
     }
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
@@ -334,7 +330,7 @@ static bool start_services(struct process *process)
         process->models = qd_models_create(process->metrics);
     if (process->loop == NULL || process->memory == NULL || process->model_memory == NULL ||
         process->models == NULL || process->quota == NULL)
-        return complain("out of memory or file descriptors");
+        return qd_complain(&process->error, "out of memory or file descriptors");
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
                                                      .queue_max = config->max_queue,
@@ -348,7 +344,7 @@ static bool start_services(struct process *process)
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
         process->sighup == NULL || process->trim_timer == NULL || process->drain_timer == NULL)
-        return complain("out of memory or file descriptors");
+        return qd_complain(&process->error, "out of memory or file descriptors");
     hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
     return true;
@@ -363,7 +359,7 @@ static bool create_loader(struct process *process)
     if (config->model_repository[0] != '\0') {
         process->repository = qd_repository_open(config->model_repository, &error);
         if (process->repository == NULL)
-            return complain("--model-repository: %s", error.text);
+            return qd_complain(&process->error, "--model-repository: %s", error.text);
     }
     const struct qd_loader_settings settings = {
         .models = process->models,
@@ -380,15 +376,16 @@ static bool create_loader(struct process *process)
         .load_timeout_ns = config->compute_timeout_ns,
     };
     process->loader = qd_loader_create(&settings);
-    return process->loader != NULL || complain("out of memory or file descriptors");
+    return process->loader != NULL ||
+           qd_complain(&process->error, "out of memory or file descriptors");
 }
 
-static void on_models_loaded(void *context, const char *complaint)
+static void on_models_loaded(void *context, const struct qd_error *error)
 {
     struct process *process = context;
-    if (complaint != NULL && process->config.exit_on_error && !process->router.draining) {
+    if (error != NULL && process->config.exit_on_error && !process->router.draining) {
         process->models_failed = true;
-        complain("%s", complaint);
+        process->error = *error;
     }
     qd_loop_stop(process->loop);
 }
@@ -423,11 +420,10 @@ static bool start_listening(struct process *process)
         .log_format_initial = process->config.log_format,
     };
     struct qd_handler handler = qd_router_handler(&process->router);
-    char complaint[QD_LISTENER_COMPLAINT_BYTES];
     process->listener = qd_listener_create(process->loop, process->memory, &process->config,
-                                           process->quota, process->tls, &handler, complaint);
+                                           process->quota, process->tls, &handler, &process->error);
     if (process->listener == NULL)
-        return complain("%s", complaint);
+        return false;
     process->router.listener = process->listener;
     const char *name;
     for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++)
@@ -463,8 +459,7 @@ static void deinit(struct process *process)
 int main(int argc, char **argv)
 {
     struct process process = {.kernels = NULL};
-    char complaint[QD_COMPLAINT_BYTES];
-    switch (qd_config_parse(&process.config, argc, argv, complaint)) {
+    switch (qd_config_parse(&process.config, argc, argv, &process.error)) {
     case QD_CONFIG_HELP:
         qd_config_print_help(stdout);
         return EXIT_SUCCESS;
@@ -472,12 +467,13 @@ int main(int argc, char **argv)
         puts("quantd " QD_VERSION);
         return EXIT_SUCCESS;
     case QD_CONFIG_HEALTHCHECK:
-        return qd_healthcheck(&process.config) ? EXIT_SUCCESS : EXIT_FAILURE;
+        return qd_healthcheck(&process.config, &process.error)
+                   ? EXIT_SUCCESS
+                   : give_up(&process.error, EXIT_FAILURE);
     case QD_CONFIG_KERNELS:
         return print_kernels(&process);
     case QD_CONFIG_BAD:
-        complain("%s", complaint);
-        return EXIT_USAGE;
+        return give_up(&process.error, EXIT_USAGE);
     case QD_CONFIG_RUN:
         break;
     }
@@ -489,15 +485,16 @@ int main(int argc, char **argv)
     qd_log_set_level(process.config.log_level);
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
-    bool ready = raise_file_limit(&process.config) && start_kernels(&process) &&
-                 create_access(&process) && create_tls(&process) && open_access_log(&process) &&
-                 create_regions(&process) && start_services(&process) && load_models(&process) &&
+    bool ready = raise_file_limit(&process) && start_kernels(&process) && create_access(&process) &&
+                 create_tls(&process) && open_access_log(&process) && create_regions(&process) &&
+                 start_services(&process) && load_models(&process) &&
                  (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)
             qd_loop_run(process.loop);
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
     }
+    const int status = ready ? EXIT_SUCCESS : give_up(&process.error, EXIT_FAILURE);
     deinit(&process);
-    return ready ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }

@@ -61,7 +61,7 @@ bool qd_address_valid(const char *address)
 }
 
 bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
-                        char complaint[QD_ADDRESS_COMPLAINT_BYTES])
+                        struct qd_error *error)
 {
     char host[HOST_BYTES];
     const char *port;
@@ -73,18 +73,15 @@ bool qd_address_resolve(const char *address, struct sockaddr_storage *name, sock
         return true;
     }
     if (path != NULL || !split(address, host, &port)) {
-        snprintf(complaint, QD_ADDRESS_COMPLAINT_BYTES,
-                 "expected ADDR:PORT, [ADDR6]:PORT or unix:PATH, the path of at most %d bytes",
-                 QD_UNIX_PATH_BYTES - 1);
-        return false;
+        return qd_complain(
+            error, "expected ADDR:PORT, [ADDR6]:PORT or unix:PATH, the path of at most %d bytes",
+            QD_UNIX_PATH_BYTES - 1);
     }
     struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
     int result = getaddrinfo(host, port, &hints, &found);
-    if (result != 0) {
-        snprintf(complaint, QD_ADDRESS_COMPLAINT_BYTES, "%s", gai_strerror(result));
-        return false;
-    }
+    if (result != 0)
+        return qd_complain(error, "%s", gai_strerror(result));
     memcpy(name, found->ai_addr, found->ai_addrlen);
     *name_bytes = found->ai_addrlen;
     freeaddrinfo(found);

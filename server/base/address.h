@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "server/base/status.h"
+
 #define QD_UNIX_PATH_BYTES 108 /* of a Unix socket, with the NUL at its end */
 
 /* Whether it is one of the three. Looks no host up. */
 bool qd_address_valid(const char *address);
 
-#define QD_ADDRESS_COMPLAINT_BYTES 128
-
 /* What bind and connect take; of a host with several addresses the first. A host's name may take a
- * while. False: `complaint` says why, without the address. */
+ * while. False: `error` says why, without the address. */
 bool qd_address_resolve(const char *address, struct sockaddr_storage *name, socklen_t *name_bytes,
-                        char complaint[QD_ADDRESS_COMPLAINT_BYTES]);
+                        struct qd_error *error);
 
 #define QD_ADDRESS_TEXT_BYTES 56
 

@@ -402,14 +402,13 @@ static void environment_name(const struct flag *flag, char name[ENVIRONMENT_NAME
 
 /* `source` is the flag or the variable, as the user wrote it. */
 static enum qd_config_result take(const struct flag *flag, const char *source, const char *text,
-                                  struct qd_config *config, char *complaint)
+                                  struct qd_config *config, struct qd_error *error)
 {
     if (parse_value(flag, text, config))
         return QD_CONFIG_RUN;
     char expected[128];
     print_expected(flag, expected, sizeof(expected));
-    snprintf(complaint, QD_COMPLAINT_BYTES, "%s: expected %s, got \"%.100s\"", source, expected,
-             text);
+    qd_complain(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
     return QD_CONFIG_BAD;
 }
 
@@ -424,7 +423,7 @@ static const struct flag *find_flag(const char *name, size_t count)
 
 /* --name VALUE or --name=VALUE, at argv[*index]. */
 static enum qd_config_result take_argument(struct qd_config *config, int argc, char *const *argv,
-                                           int *index, bool *given, char *complaint)
+                                           int *index, bool *given, struct qd_error *error)
 {
     const char *argument = argv[*index];
     if (strcmp(argument, "-h") == 0)
@@ -433,15 +432,15 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     size_t count = strcspn(name, "=");
     const struct flag *flag = find_flag(name, count);
     if (flag == NULL) {
-        snprintf(complaint, QD_COMPLAINT_BYTES,
-                 *argument == '-' ? "%.100s: no such flag; --help lists them"
-                                  : "%.100s: expected a flag, as --help lists them",
-                 argument);
+        qd_complain(error,
+                    *argument == '-' ? "%.100s: no such flag; --help lists them"
+                                     : "%.100s: expected a flag, as --help lists them",
+                    argument);
         return QD_CONFIG_BAD;
     }
     if (!takes_value(flag)) {
         if (name[count] == '=') {
-            snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: takes no value", flag->name);
+            qd_complain(error, "--%s: takes no value", flag->name);
             return QD_CONFIG_BAD;
         }
         config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
@@ -454,8 +453,7 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
     if (text == NULL) {
-        snprintf(complaint, QD_COMPLAINT_BYTES, "--%s: expected %s after it, got nothing",
-                 flag->name, flag->value);
+        qd_complain(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
         return QD_CONFIG_BAD;
     }
     if (flag->kind == KIND_LISTEN && !given[flag - flags])
@@ -467,11 +465,11 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     given[flag - flags] = true;
     char source[ENVIRONMENT_NAME_BYTES];
     snprintf(source, sizeof(source), "--%s", flag->name);
-    return take(flag, source, text, config, complaint);
+    return take(flag, source, text, config, error);
 }
 
 /* The defaults, and over them the environment. */
-static enum qd_config_result take_environment(struct qd_config *config, char *complaint)
+static enum qd_config_result take_environment(struct qd_config *config, struct qd_error *error)
 {
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL || !takes_value(flag))
@@ -481,7 +479,7 @@ static enum qd_config_result take_environment(struct qd_config *config, char *co
         const char *text = getenv(name);
         bool given = text != NULL && *text != '\0'; /* empty is how a manifest says unset */
         enum qd_config_result result =
-            take(flag, name, given ? text : flag->initial, config, complaint);
+            take(flag, name, given ? text : flag->initial, config, error);
         if (result != QD_CONFIG_RUN)
             return result;
     }
@@ -489,7 +487,7 @@ static enum qd_config_result take_environment(struct qd_config *config, char *co
 }
 
 /* Flags that are in vain beside the others. */
-static enum qd_config_result check_together(const struct qd_config *config, char *complaint)
+static enum qd_config_result check_together(const struct qd_config *config, struct qd_error *error)
 {
     bool has_repository = config->model_repository[0] != '\0';
     const char *prefix = config->shared_memory_prefix;
@@ -508,20 +506,20 @@ static enum qd_config_result check_together(const struct qd_config *config, char
                "before it";
     if (text == NULL)
         return QD_CONFIG_RUN;
-    snprintf(complaint, QD_COMPLAINT_BYTES, "%s", text);
+    qd_complain(error, "%s", text);
     return QD_CONFIG_BAD;
 }
 
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
-                                      char complaint[QD_COMPLAINT_BYTES])
+                                      struct qd_error *error)
 {
     *config = (struct qd_config){.listen_count = 0};
     bool given[FLAG_COUNT] = {false};
-    enum qd_config_result result = take_environment(config, complaint);
+    enum qd_config_result result = take_environment(config, error);
     for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
-        result = take_argument(config, argc, argv, &i, given, complaint);
+        result = take_argument(config, argc, argv, &i, given, error);
     if (result == QD_CONFIG_RUN)
-        result = check_together(config, complaint);
+        result = check_together(config, error);
     if (result != QD_CONFIG_RUN)
         return result;
     return config->healthcheck ? QD_CONFIG_HEALTHCHECK

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "server/base/log.h"
+#include "server/base/status.h"
 
 #define QD_LISTEN_COUNT_MAX 16
 #define QD_LISTEN_BYTES_MAX 256
@@ -78,14 +79,12 @@ enum qd_config_result {
     QD_CONFIG_KERNELS,     /* --kernels: the same */
     QD_CONFIG_HELP,        /* --help was asked for */
     QD_CONFIG_VERSION,     /* --version */
-    QD_CONFIG_BAD          /* `complaint` names the flag, what it takes and what came */
+    QD_CONFIG_BAD          /* `error` names the flag, what it takes and what came */
 };
-
-#define QD_COMPLAINT_BYTES 512
 
 /* argv and the environment are borrowed for as long as the config is. */
 enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
-                                      char complaint[QD_COMPLAINT_BYTES]);
+                                      struct qd_error *error);
 
 void qd_config_print_help(FILE *file);
 

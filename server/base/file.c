@@ -26,13 +26,11 @@ static ssize_t read_all(int fd, char *text, size_t room)
     return (ssize_t)count;
 }
 
-static bool read_open(int fd, size_t bytes_max, struct qd_file *file, char *complaint)
+static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_error *error)
 {
     struct stat status;
-    if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) {
-        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "expected a regular file");
-        return false;
-    }
+    if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode))
+        return qd_complain(error, "expected a regular file");
     file->is_public = (status.st_mode & S_IROTH) != 0;
     /* One more byte tells a file that is too large, and one is for the NUL. */
     file->text = calloc(1, bytes_max + 2);
@@ -44,23 +42,20 @@ static bool read_open(int fd, size_t bytes_max, struct qd_file *file, char *comp
     }
     file->bytes = bytes_max + 1;
     if (count < 0)
-        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "%s", strerror(errno));
+        qd_complain(error, "%s", strerror(errno));
     else
-        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "expected at most %zu bytes", bytes_max);
+        qd_complain(error, "expected at most %zu bytes", bytes_max);
     qd_file_forget(file);
     return false;
 }
 
-bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file,
-                  char complaint[QD_FILE_COMPLAINT_BYTES])
+bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, struct qd_error *error)
 {
     *file = (struct qd_file){.text = NULL};
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* a pipe has no writer */
-    if (fd < 0) {
-        snprintf(complaint, QD_FILE_COMPLAINT_BYTES, "%s", strerror(errno));
-        return false;
-    }
-    bool is_read = read_open(fd, bytes_max, file, complaint);
+    if (fd < 0)
+        return qd_complain(error, "%s", strerror(errno));
+    bool is_read = read_open(fd, bytes_max, file, error);
     close(fd);
     return is_read;
 }

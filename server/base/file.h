@@ -5,18 +5,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/base/status.h"
+
 struct qd_file {
     char *text; /* with a NUL behind it, which is not counted */
     size_t bytes;
     bool is_public; /* anybody on this host may read it */
 };
 
-#define QD_FILE_COMPLAINT_BYTES 128
-
-/* The whole of a regular file of at most bytes_max. False: `complaint` says why, without its name.
+/* The whole of a regular file of at most bytes_max. False: `error` says why, without its name.
  */
-bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file,
-                  char complaint[QD_FILE_COMPLAINT_BYTES]);
+bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, struct qd_error *error);
 
 /* Nothing of it stays in memory. */
 void qd_file_forget(struct qd_file *file);

@@ -229,16 +229,15 @@ static bool start_thread(struct qd_log_file *file)
     return started;
 }
 
-static bool open_file(struct qd_log_file *file, const char *path, char *complaint)
+static bool open_file(struct qd_log_file *file, const char *path, struct qd_error *error)
 {
     struct stat found;
     file->path = strcmp(path, "-") == 0 ? NULL : path;
     file->fd = file->path == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                                   : open(path, OPEN_FLAGS, FILE_MODE);
     if (file->fd < 0 || fstat(file->fd, &found) != 0) {
-        snprintf(complaint, QD_LOG_FILE_COMPLAINT_BYTES, "--access-log: cannot open \"%.300s\": %s",
-                 path, strerror(errno));
-        return false;
+        return qd_complain(error, "--access-log: cannot open \"%.300s\": %s", path,
+                           strerror(errno));
     }
     file->is_file = S_ISREG(found.st_mode);
     return true;
@@ -253,17 +252,16 @@ static void free_all(struct qd_log_file *file)
     free(file);
 }
 
-struct qd_log_file *qd_log_file_create(const char *path,
-                                       char complaint[QD_LOG_FILE_COMPLAINT_BYTES])
+struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error)
 {
     struct qd_log_file *file = calloc(1, sizeof(*file));
-    snprintf(complaint, QD_LOG_FILE_COMPLAINT_BYTES, "--access-log: out of memory, or of threads");
+    qd_complain(error, "--access-log: out of memory, or of threads");
     if (file == NULL)
         return NULL;
     file->fd = -1;
     file->filled = calloc(1, sizeof(*file->filled));
     file->spare = calloc(1, sizeof(*file->spare));
-    if (file->filled == NULL || file->spare == NULL || !open_file(file, path, complaint) ||
+    if (file->filled == NULL || file->spare == NULL || !open_file(file, path, error) ||
         !start_thread(file)) {
         free_all(file);
         return NULL;

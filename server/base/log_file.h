@@ -9,15 +9,13 @@
 #include <stdint.h>
 
 #include "server/base/line.h"
+#include "server/base/status.h"
 
 struct qd_log_file;
 
-#define QD_LOG_FILE_COMPLAINT_BYTES 512
-
 /* path: appended to, and made with mode 0640 if it is not there; "-": standard error. Borrowed.
- * NULL: `complaint` says why. */
-struct qd_log_file *qd_log_file_create(const char *path,
-                                       char complaint[QD_LOG_FILE_COMPLAINT_BYTES]);
+ * NULL: `error` says why. */
+struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error);
 
 /* Writes what there is, for a second at most. NULL is fine. */
 void qd_log_file_destroy(struct qd_log_file *file);

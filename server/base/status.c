@@ -22,3 +22,13 @@ enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char
     error->status = status;
     return status;
 }
+
+bool qd_complain(struct qd_error *error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    va_end(arguments);
+    error->status = QD_INVALID;
+    return false;
+}

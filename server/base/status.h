@@ -1,6 +1,9 @@
-/* Errors of the server: a status, which fixes the HTTP code, and a text for the client. */
+/* Errors of the server: a status, which fixes the HTTP code, and a text for the client, or for the
+ * operator. */
 #ifndef SERVER_BASE_STATUS_H
 #define SERVER_BASE_STATUS_H
+
+#include <stdbool.h>
 
 /*    name, HTTP code */
 #define QD_STATUS_LIST(X)        \
@@ -38,5 +41,10 @@ struct qd_error {
 /* Fills `error` and returns `status`. */
 enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same where no request is to be answered, but the operator gave what does not do: a flag, a
+ * file, an address. Returns false. */
+bool qd_complain(struct qd_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -38,15 +38,14 @@ static void log_tokens(const struct qd_access *access, const struct qd_file *fil
 }
 
 /* In the place of those that there are. */
-static bool read_tokens(struct qd_access *access, char *complaint)
+static bool read_tokens(struct qd_access *access, struct qd_error *error)
 {
     struct qd_file file;
-    char why[QD_TOKENS_COMPLAINT_BYTES];
-    static_assert(sizeof(why) >= QD_FILE_COMPLAINT_BYTES, "it takes both");
+    struct qd_error why;
     struct qd_tokens *tokens = NULL;
-    bool is_read = qd_file_read(access->config->token_file, QD_TOKEN_FILE_BYTES_MAX, &file, why);
+    bool is_read = qd_file_read(access->config->token_file, QD_TOKEN_FILE_BYTES_MAX, &file, &why);
     if (is_read)
-        tokens = qd_tokens_create(file.text, file.bytes, why);
+        tokens = qd_tokens_create(file.text, file.bytes, &why);
     if (tokens != NULL) {
         pthread_mutex_lock(&access->lock);
         struct qd_tokens *before = access->tokens;
@@ -55,25 +54,23 @@ static bool read_tokens(struct qd_access *access, char *complaint)
         qd_tokens_destroy(before);
         log_tokens(access, &file);
     } else {
-        snprintf(complaint, QD_ACCESS_COMPLAINT_BYTES, "--token-file %.256s: %s",
-                 access->config->token_file, why);
+        qd_complain(error, "--token-file %.256s: %s", access->config->token_file, why.text);
     }
     if (is_read)
         qd_file_forget(&file);
     return tokens != NULL;
 }
 
-struct qd_access *qd_access_create(const struct qd_config *config,
-                                   char complaint[QD_ACCESS_COMPLAINT_BYTES])
+struct qd_access *qd_access_create(const struct qd_config *config, struct qd_error *error)
 {
     struct qd_access *access = calloc(1, sizeof(*access));
-    snprintf(complaint, QD_ACCESS_COMPLAINT_BYTES, "out of memory");
+    qd_complain(error, "out of memory");
     if (access == NULL)
         return NULL;
     access->config = config;
     access->asks_tokens = config->token_file[0] != '\0';
     pthread_mutex_init(&access->lock, NULL);
-    if (!access->asks_tokens || read_tokens(access, complaint))
+    if (!access->asks_tokens || read_tokens(access, error))
         return access;
     qd_access_destroy(access);
     return NULL;
@@ -90,10 +87,10 @@ void qd_access_destroy(struct qd_access *access)
 
 void qd_access_reload(struct qd_access *access)
 {
-    char complaint[QD_ACCESS_COMPLAINT_BYTES];
-    if (access->asks_tokens && !read_tokens(access, complaint))
+    struct qd_error error;
+    if (access->asks_tokens && !read_tokens(access, &error))
         qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
-               qd_log_value(complaint).text);
+               qd_log_value(error.text).text);
 }
 
 bool qd_access_has_cors(const struct qd_access *access)

@@ -11,11 +11,8 @@
 
 struct qd_access;
 
-#define QD_ACCESS_COMPLAINT_BYTES 512
-
-/* Reads config->token_file, if there is one. NULL: `complaint` says why. config is borrowed. */
-struct qd_access *qd_access_create(const struct qd_config *config,
-                                   char complaint[QD_ACCESS_COMPLAINT_BYTES]);
+/* Reads config->token_file, if there is one. NULL: `error` says why. config is borrowed. */
+struct qd_access *qd_access_create(const struct qd_config *config, struct qd_error *error);
 void qd_access_destroy(struct qd_access *access); /* NULL is fine */
 
 /* Reads the file anew. Of a bad one the log says what is wrong, and the tokens stay as they were.

@@ -85,13 +85,6 @@ static void warn_of_strangers(const struct qd_endpoint *endpoint,
     }
 }
 
-/* Returns false. */
-static bool cannot_listen(const char *address, const char *why, char *complaint)
-{
-    snprintf(complaint, QD_SOCKET_COMPLAINT_BYTES, "cannot listen on %s: %s", address, why);
-    return false;
-}
-
 /* ---- Without descriptors ------------------------------------------------------------------ */
 
 static bool watch(struct qd_endpoint *endpoint)
@@ -145,8 +138,7 @@ static bool pauses(struct qd_endpoint *endpoint)
 }
 
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint_settings *settings,
-                      char complaint[QD_SOCKET_COMPLAINT_BYTES])
+                      const struct qd_endpoint_settings *settings, struct qd_error *error)
 {
     const struct qd_socket_settings wanted = {
         .backlog = BACKLOG,
@@ -155,15 +147,16 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
         .unix_owner = settings->config->unix_owner,
     };
     if (settings->tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return cannot_listen(address, "--tls-cert: this libmicrohttpd has no TLS", complaint);
-    if (!qd_socket_listen(&endpoint->socket, address, &wanted, complaint))
+        return qd_complain(error, "cannot listen on %s: --tls-cert: this libmicrohttpd has no TLS",
+                           address);
+    if (!qd_socket_listen(&endpoint->socket, address, &wanted, error))
         return false;
     endpoint->is_https = settings->tls != NULL && endpoint->socket.unix_path[0] == '\0';
     endpoint->mhd = start_daemon(endpoint, settings);
     if (endpoint->mhd == NULL) {
         close(endpoint->socket.fd);
         qd_socket_unlink(&endpoint->socket);
-        return cannot_listen(address, "libmicrohttpd did not start", complaint);
+        return qd_complain(error, "cannot listen on %s: libmicrohttpd did not start", address);
     }
     endpoint->loop = settings->loop;
     endpoint->on_ready = settings->on_ready;
@@ -171,7 +164,7 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
     endpoint->pause_timer = qd_loop_timer(endpoint->loop, resume, endpoint);
     if (endpoint->pause_timer == NULL || !watch(endpoint)) {
         qd_endpoint_close(endpoint);
-        return cannot_listen(address, "the loop cannot watch it", complaint);
+        return qd_complain(error, "cannot listen on %s: the loop cannot watch it", address);
     }
     warn_of_strangers(endpoint, settings);
     return true;

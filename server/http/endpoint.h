@@ -40,10 +40,9 @@ struct qd_endpoint_settings {
     void *context;         /* of all of them */
 };
 
-/* False: `complaint` says why, and there is nothing to close. */
+/* False: `error` says why, and there is nothing to close. */
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint_settings *settings,
-                      char complaint[QD_SOCKET_COMPLAINT_BYTES]);
+                      const struct qd_endpoint_settings *settings, struct qd_error *error);
 /* No connection is suspended. */
 void qd_endpoint_close(struct qd_endpoint *endpoint);
 

@@ -42,10 +42,10 @@ static void set_deadline(void)
     alarm(QD_HEALTHCHECK_S);
 }
 
-static bool complain(const char *address, const char *what)
+/* Returns false. */
+static bool refuse(const char *address, const char *what, struct qd_error *error)
 {
-    fprintf(stderr, "quantd: not ready: %s: %s\n", address, what);
-    return false;
+    return qd_complain(error, "not ready: %s: %s", address, what);
 }
 
 /* Nobody is at "every address of this host", and nobody at the port that port 0 became. */
@@ -80,12 +80,12 @@ static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
 }
 
 /* Complains with the answer's first line, fit for a terminal. */
-static bool judge(const char *address, char *answer)
+static bool judge(const char *address, char *answer, struct qd_error *error)
 {
     if (strncmp(answer, good, strlen(good)) == 0) {
         const char *body = strstr(answer, "\r\n\r\n");
         bool ready = body != NULL && strstr(body, "\"ready\":true") != NULL;
-        return ready || complain(address, "expected \"ready\":true in the body, got none");
+        return ready || refuse(address, "expected \"ready\":true in the body, got none", error);
     }
     answer[strcspn(answer, "\r\n")] = '\0';
     for (char *byte = answer; *byte != '\0'; byte++)
@@ -93,52 +93,53 @@ static bool judge(const char *address, char *answer)
             *byte = '?';
     char what[128];
     snprintf(what, sizeof(what), "expected HTTP status 200, got \"%.*s\"", SHOWN_BYTES_MAX, answer);
-    return complain(address, what);
+    return refuse(address, what, error);
 }
 
 /* True: there is an answer. */
-static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX])
+static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX],
+                    struct qd_error *error)
 {
-    char what[QD_TLS_COMPLAINT_BYTES];
-    ssize_t count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, what);
+    struct qd_error why;
+    ssize_t count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, &why);
     answer[count < 0 ? 0 : count] = '\0';
-    return count >= 0 || complain(address, what);
+    return count >= 0 || refuse(address, why.text, error);
 }
 
-static bool ask(const char *address, bool is_https)
+static bool ask(const char *address, bool is_https, struct qd_error *error)
 {
     struct sockaddr_storage name;
     socklen_t name_bytes;
-    char what[QD_ADDRESS_COMPLAINT_BYTES];
+    struct qd_error why;
     snprintf(too_late, sizeof(too_late), "quantd: not ready: %s: no answer within %d s\n", address,
              QD_HEALTHCHECK_S);
-    if (!qd_address_resolve(address, &name, &name_bytes, what))
-        return complain(address, what);
+    if (!qd_address_resolve(address, &name, &name_bytes, &why))
+        return refuse(address, why.text, error);
     if (!aim(&name))
-        return complain(address, "expected the port that it listens on, got 0");
+        return refuse(address, "expected the port that it listens on, got 0", error);
     int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return complain(address, strerror(errno));
+        return refuse(address, strerror(errno), error);
     char answer[ANSWER_BYTES_MAX];
     bool answered = connect(fd, (struct sockaddr *)&name, name_bytes) == 0;
     if (answered && is_https && name.ss_family != AF_UNIX) {
-        answered = ask_tls(address, fd, answer);
+        answered = ask_tls(address, fd, answer, error);
         close(fd);
-        return answered && judge(address, answer);
+        return answered && judge(address, answer, error);
     }
     answered =
         answered && send(fd, question, strlen(question), MSG_NOSIGNAL) >= 0 && receive(fd, answer);
-    int error = errno;
+    int result = errno;
     close(fd);
-    return answered ? judge(address, answer) : complain(address, strerror(error));
+    return answered ? judge(address, answer, error) : refuse(address, strerror(result), error);
 }
 
-bool qd_healthcheck(const struct qd_config *config)
+bool qd_healthcheck(const struct qd_config *config, struct qd_error *error)
 {
     set_deadline();
     bool ready = true;
     for (size_t i = 0; ready && i < config->listen_count; i++)
-        ready = ask(config->listen[i], config->tls_cert[0] != '\0');
+        ready = ask(config->listen[i], config->tls_cert[0] != '\0', error);
     alarm(0);
     return ready;
 }

@@ -10,9 +10,9 @@
 #define QD_HEALTHCHECK_S 2
 
 /* GET /v2/health/ready on each of config->listen, one after the other; where that is every address
- * of the host, on loopback. True: all said 200 and "ready":true. False: one line on standard error
- * names the first that did not. It blocks, and ends the process with such a line where
+ * of the host, on loopback. True: all said 200 and "ready":true. False: `error` names the first
+ * that did not. It blocks, and ends the process with such a line on standard error where
  * QD_HEALTHCHECK_S are over. */
-bool qd_healthcheck(const struct qd_config *config);
+bool qd_healthcheck(const struct qd_config *config, struct qd_error *error);
 
 #endif

@@ -175,7 +175,8 @@ static void on_before_sleep(void *context)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop, char *complaint)
+static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop,
+                           struct qd_error *error)
 {
     const struct qd_config *config = listener->config;
     const struct qd_endpoint_settings settings = {
@@ -191,7 +192,7 @@ static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop, c
         .context = &listener->exchange,
     };
     for (size_t i = 0; i < config->listen_count; i++) {
-        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i], &settings, complaint))
+        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i], &settings, error))
             return false;
         listener->endpoint_count++;
     }
@@ -201,10 +202,10 @@ static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop, c
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
                                        const struct qd_config *config, struct qd_quota *quota,
                                        struct qd_tls *tls, const struct qd_handler *handler,
-                                       char complaint[QD_LISTENER_COMPLAINT_BYTES])
+                                       struct qd_error *error)
 {
     struct qd_listener *listener = calloc(1, sizeof(*listener));
-    snprintf(complaint, QD_LISTENER_COMPLAINT_BYTES, "out of memory");
+    qd_complain(error, "out of memory");
     if (listener == NULL)
         return NULL;
     listener->config = config;
@@ -219,7 +220,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     }
     open = open && listener->before_sleep != NULL && listener->pump_timer != NULL &&
            listener->sweep_timer != NULL && listener->hangups != NULL;
-    open = open && open_endpoints(listener, loop, complaint);
+    open = open && open_endpoints(listener, loop, error);
     if (tls != NULL)
         qd_tls_forget_texts(tls);
     if (!open) {

@@ -47,14 +47,12 @@ struct qd_handler {
     void *context;
 };
 
-#define QD_LISTENER_COMPLAINT_BYTES 512
-
 /* Listens on all of config->listen: with `tls`, over TLS where it is TCP; NULL: without it. NULL:
- * `complaint` says why. config, quota and tls are borrowed. */
+ * `error` says why. config, quota and tls are borrowed. */
 struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
                                        const struct qd_config *config, struct qd_quota *quota,
                                        struct qd_tls *tls, const struct qd_handler *handler,
-                                       char complaint[QD_LISTENER_COMPLAINT_BYTES]);
+                                       struct qd_error *error);
 
 /* Cuts what is open. No request is between `end` and its answer. */
 void qd_listener_destroy(struct qd_listener *listener);

@@ -10,7 +10,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -26,19 +25,6 @@
 #include "server/base/text.h"
 
 enum { LOCK_TRIES = 500, LOCK_PAUSE_NS = 10000000 };
-
-static bool complain(char *complaint, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Returns false. */
-static bool complain(char *complaint, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(complaint, QD_SOCKET_COMPLAINT_BYTES, format, arguments);
-    va_end(arguments);
-    return false;
-}
 
 static int open_socket(int family)
 {
@@ -70,12 +56,12 @@ static const char *reason(bool is_unix, int error)
 
 /* Of errno. */
 static bool close_and_complain(struct qd_socket *listener, const char *address, bool is_unix,
-                               char *complaint)
+                               struct qd_error *error)
 {
     const char *why = reason(is_unix, errno);
     if (listener->fd >= 0)
         close(listener->fd);
-    return complain(complaint, "cannot listen on %s: %s", address, why);
+    return qd_complain(error, "cannot listen on %s: %s", address, why);
 }
 
 /* ---- Unix --------------------------------------------------------------------------------- */
@@ -163,17 +149,17 @@ static bool set_owner(const struct unix_name *name, struct stat *file)
 }
 
 static bool listen_locked(struct qd_socket *listener, const char *address,
-                          const struct unix_name *name, int backlog, char *complaint)
+                          const struct unix_name *name, int backlog, struct qd_error *error)
 {
     const char *path = name->address->sun_path;
     listener->fd = open_socket(AF_UNIX);
     if (listener->fd < 0 || !bind_unix(listener->fd, name))
-        return close_and_complain(listener, address, true, complaint);
+        return close_and_complain(listener, address, true, error);
     struct stat file;
     strcpy(listener->unix_path, path);
     listener->is_local = true;
     if (!set_owner(name, &file) || listen(listener->fd, backlog) != 0) {
-        close_and_complain(listener, address, true, complaint);
+        close_and_complain(listener, address, true, error);
         unlink(path);
         return false;
     }
@@ -205,7 +191,7 @@ static bool find_id(const char *text, size_t bytes, bool is_group, unsigned *id)
     return user != NULL || group != NULL;
 }
 
-static bool find_owner(const char *owner, struct unix_name *name, char *complaint)
+static bool find_owner(const char *owner, struct unix_name *name, struct qd_error *error)
 {
     size_t user_bytes = strcspn(owner, ":");
     const char *group = owner[user_bytes] == ':' ? owner + user_bytes + 1 : NULL;
@@ -213,25 +199,26 @@ static bool find_owner(const char *owner, struct unix_name *name, char *complain
     name->group = (gid_t)-1;
     if ((user_bytes > 0 && !find_id(owner, user_bytes, false, &name->user)) ||
         (group != NULL && !find_id(group, strlen(group), true, &name->group))) {
-        return complain(complaint,
-                        "--unix-owner: expected USER, USER:GROUP or :GROUP that this system knows, "
-                        "or numbers, got \"%.100s\"",
-                        owner);
+        return qd_complain(
+            error,
+            "--unix-owner: expected USER, USER:GROUP or :GROUP that this system knows, "
+            "or numbers, got \"%.100s\"",
+            owner);
     }
     return true;
 }
 
 static bool listen_unix(struct qd_socket *listener, const char *address,
                         const struct sockaddr_un *path, const struct qd_socket_settings *settings,
-                        char *complaint)
+                        struct qd_error *error)
 {
     struct unix_name name = {.address = path, .mode = settings->unix_mode};
-    if (!find_owner(settings->unix_owner, &name, complaint))
+    if (!find_owner(settings->unix_owner, &name, error))
         return false;
     int lock = lock_directory(path->sun_path);
     if (lock < 0 && errno == EWOULDBLOCK)
-        return close_and_complain(listener, address, true, complaint);
-    bool listens = listen_locked(listener, address, &name, settings->backlog, complaint);
+        return close_and_complain(listener, address, true, error);
+    bool listens = listen_locked(listener, address, &name, settings->backlog, error);
     if (lock >= 0)
         close(lock);
     return listens;
@@ -276,7 +263,7 @@ static void name_tcp(struct qd_socket *listener, bool is_https)
 
 static bool listen_tcp(struct qd_socket *listener, const char *address,
                        const struct sockaddr_storage *name, socklen_t name_bytes,
-                       const struct qd_socket_settings *settings, char *complaint)
+                       const struct qd_socket_settings *settings, struct qd_error *error)
 {
     listener->fd = open_socket(name->ss_family);
     int on = 1;
@@ -287,7 +274,7 @@ static bool listen_tcp(struct qd_socket *listener, const char *address,
                  bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
                  listen(listener->fd, settings->backlog) == 0;
     if (!bound)
-        return close_and_complain(listener, address, false, complaint);
+        return close_and_complain(listener, address, false, error);
     name_tcp(listener, settings->is_https);
     return true;
 }
@@ -323,18 +310,15 @@ uint64_t qd_socket_acknowledged(int fd)
 }
 
 bool qd_socket_listen(struct qd_socket *listener, const char *address,
-                      const struct qd_socket_settings *settings,
-                      char complaint[QD_SOCKET_COMPLAINT_BYTES])
+                      const struct qd_socket_settings *settings, struct qd_error *error)
 {
     *listener = (struct qd_socket){.fd = -1};
     struct sockaddr_storage name;
     socklen_t name_bytes;
-    char why[QD_ADDRESS_COMPLAINT_BYTES];
-    if (!qd_address_resolve(address, &name, &name_bytes, why))
-        return complain(complaint, "cannot listen on %s: %s", address, why);
-    if (name.ss_family == AF_UNIX) {
-        return listen_unix(listener, address, (const struct sockaddr_un *)&name, settings,
-                           complaint);
-    }
-    return listen_tcp(listener, address, &name, name_bytes, settings, complaint);
+    struct qd_error why;
+    if (!qd_address_resolve(address, &name, &name_bytes, &why))
+        return qd_complain(error, "cannot listen on %s: %s", address, why.text);
+    if (name.ss_family == AF_UNIX)
+        return listen_unix(listener, address, (const struct sockaddr_un *)&name, settings, error);
+    return listen_tcp(listener, address, &name, name_bytes, settings, error);
 }

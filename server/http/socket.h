@@ -22,8 +22,6 @@ struct qd_socket {
     struct timespec unix_made;
 };
 
-#define QD_SOCKET_COMPLAINT_BYTES 512
-
 struct qd_socket_settings {
     int backlog;
     bool is_https;          /* over TCP, as its name says */
@@ -33,10 +31,9 @@ struct qd_socket_settings {
 
 /* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file has its
  * mode and owner before anybody can connect, and replaces a socket file on which nobody listens.
- * False: `complaint` says why. Sets the umask meanwhile: no other thread makes files. */
+ * False: `error` says why. Sets the umask meanwhile: no other thread makes files. */
 bool qd_socket_listen(struct qd_socket *listener, const char *address,
-                      const struct qd_socket_settings *settings,
-                      char complaint[QD_SOCKET_COMPLAINT_BYTES]);
+                      const struct qd_socket_settings *settings, struct qd_error *error);
 
 /* Bounds what the kernel keeps for a connection's peer that does not read. True: it is a Unix
  * socket. */

@@ -28,17 +28,12 @@ struct qd_tls {
 
 /* ---- Certificate and key ------------------------------------------------------------------ */
 
-static bool complain(char *complaint, const char *flag, const char *path, const char *why)
+static bool read_file(const char *flag, const char *path, struct qd_file *file,
+                      struct qd_error *error)
 {
-    snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "%s %.256s: %s", flag, path, why);
-    return false;
-}
-
-static bool read_file(const char *flag, const char *path, struct qd_file *file, char *complaint)
-{
-    char why[QD_FILE_COMPLAINT_BYTES];
-    return qd_file_read(path, QD_TLS_FILE_BYTES_MAX, file, why) ||
-           complain(complaint, flag, path, why);
+    struct qd_error why;
+    return qd_file_read(path, QD_TLS_FILE_BYTES_MAX, file, &why) ||
+           qd_complain(error, "%s %.256s: %s", flag, path, why.text);
 }
 
 static gnutls_datum_t datum(const struct qd_file *file)
@@ -75,20 +70,27 @@ static void log_identity(const struct qd_tls *tls, time_t until)
     }
 }
 
+/* Returns false. */
+static bool refuse_cert(const struct qd_tls *tls, int result, struct qd_error *error)
+{
+    return qd_complain(error, "--tls-cert %.256s: %s", tls->config->tls_cert,
+                       gnutls_strerror(result));
+}
+
 /* In the place of what there is. It also sees whether the two belong together. */
-static bool make_identity(struct qd_tls *tls, char *complaint)
+static bool make_identity(struct qd_tls *tls, struct qd_error *error)
 {
     time_t until;
     int result = read_expiry(&tls->cert, &until); /* GnuTLS 3.7 loses memory for one that is none */
     if (result < 0)
-        return complain(complaint, "--tls-cert", tls->config->tls_cert, gnutls_strerror(result));
+        return refuse_cert(tls, result, error);
     struct qd_tls_identity *identity = calloc(1, sizeof(*identity));
     result = GNUTLS_E_MEMORY_ERROR;
     if (identity != NULL)
         result = gnutls_certificate_allocate_credentials(&identity->credentials);
     if (result < 0) {
         free(identity);
-        return complain(complaint, "--tls-cert", tls->config->tls_cert, gnutls_strerror(result));
+        return refuse_cert(tls, result, error);
     }
     atomic_init(&identity->hold_count, 1);
     gnutls_datum_t cert = datum(&tls->cert);
@@ -97,9 +99,8 @@ static bool make_identity(struct qd_tls *tls, char *complaint)
                                                   GNUTLS_X509_FMT_PEM, NULL, 0);
     if (result < 0) {
         qd_tls_end(identity);
-        snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "--tls-cert %.160s, --tls-key %.160s: %s",
-                 tls->config->tls_cert, tls->config->tls_key, gnutls_strerror(result));
-        return false;
+        return qd_complain(error, "--tls-cert %.160s, --tls-key %.160s: %s", tls->config->tls_cert,
+                           tls->config->tls_key, gnutls_strerror(result));
     }
     pthread_mutex_lock(&tls->lock);
     struct qd_tls_identity *before = tls->newest;
@@ -110,23 +111,22 @@ static bool make_identity(struct qd_tls *tls, char *complaint)
     return true;
 }
 
-static bool read_both(struct qd_tls *tls, char *complaint)
+static bool read_both(struct qd_tls *tls, struct qd_error *error)
 {
     const struct qd_config *config = tls->config;
-    return read_file("--tls-cert", config->tls_cert, &tls->cert, complaint) &&
-           read_file("--tls-key", config->tls_key, &tls->key, complaint) &&
-           make_identity(tls, complaint);
+    return read_file("--tls-cert", config->tls_cert, &tls->cert, error) &&
+           read_file("--tls-key", config->tls_key, &tls->key, error) && make_identity(tls, error);
 }
 
-struct qd_tls *qd_tls_create(const struct qd_config *config, char complaint[QD_TLS_COMPLAINT_BYTES])
+struct qd_tls *qd_tls_create(const struct qd_config *config, struct qd_error *error)
 {
     struct qd_tls *tls = calloc(1, sizeof(*tls));
-    snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "out of memory");
+    qd_complain(error, "out of memory");
     if (tls == NULL)
         return NULL;
     tls->config = config;
     pthread_mutex_init(&tls->lock, NULL);
-    if (read_both(tls, complaint))
+    if (read_both(tls, error))
         return tls;
     qd_tls_destroy(tls);
     return NULL;
@@ -144,10 +144,10 @@ void qd_tls_destroy(struct qd_tls *tls)
 
 void qd_tls_reload(struct qd_tls *tls)
 {
-    char complaint[QD_TLS_COMPLAINT_BYTES];
-    if (!read_both(tls, complaint))
+    struct qd_error error;
+    if (!read_both(tls, &error))
         qd_log(QD_LOG_ERROR, "the certificate stays as it was", "error=\"%s\"",
-               qd_log_value(complaint).text);
+               qd_log_value(error.text).text);
     qd_tls_forget_texts(tls);
 }
 
@@ -227,8 +227,7 @@ static ssize_t exchange(gnutls_session_t session, const char *question, char *an
     return count > 0 || result >= 0 ? (ssize_t)count : result;
 }
 
-ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room,
-                   char complaint[QD_TLS_COMPLAINT_BYTES])
+ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room, struct qd_error *error)
 {
     gnutls_certificate_credentials_t credentials = NULL;
     gnutls_session_t session = NULL;
@@ -244,7 +243,7 @@ ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room,
         result = exchange(session, question, answer, room);
     }
     if (result < 0)
-        snprintf(complaint, QD_TLS_COMPLAINT_BYTES, "%s", gnutls_strerror((int)result));
+        qd_complain(error, "%s", gnutls_strerror((int)result));
     if (session != NULL)
         gnutls_deinit(session);
     if (credentials != NULL)

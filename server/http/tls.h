@@ -14,15 +14,12 @@
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-AES-128-CBC:-AES-256-CBC:-SHA1"
 
 #define QD_TLS_FILE_BYTES_MAX (1u << 20)
-#define QD_TLS_COMPLAINT_BYTES 512
-
 struct qd_tls;
 struct qd_connection;
 struct qd_tls_identity; /* a certificate and its key, as they were read once */
 
-/* Reads config->tls_cert and tls_key. NULL: `complaint` says why. config is borrowed. */
-struct qd_tls *qd_tls_create(const struct qd_config *config,
-                             char complaint[QD_TLS_COMPLAINT_BYTES]);
+/* Reads config->tls_cert and tls_key. NULL: `error` says why. config is borrowed. */
+struct qd_tls *qd_tls_create(const struct qd_config *config, struct qd_error *error);
 void qd_tls_destroy(struct qd_tls *tls); /* NULL is fine */
 
 /* Reads both anew. If they are bad the log says why, and all stays as it was. */
@@ -43,8 +40,7 @@ void qd_tls_end(struct qd_tls_identity *identity); /* NULL is fine */
 bool qd_tls_send(void *session, const void *bytes, size_t count);
 
 /* As a client, of ourselves: whom it talks to is not checked. Handshake, question, answer, until
- * the server closes or there is no more room. The answer's bytes; -1: `complaint` says why. */
-ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room,
-                   char complaint[QD_TLS_COMPLAINT_BYTES]);
+ * the server closes or there is no more room. The answer's bytes; -1: `error` says why. */
+ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room, struct qd_error *error);
 
 #endif

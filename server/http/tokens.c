@@ -73,19 +73,14 @@ static size_t line_of(const struct qd_tokens *tokens, const struct qd_digest *di
 }
 
 static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct word name,
-                char *complaint)
+                struct qd_error *error)
 {
     struct token *token = &tokens->all[tokens->count];
-    if (!qd_digest_of(word.bytes, word.count, &token->digest)) {
-        snprintf(complaint, QD_TOKENS_COMPLAINT_BYTES, "out of memory");
-        return false;
-    }
+    if (!qd_digest_of(word.bytes, word.count, &token->digest))
+        return qd_complain(error, "out of memory");
     size_t same = line_of(tokens, &token->digest);
-    if (same != 0) { /* whoever takes one of them away means both */
-        snprintf(complaint, QD_TOKENS_COMPLAINT_BYTES, "line %zu: the token of line %zu again",
-                 line, same);
-        return false;
-    }
+    if (same != 0) /* whoever takes one of them away means both */
+        return qd_complain(error, "line %zu: the token of line %zu again", line, same);
     token->line = line;
     if (name.count > 0)
         memcpy(token->name, name.bytes, name.count);
@@ -97,7 +92,7 @@ static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct 
 }
 
 static bool read_line(struct qd_tokens *tokens, size_t line, const char *at, const char *end,
-                      char *complaint)
+                      struct qd_error *error)
 {
     const char *comment = memchr(at, '#', (size_t)(end - at));
     end = comment == NULL ? end : comment;
@@ -115,36 +110,35 @@ static bool read_line(struct qd_tokens *tokens, size_t line, const char *at, con
     else if (tokens->count == QD_TOKEN_COUNT_MAX)
         wrong = "expected at most 1024 tokens";
     if (wrong == NULL)
-        return add(tokens, line, token, name, complaint);
-    snprintf(complaint, QD_TOKENS_COMPLAINT_BYTES, "line %zu: %s", line, wrong);
-    return false;
+        return add(tokens, line, token, name, error);
+    return qd_complain(error, "line %zu: %s", line, wrong);
 }
 
-static bool read_lines(struct qd_tokens *tokens, const char *text, size_t bytes, char *complaint)
+static bool read_lines(struct qd_tokens *tokens, const char *text, size_t bytes,
+                       struct qd_error *error)
 {
     const char *end = text + bytes;
     size_t line = 0;
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *line_end = newline == NULL ? end : newline;
-        if (!read_line(tokens, ++line, text, line_end, complaint))
+        if (!read_line(tokens, ++line, text, line_end, error))
             return false;
         text = newline == NULL ? end : newline + 1;
     }
     if (tokens->count == 0)
-        snprintf(complaint, QD_TOKENS_COMPLAINT_BYTES, "expected a token at least, got none");
+        qd_complain(error, "expected a token at least, got none");
     return tokens->count > 0;
 }
 
-struct qd_tokens *qd_tokens_create(const char *text, size_t bytes,
-                                   char complaint[QD_TOKENS_COMPLAINT_BYTES])
+struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_error *error)
 {
     struct qd_tokens *tokens = calloc(1, sizeof(*tokens));
-    snprintf(complaint, QD_TOKENS_COMPLAINT_BYTES, "out of memory");
+    qd_complain(error, "out of memory");
     if (tokens == NULL)
         return NULL;
     tokens->all = calloc(QD_TOKEN_COUNT_MAX, sizeof(*tokens->all));
-    if (tokens->all != NULL && read_lines(tokens, text, bytes, complaint))
+    if (tokens->all != NULL && read_lines(tokens, text, bytes, error))
         return tokens;
     qd_tokens_destroy(tokens);
     return NULL;

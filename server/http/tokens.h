@@ -11,6 +11,8 @@
 
 #include <stddef.h>
 
+#include "server/base/status.h"
+
 #define QD_TOKEN_COUNT_MAX 1024
 #define QD_TOKEN_BYTES_MAX 4096
 #define QD_TOKEN_SHORT_BYTES 16 /* below it, guessing may succeed */
@@ -18,11 +20,8 @@
 
 struct qd_tokens;
 
-#define QD_TOKENS_COMPLAINT_BYTES 128
-
-/* NULL: `complaint` says why, with a line's number, but without anything of a token. */
-struct qd_tokens *qd_tokens_create(const char *text, size_t bytes,
-                                   char complaint[QD_TOKENS_COMPLAINT_BYTES]);
+/* NULL: `error` says why, with a line's number, but without anything of a token. */
+struct qd_tokens *qd_tokens_create(const char *text, size_t bytes, struct qd_error *error);
 void qd_tokens_destroy(struct qd_tokens *tokens); /* NULL is fine */
 
 size_t qd_tokens_count(const struct qd_tokens *tokens);

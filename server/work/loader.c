@@ -12,7 +12,6 @@
 
 enum {
     RETRY_MS = 100, /* the scheduler's queue was full */
-    COMPLAINT_BYTES = 700,
 };
 
 /* A model of the repository, as it was when it was last looked at. */
@@ -40,9 +39,9 @@ struct qd_loader {
     struct qd_handle *timer; /* to the next scan, or to try again */
     bool stopping;
 
-    void (*on_started)(void *context, const char *complaint); /* NULL: it has been called */
+    void (*on_started)(void *context, const struct qd_error *error); /* NULL: it has been called */
     void *started_context;
-    char complaint[COMPLAINT_BYTES];
+    struct qd_error error;   /* what went wrong first, while it starts */
     qd_callback *on_stopped; /* NULL: not asked for, or called */
     void *stopped_context;
 };
@@ -79,19 +78,11 @@ void qd_loader_destroy(struct qd_loader *loader)
     free(loader);
 }
 
-/* What went wrong first, while it starts. */
-static void complain(struct qd_loader *loader, const char *text)
+/* Keeps what goes wrong first, while it starts: `what`, and why. */
+static void keep_failure(struct qd_loader *loader, const char *what, const char *why)
 {
-    if (loader->on_started != NULL && loader->complaint[0] == '\0')
-        snprintf(loader->complaint, sizeof(loader->complaint), "%s", text);
-}
-
-/* Of a model, whose name the text begins with. */
-static void complain_of(struct qd_loader *loader, const char *text)
-{
-    char whole[COMPLAINT_BYTES];
-    snprintf(whole, sizeof(whole), "a model of --model-repository: %s", text);
-    complain(loader, whole);
+    if (loader->on_started != NULL && loader->error.status == QD_OK)
+        qd_complain(&loader->error, "%s%s", what, why);
 }
 
 /* ---- The repository's folders ------------------------------------------------------------- */
@@ -130,7 +121,7 @@ static void update_folder(struct qd_loader *loader, struct folder *folder,
             note(loader, folder->name, QD_MODEL_UNAVAILABLE, entry->failure);
         }
         if (starting && loader->settings.mode != QD_CONTROL_EXPLICIT)
-            complain_of(loader, entry->failure);
+            keep_failure(loader, "a model of --model-repository: ", entry->failure);
         folder->fingerprint = 0;
         return;
     }
@@ -194,11 +185,8 @@ static void want_names(struct qd_loader *loader, const char *names)
             folder->wanted = true;
         for (size_t i = 0; all && i < loader->folder_count; i++)
             loader->folders[i].wanted = true;
-        if (folder == NULL && !all && bytes > 0) {
-            char text[COMPLAINT_BYTES];
-            snprintf(text, sizeof(text), "--load-model: the repository has no folder %s", name);
-            complain(loader, text);
-        }
+        if (folder == NULL && !all && bytes > 0)
+            keep_failure(loader, "--load-model: the repository has no folder ", name);
     }
 }
 
@@ -210,7 +198,7 @@ static void on_scanned(struct qd_scan *scan)
     if (scan->error.status != QD_OK) {
         qd_log(QD_LOG_WARN, "the repository cannot be read", "why=\"%s\"",
                qd_log_value(scan->error.text).text);
-        complain(loader, scan->error.text);
+        keep_failure(loader, "", scan->error.text);
     } else if (!loader->stopping) {
         take_scan(loader, scan);
         for (size_t i = 0; loader->on_started != NULL && i < loader->settings.load_model_count; i++)
@@ -296,7 +284,7 @@ static void note_failure(struct qd_loader *loader, const struct qd_load *load)
         qd_log(QD_LOG_WARN, "model not loaded", "model=\"%s\" still_in_service=%s why=\"%s\"",
                load->name, in_service ? "yes" : "no", qd_log_value(load->error.text).text);
         note(loader, load->name, QD_MODEL_UNAVAILABLE, load->error.text);
-        complain_of(loader, load->error.text);
+        keep_failure(loader, "a model of --model-repository: ", load->error.text);
     }
     if (!in_service && find_folder(loader, load->name) == NULL)
         qd_models_shelve(loader->settings.models, load->name);
@@ -380,9 +368,9 @@ static void begin_folder(struct qd_loader *loader, struct folder *folder)
 
 static void end_start(struct qd_loader *loader)
 {
-    void (*on_started)(void *context, const char *complaint) = loader->on_started;
+    void (*on_started)(void *context, const struct qd_error *error) = loader->on_started;
     loader->on_started = NULL;
-    on_started(loader->started_context, loader->complaint[0] == '\0' ? NULL : loader->complaint);
+    on_started(loader->started_context, loader->error.status == QD_OK ? NULL : &loader->error);
 }
 
 static bool polls(const struct qd_loader *loader)
@@ -442,7 +430,7 @@ static void on_wake(void *context)
 /* ---- What others ask for ------------------------------------------------------------------ */
 
 void qd_loader_start(struct qd_loader *loader,
-                     void (*on_started)(void *context, const char *complaint), void *context)
+                     void (*on_started)(void *context, const struct qd_error *error), void *context)
 {
     loader->on_started = on_started;
     loader->started_context = context;

@@ -39,10 +39,11 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings);
 void qd_loader_destroy(struct qd_loader *loader);
 
 /* On the main loop, as all before. Loads what the mode and --load-model ask for, then calls
- * `on_started`, once; that one calls nothing of this. `complaint` NULL:
- * all is in service; otherwise it is what went wrong first, and the rest is. */
+ * `on_started`, once; that one calls nothing of this. `error` NULL: all is
+ * in service; otherwise it is what went wrong first, and the rest is. */
 void qd_loader_start(struct qd_loader *loader,
-                     void (*on_started)(void *context, const char *complaint), void *context);
+                     void (*on_started)(void *context, const struct qd_error *error),
+                     void *context);
 
 /* On any thread, as the next four. Whether a call may load or unload `name` at all, before its body
  * has come. */

@@ -43,13 +43,13 @@ static void read_model_config(const char *json, size_t bytes)
 static void read_command_line(char *text, size_t bytes)
 {
     static struct qd_config config;
-    char complaint[QD_COMPLAINT_BYTES] = "";
+    struct qd_error error = {.text = ""};
     char *arguments[ARGUMENT_COUNT_MAX + 1] = {"quantd"};
     int count = 1;
     for (size_t at = 0; at < bytes && count < ARGUMENT_COUNT_MAX; at += strlen(text + at) + 1)
         arguments[count++] = text + at;
-    if (qd_config_parse(&config, count, arguments, complaint) == QD_CONFIG_BAD)
-        assert(complaint[0] != '\0' && strlen(complaint) < sizeof(complaint));
+    if (qd_config_parse(&config, count, arguments, &error) == QD_CONFIG_BAD)
+        assert(error.text[0] != '\0' && strlen(error.text) < sizeof(error.text));
     else
         assert(config.listen_count <= QD_LISTEN_COUNT_MAX);
 }

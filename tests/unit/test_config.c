@@ -6,7 +6,7 @@
 
 #include "server/base/clock.h"
 
-static char complaint[QD_COMPLAINT_BYTES];
+static struct qd_error error;
 
 #define PARSE(config, ...)                           \
     parse(config, (char *[]){"quantd", __VA_ARGS__}, \
@@ -14,15 +14,15 @@ static char complaint[QD_COMPLAINT_BYTES];
 
 static enum qd_config_result parse(struct qd_config *config, char **argv, int argc)
 {
-    complaint[0] = '\0';
-    return qd_config_parse(config, argc, argv, complaint);
+    error.text[0] = '\0';
+    return qd_config_parse(config, argc, argv, &error);
 }
 
 Test(config, defaults)
 {
     struct qd_config config;
     char *argv[] = {"quantd"};
-    cr_assert_eq(parse(&config, argv, 1), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(parse(&config, argv, 1), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.listen_count, 1);
     cr_assert_str_eq(config.listen[0], "127.0.0.1:8000");
     cr_assert_eq(config.threads, QD_AUTO);
@@ -43,13 +43,13 @@ Test(config, both_ways_to_give_a_value)
     struct qd_config config;
     cr_assert_eq(
         PARSE(&config, "--threads", "3", "--max-queue=17", "--cpu=scalar", "--log-level", "debug"),
-        QD_CONFIG_RUN, "%s", complaint);
+        QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.threads, 3);
     cr_assert_eq(config.max_queue, 17);
     cr_assert_str_eq(config.cpu, "scalar");
     cr_assert_eq(config.log_level, QD_LOG_DEBUG);
     cr_assert_eq(config.log_format, QD_LINE_TEXT);
-    cr_assert_eq(PARSE(&config, "--log-format", "json"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--log-format", "json"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.log_format, QD_LINE_JSON);
 }
 
@@ -64,7 +64,7 @@ Test(config, bytes_have_units)
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         struct qd_config config;
         cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)good[i].text), QD_CONFIG_RUN, "%s",
-                     complaint);
+                     error.text);
         cr_assert_eq(config.max_body_bytes, good[i].bytes, "%s", good[i].text);
     }
     static const char *const bad[] = {"",    "0",   "-1",  "1.5M", "M",    "1KB",
@@ -73,20 +73,20 @@ Test(config, bytes_have_units)
         struct qd_config config;
         cr_assert_eq(PARSE(&config, "--max-body-bytes", (char *)bad[i]), QD_CONFIG_BAD, "%s",
                      bad[i]);
-        cr_assert(strstr(complaint, "--max-body-bytes") != NULL, "%s", complaint);
-        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+        cr_assert(strstr(error.text, "--max-body-bytes") != NULL, "%s", error.text);
+        cr_assert(strstr(error.text, bad[i]) != NULL, "%s", error.text);
     }
 }
 
 Test(config, permissions_are_octal)
 {
     struct qd_config config;
-    cr_assert_eq(PARSE(&config, "--unix-owner", ":www-data"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--unix-owner", ":www-data"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.unix_mode, 0660);
     cr_assert_str_eq(config.unix_owner, ":www-data");
-    cr_assert_eq(PARSE(&config, "--unix-mode", "0600"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--unix-mode", "0600"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.unix_mode, 0600);
-    cr_assert_eq(PARSE(&config, "--unix-mode", "777"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--unix-mode", "777"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.unix_mode, 0777);
     static const char *const bad[] = {"",
                                       "8",
@@ -100,8 +100,8 @@ Test(config, permissions_are_octal)
                                       "77777777777777777777777777"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         cr_assert_eq(PARSE(&config, "--unix-mode", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
-        cr_assert(strstr(complaint, "--unix-mode: expected an octal number") != NULL, "%s",
-                  complaint);
+        cr_assert(strstr(error.text, "--unix-mode: expected an octal number") != NULL, "%s",
+                  error.text);
     }
 }
 
@@ -113,10 +113,10 @@ Test(config, origins)
     cr_assert_eq(config.cors_origin_count, 0);
     cr_assert_eq(PARSE(&config, "--cors-origin", "https://a.example,http://localhost:3000",
                        "--cors-origin", "chrome-extension://abc", "--cors-origin", "http://[::1]"),
-                 QD_CONFIG_RUN, "%s", complaint);
+                 QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.cors_origin_count, 4);
     cr_assert_str_eq(config.cors_origins[1], "http://localhost:3000");
-    cr_assert_eq(PARSE(&config, "--cors-origin", "*"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--cors-origin", "*"), QD_CONFIG_RUN, "%s", error.text);
     setenv("QUANTD_CORS_ORIGIN", "https://a.example,https://b.example", 1);
     cr_assert_eq(parse(&config, none, 1), QD_CONFIG_RUN);
     cr_assert_eq(config.cors_origin_count, 2);
@@ -142,8 +142,8 @@ Test(config, origins)
                                longest};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         cr_assert_eq(PARSE(&config, "--cors-origin", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
-        cr_assert(strstr(complaint, "--cors-origin: expected SCHEME://HOST") != NULL, "%s",
-                  complaint);
+        cr_assert(strstr(error.text, "--cors-origin: expected SCHEME://HOST") != NULL, "%s",
+                  error.text);
     }
     char *many[2 * QD_CORS_ORIGIN_COUNT_MAX + 3] = {"quantd"};
     for (unsigned i = 0; i <= QD_CORS_ORIGIN_COUNT_MAX; i++) {
@@ -164,7 +164,7 @@ Test(config, seconds_may_have_decimals)
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         cr_assert_eq(PARSE(&config, "--receive-timeout", (char *)bad[i]), QD_CONFIG_BAD, "%s",
                      bad[i]);
-        cr_assert(strstr(complaint, "seconds") != NULL, "%s", complaint);
+        cr_assert(strstr(error.text, "seconds") != NULL, "%s", error.text);
     }
 }
 
@@ -188,13 +188,13 @@ Test(config, listen_addresses_are_checked)
                                       "h:65536",    "h:http", "unix:",  "h:-1"};
     struct qd_config config;
     cr_assert_eq(strlen(longest), strlen("unix:") + 107);
-    cr_assert_eq(PARSE(&config, "--listen", longest), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--listen", longest), QD_CONFIG_RUN, "%s", error.text);
     char longer[sizeof(longest) + 1];
     snprintf(longer, sizeof(longer), "%sa", longest);
     cr_assert_eq(PARSE(&config, "--listen", longer), QD_CONFIG_BAD);
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         cr_assert_eq(PARSE(&config, "--listen", (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
-        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+        cr_assert(strstr(error.text, bad[i]) != NULL, "%s", error.text);
     }
 }
 
@@ -217,7 +217,7 @@ Test(config, environment_below_the_command_line)
     setenv("QUANTD_MAX_QUEUE", "5", 1);
     setenv("QUANTD_LISTEN", "127.0.0.1:1,unix:/tmp/b", 1);
     setenv("QUANTD_THREADS", "", 1); /* as good as unset */
-    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.max_queue, 5);
     cr_assert_eq(config.listen_count, 2);
     cr_assert_str_eq(config.listen[1], "unix:/tmp/b");
@@ -226,7 +226,7 @@ Test(config, environment_below_the_command_line)
     cr_assert_eq(config.listen_count, 1);
     setenv("QUANTD_MAX_QUEUE", "many", 1);
     cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_BAD);
-    cr_assert(strstr(complaint, "QUANTD_MAX_QUEUE") != NULL, "%s", complaint);
+    cr_assert(strstr(error.text, "QUANTD_MAX_QUEUE") != NULL, "%s", error.text);
 }
 
 Test(config, auto_in_so_many_words)
@@ -234,14 +234,14 @@ Test(config, auto_in_so_many_words)
     struct qd_config config;
     setenv("QUANTD_THREADS", "3", 1);
     setenv("QUANTD_MAX_INFLIGHT_BYTES", "3M", 1);
-    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", complaint);
+    cr_assert_eq(PARSE(&config, "--cpu", "auto"), QD_CONFIG_RUN, "%s", error.text);
     cr_assert_eq(config.threads, 3);
     cr_assert_eq(config.max_inflight_bytes, 3 << 20);
     cr_assert_eq(PARSE(&config, "--threads", "auto", "--max-inflight-bytes=auto"), QD_CONFIG_RUN);
     cr_assert_eq(config.threads, QD_AUTO);
     cr_assert_eq(config.max_inflight_bytes, QD_AUTO);
     cr_assert_eq(PARSE(&config, "--max-inflight-bytes", "half"), QD_CONFIG_BAD);
-    cr_assert(strstr(complaint, "expected auto or ") != NULL, "%s", complaint);
+    cr_assert(strstr(error.text, "expected auto or ") != NULL, "%s", error.text);
 }
 
 Test(config, mistakes_name_the_flag)
@@ -271,25 +271,26 @@ Test(config, mistakes_name_the_flag)
         struct qd_config config;
         cr_assert_eq(PARSE(&config, (char *)bad[i].flag, (char *)bad[i].value), QD_CONFIG_BAD,
                      "%s %s", bad[i].flag, bad[i].value);
-        cr_assert(strncmp(complaint, bad[i].flag, strcspn(bad[i].flag, "=")) == 0, "%s", complaint);
-        cr_assert(strchr(complaint, '\n') == NULL);
+        cr_assert(strncmp(error.text, bad[i].flag, strcspn(bad[i].flag, "=")) == 0, "%s",
+                  error.text);
+        cr_assert(strchr(error.text, '\n') == NULL);
     }
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--threads"), QD_CONFIG_BAD);
-    cr_assert(strstr(complaint, "got nothing") != NULL, "%s", complaint);
+    cr_assert(strstr(error.text, "got nothing") != NULL, "%s", error.text);
 }
 
 Test(config, flags_that_do_not_fit_together)
 {
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-repository", "d"), QD_CONFIG_BAD);
-    cr_assert_str_eq(complaint, "--load-model: only with --model-control-mode explicit; in the "
-                                "other modes all models are loaded");
+    cr_assert_str_eq(error.text, "--load-model: only with --model-control-mode explicit; in the "
+                                 "other modes all models are loaded");
     cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-control-mode=explicit"),
                  QD_CONFIG_BAD);
-    cr_assert_str_eq(complaint, "--load-model: there is no --model-repository to load from");
+    cr_assert_str_eq(error.text, "--load-model: there is no --model-repository to load from");
     cr_assert_eq(PARSE(&config, "--model-control-mode", "poll"), QD_CONFIG_BAD);
-    cr_assert_str_eq(complaint,
+    cr_assert_str_eq(error.text,
                      "--model-control-mode poll: there is no --model-repository to look at");
     cr_assert_eq(PARSE(&config, "--model-control-mode", "explicit"), QD_CONFIG_RUN);
     cr_assert_eq(
@@ -320,9 +321,9 @@ Test(config, a_stray_word_is_no_flag)
 {
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "extra"), QD_CONFIG_BAD);
-    cr_assert_str_eq(complaint, "extra: expected a flag, as --help lists them");
+    cr_assert_str_eq(error.text, "extra: expected a flag, as --help lists them");
     cr_assert_eq(PARSE(&config, "--extra"), QD_CONFIG_BAD);
-    cr_assert_str_eq(complaint, "--extra: no such flag; --help lists them");
+    cr_assert_str_eq(error.text, "--extra: no such flag; --help lists them");
 }
 
 Test(config, kernels_reads_all_flags)
@@ -371,5 +372,5 @@ Test(config, measure_is_on_or_off)
     cr_assert(config.measure);
     unsetenv("QUANTD_MEASURE");
     cr_assert_eq(PARSE(&config, "--measure", "yes"), QD_CONFIG_BAD);
-    cr_assert(strstr(complaint, "on or off") != NULL, "%s", complaint);
+    cr_assert(strstr(error.text, "on or off") != NULL, "%s", error.text);
 }

@@ -34,9 +34,9 @@ TestSuite(log_file, .init = setup, .fini = teardown, .timeout = 30);
 
 static struct qd_log_file *create(const char *where)
 {
-    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
-    struct qd_log_file *file = qd_log_file_create(where, complaint);
-    cr_assert_not_null(file, "%s", complaint);
+    struct qd_error error;
+    struct qd_log_file *file = qd_log_file_create(where, &error);
+    cr_assert_not_null(file, "%s", error.text);
     return file;
 }
 
@@ -133,11 +133,11 @@ Test(log_file, a_pipe_that_nobody_reads)
 
 Test(log_file, files_that_cannot_be)
 {
-    char complaint[QD_LOG_FILE_COMPLAINT_BYTES];
-    cr_assert_null(qd_log_file_create("/nowhere/log", complaint));
-    cr_assert_not_null(strstr(complaint, "/nowhere/log"), "%s", complaint);
+    struct qd_error error;
+    cr_assert_null(qd_log_file_create("/nowhere/log", &error));
+    cr_assert_not_null(strstr(error.text, "/nowhere/log"), "%s", error.text);
     cr_assert_eq(mkfifo(path, 0600), 0);
-    cr_assert_null(qd_log_file_create(path, complaint), "a pipe without a reader");
-    cr_assert_null(qd_log_file_create(folder, complaint));
+    cr_assert_null(qd_log_file_create(path, &error), "a pipe without a reader");
+    cr_assert_null(qd_log_file_create(folder, &error));
     qd_log_file_destroy(NULL);
 }

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static char complaint[QD_SOCKET_COMPLAINT_BYTES];
+static struct qd_error error;
 static const struct qd_socket_settings settings = {
     .backlog = 8, .unix_mode = 0660, .unix_owner = ""};
 
@@ -31,18 +31,18 @@ static void temporary(char *folder, size_t folder_bytes, char *address, size_t a
 Test(socket, port_0_is_named_for_what_it_became)
 {
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &settings, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &settings, &error), "%s", error.text);
     unsigned port = 0;
     cr_assert_eq(sscanf(listener.name, "http://127.0.0.1:%u", &port), 1, "%s", listener.name);
     cr_assert_gt(port, 0);
     struct qd_socket second;
     char address[64];
     snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-    cr_assert_not(qd_socket_listen(&second, address, &settings, complaint));
-    cr_assert(strstr(complaint, address) != NULL, "%s", complaint);
+    cr_assert_not(qd_socket_listen(&second, address, &settings, &error));
+    cr_assert(strstr(error.text, address) != NULL, "%s", error.text);
     close_listener(&listener);
     const struct qd_socket_settings https = {.backlog = 8, .is_https = true, .unix_owner = ""};
-    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &https, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, "127.0.0.1:0", &https, &error), "%s", error.text);
     cr_assert_eq(sscanf(listener.name, "https://127.0.0.1:%u", &port), 1, "%s", listener.name);
     close_listener(&listener);
 }
@@ -64,13 +64,13 @@ Test(socket, addresses_that_are_none)
                                       "no.such.host.invalid:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct qd_socket listener;
-        cr_assert_not(qd_socket_listen(&listener, bad[i], &settings, complaint), "%s", bad[i]);
-        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+        cr_assert_not(qd_socket_listen(&listener, bad[i], &settings, &error), "%s", bad[i]);
+        cr_assert(strstr(error.text, bad[i]) != NULL, "%s", error.text);
     }
     char address[300] = "unix:/tmp/";
     memset(address + 10, 'a', 200);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, &settings, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &settings, &error));
 }
 
 Test(socket, a_unix_socket_and_its_file)
@@ -78,14 +78,13 @@ Test(socket, a_unix_socket_and_its_file)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket listener;
-    cr_assert(qd_socket_listen(&listener, address, &settings, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &settings, &error), "%s", error.text);
     cr_assert_str_eq(listener.name, address);
     struct stat stat_of;
     cr_assert_eq(stat(address + 5, &stat_of), 0);
     cr_assert_eq(stat_of.st_mode & 0777, 0660);
     struct qd_socket second;
-    cr_assert_not(qd_socket_listen(&second, address, &settings, complaint),
-                  "somebody listens on it");
+    cr_assert_not(qd_socket_listen(&second, address, &settings, &error), "somebody listens on it");
     close_listener(&listener);
     cr_assert_neq(stat(address + 5, &stat_of), 0, "its file is gone");
     rmdir(folder);
@@ -104,7 +103,7 @@ Test(socket, mode_and_owner_of_the_file)
         snprintf(owner, sizeof(owner), "%u:%u", (unsigned)getuid(), (unsigned)getgid());
         const struct qd_socket_settings wanted = {
             .backlog = 8, .unix_mode = modes[i], .unix_owner = owner};
-        cr_assert(qd_socket_listen(&listener, address, &wanted, complaint), "%s", complaint);
+        cr_assert(qd_socket_listen(&listener, address, &wanted, &error), "%s", error.text);
         cr_assert_eq(stat(address + 5, &stat_of), 0);
         cr_assert_eq(stat_of.st_mode & 07777, modes[i], "%o", stat_of.st_mode);
         cr_assert_eq(stat_of.st_uid, getuid());
@@ -128,9 +127,9 @@ Test(socket, owners_that_are_none)
         struct qd_socket listener;
         const struct qd_socket_settings wanted = {
             .backlog = 8, .unix_mode = 0660, .unix_owner = bad[i]};
-        cr_assert_not(qd_socket_listen(&listener, address, &wanted, complaint), "%s", bad[i]);
-        cr_assert(strstr(complaint, "--unix-owner") != NULL, "%s", complaint);
-        cr_assert(strstr(complaint, bad[i]) != NULL, "%s", complaint);
+        cr_assert_not(qd_socket_listen(&listener, address, &wanted, &error), "%s", bad[i]);
+        cr_assert(strstr(error.text, "--unix-owner") != NULL, "%s", error.text);
+        cr_assert(strstr(error.text, bad[i]) != NULL, "%s", error.text);
         cr_assert_neq(access(address + 5, F_OK), 0, "no file is made");
     }
     rmdir(folder);
@@ -141,9 +140,9 @@ Test(socket, a_file_that_was_left_behind_is_replaced)
     char folder[64], address[80];
     temporary(folder, sizeof(folder), address, sizeof(address));
     struct qd_socket dead, listener;
-    cr_assert(qd_socket_listen(&dead, address, &settings, complaint));
+    cr_assert(qd_socket_listen(&dead, address, &settings, &error));
     close(dead.fd); /* as after a crash */
-    cr_assert(qd_socket_listen(&listener, address, &settings, complaint), "%s", complaint);
+    cr_assert(qd_socket_listen(&listener, address, &settings, &error), "%s", error.text);
     qd_socket_unlink(&dead); /* is not its file any more */
     cr_assert_eq(access(address + 5, F_OK), 0);
     close_listener(&listener);
@@ -158,7 +157,7 @@ Test(socket, a_file_of_another_kind_stays)
     cr_assert_not_null(other);
     fclose(other);
     struct qd_socket listener;
-    cr_assert_not(qd_socket_listen(&listener, address, &settings, complaint));
+    cr_assert_not(qd_socket_listen(&listener, address, &settings, &error));
     cr_assert_eq(access(address + 5, F_OK), 0);
     unlink(address + 5);
     rmdir(folder);

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char complaint[QD_TOKENS_COMPLAINT_BYTES];
+static struct qd_error error;
 
 static struct qd_tokens *create(const char *text)
 {
-    complaint[0] = '\0';
-    return qd_tokens_create(text, strlen(text), complaint);
+    error.text[0] = '\0';
+    return qd_tokens_create(text, strlen(text), &error);
 }
 
 static const char *find(const struct qd_tokens *tokens, const char *token)
@@ -29,7 +29,7 @@ Test(tokens, lines_names_and_comments)
                                       "secret#no blank before it\n"
                                       " \t \n"
                                       "0123456789abcdef x@y.example/z:1");
-    cr_assert_not_null(tokens, "%s", complaint);
+    cr_assert_not_null(tokens, "%s", error.text);
     cr_assert_eq(qd_tokens_count(tokens), 4);
     cr_assert_eq(qd_tokens_short_count(tokens), 2);
     cr_assert_str_eq(find(tokens, "Vb3pXl0sQ2rT9wYz"), "line-3");
@@ -77,14 +77,14 @@ Test(tokens, what_is_no_file_of_tokens)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         cr_assert_null(create(cases[i].text), "%s", cases[i].text);
-        cr_assert(strstr(complaint, cases[i].part) != NULL, "%s: %s", cases[i].text, complaint);
-        cr_assert(strstr(complaint, "good") == NULL, "a token is in it: %s", complaint);
+        cr_assert(strstr(error.text, cases[i].part) != NULL, "%s: %s", cases[i].text, error.text);
+        cr_assert(strstr(error.text, "good") == NULL, "a token is in it: %s", error.text);
     }
-    cr_assert_null(qd_tokens_create("good\0more\n", 10, complaint));
-    cr_assert(strstr(complaint, "line 1") != NULL, "%s", complaint);
+    cr_assert_null(qd_tokens_create("good\0more\n", 10, &error));
+    cr_assert(strstr(error.text, "line 1") != NULL, "%s", error.text);
     struct qd_tokens *tokens =
         create("good 1234567890123456789012345678901234567890123456789012345678901234\n");
-    cr_assert_not_null(tokens, "%s", complaint);
+    cr_assert_not_null(tokens, "%s", error.text);
     qd_tokens_destroy(tokens);
 }
 
@@ -96,10 +96,10 @@ Test(tokens, as_many_and_as_long_as_there_may_be)
     for (unsigned i = 0; i <= QD_TOKEN_COUNT_MAX; i++)
         count += (size_t)snprintf(text + count, room - count, "token-%u name-%u\n", i, i);
     cr_assert_null(create(text));
-    cr_assert(strstr(complaint, "line 1025: expected at most 1024") != NULL, "%s", complaint);
+    cr_assert(strstr(error.text, "line 1025: expected at most 1024") != NULL, "%s", error.text);
     *strstr(text, "token-1024") = '\0';
     struct qd_tokens *tokens = create(text);
-    cr_assert_not_null(tokens, "%s", complaint);
+    cr_assert_not_null(tokens, "%s", error.text);
     cr_assert_eq(qd_tokens_count(tokens), QD_TOKEN_COUNT_MAX);
     cr_assert_str_eq(find(tokens, "token-0"), "name-0");
     cr_assert_str_eq(find(tokens, "token-1023"), "name-1023");
@@ -114,7 +114,7 @@ Test(tokens, as_many_and_as_long_as_there_may_be)
     qd_tokens_destroy(tokens);
     longest[QD_TOKEN_BYTES_MAX] = '\0';
     tokens = create(longest);
-    cr_assert_not_null(tokens, "%s", complaint);
+    cr_assert_not_null(tokens, "%s", error.text);
     cr_assert_str_eq(find(tokens, longest), "line-1");
     qd_tokens_destroy(tokens);
     free(longest);
@@ -137,10 +137,10 @@ Test(tokens, any_bytes)
         char *exact = malloc(count + 1); /* so that a sanitizer sees a byte too far */
         memcpy(exact, bytes, count);
         char *shrunk = realloc(exact, count > 0 ? count : 1);
-        complaint[0] = '\0';
-        struct qd_tokens *tokens = qd_tokens_create(shrunk, count, complaint);
+        error.text[0] = '\0';
+        struct qd_tokens *tokens = qd_tokens_create(shrunk, count, &error);
         cr_assert((tokens == NULL) ==
-                  (complaint[0] != '\0' && strcmp(complaint, "out of memory") != 0));
+                  (error.text[0] != '\0' && strcmp(error.text, "out of memory") != 0));
         if (tokens != NULL)
             cr_assert_null(qd_tokens_find(tokens, "", 0));
         qd_tokens_destroy(tokens);
