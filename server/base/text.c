@@ -7,8 +7,8 @@
 
 /* Text grows by what it already holds, within these: a small answer stays small, and a large one
  * has few pieces. */
-enum { CHUNK_BYTES_MIN = 4 << 10, CHUNK_BYTES_MAX = 256 << 10, PARTS_MIN = 8 };
-static_assert(CHUNK_BYTES_MIN >= QD_TEXT_RESERVE_MAX, "a new chunk holds any reservation");
+enum { ROOM_BYTES_MIN = 4 << 10, ROOM_BYTES_MAX = 256 << 10, PARTS_MIN = 8 };
+static_assert(ROOM_BYTES_MIN >= QD_TEXT_RESERVE_MAX, "new room holds any reservation");
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena)
 {
@@ -34,11 +34,11 @@ static bool add_part(struct qd_text *text, const void *bytes, size_t count)
     return true;
 }
 
-static bool add_chunk(struct qd_text *text)
+static bool add_room(struct qd_text *text)
 {
     size_t bytes = text->bytes;
-    bytes = bytes < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : bytes;
-    bytes = bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : bytes;
+    bytes = bytes < ROOM_BYTES_MIN ? ROOM_BYTES_MIN : bytes;
+    bytes = bytes > ROOM_BYTES_MAX ? ROOM_BYTES_MAX : bytes;
     char *tail = qd_arena_alloc(text->arena, bytes);
     text->open = NULL;
     if (tail == NULL) {
@@ -53,7 +53,7 @@ static bool add_chunk(struct qd_text *text)
 char *qd_text_reserve(struct qd_text *text, size_t bytes)
 {
     assert(bytes <= QD_TEXT_RESERVE_MAX);
-    if (text->failed || (bytes > text->tail_room && !add_chunk(text)))
+    if (text->failed || (bytes > text->tail_room && !add_room(text)))
         return NULL;
     return text->tail;
 }

@@ -1,4 +1,4 @@
-/* The calls that change the server: which models there are, and what it logs. */
+/* Calls about models: which there are, to load one, to unload one. */
 #ifndef SERVER_HTTP_CONTROL_H
 #define SERVER_HTTP_CONTROL_H
 

@@ -59,7 +59,7 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
 
 /* ---- Numbers, in units -------------------------------------------------------------------- */
 
-enum { CHUNK_BYTES_MIN = 64 << 10, CHUNK_BYTES_MAX = 1 << 20 };
+enum { ROOM_BYTES_MIN = 64 << 10, ROOM_BYTES_MAX = 1 << 20 };
 
 struct qd_oip_writer {
     const struct qd_oip_asked *asked;
@@ -71,8 +71,8 @@ struct qd_oip_writer {
     struct qd_part *pieces;                          /* that were printed, by unit */
 
     pthread_mutex_t lock; /* over the arena and all below, while units are printed */
-    char *chunk;          /* room that is left for pieces */
-    size_t chunk_bytes;
+    char *room;           /* that is left for pieces */
+    size_t room_bytes;
     size_t printed_bytes;
     bool failed; /* there was no memory */
 };
@@ -154,31 +154,31 @@ size_t qd_oip_writer_unit_count(const struct qd_oip_writer *writer)
     return writer->first_units[writer->asked->signature->output_count];
 }
 
-/* Room for what one unit has printed. Chunks grow with what there is. NULL: there is no memory, or
+/* Room for what one unit has printed. It grows with what there is. NULL: there is no memory, or
  * the answer is beyond what may be sent, which its end says. */
 static char *take_room(struct qd_oip_writer *writer, size_t bytes)
 {
-    char *room = NULL;
+    char *piece = NULL;
     pthread_mutex_lock(&writer->lock);
-    if (writer->chunk_bytes < bytes && !writer->failed &&
+    if (writer->room_bytes < bytes && !writer->failed &&
         writer->printed_bytes <= QD_ANSWER_BYTES_MAX) {
-        size_t chunk = writer->printed_bytes;
-        chunk = chunk < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : chunk;
-        chunk = chunk > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : chunk;
-        writer->chunk = qd_arena_alloc(writer->arena, chunk);
-        writer->chunk_bytes = writer->chunk == NULL ? 0 : chunk;
-        writer->failed = writer->chunk == NULL;
+        size_t grown = writer->printed_bytes;
+        grown = grown < ROOM_BYTES_MIN ? ROOM_BYTES_MIN : grown;
+        grown = grown > ROOM_BYTES_MAX ? ROOM_BYTES_MAX : grown;
+        writer->room = qd_arena_alloc(writer->arena, grown);
+        writer->room_bytes = writer->room == NULL ? 0 : grown;
+        writer->failed = writer->room == NULL;
     }
-    if (writer->chunk_bytes >= bytes) {
-        room = writer->chunk;
-        writer->chunk += bytes;
-        writer->chunk_bytes -= bytes;
+    if (writer->room_bytes >= bytes) {
+        piece = writer->room;
+        writer->room += bytes;
+        writer->room_bytes -= bytes;
         writer->printed_bytes += bytes;
     }
     pthread_mutex_unlock(&writer->lock);
-    return room;
+    return piece;
 }
-static_assert(QD_OIP_PRINT_BYTES <= CHUNK_BYTES_MIN, "a new chunk holds any piece");
+static_assert(QD_OIP_PRINT_BYTES <= ROOM_BYTES_MIN, "new room holds any piece");
 
 void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t begin, size_t end)
 {

@@ -10,7 +10,7 @@
 
 enum {
     NOBODY = -1,
-    PACE_JOBS = 8, /* how many jobs' ends the pace is a mean of, more or less */
+    INTERVAL_JOBS = 8, /* how many jobs' intervals make the mean, more or less */
 };
 
 /* A job is in the queue, or on a worker, or on its way to its loop. Workers sit at a job that has a
@@ -26,7 +26,7 @@ struct qd_scheduler {
     pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
     struct qd_job_list open;
     bool ending;
-    uint64_t pace_ns;     /* from one job's end to the next, while there was always one to do */
+    uint64_t interval_ns; /* from one job's end to the next, while there was always one to do */
     uint64_t last_end_ns; /* of a job */
     uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
     size_t watching;      /* workers that are awake, and will see what comes */
@@ -200,14 +200,14 @@ static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
     return may_go_on(scheduler, job) && job->code->start(job) && !is_cancelled(scheduler, job);
 }
 
-/* Under the lock. While nothing is to do there is no pace, so a job's own time is the most. */
-static void note_pace(struct qd_scheduler *scheduler, const struct qd_job *job)
+/* Under the lock. Time in which nothing was to do is left out: a job's own is the most. */
+static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *job)
 {
     const uint64_t now_ns = qd_clock_ns();
     const uint64_t since_ns =
         job->started_ns > scheduler->last_end_ns ? job->started_ns : scheduler->last_end_ns;
     const uint64_t took_ns = job->started_ns == 0 ? 0 : now_ns - since_ns;
-    scheduler->pace_ns += took_ns / PACE_JOBS - scheduler->pace_ns / PACE_JOBS;
+    scheduler->interval_ns += took_ns / INTERVAL_JOBS - scheduler->interval_ns / INTERVAL_JOBS;
     scheduler->last_end_ns = now_ns;
 }
 
@@ -215,7 +215,7 @@ static void note_pace(struct qd_scheduler *scheduler, const struct qd_job *job)
 static void end_job(struct qd_scheduler *scheduler, const struct qd_turn *turn)
 {
     pthread_mutex_lock(&scheduler->lock);
-    note_pace(scheduler, turn->job);
+    note_interval(scheduler, turn->job);
     pthread_mutex_unlock(&scheduler->lock);
     if (!is_on_loop(turn))
         qd_loop_post(turn->job->loop, &turn->job->over);
@@ -449,7 +449,7 @@ static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 {
     const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
     return scheduler->loop_computes && atomic_load(&scheduler->signs.queue.count) == 1 &&
-           job->brief && (!job->started || job->phase.unit_cost_ns <= QD_CHUNK_NS) &&
+           job->brief && (!job->started || job->phase.unit_cost_ns <= QD_PORTION_NS) &&
            scheduler->idle_count == scheduler->worker_count;
 }
 
@@ -565,7 +565,7 @@ unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
     pthread_mutex_lock(&scheduler->lock);
     const uint64_t count = atomic_load(&scheduler->signs.queue.count) + 1;
     uint64_t wait_ns;
-    if (__builtin_mul_overflow(count, scheduler->pace_ns, &wait_ns))
+    if (__builtin_mul_overflow(count, scheduler->interval_ns, &wait_ns))
         wait_ns = UINT64_MAX;
     pthread_mutex_unlock(&scheduler->lock);
     const uint64_t seconds = wait_ns / QD_NS_PER_S + 1;

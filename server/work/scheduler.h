@@ -14,7 +14,7 @@
  *   they are late, all units are taken.
  *
  *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
- *   next chunk of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
+ *   next portion of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
  *   The last to leave puts the job at the end of its level in the queue. So nobody waits for a
  *   large job's end.
  *
@@ -55,7 +55,8 @@
  * waits longer for the loop than he would for what the loop does to give the job away. */
 #define QD_PASSING_NS UINT64_C(50000)
 #define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
-#define QD_CHUNK_NS UINT64_C(50000)     /* so that a worker sees in time that others wait */
+/* Units that are taken at once: so that a worker sees in time that others wait. */
+#define QD_PORTION_NS UINT64_C(50000)
 
 /* Levels of the queue: a lower one comes first. */
 enum {

@@ -28,7 +28,7 @@ bool qd_turn_suits(struct qd_turn *turn)
     case QD_TURN_PASSING:
         return job->brief && is_afforded(turn);
     case QD_TURN_IDLE_LOOP:
-        return job->brief && job->phase.unit_cost_ns <= QD_CHUNK_NS;
+        return job->brief && job->phase.unit_cost_ns <= QD_PORTION_NS;
     case QD_TURN_WORKER:
     case QD_TURN_HELPER:
         break;
@@ -100,9 +100,9 @@ size_t qd_turn_units_left(struct qd_job *job)
 }
 
 /* How many to take at once: fewer towards the end, so that all end together. */
-static size_t chunk_units(struct qd_job *job)
+static size_t portion_units(struct qd_job *job)
 {
-    uint64_t in_time = QD_CHUNK_NS / (job->phase.unit_cost_ns + 1);
+    uint64_t in_time = QD_PORTION_NS / (job->phase.unit_cost_ns + 1);
     size_t share = qd_turn_units_left(job) / (2 * job->phase.seat_count);
     size_t units = in_time < share ? (size_t)in_time : share;
     return units > 0 ? units : 1;
@@ -124,7 +124,7 @@ void qd_turn_run(const struct qd_turn_signs *signs, const struct qd_turn *turn)
             qd_turn_expire(job);
             break;
         }
-        size_t units = chunk_units(job);
+        size_t units = portion_units(job);
         size_t begin = atomic_fetch_add(&job->next_unit, units);
         if (begin >= count)
             break;

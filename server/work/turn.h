@@ -9,7 +9,7 @@
  * The loop in passing computes phases of a brief job as long as all of them, by their estimates,
  * take QD_PASSING_NS at most. It leaves when QD_QUANTUM_NS are over: the estimates were far too
  * low. The loop instead of falling asleep computes phases of a brief job whose units take
- * QD_CHUNK_NS at most. It leaves when there is something else for it to do, or QD_QUANTUM_NS are
+ * QD_PORTION_NS at most. It leaves when there is something else for it to do, or QD_QUANTUM_NS are
  * over.
  */
 #ifndef SERVER_WORK_TURN_H

@@ -179,7 +179,7 @@ Test(loops, a_loop_leaves_anothers_job_alone)
     bool helped = false;
     for (size_t i = 0; i < JOB_COUNT_MAX && !helped; i++) {
         first->toys[i].brief = true;
-        cr_assert(desk_submit(first, i, 4, QD_CHUNK_NS));
+        cr_assert(desk_submit(first, i, 4, QD_PORTION_NS));
         cr_assert_not(qd_scheduler_help(other->scheduler, other->loop));
         helped = qd_scheduler_help(first->scheduler, first->loop);
         qd_loop_run(first->loop); /* or it only takes notice of an earlier stop */

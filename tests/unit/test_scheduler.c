@@ -196,7 +196,7 @@ static void finish(struct desk *desk, struct toy *toy)
 Test(scheduler, the_loop_computes_a_lone_job_that_is_longer)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 2, QD_CHUNK_NS, note_thread);
+    struct toy *toy = submit_until_helped(desk, 2, QD_PORTION_NS, note_thread);
     cr_assert_eq(atomic_load(&toy->threads[0]), (unsigned long)pthread_self());
     finish(desk, toy);
     desk_destroy(desk);
@@ -238,12 +238,12 @@ Test(scheduler, the_loop_leaves_a_job_after_a_while)
 Test(scheduler, the_loop_does_not_help_where_more_is_to_do)
 {
     struct desk *desk = desk_create(2, 100);
-    struct toy *toy = submit_until_helped(desk, 2, QD_CHUNK_NS, note_thread);
+    struct toy *toy = submit_until_helped(desk, 2, QD_PORTION_NS, note_thread);
     finish(desk, toy);
     struct toy *more = toy + 1;
     for (size_t i = 0; i < 2; i++) {
         more[i].brief = true;
-        cr_assert(desk_submit_toy(desk, &more[i], 2, QD_CHUNK_NS));
+        cr_assert(desk_submit_toy(desk, &more[i], 2, QD_PORTION_NS));
     }
     qd_scheduler_help(desk->scheduler, desk->loop); /* one of them may be over by now */
     qd_loop_run(desk->loop);
