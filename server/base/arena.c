@@ -169,6 +169,12 @@ bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
     return true;
 }
 
+size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved)
+{
+    const struct qd_block *block = block_at(arena, reserved);
+    return block == NULL || !block->large ? SIZE_MAX : block->bytes;
+}
+
 /* The block alone holds an allocation, and has room for it to grow to so many bytes. */
 static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t bytes)
 {

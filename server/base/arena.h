@@ -62,6 +62,8 @@ void *qd_arena_reserve(struct qd_arena *arena, size_t bytes);
  * Large pages make it a little more: up to 2 MiB where it is more than that. False: the process'
  * bound is reached, and it is as before. */
 bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
+/* So many bytes of it may be written by now; SIZE_MAX: all that was reserved. */
+size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved);
 
 /* Like realloc for an allocation of this arena (old_bytes: what it was made with; 0 for a NULL
  * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */

@@ -10,7 +10,10 @@
 #include "server/base/text.h"
 #include "server/oip/encode.h"
 
-enum { GROWING_BODY_BYTES = 64 << 10 };
+enum {
+    GROWING_BODY_BYTES = 64 << 10,
+    ROOM_BYTES = 64 << 10, /* at least, where they can be had */
+};
 
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
 {
@@ -105,6 +108,18 @@ static bool make_room(struct qd_request *request, size_t bytes, uint64_t bytes_m
            qd_arena_commit(&request->arena, request->body, bytes);
 }
 
+size_t qd_request_body_room(struct qd_request *request)
+{
+    if (request->body == NULL || request->error.status != QD_OK ||
+        request->body_bytes >= request->body_capacity)
+        return 0;
+    const size_t old = (size_t)request->body_bytes;
+    const size_t left = request->body_capacity - old;
+    qd_arena_commit(&request->arena, request->body, old + (left < ROOM_BYTES ? left : ROOM_BYTES));
+    const size_t committed = qd_arena_committed(&request->arena, request->body);
+    return (committed < request->body_capacity ? committed : request->body_capacity) - old;
+}
+
 static void drop_body(struct qd_request *request)
 {
     qd_arena_deinit(&request->arena);
@@ -123,7 +138,7 @@ static void take(struct qd_request *request, const char *bytes, size_t count, ui
     } else if (request->keeps_body && !make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
         drop_body(request);
-    } else if (request->keeps_body) {
+    } else if (request->keeps_body && bytes != request->body + old) {
         memcpy(request->body + old, bytes, count);
     }
 }

@@ -104,9 +104,12 @@ void qd_request_add_header(struct qd_request *request, const char *name, const c
 
 /* Keeps the body, with room for so many bytes of it, in one piece. They count as they come. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
-/* Appends to a kept body, and grows it if it has to; only counts any other. A failure is in
- * request->error, drops the body, and only counts all that still comes. bytes_max:
- * --max-body-bytes. */
+/* So many bytes may be written behind those that are there, at body + body_bytes, and taken then.
+ * 0: none without a call of qd_request_take_body. */
+size_t qd_request_body_room(struct qd_request *request);
+/* Appends to a kept body, and grows it if it has to; only counts any other. They may be in their
+ * place already. A failure is in request->error, drops the body, and only counts all that still
+ * comes. bytes_max: --max-body-bytes. */
 void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                           uint64_t bytes_max);
 

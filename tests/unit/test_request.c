@@ -8,7 +8,7 @@
 #include "server/base/clock.h"
 #include "tests/unit/scratch.h"
 
-enum { MIB = 1 << 20 };
+enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 struct desk {
     struct qd_memory *memory;
@@ -107,6 +107,42 @@ Test(request, a_body_of_unknown_length_grows)
     cr_assert(strstr(desk.request->error.text, "--max-body-bytes") != NULL);
     cr_assert_eq(qd_memory_used(desk.memory), 0, "what was refused holds nothing");
     qd_request_take_body(desk.request, piece, 700, 2000 * 777); /* is dropped */
+    desk_destroy(&desk);
+}
+
+Test(request, a_body_is_written_in_its_place)
+{
+    struct desk desk = desk_create(4 * MIB);
+    struct qd_request *request = desk.request;
+    cr_assert_eq(qd_request_body_room(request), 0, "nobody wants it");
+    cr_assert_eq(qd_request_reserve_body(request, 3 * MIB), QD_OK);
+    while (request->body_bytes < 3 * MIB) {
+        const size_t room = qd_request_body_room(request);
+        cr_assert_gt(room, 0);
+        cr_assert_leq(request->body_bytes + room, qd_memory_used(desk.memory));
+        cr_assert_leq(qd_memory_used(desk.memory), request->body_bytes + 2 * MIB + 64 * KIB);
+        char *end = request->body + request->body_bytes;
+        memset(end, (int)request->body_bytes, room);
+        qd_request_take_body(request, end, room, 3 * MIB);
+        cr_assert_eq(request->error.status, QD_OK);
+    }
+    cr_assert_eq(request->body_bytes, 3 * MIB);
+    cr_assert_eq(qd_request_body_room(request), 0, "it is complete");
+    desk_destroy(&desk);
+}
+
+Test(request, what_is_refused_has_no_room)
+{
+    struct desk desk = desk_create(4 * MIB);
+    struct qd_arena other;
+    qd_arena_init(&other, desk.memory);
+    cr_assert_eq(qd_request_reserve_body(desk.request, 3 * MIB), QD_OK);
+    cr_assert_not_null(qd_arena_alloc(&other, 4 * MIB));
+    cr_assert_eq(qd_request_body_room(desk.request), 0);
+    qd_request_take_body(desk.request, "1", 1, 3 * MIB);
+    cr_assert_eq(desk.request->error.status, QD_UNAVAILABLE, "%s", desk.request->error.text);
+    cr_assert_eq(qd_request_body_room(desk.request), 0);
+    qd_arena_deinit(&other);
     desk_destroy(&desk);
 }
 
