@@ -1,8 +1,8 @@
 /* One line of a log, made field by field, as text (key=value key="value") or as a JSON object.
  *
  * Whatever the values are, a line is one line, and in JSON a valid object in valid UTF-8. In text,
- * a quote inside a value becomes a single one, and what is no UTF-8, or a control character, '?'.
- */
+ * a quote inside a value becomes a single one, and what is no UTF-8, or a control character, '?':
+ * also one of Unicode's, such as CSI, a line's or paragraph's end, or a change of direction. */
 #ifndef SERVER_BASE_LINE_H
 #define SERVER_BASE_LINE_H
 

@@ -74,6 +74,28 @@ Test(line, json)
         "\"name\":\"a b\",\"text\":\"x\"}");
 }
 
+/* CSI, NEL, a line's end, two that change the direction, and what stands beside them. */
+Test(line, control_characters_of_unicode)
+{
+    static const char value[] =
+        "\xc2\x9b"
+        "31m\xc2\x85\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6"
+        "\xc2\xa0\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa\xf0\x90\x80\xa8";
+    static const char beside[] =
+        "\xc2\xa0\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa\xf0\x90\x80\xa8\"";
+    struct qd_line line;
+    begin(&line, QD_LINE_TEXT);
+    qd_line_string(&line, "name", value, 100);
+    const char *text = strstr(end(&line), "name=");
+    cr_assert_eq(strncmp(text, "name=\"?31m????", 14), 0, "%s", text);
+    cr_assert_str_eq(text + 14, beside);
+    begin(&line, QD_LINE_JSON);
+    qd_line_string(&line, "name", value, 100);
+    text = strstr(end(&line), "\\u");
+    cr_assert_eq(strncmp(text, "\\u009b31m\\u0085\\u2028\\u202e\\u2066", 33), 0, "%s", text);
+    cr_assert_eq(strncmp(text + 33, beside, sizeof(beside) - 1), 0, "%s", text);
+}
+
 Test(line, values_are_cut_between_characters)
 {
     struct qd_line line;
