@@ -14,7 +14,7 @@ enum {
      * to plan. */
     BRIEF_JSON_BYTES = 4 << 10,
     BRIEF_NUMBERS = 512,
-    BRIEF_BODY_BYTES = 1 << 20,
+    BRIEF_CONSTANT_BYTES = 1 << 20,
     BRIEF_NODES = 8,
     /* And some 100 us: read in one go, without a phase of its own. */
     SHORT_JSON_BYTES = 32 << 10,
@@ -290,10 +290,25 @@ static void run_plan(struct qd_job *job, void *workspace, size_t begin, size_t e
     plan(qd_inference_of(job));
 }
 
-/* A phase of its own where much has been read: to give way before it. */
+static size_t constant_bytes(const struct qd_inference *inference)
+{
+    const uint32_t constants = constant_inputs(inference);
+    size_t sum = 0;
+    for (size_t i = 0; i < inference->asked->signature->input_count; i++) {
+        const struct qk_tensor *input = &inference->asked->inputs[i];
+        size_t bytes;
+        if ((constants >> i & 1) != 0 && input->type != QK_NONE &&
+            (!qk_type_bytes(input->type, input->stored, &bytes) ||
+             __builtin_add_overflow(sum, bytes, &sum)))
+            sum = SIZE_MAX;
+    }
+    return sum;
+}
+
+/* A phase of its own where much is looked at: to give way before it. */
 static bool plan_all(struct qd_inference *inference)
 {
-    if (qd_outputs_request_bytes(inference->request) > BRIEF_BODY_BYTES) {
+    if (constant_bytes(inference) > BRIEF_CONSTANT_BYTES) {
         inference->job.brief = false;
         return qd_inference_set_phase(inference, run_plan, after_plan, 1, QD_QUANTUM_NS, 1);
     }
@@ -501,7 +516,7 @@ static bool is_brief(const struct qd_request *request)
 {
     const struct qd_model *model = request->model;
     return request->coding == QD_CODING_IDENTITY && request->answer_coding == QD_CODING_IDENTITY &&
-           request->body_bytes <= BRIEF_BODY_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
+           request->body_bytes <= BRIEF_CONSTANT_BYTES && json_bytes(request) <= BRIEF_JSON_BYTES &&
            model->late == NULL && (model->graph == NULL || model->graph->node_count <= BRIEF_NODES);
 }
 

@@ -1,11 +1,15 @@
 /* Loaded models through the scheduler: graphs of several nodes, shapes that come again, models
  * that are replaced meanwhile, and requests that do not come to their end. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "server/base/clock.h"
 #include "server/models/table.h"
-#include "server/work/infer.h"
+#include "server/oip/regions.h"
+#include "server/work/inference.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
 
@@ -19,6 +23,7 @@ struct desk {
     struct qd_memory *model_memory;
     struct qd_metrics *metrics;
     struct qd_models *models;
+    struct qd_regions *regions; /* NULL: requests may name none */
     struct graph_case *made;
     struct qd_request *requests[REQUEST_COUNT_MAX];
     size_t request_count;
@@ -105,6 +110,7 @@ static struct qd_request *ask(const char *body, size_t body_bytes, const char *h
                  QD_OK, "%s", request->error.text);
     request->message.signature = &request->model->signature;
     request->message.json_bytes_header = header;
+    request->message.regions = desk.regions;
     request->loop = desk.loop;
     request->on_answered = on_answered;
     cr_assert_eq(qd_request_reserve_body(request, body_bytes), QD_OK);
@@ -265,6 +271,46 @@ Test(infer, a_known_shape_takes_only_its_bytes)
     }
     cr_assert_leq(first, 64 << 10);
     end();
+    graph_case_destroy(made);
+}
+
+static size_t make_object(const char *key, size_t bytes)
+{
+    const int fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL, 0600);
+    cr_assert(fd >= 0);
+    cr_assert_eq(ftruncate(fd, (off_t)bytes), 0);
+    close(fd);
+    return bytes;
+}
+
+/* A tensor that nobody looks at before it is computed makes a request no longer to begin. */
+Test(infer, the_loop_plans_for_large_tensors_in_shared_memory)
+{
+    struct graph_case *made = graph_case_create(9);
+    const uint32_t x = graph_case_input(made, QK_UINT8, "2,2");
+    graph_case_output(made, graph_case_dequantize(made, x, QK_FP32));
+    start(1, 64 << 20);
+    install(made, 1);
+    char key[64];
+    snprintf(key, sizeof(key), "/quantd-unit-infer-%d", getpid());
+    const struct qd_region_call call = {"r", key, 0, make_object(key, 4 << 20)};
+    struct qd_error error;
+    desk.regions = qd_regions_create("*", call.byte_size);
+    cr_assert_eq(qd_regions_register(desk.regions, &call, &error), QD_OK, "%s", error.text);
+    shm_unlink(key);
+    static const char json[] =
+        "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[{\"name\":\"v0\","
+        "\"datatype\":\"UINT8\",\"shape\":[2097152,2],\"parameters\":{"
+        "\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":4194304}}]}";
+    const struct qd_request *request = ask(json, strlen(json), NULL);
+    const struct qd_inference *inference = request->inference;
+    cr_assert_not_null(inference);
+    cr_assert_not_null(inference->plan, "it waits for a worker, who is to plan");
+    cr_assert(inference->job.brief, "it waits for a worker, who is to compute");
+    run();
+    cr_assert_eq(request->answer.http_status, 200);
+    end();
+    qd_regions_destroy(desk.regions);
     graph_case_destroy(made);
 }
 
