@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define FOLDER "/dev/shm/" /* where the C library has such objects, on Linux */
 
 /* ---- The signal --------------------------------------------------------------------------- */
 
@@ -99,17 +102,34 @@ const char *qd_mapping_name(const char *key)
     return is_name ? name : NULL;
 }
 
+/* Whose it is, for somebody who did not know that it is not the server's. */
+static enum qd_status refuse_access(const char *name, struct qd_error *error)
+{
+    char path[sizeof(FOLDER) + QD_MAPPING_KEY_BYTES];
+    char whose[96] = "";
+    struct stat about;
+    snprintf(path, sizeof(path), "%s%s", FOLDER, name);
+    if (lstat(path, &about) == 0)
+        snprintf(whose, sizeof(whose), ", which is user %u's, of group %u, with mode %04o",
+                 about.st_uid, about.st_gid, about.st_mode & 07777U);
+    return qd_fail(error, QD_INVALID,
+                   "key: expected a shared memory object that the server's user, %u, may read and "
+                   "write, got \"%.100s\"%s: run both as one user, or give it a group of the "
+                   "server's, and mode 0660",
+                   geteuid(), name, whose);
+}
+
 static enum qd_status refuse_open(const char *name, struct qd_error *error)
 {
+    if (errno == EACCES || errno == EPERM)
+        return refuse_access(name, error);
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
         return qd_fail(error, QD_UNAVAILABLE,
                        "key: no file descriptor or memory is left to open \"%.100s\": %s", name,
                        strerror(errno));
     }
-    const char *why = errno == ENOENT ? "there is none of that name in this server's /dev/shm: "
-                                        "containers have one each unless they share it"
-                      : errno == EACCES || errno == EPERM
-                          ? "the server's user may not read and write it"
+    const char *why = errno == ENOENT  ? "there is none of that name in this server's /dev/shm: "
+                                         "containers have one each unless they share it"
                       : errno == ELOOP ? "it is a symbolic link"
                                        : strerror(errno);
     return qd_fail(error, QD_INVALID,

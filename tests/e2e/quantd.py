@@ -47,12 +47,13 @@ def read_shared(file):
 
 
 class Server:
-    """A quantd of our own, on a free port; flags as on its command line."""
+    """A quantd of our own, on a free port; flags as on its command line. `before`: a command that
+    starts it."""
 
     tls = None  # of the clients, where it speaks HTTPS
 
-    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None):
-        arguments = [str(PROGRAM)]
+    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None, before=()):
+        arguments = [*before, str(PROGRAM)]
         for address in listen:
             arguments += ["--listen", address]
         self.terminated = False

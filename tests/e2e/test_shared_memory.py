@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import struct
+import subprocess
 import threading
 import unittest
 
@@ -149,6 +150,21 @@ class Regions(SharedMemory):
                     None, ["x"], {}):
             self.refused(self.register("r", key, 1), 400, "key")
         self.assertEqual(self.ask("GET", STATUS).json(), [])
+
+    def test_another_users_object(self):
+        # Which the server may not open, as tritonclient's are where it is another user.
+        without = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
+        if subprocess.run([*without, "true"], check=False).returncode != 0:
+            self.skipTest("this root may not give up its capabilities")
+        x = self.shared("x", 4096)
+        os.fchmod(x.fd, 0o040)
+        server = Server(*self.flags, before=without)
+        self.addCleanup(server.stop)
+        answer = server.request("POST", "/v2/systemsharedmemory/region/r/register",
+                                json.dumps({"key": x.key, "byte_size": 4096}))
+        self.refused(answer, 400, "key: ", "server's user, %d," % os.geteuid(), x.key[1:],
+                     "user %d's, of group %d, with mode 0040" % (os.geteuid(), os.getegid()),
+                     "mode 0660")
 
     def test_hostile_sizes(self):
         x = self.shared("x", 4096)
