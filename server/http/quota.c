@@ -58,6 +58,14 @@ static int compare(const void *left, const void *right)
     return memcmp(&a->address, &b->address, sizeof(a->address));
 }
 
+/* A host with a global IPv6 address has a whole /64 of them, and may come from another each time.
+ * Local ones stay as they are: there a /64 is many hosts. */
+static void keep_network(struct in6_addr *address)
+{
+    if ((address->s6_addr[0] & 0xe0) == 0x20) /* 2000::/3 */
+        memset(address->s6_addr + 8, 0, 8);
+}
+
 /* False: it has none that counts. */
 static bool read_address(const struct sockaddr *client, struct in6_addr *address)
 {
@@ -70,6 +78,7 @@ static bool read_address(const struct sockaddr *client, struct in6_addr *address
     } else if (client->sa_family == AF_INET6) {
         memcpy(&in6, client, sizeof(in6));
         *address = in6.sin6_addr;
+        keep_network(address);
     } else {
         return false;
     }

@@ -129,6 +129,18 @@ Test(quota, an_ipv4_address_is_the_same_for_both_kinds_of_listeners)
     qd_quota_give_back(quota, &share);
 }
 
+Test(quota, a_global_ipv6_network_is_one_client)
+{
+    const struct qd_config config = {.max_connections = 9, .max_connections_per_address = 1};
+    struct qd_quota *quota = qd_quota_create(&config);
+    const struct qd_quota_share share = take(quota, 0, "2001:db8::1");
+    cr_assert_eq(take(quota, 0, "2001:db8::ffff:0:0:2").result, QD_QUOTA_REFUSED);
+    static const char *const others[] = {"2001:db8:0:1::1", "fd00::1", "fd00::2", "64:ff9b::1"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        cr_assert_eq(take(quota, 0, others[i]).result, QD_QUOTA_ADMITTED, "%s", others[i]);
+    qd_quota_give_back(quota, &share);
+}
+
 Test(quota, unix_sockets_have_no_address)
 {
     const struct qd_config config = {.max_connections = 9, .max_connections_per_address = 1};
