@@ -1,0 +1,360 @@
+/* ONNX files that are wrong, large or hostile, into errors. */
+#include <stdio.h>
+
+#include "tests/unit/onnx_file.h"
+
+TestSuite(onnx_refusals, .init = setup, .fini = teardown);
+
+/* ---- Files that are refused -------------------------------------------------------------- */
+
+Test(onnx_refusals, nodes_that_are_unknown)
+{
+    struct message file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("r", "Relu", NAMES("y"), NAMES("z")));
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"r\", \"Relu\"): expected an operator that quantd has, Constant or "
+                 "DequantizeLinear, QuantizeLinear, QLinearConv, got \"Relu\" of ONNX's own "
+                 "domain");
+    file = good_dequantize();
+    struct message node = onnx_node("a", "QLinearAdd", NAMES("y"), NAMES("z"));
+    put_string(&node, ONNX_NODE_DOMAIN, "com.microsoft");
+    put_message(&file, ONNX_GRAPH_NODE, node);
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"a\", \"QLinearAdd\"): expected an operator that quantd has, Constant "
+                 "or DequantizeLinear, QuantizeLinear, QLinearConv, got \"QLinearAdd\" of the "
+                 "domain \"com.microsoft\"");
+    /* The name goes on behind a NUL. */
+    file = (struct message){.bytes = NULL};
+    node = (struct message){.bytes = NULL};
+    put_data(&node, 4, "QLinearConv\0x", 13);
+    put_message(&file, ONNX_GRAPH_NODE, node);
+    cr_assert_eq(read_model(onnx_model(file, 13)), QD_INVALID);
+    cr_assert_not_null(strstr(error.text, "got \"QLinearConv?x\" of ONNX's own domain"));
+}
+
+/* What `inner` adds to a good file. */
+static void expect_error_with(unsigned field, struct message inner, const char *text)
+{
+    struct message file = good_dequantize();
+    put_message(&file, field, inner);
+    expect_error(onnx_model(file, 13), text);
+}
+
+#define DQ "node 0 (\"dq\", \"DequantizeLinear\")"
+
+Test(onnx_refusals, values)
+{
+    expect_error_with(ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, NO_DIMS),
+                      "graph: expected each value once, got \"x\" from input 0 (\"x\") and from "
+                      "input 1 (\"x\")");
+    expect_error_with(ONNX_GRAPH_INITIALIZER, onnx_tensor("s", ONNX_FLOAT, NO_DIMS),
+                      "graph: expected each value once, got \"s\" from initializer 0 (\"s\") and "
+                      "from initializer 1 (\"s\")");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("x", "s"), NAMES("x")),
+                      "graph: expected each value once, got \"x\" from input 0 (\"x\") and from "
+                      "node 1 (\"2\", \"DequantizeLinear\")");
+    expect_error_with(ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_FLOAT, NO_DIMS),
+                      "output 1 (\"y\"): expected each output once, got it twice");
+    expect_error_with(ONNX_GRAPH_OUTPUT, onnx_value_info("n", ONNX_FLOAT, NO_DIMS),
+                      "output 1 (\"n\"): expected a node's output, no node makes it");
+    expect_error_with(ONNX_GRAPH_OUTPUT, onnx_value_info("s", ONNX_FLOAT, NO_DIMS),
+                      "output 1 (\"s\"): expected the output of an operator that quantd has, it is "
+                      "initializer 0 (\"s\")");
+    expect_error_with(ONNX_GRAPH_OUTPUT, onnx_value_info("x", ONNX_UINT8, NO_DIMS),
+                      "output 1 (\"x\"): expected the output of an operator that quantd has, it is "
+                      "input 0 (\"x\")");
+    expect_error_with(ONNX_GRAPH_INPUT, onnx_value_info("", ONNX_UINT8, NO_DIMS),
+                      "input 1: expected a name, got none");
+    expect_error_with(ONNX_GRAPH_INPUT, onnx_value_info("i", ONNX_INT64, NO_DIMS),
+                      "input 1 (\"i\"): elem_type: expected a TensorProto.DataType that quantd "
+                      "has, got 7 (INT64)");
+    expect_error_with(ONNX_GRAPH_INPUT, onnx_value_info("i", 0, NO_DIMS),
+                      "input 1 (\"i\"): expected a type, got none");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("x", "y"), NAMES("z")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): x_scale: expected a constant or an "
+                      "input of the graph: the operator takes it once, got \"y\", from " DQ);
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("n", "s"), NAMES("z")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): x: expected an input of the graph, an "
+                      "initializer or a node's output, got \"n\", which nothing makes");
+    expect_error_with(ONNX_GRAPH_NODE, onnx_node("2", "DequantizeLinear", NAMES("x"), NAMES("z")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): x_scale: expected this input, got "
+                      "none");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("x", "s", "", ""), NAMES("z")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): expected at most 3 inputs, got 4");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("x", "s"), NAMES("z", "a")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): expected 1 to 1 outputs, got 2");
+    expect_error_with(
+        ONNX_GRAPH_NODE, onnx_node("2", "DequantizeLinear", NAMES("s", "s"), NAMES("z")),
+        "node 1 (\"2\", \"DequantizeLinear\"): x: version 13 of onnx.DequantizeLinear "
+        "takes UINT8, INT8, INT32, got FP32");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "QuantizeLinear", NAMES("x", "s"), NAMES("z")),
+                      "node 1 (\"2\", \"QuantizeLinear\"): x: version 13 of onnx.QuantizeLinear "
+                      "takes INT32, FP32, got UINT8");
+}
+
+Test(onnx_refusals, sparse_initializers)
+{
+    struct message sparse = {.bytes = NULL};
+    put_message(&sparse, 1, onnx_tensor("p", ONNX_FLOAT, NO_DIMS));
+    struct message file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_SPARSE_INITIALIZER, sparse);
+    put_message(&file, ONNX_GRAPH_NODE,
+                onnx_node("2", "DequantizeLinear", NAMES("x", "p"), NAMES("z")));
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"2\", \"DequantizeLinear\"): x_scale: expected a dense tensor, got "
+                 "\"p\", from sparse_initializer 0 (\"p\")");
+}
+
+Test(onnx_refusals, functions)
+{
+    for (int own = 0; own < 2; own++) {
+        struct message model = onnx_model(good_dequantize(), 13);
+        struct message function = {.bytes = NULL};
+        put_string(&function, 1, "DequantizeLinear");
+        put_string(&function, 10, own ? "" : "my.own");
+        put_message(&model, ONNX_MODEL_FUNCTIONS, function);
+        if (own)
+            expect_error(model, "functions[0]: expected none in ONNX's own domain, got "
+                                "\"DequantizeLinear\"");
+        else
+            expect_model(model);
+    }
+}
+
+/* What nobody reads may be anything. */
+Test(onnx_refusals, unused_initializers)
+{
+    struct message file = good_dequantize();
+    put_message(&file, ONNX_GRAPH_INITIALIZER, onnx_tensor("u", 99, DIMS(-1, INT64_MAX)));
+    put_message(&file, ONNX_GRAPH_INITIALIZER, onnx_tensor("", ONNX_INT64, DIMS(7)));
+    put_message(&file, ONNX_GRAPH_NODE, onnx_node("", "Constant", NAMES(NULL), NAMES("c")));
+    expect_model(onnx_model(file, 13));
+    cr_assert_eq(graph.call.value_count, 2);
+}
+
+Test(onnx_refusals, attributes)
+{
+    const struct {
+        struct message attribute;
+        const char *text;
+    } cases[] = {
+        {onnx_attribute_int("axes", 1), "expected an attribute of onnx.DequantizeLinear, got "
+                                        "\"axes\""},
+        {onnx_attribute_int("block_size", 1), "block_size: onnx.DequantizeLinear has it since "
+                                              "opset 21, the file imports 13"},
+        {onnx_attribute_string("axis", "1"), "axis: type: expected 2 (INT), got 3 (STRING)"},
+        {onnx_attribute_ints("axis", DIMS(1)), "axis: type: expected 2 (INT), got 7 (INTS)"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[256];
+        struct message file = {.bytes = NULL};
+        struct message node = onnx_node("dq", "DequantizeLinear", NAMES("x", "s"), NAMES("y"));
+        put_message(&node, ONNX_NODE_ATTRIBUTE, cases[i].attribute);
+        put_message(&file, ONNX_GRAPH_NODE, node);
+        put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, NO_DIMS));
+        add_scale(&file);
+        snprintf(text, sizeof(text), DQ ": %s", cases[i].text);
+        expect_error(onnx_model(file, 13), text);
+    }
+}
+
+Test(onnx_refusals, attributes_that_are_odd)
+{
+    const struct {
+        unsigned count; /* how often it comes */
+        const char *reference;
+        const char *text; /* NULL: it is fine */
+    } cases[] = {{1, NULL, NULL},
+                 {2, NULL, DQ ": axis: expected once, got twice"},
+                 {1, "outer",
+                  DQ ": axis: expected a value, got a reference to a function's attribute "
+                     "\"outer\""}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct message file = {.bytes = NULL};
+        struct message node = onnx_node("dq", "DequantizeLinear", NAMES("x", "s"), NAMES("y"));
+        for (unsigned j = 0; j < cases[i].count; j++) {
+            struct message attribute = {.bytes = NULL}; /* without a type, as in IR version 1 */
+            put_string(&attribute, 1, "axis");
+            put_number(&attribute, 3, (uint64_t)-1);
+            if (cases[i].reference != NULL)
+                put_string(&attribute, 21, cases[i].reference);
+            put_message(&node, ONNX_NODE_ATTRIBUTE, attribute);
+        }
+        put_message(&file, ONNX_GRAPH_NODE, node);
+        put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info("x", ONNX_UINT8, NO_DIMS));
+        put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_FLOAT, NO_DIMS));
+        add_scale(&file);
+        if (cases[i].text != NULL) {
+            expect_error(onnx_model(file, 13), cases[i].text);
+            continue;
+        }
+        expect_model(onnx_model(file, 13));
+        cr_assert_eq(graph.call.nodes[0].call.attributes[0].number, -1);
+    }
+}
+
+Test(onnx_refusals, names_are_text)
+{
+    struct message file = good_dequantize();
+    struct message info = {.bytes = NULL};
+    put_data(&info, 1, "a\0b", 3);
+    put_message(&file, ONNX_GRAPH_INPUT, info);
+    expect_error(onnx_model(file, 13),
+                 "input 1 (\"a?b\"): expected UTF-8 without NULs, got \"a?b\"");
+    file = good_dequantize();
+    put_data(&file, ONNX_GRAPH_NAME, "\xc0\x80", 2);
+    expect_error(onnx_model(file, 13), "graph: name: expected UTF-8 without NULs, got \"??\"");
+    /* Names that a NUL ends too early are two. */
+    file = good_dequantize();
+    struct message tensor = {.bytes = NULL};
+    put_data(&tensor, ONNX_TENSOR_NAME, "s\0", 2);
+    put_message(&file, ONNX_GRAPH_INITIALIZER, tensor);
+    expect_model(onnx_model(file, 13));
+}
+
+/* ---- Files that are large ---------------------------------------------------------------- */
+
+Test(onnx_refusals, too_many)
+{
+    struct message file = {.bytes = NULL};
+    for (unsigned i = 0; i < 1025; i++)
+        put_message(&file, ONNX_GRAPH_NODE, onnx_node("", "QLinearConv", NAMES(NULL), NAMES("")));
+    expect_error(onnx_model(file, 13),
+                 "graph: expected 1 to 1024 nodes that are not Constant, got 1025");
+    expect_error(onnx_model((struct message){.bytes = NULL}, 13),
+                 "graph: expected 1 to 1024 nodes that are not Constant, got 0");
+    file = good_dequantize();
+    for (unsigned i = 0; i < 32; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "i%u", i);
+        put_message(&file, ONNX_GRAPH_INPUT, onnx_value_info(name, ONNX_UINT8, NO_DIMS));
+    }
+    expect_error(onnx_model(file, 13),
+                 "graph: expected at most 32 inputs that are no initializers, got more");
+    file = good_dequantize();
+    for (unsigned i = 0; i < 32; i++)
+        put_message(&file, ONNX_GRAPH_OUTPUT, onnx_value_info("y", ONNX_FLOAT, NO_DIMS));
+    expect_error(onnx_model(file, 13), "graph: expected at most 32 outputs, got more");
+    file = good_dequantize();
+    for (unsigned i = 0; i < QD_ONNX_VALUE_COUNT_MAX; i++)
+        put_data(&file, ONNX_GRAPH_INITIALIZER, NULL, 0);
+    expect_error(onnx_model(file, 13), "graph: expected at most 65536 initializers, inputs and "
+                                       "outputs of nodes, got 65539");
+}
+
+/* Each message takes two bytes in the file and fifty times as many here. */
+Test(onnx_refusals, bombs)
+{
+    const unsigned fields[] = {ONNX_GRAPH_NODE, ONNX_GRAPH_INITIALIZER, ONNX_GRAPH_INPUT,
+                               ONNX_GRAPH_SPARSE_INITIALIZER};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        struct message file = {.bytes = NULL};
+        for (unsigned j = 0; j < 2 << 20; j++)
+            put_data(&file, fields[i], NULL, 0);
+        cr_assert_eq(read_model(onnx_model(file, 13)), QD_TOO_LARGE);
+        cr_assert_not_null(strstr(error.text, "no memory for what the file holds"));
+        cr_assert_leq(qd_memory_used(scratch.memory), 64u << 20);
+        qd_arena_deinit(&scratch.arena);
+        cr_assert_eq(qd_memory_used(scratch.memory), 0);
+        qd_arena_init(&scratch.arena, scratch.memory);
+    }
+}
+
+/* protobuf joins what comes of a message twice: each graph here adds to the one before. */
+Test(onnx_refusals, a_graph_in_pieces)
+{
+    struct message model = {.bytes = NULL};
+    struct message whole = onnx_model(good_dequantize(), 13);
+    struct message node = {.bytes = NULL};
+    put_message(&node, ONNX_GRAPH_NODE, onnx_node("", "Constant", NAMES(NULL), NAMES(NULL)));
+    put_bytes(&model, whole.bytes, whole.count);
+    for (unsigned i = 0; i < 100; i++)
+        put_data(&model, ONNX_MODEL_GRAPH, node.bytes, node.count);
+    expect_model(model);
+    cr_assert_eq(graph.call.node_count, 1);
+    model = (struct message){.bytes = NULL};
+    for (unsigned i = 0; i < 100000; i++)
+        put_data(&model, ONNX_MODEL_GRAPH, node.bytes, node.count);
+    cr_assert_eq(read_model(model), QD_TOO_LARGE, "joining takes the square of the pieces");
+    message_free(&whole);
+    message_free(&node);
+}
+
+/* A graph in an attribute of a node in a graph, and so on: nobody goes down. */
+Test(onnx_refusals, deep_nesting)
+{
+    enum { DEPTH = 1 << 20, LEVEL_BYTES = 24 };
+    char *bytes = calloc(DEPTH, LEVEL_BYTES);
+    cr_assert_not_null(bytes);
+    size_t at = (size_t)DEPTH * LEVEL_BYTES;
+    const size_t end = at;
+    for (unsigned i = 0; i < DEPTH; i++) {
+        /* attribute { g { node { attribute ... */
+        const unsigned char tags[] = {1 << 3 | 2, 6 << 3 | 2, 5 << 3 | 2};
+        for (size_t j = 0; j < sizeof(tags); j++) {
+            char head[12];
+            struct message length = {.bytes = NULL};
+            put_number(&length, 1, end - at);
+            head[0] = (char)tags[j];
+            memcpy(head + 1, length.bytes + 1, length.count - 1);
+            at -= length.count;
+            memcpy(bytes + at, head, length.count);
+            message_free(&length);
+        }
+    }
+    struct message file = good_dequantize();
+    put_data(&file, ONNX_GRAPH_NODE, bytes + at, end - at);
+    free(bytes);
+    expect_error(onnx_model(file, 13),
+                 "node 1 (\"\", \"\"): expected an operator that quantd has, Constant or "
+                 "DequantizeLinear, QuantizeLinear, QLinearConv, got \"\" of ONNX's own domain");
+}
+
+/* ---- Files that are broken --------------------------------------------------------------- */
+
+Test(onnx_refusals, truncated)
+{
+    struct message model = onnx_model(conv_graph(), 13);
+    for (size_t count = 0; count < model.count; count++) {
+        char *copy = malloc(count + 1); /* so that sanitizers see its end */
+        cr_assert_not_null(copy);
+        memcpy(copy, model.bytes, count);
+        cr_assert_eq(read_source((struct qd_onnx_source){.bytes = copy, .count = count}),
+                     QD_INVALID, "the first %zu bytes", count);
+        free(copy);
+    }
+    message_free(&model);
+}
+
+/* Whatever the bound on memory, the file is read or refused for want of memory. */
+Test(onnx_refusals, little_memory)
+{
+    struct message model = onnx_model(conv_graph(), 13);
+    unsigned refused = 0;
+    for (size_t bytes = 0; bytes < 256u << 10; bytes += 8 << 10) {
+        struct scratch small;
+        scratch_init(&small, bytes);
+        struct qd_onnx_source source = {.bytes = model.bytes, .count = model.count};
+        enum qd_status status = qd_onnx_read(&source, &small.arena, &graph, &error);
+        cr_assert(status == QD_OK || status == QD_TOO_LARGE, "%s", error.text);
+        refused += status != QD_OK;
+        scratch_deinit(&small);
+    }
+    cr_assert(refused > 0 && refused < 32);
+    message_free(&model);
+}
+
+Test(onnx_refusals, garbage)
+{
+    expect_error((struct message){.bytes = NULL}, "expected an ONNX file, got an empty one");
+    struct message file = {.bytes = NULL};
+    put_bytes(&file, "\x3a\xff\xff\x7f", 4);
+    expect_error(file, "expected an ONNX file, which is a ModelProto of protobuf, got 4 bytes that "
+                       "are none, or of which some are missing");
+}
