@@ -128,8 +128,8 @@ SERVER := \
     server/http/framing.c server/http/handshake.c server/http/head.c \
     server/http/healthcheck.c server/http/intercept.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \
-    server/http/listener.c server/http/logging.c server/http/path.c server/http/quota.c \
-    server/http/route.c \
+    server/http/listener.c server/http/listeners.c server/http/logging.c \
+    server/http/path.c server/http/quota.c server/http/route.c \
     server/http/shared.c server/http/socket.c server/http/tap.c server/http/tls.c \
     server/http/tokens.c \
     server/http/trace.c server/http/visit.c

@@ -20,7 +20,7 @@
 #include "server/base/version.h"
 #include "server/http/access.h"
 #include "server/http/healthcheck.h"
-#include "server/http/listener.h"
+#include "server/http/listeners.h"
 #include "server/http/route.h"
 #include "server/models/repository.h"
 #include "server/models/table.h"
@@ -41,6 +41,7 @@ enum {
     TRIM_STEP_BYTES = 8 << 20,      /* a ms of small pages; nobody is answered */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
     OTHER_FILES_MAX = 64,
+    LOOP_FILES_MAX = 8 + 3 * QD_LISTEN_COUNT_MAX, /* a loop's own, and for each address */
     LOAD_FILES_MAX = 128, /* a load holds up to QD_SOURCES_FILE_COUNT_MAX open, and folders */
 };
 
@@ -64,7 +65,7 @@ struct process {
     struct qd_tls *tls; /* NULL: none */
     struct qd_quota *quota;
     struct qd_router router;
-    struct qd_listener *listener;
+    struct qd_listeners *listeners;
     struct qd_log_file *access_log; /* NULL: none */
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
@@ -95,6 +96,7 @@ static void on_drained(void *context)
 {
     struct process *process = context;
     process->drained = true;
+    qd_timer_stop(process->drain_timer);
     if (process->loader_stopped)
         qd_loop_stop(process->loop);
     else
@@ -105,9 +107,9 @@ static void on_drain_timeout(void *context)
 {
     struct process *process = context;
     qd_log(QD_LOG_WARN, "drain timeout: cutting off what is left", "connections=%zu",
-           qd_listener_connection_count(process->listener));
+           qd_listeners_connection_count(process->listeners));
     qd_scheduler_abandon(process->scheduler);
-    qd_listener_cut(process->listener);
+    qd_listeners_cut(process->listeners);
 }
 
 static void on_stop_signal(void *context)
@@ -118,16 +120,16 @@ static void on_stop_signal(void *context)
         _exit(EXIT_FAILURE);
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
-           process->listener == NULL ? 0 : qd_listener_connection_count(process->listener),
+           process->listeners == NULL ? 0 : qd_listeners_connection_count(process->listeners),
            qd_scheduler_queue_count(process->scheduler));
     atomic_store(&process->router.draining, true);
     qd_loader_stop(process->loader, on_loader_stopped, process);
-    if (process->listener == NULL) { /* models are still loaded for the start */
+    if (process->listeners == NULL) { /* models are still loaded for the start */
         on_drained(process);
         return;
     }
     qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
-    qd_listener_drain(process->listener, on_drained, process);
+    qd_listeners_drain(process->listeners, on_drained, process);
 }
 
 static void on_reload_signal(void *context)
@@ -198,7 +200,8 @@ static bool raise_file_limit(struct process *process)
     const struct qd_config *config = &process->config;
     rlim_t wanted =
         ((rlim_t)config->max_connections + QD_REFUSED_COUNT_MAX) * config->listen_count +
-        OTHER_FILES_MAX + LOAD_FILES_MAX + QD_LINGER_COUNT_MAX;
+        OTHER_FILES_MAX + LOAD_FILES_MAX +
+        config->io_threads * (QD_LINGER_COUNT_MAX + LOOP_FILES_MAX);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return true;
@@ -266,8 +269,10 @@ static bool start_kernels(struct process *process)
         return false;
     const char *core = qk_kernels_blas_core(process->kernels);
     qd_log(QD_LOG_INFO, "quantd starts",
-           "version=%s cpu=%s gemm=%s openblas_core=%s threads=%llu max_inflight_bytes=%llu",
+           "version=%s cpu=%s gemm=%s openblas_core=%s io_threads=%llu threads=%llu "
+           "max_inflight_bytes=%llu",
            QD_VERSION, qk_kernels_tier(process->kernels), qk_kernels_gemm(process->kernels), core,
+           (unsigned long long)process->config.io_threads,
            (unsigned long long)process->config.threads,
            (unsigned long long)process->config.max_inflight_bytes);
     const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
@@ -419,14 +424,25 @@ static bool start_listening(struct process *process)
         .journal = {.file = process->access_log, .format = process->config.log_format},
         .log_format_initial = process->config.log_format,
     };
-    struct qd_handler handler = qd_router_handler(&process->router);
-    process->listener = qd_listener_create(process->loop, process->memory, &process->config,
-                                           process->quota, process->tls, &handler, &process->error);
-    if (process->listener == NULL)
+    const struct qd_listener_settings settings = {
+        .memory = process->memory,
+        .config = &process->config,
+        .quota = process->quota,
+        .tls = process->tls,
+        .handler = qd_router_handler(&process->router),
+    };
+    process->listeners = qd_listeners_create(process->loop, &settings, &process->error);
+    if (process->listeners == NULL)
         return false;
-    process->router.listener = process->listener;
+    process->router.listeners = process->listeners;
+    if (!qd_listeners_start(process->listeners)) {
+        return qd_complain(&process->error,
+                           "--io-threads: cannot start %llu; memory or the limit on processes is "
+                           "short",
+                           (unsigned long long)process->config.io_threads);
+    }
     const char *name;
-    for (size_t i = 0; (name = qd_listener_name(process->listener, i)) != NULL; i++)
+    for (size_t i = 0; (name = qd_listeners_name(process->listeners, i)) != NULL; i++)
         printf("quantd listening on %s\n", name);
     fflush(stdout);
     return true;
@@ -434,7 +450,7 @@ static bool start_listening(struct process *process)
 
 static void deinit(struct process *process)
 {
-    qd_listener_destroy(process->listener);
+    qd_listeners_destroy(process->listeners);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);
     qd_handle_destroy(process->sigterm);

@@ -10,6 +10,7 @@
 #include "kernels/qk.h"
 #include "server/base/address.h"
 #include "server/base/clock.h"
+#include "server/base/limits.h"
 #include "server/base/text.h"
 
 enum kind {
@@ -68,6 +69,8 @@ static const struct flag flags[] = {
     {.about = "How much"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
      "workers; auto: one for each CPU that it may use"},
+    {"io-threads", KIND_COUNT, AT(io_threads), "1", 1, QD_IO_THREAD_COUNT_MAX, "N",
+     "threads that move bytes, each with connections of its own"},
     {"max-connections", KIND_COUNT, AT(max_connections), "4096", 1, 1000000, "N",
      "open at a time, for each listener; more are refused (503)"},
     {"max-connections-per-address", KIND_COUNT, AT(max_connections_per_address), "0", 0, 1000000,

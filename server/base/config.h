@@ -43,6 +43,7 @@ struct qd_config {
     char cors_origins[QD_CORS_ORIGIN_COUNT_MAX][QD_CORS_ORIGIN_BYTES_MAX]; /* "*": any */
     size_t cors_origin_count;
     uint64_t threads;
+    uint64_t io_threads;                  /* that move bytes, the main one among them */
     uint64_t worker_nice;                 /* more than the loop */
     bool loop_computes;                   /* what is brief; false: workers do */
     uint64_t max_connections;             /* for each listener */

@@ -8,7 +8,6 @@
 
 /*    name, value, help */
 #define GAUGE_LIST(X)                                                                         \
-    X("quantd_connections", gauges->connections, "Open connections.")                         \
     X("quantd_queue_length", gauges->queue.used, "Requests waiting for a worker.")            \
     X("quantd_queue_length_max", gauges->queue.max, "Its bound, --max-queue.")                \
     X("quantd_workers_busy", gauges->workers.used, "Workers that have something to do.")      \
@@ -49,6 +48,21 @@ static void print_values(const struct qd_gauges *gauges, struct qd_text *text)
 #undef X
 }
 
+static void print_connections(const struct qd_gauges *gauges, struct qd_text *text)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < gauges->io_thread_count; i++)
+        all += gauges->connections[i];
+    qd_prometheus_type(text, "quantd_connections", "gauge", "Open connections.");
+    qd_text_format(text, "quantd_connections %" PRIu64 "\n", all);
+    qd_prometheus_type(text, "quantd_io_thread_connections", "gauge",
+                       "The same, by the thread that moves their bytes (--io-threads).");
+    for (size_t i = 0; i < gauges->io_thread_count; i++) {
+        qd_text_format(text, "quantd_io_thread_connections{thread=\"%zu\"} %" PRIu64 "\n", i,
+                       gauges->connections[i]);
+    }
+}
+
 static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text)
 {
     static const char *const names[] = {"quantd_listener_connections",
@@ -74,6 +88,7 @@ static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text
 void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text)
 {
     print_values(gauges, text);
+    print_connections(gauges, text);
     print_listeners(gauges, text);
     qd_prometheus_type(text, "quantd_log_lines_dropped_total", "counter",
                        "Lines that nobody took in time, or that a full disk had no room for.");

@@ -35,7 +35,8 @@ struct qd_gauges {
     struct qd_bound region_bytes;
     uint64_t inflight_kept; /* bytes for reuse, beyond those in use */
     uint64_t models_kept;
-    uint64_t connections;
+    const uint64_t *connections; /* open, of each I/O thread */
+    size_t io_thread_count;
     uint64_t model_count;
     const struct qd_listener_gauge *listeners;
     size_t listener_count;

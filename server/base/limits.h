@@ -78,6 +78,9 @@
 #define QD_UNIX_WIDE_ANSWER_BYTES (1u << 20)
 #define QD_UNIX_WIDE_COUNT_MAX 16
 
+/* Threads that move bytes (--io-threads). Each has its part of the wide sockets: at least one. */
+#define QD_IO_THREAD_COUNT_MAX 16
+
 /* Lines of the access log that wait to be written, and as many that are being written: some 2,000
  * lines, a tenth of a second at 20,000 requests a second. */
 #define QD_LOG_FILE_BYTES_MAX (1u << 20)

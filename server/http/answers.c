@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/base/gauges.h"
+#include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/base/refusal.h"
 #include "server/base/schema.h"
@@ -116,6 +117,7 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
 {
     const struct qd_router *router = visit->router;
     struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
+    uint64_t connections[QD_IO_THREAD_COUNT_MAX];
     struct qd_gauges gauges = {
         .cpu_tier = qk_kernels_tier(router->tools.kernels),
         .gemm = qk_kernels_gemm(router->tools.kernels),
@@ -128,6 +130,7 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
         .inflight_kept = qd_memory_kept(router->memory),
         .models_kept = qd_memory_kept(router->model_memory),
         .model_count = qd_models_loaded_count(router->models),
+        .connections = connections,
         .listeners = listeners,
         .event_lines_dropped = qd_log_dropped(),
     };
@@ -137,9 +140,9 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
     }
     if (router->journal.file != NULL)
         gauges.access_lines_dropped = qd_log_file_dropped(router->journal.file);
-    if (router->listener != NULL) {
-        gauges.connections = qd_listener_connection_count(router->listener);
-        gauges.listener_count = qd_listener_gauges(router->listener, listeners);
+    if (router->listeners != NULL) {
+        gauges.io_thread_count = qd_listeners_connections(router->listeners, connections);
+        gauges.listener_count = qd_listeners_gauges(router->listeners, listeners);
     }
     qd_process_read(&gauges.process);
     struct qd_text text;

@@ -70,6 +70,7 @@ static struct qd_connection *watched(struct qd_link *link)
 bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
 {
     *all = (struct qd_connections){.config = config, .look = 1};
+    all->wide_max = (size_t)(QD_UNIX_WIDE_COUNT_MAX / config->io_threads);
     uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
                              ? QD_PACE_WINDOW_NS
                              : config->receive_timeout_ns;
@@ -86,7 +87,7 @@ bool qd_connections_init(struct qd_connections *all, const struct qd_config *con
 
 void qd_connections_deinit(struct qd_connections *all)
 {
-    assert(all->count == 0);
+    assert(atomic_load(&all->count) == 0);
     if (all->hangups >= 0)
         close(all->hangups);
 }
@@ -157,7 +158,7 @@ struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, boo
     link_init(&connection->watch);
     append(&all->fresh, &connection->watch);
     start_to_wait(connection, connection->since_ns);
-    all->count++;
+    atomic_fetch_add(&all->count, 1);
     return connection;
 }
 
@@ -182,7 +183,7 @@ static uint64_t buffer_bytes(const struct qd_connection *connection)
  * kernel than any other. NULL: there is none. */
 static struct qd_connection **find_place(struct qd_connections *all)
 {
-    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++) {
+    for (size_t i = 0; i < all->wide_max; i++) {
         const struct qd_connection *there = all->wide[i];
         if (there == NULL || (!there->wide && qd_socket_unread(there->fd) <= buffer_bytes(there)))
             return &all->wide[i];
@@ -192,7 +193,7 @@ static struct qd_connection **find_place(struct qd_connections *all)
 
 static bool has_place(const struct qd_connection *connection)
 {
-    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+    for (size_t i = 0; i < connection->all->wide_max; i++)
         if (connection->all->wide[i] == connection)
             return true;
     return false;
@@ -221,7 +222,7 @@ static void narrow(struct qd_connection *connection)
 
 static void give_up_place(const struct qd_connection *connection)
 {
-    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+    for (size_t i = 0; i < connection->all->wide_max; i++)
         if (connection->all->wide[i] == connection)
             connection->all->wide[i] = NULL;
 }
@@ -237,7 +238,7 @@ void qd_connection_close(struct qd_connection *connection)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
     unlink_it(&connection->wait);
     unlink_it(&connection->watch);
-    connection->all->count--;
+    atomic_fetch_sub(&connection->all->count, 1);
     free(connection);
 }
 

@@ -12,6 +12,7 @@
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -91,8 +92,9 @@ struct qd_connections {
     struct qd_links ended; /* the client sends nothing more */
     int hangups;           /* the epoll; becomes readable when a client hangs up */
     uint64_t look;         /* for who is stuck: counts them, from 1 on */
-    size_t count;
+    atomic_size_t count;   /* read on any thread */
     struct qd_connection *wide[QD_UNIX_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
+    size_t wide_max;                                    /* this loop's part of them */
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */
 };

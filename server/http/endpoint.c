@@ -138,18 +138,21 @@ static bool pauses(struct qd_endpoint *endpoint)
 }
 
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint_settings *settings, struct qd_error *error)
+                      const struct qd_endpoint *first, const struct qd_endpoint_settings *settings,
+                      struct qd_error *error)
 {
     const struct qd_socket_settings wanted = {
         .backlog = BACKLOG,
         .is_https = settings->tls != NULL,
         .unix_mode = (mode_t)settings->config->unix_mode,
         .unix_owner = settings->config->unix_owner,
+        .is_shared = settings->config->io_threads > 1,
     };
     if (settings->tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return qd_complain(error, "cannot listen on %s: --tls-cert: this libmicrohttpd has no TLS",
                            address);
-    if (!qd_socket_listen(&endpoint->socket, address, &wanted, error))
+    if (first == NULL ? !qd_socket_listen(&endpoint->socket, address, &wanted, error)
+                      : !qd_socket_join(&endpoint->socket, &first->socket, BACKLOG, error))
         return false;
     endpoint->is_https = settings->tls != NULL && endpoint->socket.unix_path[0] == '\0';
     endpoint->mhd = start_daemon(endpoint, settings);
@@ -166,7 +169,8 @@ bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
         qd_endpoint_close(endpoint);
         return qd_complain(error, "cannot listen on %s: the loop cannot watch it", address);
     }
-    warn_of_strangers(endpoint, settings);
+    if (first == NULL)
+        warn_of_strangers(endpoint, settings);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* One address to listen on: its socket, and libmicrohttpd's daemon on it. There is one daemon for
- * each socket: the library knows no other way. */
+/* One address to listen on, for one loop: its socket, and libmicrohttpd's daemon on it. There is
+ * one daemon for each socket: the library knows no other way. */
 #ifndef SERVER_HTTP_ENDPOINT_H
 #define SERVER_HTTP_ENDPOINT_H
 
@@ -40,9 +40,11 @@ struct qd_endpoint_settings {
     void *context;         /* of all of them */
 };
 
-/* False: `error` says why, and there is nothing to close. */
+/* `first`: another loop's, of the same address; NULL: it is the first. False: `error` says why,
+ * and there is nothing to close. */
 bool qd_endpoint_open(struct qd_endpoint *endpoint, const char *address,
-                      const struct qd_endpoint_settings *settings, struct qd_error *error);
+                      const struct qd_endpoint *first, const struct qd_endpoint_settings *settings,
+                      struct qd_error *error);
 /* No connection is suspended. */
 void qd_endpoint_close(struct qd_endpoint *endpoint);
 

@@ -542,19 +542,18 @@ static unsigned silence_s(const struct qd_config *config)
     return seconds == REPLY_SILENCE_S ? seconds + 1 : seconds; /* see suspend */
 }
 
-bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct qd_memory *memory,
-                      const struct qd_config *config, struct qd_quota *quota, struct qd_tls *tls,
-                      const struct qd_handler *handler)
+bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
+                      const struct qd_listener_settings *settings)
 {
     *exchange = (struct qd_exchange){.loop = loop,
-                                     .memory = memory,
-                                     .config = config,
-                                     .quota = quota,
-                                     .tls = tls,
-                                     .handler = *handler,
+                                     .memory = settings->memory,
+                                     .config = settings->config,
+                                     .quota = settings->quota,
+                                     .tls = settings->tls,
+                                     .handler = settings->handler,
                                      .lingers = qd_lingers_create(loop),
-                                     .silence_s = silence_s(config)};
-    const bool open = qd_connections_init(&exchange->connections, config);
+                                     .silence_s = silence_s(settings->config)};
+    const bool open = qd_connections_init(&exchange->connections, settings->config);
     exchange->connections.on_slow = on_slow;
     exchange->connections.on_fault = on_fault;
     exchange->connections.on_gone = on_gone;

@@ -27,9 +27,8 @@ struct qd_exchange {
 };
 
 /* False: no memory or no descriptor; deinit is fine all the same. */
-bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop, struct qd_memory *memory,
-                      const struct qd_config *config, struct qd_quota *quota, struct qd_tls *tls,
-                      const struct qd_handler *handler);
+bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
+                      const struct qd_listener_settings *settings);
 void qd_exchange_deinit(struct qd_exchange *exchange);
 
 /* A connection has come, to the listener of that index in config->listen: its context. NULL: malloc

@@ -26,7 +26,7 @@ struct qd_listener {
     uint64_t restless_ns; /* since then the library wants to be run again at once; 0: it does not */
     bool rested;          /* since somebody last looked for who is stuck */
     uint64_t sweep_ns;    /* when the timer ends; UINT64_MAX: it does not run */
-    qd_callback *on_drained;
+    qd_callback *on_drained; /* NULL: not asked for, or called */
     void *on_drained_context;
     size_t endpoint_count;
     struct qd_endpoint endpoints[QD_LISTEN_COUNT_MAX];
@@ -85,9 +85,12 @@ static void on_sweep(void *context)
     listener->sweep_ns = UINT64_MAX;
     qd_connections_sweep(&exchange->connections);
     qd_lingers_sweep(exchange->lingers, qd_clock_ns() + linger_hurry_ns(exchange));
-    if (exchange->connections.draining && exchange->connections.count == 0 &&
-        qd_lingers_count(exchange->lingers) == 0)
-        listener->on_drained(listener->on_drained_context);
+    qd_callback *on_drained = listener->on_drained;
+    if (on_drained != NULL && atomic_load(&exchange->connections.count) == 0 &&
+        qd_lingers_count(exchange->lingers) == 0) {
+        listener->on_drained = NULL;
+        on_drained(listener->on_drained_context);
+    }
 }
 
 /* The timer runs only for what is due, and is left alone while that comes later than before. */
@@ -176,7 +179,7 @@ static void on_before_sleep(void *context)
 /* ---- Life --------------------------------------------------------------------------------- */
 
 static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop,
-                           struct qd_error *error)
+                           const struct qd_listener *first, struct qd_error *error)
 {
     const struct qd_config *config = listener->config;
     const struct qd_endpoint_settings settings = {
@@ -192,25 +195,25 @@ static bool open_endpoints(struct qd_listener *listener, struct qd_loop *loop,
         .context = &listener->exchange,
     };
     for (size_t i = 0; i < config->listen_count; i++) {
-        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i], &settings, error))
+        if (!qd_endpoint_open(&listener->endpoints[i], config->listen[i],
+                              first == NULL ? NULL : &first->endpoints[i], &settings, error))
             return false;
         listener->endpoint_count++;
     }
     return true;
 }
 
-struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config, struct qd_quota *quota,
-                                       struct qd_tls *tls, const struct qd_handler *handler,
-                                       struct qd_error *error)
+struct qd_listener *qd_listener_create(struct qd_loop *loop,
+                                       const struct qd_listener_settings *settings,
+                                       const struct qd_listener *first, struct qd_error *error)
 {
     struct qd_listener *listener = calloc(1, sizeof(*listener));
     qd_complain(error, "out of memory");
     if (listener == NULL)
         return NULL;
-    listener->config = config;
+    listener->config = settings->config;
     listener->sweep_ns = UINT64_MAX;
-    bool open = qd_exchange_init(&listener->exchange, loop, memory, config, quota, tls, handler);
+    bool open = qd_exchange_init(&listener->exchange, loop, settings);
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_timer, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
@@ -220,9 +223,7 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *m
     }
     open = open && listener->before_sleep != NULL && listener->pump_timer != NULL &&
            listener->sweep_timer != NULL && listener->hangups != NULL;
-    open = open && open_endpoints(listener, loop, error);
-    if (tls != NULL)
-        qd_tls_forget_texts(tls);
+    open = open && open_endpoints(listener, loop, first, error);
     if (!open) {
         qd_listener_destroy(listener);
         return NULL;
@@ -251,7 +252,7 @@ const char *qd_listener_name(const struct qd_listener *listener, size_t index)
 
 size_t qd_listener_connection_count(const struct qd_listener *listener)
 {
-    return listener->exchange.connections.count;
+    return atomic_load(&listener->exchange.connections.count);
 }
 
 size_t qd_listener_gauges(const struct qd_listener *listener,

@@ -1,6 +1,7 @@
 /* HTTP, behind a thin face: opened, admit, begin, end, answer, closed. That it is libmicrohttpd's
- * is known to listener.c, endpoint, exchange and intercept alone. All of it is on the loop's
- * thread.
+ * is known to listener.c, endpoint, exchange and intercept alone. There is one listener for each
+ * loop that has connections (listeners.h), and all of it is on that loop's thread, but for what is
+ * said to be on any. So the handler is called on the threads of all loops.
  *
  * What the handler never sees: bodies that are too large or too slow, heads that two readers could
  * take for different requests, connections beyond their quota. A refused body is read and thrown
@@ -47,12 +48,20 @@ struct qd_handler {
     void *context;
 };
 
-/* Listens on all of config->listen: with `tls`, over TLS where it is TCP; NULL: without it. NULL:
- * `error` says why. config, quota and tls are borrowed. */
-struct qd_listener *qd_listener_create(struct qd_loop *loop, struct qd_memory *memory,
-                                       const struct qd_config *config, struct qd_quota *quota,
-                                       struct qd_tls *tls, const struct qd_handler *handler,
-                                       struct qd_error *error);
+/* What all loops' listeners share. All but the handler is borrowed. */
+struct qd_listener_settings {
+    struct qd_memory *memory;
+    const struct qd_config *config;
+    struct qd_quota *quota;
+    struct qd_tls *tls; /* for all that is TCP; NULL: none */
+    struct qd_handler handler;
+};
+
+/* Listens on all of config->listen, beside `first`, that of another loop; NULL: it is the first.
+ * NULL: `error` says why. The loop does not run yet. */
+struct qd_listener *qd_listener_create(struct qd_loop *loop,
+                                       const struct qd_listener_settings *settings,
+                                       const struct qd_listener *first, struct qd_error *error);
 
 /* Cuts what is open. No request is between `end` and its answer. */
 void qd_listener_destroy(struct qd_listener *listener);
@@ -60,8 +69,9 @@ void qd_listener_destroy(struct qd_listener *listener);
 /* The real address: "http://127.0.0.1:8000"; NULL beyond the last. */
 const char *qd_listener_name(const struct qd_listener *listener, size_t index);
 
+/* On any thread. */
 size_t qd_listener_connection_count(const struct qd_listener *listener);
-/* The same by address. Returns how many addresses there are. */
+/* The same by address, of all loops. Returns how many addresses there are. */
 size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
 

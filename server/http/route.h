@@ -11,6 +11,7 @@
 #include "server/http/access.h"
 #include "server/http/journal.h"
 #include "server/http/listener.h"
+#include "server/http/listeners.h"
 #include "server/models/table.h"
 #include "server/work/infer.h"
 #include "server/work/loader.h"
@@ -24,8 +25,8 @@ struct qd_router {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_access *access;
-    struct qd_regions *regions;         /* of shared memory; NULL: clients may have none */
-    const struct qd_listener *listener; /* to count its connections; NULL: none */
+    struct qd_regions *regions;           /* of shared memory; NULL: clients may have none */
+    const struct qd_listeners *listeners; /* to count their connections; NULL: none */
     bool compress_answers;
     struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */

@@ -261,19 +261,38 @@ static void name_tcp(struct qd_socket *listener, bool is_https)
              is_https ? "s" : "", host, port);
 }
 
+static bool set_option(int fd, int level, int option)
+{
+    const int on = 1;
+    return setsockopt(fd, level, option, &on, sizeof(on)) == 0;
+}
+
+/* Not bound yet. -1: errno says why. */
+static int open_tcp(int family)
+{
+    const int fd = open_socket(family);
+    if (fd >= 0 && set_option(fd, SOL_SOCKET, SO_REUSEADDR) &&
+        (family != AF_INET6 || set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY)))
+        return fd;
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
+}
+
+/* SO_REUSEPORT comes only after the bind, which so fails where somebody else has the address, even
+ * another quantd that shares it among its own sockets. */
 static bool listen_tcp(struct qd_socket *listener, const char *address,
                        const struct sockaddr_storage *name, socklen_t name_bytes,
                        const struct qd_socket_settings *settings, struct qd_error *error)
 {
-    listener->fd = open_socket(name->ss_family);
-    int on = 1;
-    bool bound = listener->fd >= 0 &&
-                 setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-                 (name->ss_family != AF_INET6 ||
-                  setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
-                 bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
-                 listen(listener->fd, settings->backlog) == 0;
-    if (!bound)
+    listener->fd = open_tcp(name->ss_family);
+    const bool listens =
+        listener->fd >= 0 && bind(listener->fd, (const struct sockaddr *)name, name_bytes) == 0 &&
+        (!settings->is_shared || set_option(listener->fd, SOL_SOCKET, SO_REUSEPORT)) &&
+        listen(listener->fd, settings->backlog) == 0;
+    if (!listens)
         return close_and_complain(listener, address, false, error);
     name_tcp(listener, settings->is_https);
     return true;
@@ -321,4 +340,23 @@ bool qd_socket_listen(struct qd_socket *listener, const char *address,
     if (name.ss_family == AF_UNIX)
         return listen_unix(listener, address, (const struct sockaddr_un *)&name, settings, error);
     return listen_tcp(listener, address, &name, name_bytes, settings, error);
+}
+
+bool qd_socket_join(struct qd_socket *listener, const struct qd_socket *first, int backlog,
+                    struct qd_error *error)
+{
+    struct sockaddr_storage name;
+    socklen_t name_bytes = sizeof(name);
+    const bool is_unix = first->unix_path[0] != '\0';
+    *listener = *first;
+    if (is_unix) {
+        listener->fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
+        return listener->fd >= 0 || close_and_complain(listener, first->name, is_unix, error);
+    }
+    const bool named = getsockname(first->fd, (struct sockaddr *)&name, &name_bytes) == 0;
+    listener->fd = named ? open_tcp(name.ss_family) : -1;
+    return (listener->fd >= 0 && set_option(listener->fd, SOL_SOCKET, SO_REUSEPORT) &&
+            bind(listener->fd, (struct sockaddr *)&name, name_bytes) == 0 &&
+            listen(listener->fd, backlog) == 0) ||
+           close_and_complain(listener, first->name, is_unix, error);
 }

@@ -27,6 +27,7 @@ struct qd_socket_settings {
     bool is_https;          /* over TCP, as its name says */
     mode_t unix_mode;       /* of a Unix socket's file, and its owner: */
     const char *unix_owner; /* USER, USER:GROUP or :GROUP, names or numbers; "": as we are */
+    bool is_shared;         /* qd_socket_join will follow */
 };
 
 /* Binds and listens. address: ADDR:PORT, [ADDR6]:PORT or unix:PATH. A Unix socket's file has its
@@ -34,6 +35,14 @@ struct qd_socket_settings {
  * False: `error` says why. Sets the umask meanwhile: no other thread makes files. */
 bool qd_socket_listen(struct qd_socket *listener, const char *address,
                       const struct qd_socket_settings *settings, struct qd_error *error);
+
+/* Another descriptor for the same address, for another loop; `first` was opened with is_shared. Of
+ * TCP connections the kernel gives each to one of them for good, by a hash of addresses and ports;
+ * of a Unix socket all have the same queue, and whoever comes first takes from it. A second quantd
+ * cannot listen there: to be the first, a socket has to be alone on its address. (A program of the
+ * same user could join that asks for SO_REUSEPORT, socket(7), before its bind.) */
+bool qd_socket_join(struct qd_socket *listener, const struct qd_socket *first, int backlog,
+                    struct qd_error *error);
 
 /* Bounds what the kernel keeps for a connection's peer that does not read. True: it is a Unix
  * socket. */

@@ -44,7 +44,7 @@ struct qd_region_call {
     uint64_t byte_size;
 };
 
-/* These four on the loop. */
+/* On any thread, as all that follow. */
 enum qd_status qd_regions_register(struct qd_regions *regions, const struct qd_region_call *call,
                                    struct qd_error *error);
 /* NULL: all of them. A name that is not registered is fine. */
@@ -57,7 +57,7 @@ enum qd_status qd_regions_print(struct qd_regions *regions, const char *name, st
 struct qd_bound qd_regions_count(struct qd_regions *regions);
 struct qd_bound qd_regions_bytes(struct qd_regions *regions);
 
-/* On any thread. It stays mapped until the release. NULL: there is none of that name. */
+/* It stays mapped until the release. NULL: there is none of that name. */
 struct qd_region *qd_regions_hold(struct qd_regions *regions, const char *name);
 void qd_region_release(struct qd_region *region);
 

@@ -264,9 +264,10 @@ class NthAllocation(unittest.TestCase):
 
 
 class Descriptors(ModelTest):
-    """None left: who is connected is served, who comes waits until somebody goes."""
+    """None left: who is connected is served, who comes waits until somebody goes. Of several I/O
+    threads each would say so, and in which order they take those who wait is not known."""
 
-    FLAGS = ("--log-level", "error")
+    FLAGS = ("--log-level", "error", "--io-threads", "1")
 
     def cpu_seconds(self, server=None):
         with open("/proc/%d/stat" % (server or self.server).pid) as file:
@@ -303,7 +304,7 @@ class Descriptors(ModelTest):
 
     def test_none_and_nobody_there(self):
         """Nobody's end gives one back: it tries now and then, and says so once."""
-        server = Server("--log-level", "error")
+        server = Server("--log-level", "error", "--io-threads", "1")
         self.addCleanup(server.process.kill)
         soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
         taken = set(map(int, os.listdir("/proc/%d/fd" % server.pid)))

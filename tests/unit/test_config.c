@@ -349,6 +349,18 @@ Test(config, worker_nice_is_what_nice_takes)
     cr_assert_eq(PARSE(&config, "--worker-nice", "-1"), QD_CONFIG_BAD);
 }
 
+Test(config, io_threads_are_few)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
+    cr_assert_eq(config.io_threads, 1);
+    cr_assert_eq(PARSE(&config, "--io-threads", "16"), QD_CONFIG_RUN);
+    cr_assert_eq(config.io_threads, 16);
+    cr_assert_eq(PARSE(&config, "--io-threads", "17"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--io-threads", "0"), QD_CONFIG_BAD);
+    cr_assert_eq(PARSE(&config, "--io-threads", "auto"), QD_CONFIG_BAD);
+}
+
 Test(config, the_loop_computes_or_not)
 {
     struct qd_config config;

@@ -35,10 +35,11 @@ static void on_gone(struct qd_connection *connection)
     gone_count++;
 }
 
-static void desk_init(struct desk *desk)
+static void desk_init_beside(struct desk *desk, unsigned io_threads)
 {
     int ends[2];
-    *desk = (struct desk){.config = {.receive_timeout_ns = FAR_S * QD_NS_PER_S,
+    *desk = (struct desk){.config = {.io_threads = io_threads,
+                                     .receive_timeout_ns = FAR_S * QD_NS_PER_S,
                                      .idle_timeout_ns = FAR_S * QD_NS_PER_S,
                                      .min_rate_bytes = RATE}};
     slow_count = gone_count = 0;
@@ -49,6 +50,11 @@ static void desk_init(struct desk *desk)
     desk->client = ends[1];
     desk->connection = qd_connection_open(&desk->all, ends[0], true, NULL);
     cr_assert_eq(desk->all.count, 1);
+}
+
+static void desk_init(struct desk *desk)
+{
+    desk_init_beside(desk, 1);
 }
 
 static void desk_deinit(struct desk *desk)
@@ -341,6 +347,29 @@ Test(connection, so_many_buffers_are_wide)
     }
     for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
         cr_assert_null(desk.all.wide[i]);
+    desk_deinit(&desk);
+}
+
+Test(connection, io_threads_share_the_wide_buffers)
+{
+    enum { IO_THREADS = 5, COUNT = QD_UNIX_WIDE_COUNT_MAX / IO_THREADS + 1 };
+    struct desk desk;
+    struct qd_connection *others[COUNT];
+    int ends[COUNT][2];
+    desk_init_beside(&desk, IO_THREADS);
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
+        others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
+        qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
+        qd_connection_widen(others[i], QD_UNIX_WIDE_ANSWER_BYTES);
+        cr_assert_eq(others[i]->wide, i < COUNT - 1, "%zu", i);
+        fill(ends[i][0]);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        qd_connection_close(others[i]);
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
     desk_deinit(&desk);
 }
 

@@ -35,6 +35,7 @@ Test(gauges, each_bound_and_what_is_used_of_it)
         {"http://127.0.0.1:8000", {1, 2}, 27},
         {"unix:/a\"b\\c\nd\xff", {3, 4}, 28},
     };
+    static const uint64_t connections[] = {17, 0, 12};
     static const struct qd_gauges gauges = {
         .cpu_tier = "scalar",
         .gemm = "blas",
@@ -46,7 +47,8 @@ Test(gauges, each_bound_and_what_is_used_of_it)
         .loads = {13, 14},
         .inflight_kept = 15,
         .models_kept = 16,
-        .connections = 17,
+        .connections = connections,
+        .io_thread_count = 3,
         .model_count = 18,
         .listeners = listeners,
         .listener_count = 2,
@@ -71,7 +73,10 @@ Test(gauges, each_bound_and_what_is_used_of_it)
     assert_line(text, "quantd_loads_waiting_max 14");
     assert_line(text, "quantd_inflight_kept_bytes 15");
     assert_line(text, "quantd_model_kept_bytes 16");
-    assert_line(text, "quantd_connections 17");
+    assert_line(text, "quantd_connections 29");
+    assert_line(text, "quantd_io_thread_connections{thread=\"0\"} 17");
+    assert_line(text, "quantd_io_thread_connections{thread=\"1\"} 0");
+    assert_line(text, "quantd_io_thread_connections{thread=\"2\"} 12");
     assert_line(text, "quantd_models_loaded 18");
     assert_line(text, "quantd_log_lines_dropped_total{log=\"access\"} 25");
     assert_line(text, "quantd_log_lines_dropped_total{log=\"events\"} 26");

@@ -2,6 +2,7 @@
 #include "server/http/socket.h"
 
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 static struct qd_error error;
 static const struct qd_socket_settings settings = {
     .backlog = 8, .unix_mode = 0660, .unix_owner = ""};
+
+static const struct qd_socket_settings to_be_joined = {
+    .backlog = 256, .unix_mode = 0660, .unix_owner = "", .is_shared = true};
 
 static void close_listener(struct qd_socket *listener)
 {
@@ -160,5 +164,102 @@ Test(socket, a_file_of_another_kind_stays)
     cr_assert_not(qd_socket_listen(&listener, address, &settings, &error));
     cr_assert_eq(access(address + 5, F_OK), 0);
     unlink(address + 5);
+    rmdir(folder);
+}
+
+/* ---- Several that listen on one address --------------------------------------------------- */
+
+enum { JOINED_COUNT = 3, CLIENT_COUNT = 200 };
+
+static void join_all(struct qd_socket joined[JOINED_COUNT], const char *address)
+{
+    cr_assert(qd_socket_listen(&joined[0], address, &to_be_joined, &error), "%s", error.text);
+    for (size_t i = 1; i < JOINED_COUNT; i++) {
+        cr_assert(qd_socket_join(&joined[i], &joined[0], 256, &error), "%s", error.text);
+        cr_assert_neq(joined[i].fd, joined[0].fd);
+        cr_assert_str_eq(joined[i].name, joined[0].name);
+        cr_assert_eq(joined[i].is_local, joined[0].is_local);
+    }
+}
+
+/* A client's socket, connected to where the listener is. */
+static int connect_to(const struct qd_socket *listener)
+{
+    struct sockaddr_storage name;
+    socklen_t name_bytes = sizeof(name);
+    cr_assert_eq(getsockname(listener->fd, (struct sockaddr *)&name, &name_bytes), 0);
+    const int fd = socket(name.ss_family, SOCK_STREAM, 0);
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&name, name_bytes), 0);
+    return fd;
+}
+
+/* How many have connected to it and wait. */
+static size_t accept_all(const struct qd_socket *listener)
+{
+    size_t count = 0;
+    int fd;
+    while ((fd = accept(listener->fd, NULL, NULL)) >= 0) {
+        close(fd);
+        count++;
+    }
+    return count;
+}
+
+/* Clients that have connected are each in one of the queues; with so many, none is without, but
+ * once in 10^34 times. */
+Test(socket, tcp_connections_are_dealt_out_among_those_that_joined, .timeout = 100)
+{
+    struct qd_socket joined[JOINED_COUNT];
+    int clients[CLIENT_COUNT];
+    size_t count = 0;
+    join_all(joined, "127.0.0.1:0");
+    for (size_t i = 0; i < CLIENT_COUNT; i++)
+        clients[i] = connect_to(&joined[0]);
+    for (size_t i = 0; i < JOINED_COUNT; i++) {
+        struct pollfd waiting = {.fd = joined[i].fd, .events = POLLIN};
+        cr_assert_eq(poll(&waiting, 1, 60000), 1, "%zu: nobody came", i);
+    }
+    while (count < CLIENT_COUNT)
+        for (size_t i = 0; i < JOINED_COUNT; i++)
+            count += accept_all(&joined[i]);
+    cr_assert_eq(count, CLIENT_COUNT);
+    for (size_t i = 0; i < CLIENT_COUNT; i++)
+        close(clients[i]);
+    for (size_t i = 0; i < JOINED_COUNT; i++)
+        close_listener(&joined[i]);
+}
+
+Test(socket, others_do_not_join)
+{
+    struct qd_socket joined[JOINED_COUNT], other;
+    join_all(joined, "127.0.0.1:0");
+    const char *address = joined[0].name + strlen("http://");
+    cr_assert_not(qd_socket_listen(&other, address, &to_be_joined, &error));
+    cr_assert(strstr(error.text, "already in use") != NULL, "%s", error.text);
+    cr_assert_not(qd_socket_listen(&other, address, &settings, &error));
+    for (size_t i = 0; i < JOINED_COUNT; i++)
+        close_listener(&joined[i]);
+    cr_assert(qd_socket_listen(&other, "127.0.0.1:0", &settings, &error), "%s", error.text);
+    cr_assert_not(qd_socket_join(&joined[0], &other, 8, &error), "it is for itself alone");
+    cr_assert(strstr(error.text, other.name) != NULL, "%s", error.text);
+    close_listener(&other);
+}
+
+Test(socket, unix_connections_are_for_whoever_comes_first)
+{
+    char folder[64], address[80];
+    struct qd_socket joined[JOINED_COUNT];
+    temporary(folder, sizeof(folder), address, sizeof(address));
+    join_all(joined, address);
+    for (size_t i = 0; i < JOINED_COUNT; i++) {
+        const int clients[] = {connect_to(&joined[0]), connect_to(&joined[0])};
+        cr_assert_eq(accept_all(&joined[i]), 2, "%zu", i);
+        cr_assert_eq(accept_all(&joined[(i + 1) % JOINED_COUNT]), 0, "%zu", i);
+        close(clients[0]);
+        close(clients[1]);
+    }
+    for (size_t i = 0; i < JOINED_COUNT; i++)
+        close_listener(&joined[i]);
+    cr_assert_neq(access(address + 5, F_OK), 0, "its file is gone");
     rmdir(folder);
 }

@@ -1,0 +1,230 @@
+"""--io-threads: connections are dealt out among several threads, and nobody can tell.
+
+Which thread gets a TCP connection is a hash of its ports, with a secret of the kernel's: of so many
+connections none of three threads is without, but once in 10^16 times.
+"""
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from elements import to_raw
+from loading import ModelTest, conv_file, convolve
+from quantd import (PROGRAM, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
+                    json_request, parse_metrics, raw_infer, raw_request)
+from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json
+from test_faults import load, shim, unload
+
+THREADS = 3
+CONNECTIONS = 96
+LIVE = raw_request("GET", "/v2/health/live")
+
+
+def gauges(reader):
+    """All connections, and those of each thread, as this one of them reads it."""
+    reader.connection.sendall(raw_request("GET", "/metrics"))
+    samples = parse_metrics(reader.answer().body.decode())
+    return samples[("quantd_connections", ())], [
+        samples[("quantd_io_thread_connections", (("thread", str(index)),))]
+        for index in range(THREADS)]
+
+
+def start(*flags, **more):
+    return Server("--io-threads", str(THREADS), "--threads", "2", *flags, **more)
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60 * SLOW
+    while not is_so():
+        if time.monotonic() > end:
+            raise AssertionError("it does not come about")
+        time.sleep(0.02)
+
+
+class IoThreads(unittest.TestCase):
+    def start(self, *flags, **more):
+        """It has to be stopped; a test that fails kills it."""
+        server = start(*flags, **more)
+        self.addCleanup(lambda: server.process.poll() is None and server.process.kill())
+        return server
+
+    def keep(self, connection):
+        reader = Reader(connection)
+        self.addCleanup(reader.close)
+        return reader
+
+    def connect(self, server, count=CONNECTIONS):
+        """Readers of connections that the server's threads have."""
+        readers = [self.keep(server.connect()) for _ in range(count)]
+        for answer in self.ask_all(readers, LIVE):
+            self.assertEqual(answer.status, 200)
+        return readers
+
+    @staticmethod
+    def ask_all(readers, request):
+        """The answers to the same request, that all have before the first answer is read."""
+        for reader in readers:
+            reader.connection.sendall(request)
+        return [reader.answer() for reader in readers]
+
+
+class Serve(IoThreads):
+    def test_each_thread_has_connections(self):
+        server = self.start()
+        readers = self.connect(server)
+        total, counts = gauges(readers[0])
+        self.assertEqual(total, CONNECTIONS)
+        self.assertEqual(sum(counts), CONNECTIONS)
+        self.assertGreater(min(counts), 0)
+        for reader in readers[1:]:
+            reader.close()
+        wait_until(lambda: gauges(readers[0])[0] == 1)
+        self.assertEqual(sorted(gauges(readers[0])[1]), [0, 0, 1])
+        readers[0].close()
+        server.stop()
+
+    def test_answers_are_right(self):
+        """Computed where they come in, by a worker, and by several."""
+        server = self.start()
+        readers = self.connect(server)
+        row = [(i * i) % 251 for i in range(50000)]
+        halves = to_raw("FP32", [number / 2 for number in row])
+
+        def halve(count):
+            return [Tensor.of("x", "UINT8", [count], row[:count]),
+                    Tensor.of("x_scale", "FP32", [], [0.5])]
+
+        convolution = conv_tensors(row, [1, 1, len(row)], [1, -2, 3], [1, 1, 3])
+        for request, expected in (
+                (raw_infer(DEQUANTIZE, dequantize_json()), to_raw("FP32", DEQUANTIZED)),
+                (raw_infer(DEQUANTIZE, json_request(halve(1000))), halves[:4000]),
+                (raw_infer(DEQUANTIZE, *binary_request(halve(len(row)))), halves),
+                (raw_infer(CONV, *binary_request(convolution)), bytes(convolve(row, [1, -2, 3])))):
+            for answer in self.ask_all(readers, request):
+                self.assertEqual(answer.status, 200, answer.body[:300])
+                self.assertEqual(answer.outputs()["y"][2], expected)
+        server.stop()
+
+    def test_a_model_is_in_service_for_all(self):
+        server = self.start("--model-control-mode", "explicit")
+        readers = self.connect(server)
+        numbers = [3, 1, 4, 1, 5, 9]
+        ask = raw_infer("layer", json_request([Tensor.of("x", "UINT8", [1, 1, 6], numbers)]))
+        for index, weights in enumerate(([1, 2, 1], [5, 0, 2])):
+            file = {"file:1/model.onnx": conv_file(weights)}
+            call = load("layer", ModelTest.load_body(None, file))
+            answer, = self.ask_all([readers[index]], call)
+            self.assertEqual(answer.status, 200, answer.body)
+            for answer in self.ask_all(readers, ask):
+                self.assertEqual(answer.json()["outputs"][0]["data"], convolve(numbers, weights))
+        answer, = self.ask_all([readers[2]], unload("layer"))
+        self.assertEqual(answer.status, 200, answer.body)
+        for answer in self.ask_all(readers, ask):
+            self.assertEqual(answer.status, 404, answer.body)
+        server.stop()
+
+    def test_unix_socket(self):
+        """Whoever comes first has the connection, which may always be the same thread."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/s"
+            server = self.start(listen=("unix:" + path,))
+            readers = []
+            for _ in range(CONNECTIONS):
+                connection = socket.socket(socket.AF_UNIX)
+                connection.settimeout(30 * SLOW)
+                connection.connect(path)
+                readers.append(self.keep(connection))
+            for answer in self.ask_all(readers, raw_infer(DEQUANTIZE, dequantize_json())):
+                self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", DEQUANTIZED))
+            total, counts = gauges(readers[0])
+            self.assertEqual((total, sum(counts)), (CONNECTIONS, CONNECTIONS))
+            server.stop()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_the_bound_is_of_all_threads(self):
+        server = self.start("--max-connections", str(CONNECTIONS))
+        readers = self.connect(server)
+        late = [self.keep(server.connect()) for _ in range(8)]
+        for answer in self.ask_all(late, raw_infer(DEQUANTIZE, dequantize_json())):
+            self.assertEqual(answer.status, 503)
+            self.assertIn("--max-connections", answer.json()["error"])
+        readers.pop().close()
+        wait_until(lambda: gauges(readers[0])[0] == CONNECTIONS - 1)
+        self.connect(server, 1)
+        server.stop()
+
+
+class End(IoThreads):
+    def begin(self, server):
+        """Requests on all threads whose heads the server has read, and their bodies."""
+        readers = self.connect(server)
+        body, headers = binary_request([Tensor.of("x", "UINT8", [5], [0, 1, 2, 3, 255]),
+                                        Tensor.of("x_scale", "FP32", [], [0.5])])
+        headers.update({"Expect": "100-continue", "Content-Length": len(body)})
+        lines = ["POST %s HTTP/1.1" % infer_path(DEQUANTIZE), "Host: q"]
+        lines += ["%s: %s" % header for header in headers.items()]
+        head = "\r\n".join(lines + ["", ""]).encode()
+        for answer in self.ask_all(readers, head):
+            self.assertEqual(answer.status, 100)
+        return readers, body
+
+    def test_what_has_begun_is_answered(self):
+        server = self.start()
+        readers, body = self.begin(server)
+        server.terminate()
+        wait_until(lambda: "draining" in server.stderr())
+        for answer in self.ask_all(readers, body):
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.outputs()["y"][2], to_raw("FP32", [0, 0.5, 1, 1.5, 127.5]))
+        for reader in readers:
+            self.assertIsNone(reader.answer())
+        server.stop()
+
+    def test_what_does_not_come_is_cut_off(self):
+        server = self.start("--drain-timeout", "1")
+        readers, _ = self.begin(server)
+        server.terminate()
+        for reader in readers:
+            answer = reader.answer()
+            self.assertTrue(answer is None or answer.status == 408, answer)
+        self.assertIn("cutting off what is left", server.stop())
+
+
+class Start(unittest.TestCase):
+    def run_and_fail(self, *flags, env=None):
+        """What it says instead of serving."""
+        result = subprocess.run([str(PROGRAM), *flags], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                                env=dict(os.environ, **(env or {})), timeout=60 * SLOW)
+        said = result.stderr.decode()
+        self.assertEqual((result.returncode, result.stdout), (1, b""), said)
+        return said
+
+    def test_an_address_is_one_servers(self):
+        server = start()
+        address = "%s:%d" % (server.host, server.port)
+        for threads in ("1", "3"):
+            said = self.run_and_fail("--listen", address, "--io-threads", threads)
+            self.assertIn("cannot listen on %s: Address already in use" % address, said)
+        self.assertEqual(server.get("/v2/health/live").status, 200)
+        server.stop()
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
+    def test_threads_cannot_start(self):
+        """Three workers are tried and then made; of the two threads beside the main one the first
+        cannot start, or the second, which leaves a first that has nothing to do."""
+        flags = ("--threads", "3", "--io-threads", "3", "--gemm", "scalar")
+        library = shim(self, "nth_thread")
+        for number in (7, 8):
+            said = self.run_and_fail("--listen", "127.0.0.1:0", *flags,
+                                     env={"LD_PRELOAD": library, "NTH_THREAD": str(number)})
+            self.assertIn("--io-threads: cannot start 3; memory or the limit on processes", said)
+        server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "9"})
+        self.assertEqual(server.get("/v2/health/live").status, 200)
+        server.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
