@@ -14,8 +14,25 @@ ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
 
 # In place of the Criterion program: one test, which passes.
-UNIT_TESTS = """for word; do case $word in --json=*) report=${word#--json=};; esac; done
-echo '{"test_suites": [{"name": "a", "tests": [{"name": "b", "status": "PASSED"}]}]}' >"$report"
+UNIT_TESTS = """for word; do case $word in --tap=*) report=${word#--tap=};; esac; done
+echo 'ok - a::b  (0.00s)' >"$report"
+"""
+
+# As Criterion prints it, which escapes nothing.
+FAILURES = UNIT_TESTS + """cat >>"$report" <<'END'
+not ok - a::c  (0.00s)
+  ---
+  assertions: 1
+  failures:
+  - test_a.c:7: |+
+      Assertion failed: got "name": "x", "status": "PASSED"
+      ok - a::fake  (0.00s)
+  ...
+not ok - d::e unexpected signal after test_d.c:5
+not ok - d::f timed out (1.06s)
+ok - d::g  # SKIP no "g" here
+END
+exit 1
 """
 
 
@@ -71,13 +88,13 @@ class LeftOver(unittest.TestCase):
         self.assertTrue(result.stdout.endswith("\n2 passed, 1 failed\n"), result.stdout)
 
 
-class CheckKernels(unittest.TestCase):
-    """What is said of a kernel checker that does not come to its end."""
+class UnitTests(unittest.TestCase):
+    """What is said of unit tests, and of a kernel checker that does not come to its end."""
 
-    def run_tests(self, script):
+    def run_tests(self, script, unit_tests=UNIT_TESTS):
         """With a checker that is this script, and unit tests that pass."""
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in (("check-kernels", script), ("unit-tests", UNIT_TESTS)):
+            for name, text in (("check-kernels", script), ("unit-tests", unit_tests)):
                 path = Path(folder) / name
                 path.write_text("#!/bin/sh\n" + text)
                 path.chmod(0o755)
@@ -100,6 +117,18 @@ class CheckKernels(unittest.TestCase):
         result = self.run_tests("echo 3 passed, 0 failed\necho more\nexit 23\n")
         self.assertIn("check-kernels exited with 23, although no kernel failed", result.stdout)
         self.assertTrue(result.stdout.endswith("\n4 passed, 1 failed\n"), result.stdout)
+
+    def test_failures_whose_messages_have_quotes(self):
+        result = self.run_tests("echo 3 passed, 0 failed\n", FAILURES)
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("failed: a/c d/e d/f\n", result.stdout)
+        self.assertIn("\nskipped: d/g: no \"g\" here\n", result.stdout)
+        self.assertTrue(result.stdout.endswith("\n4 passed, 3 failed\n"), result.stdout)
+
+    def test_unit_tests_that_do_not_begin(self):
+        result = self.run_tests("echo 3 passed, 0 failed\n", "kill -SEGV $$\n")
+        self.assertIn("unit-tests was ended by SIGSEGV before it ran any test\n", result.stdout)
+        self.assertTrue(result.stdout.endswith("\n3 passed, 1 failed\n"), result.stdout)
 
     def test_nothing(self):
         self.assertIn("check-kernels exited with 0, before it was done",
