@@ -136,7 +136,9 @@ SERVER := \
 
 MEASURE := $(sort $(wildcard tests/bench/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
-UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/kernels/*.c tests/support/*.c))
+# With the thread sanitizer only what has threads.
+UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/support/*.c \
+    $(if $(filter thread,$(SAN)),,tests/kernels/*.c)))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 
@@ -225,7 +227,8 @@ demo:
 test test-unit test-e2e:
 	@$(INSTALL) build test
 	@echo "Building what is tested into $(B)"
-	+@$(SUBMAKE) $(B)/quantd $(if $(filter test-e2e,$@),,$(B)/unit-tests $(B)/check-kernels)
+	+@$(SUBMAKE) $(B)/quantd $(if $(filter test-e2e,$@),,$(B)/unit-tests \
+	    $(if $(filter thread,$(SAN)),,$(B)/check-kernels))
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
 check-kernels:

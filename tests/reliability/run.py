@@ -65,7 +65,7 @@ def write(results):
               "", "Other proofs, by their commands:", "",
               "- `make test T=test_faults`: each allocation of each kind of request fails, no "
               "descriptor at accept, no thread, the log's disk full, resets in each state.",
-              "- `make test SAN=address`, `make test-e2e SAN=thread`: the sanitizers.",
+              "- `make test SAN=address`, `make test SAN=thread`: the sanitizers.",
               "- `make fuzz SECONDS=3600`: the fuzzers.",
               "- `tests/reliability/run.py --soak 30`: [the soak](reliability/soak.md)."]
     REPORT.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,184 @@
+/* Criterion's tests without Criterion's runner, for the thread sanitizer: that runner maps memory
+ * where the sanitizer has its own, and stops. Here each test is a forked process that ends by exit,
+ * where the sanitizer fails it if it has seen a race. All that the tests include is Criterion's.
+ *
+ * unit-tests [--filter PATTERN] [--json=FILE] [...]: as Criterion has them; others are ignored. */
+#include <criterion/criterion.h>
+#include <criterion/internal/parameterized.h>
+
+#ifdef __SANITIZE_THREAD__
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOBS_MAX = 64, TEST_S = 600 }; /* the tests' own times are for programs at full speed */
+
+/* Where the macros leave what they define. */
+extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
+extern struct criterion_suite *__start_cr_sts[], *__stop_cr_sts[];
+
+static struct job {
+    const struct criterion_test *test;
+    pid_t pid;
+} jobs[JOBS_MAX];
+static size_t job_count;
+static unsigned passed_count;
+static unsigned failed_count;
+static FILE *report;
+
+/* ---- In a test's process ------------------------------------------------------------------- */
+
+static const struct criterion_test *current;
+static void *parameter; /* NULL: the test takes none */
+static bool continued;  /* after a failure */
+
+static const struct criterion_test_extra_data *suite_data(void)
+{
+    for (struct criterion_suite **suite = __start_cr_sts; suite < __stop_cr_sts; suite++)
+        if (strcmp((*suite)->name, current->category) == 0)
+            return (*suite)->data;
+    return NULL;
+}
+
+void criterion_internal_test_setup(void)
+{
+    const struct criterion_test_extra_data *suite = suite_data();
+    if (suite != NULL && suite->init != NULL)
+        suite->init();
+    if (current->data->init != NULL)
+        current->data->init();
+}
+
+void criterion_internal_test_main(void (*function)(void))
+{
+    if (parameter == NULL)
+        function();
+    else
+        ((void (*)(void *))function)(parameter);
+}
+
+void criterion_internal_test_teardown(void)
+{
+    const struct criterion_test_extra_data *suite = suite_data();
+    if (current->data->fini != NULL)
+        current->data->fini();
+    if (suite != NULL && suite->fini != NULL)
+        suite->fini();
+}
+
+void criterion_send_assert(struct criterion_assert_stats *stats)
+{
+    if (!stats->passed)
+        fprintf(stderr, "%s:%u: %s\n", stats->file, stats->line, stats->message);
+}
+
+void criterion_abort_test(void)
+{
+    _exit(EXIT_FAILURE); /* on whichever thread */
+}
+
+void criterion_continue_test(void)
+{
+    continued = true;
+}
+
+void cri_asserts_passed_incr(void)
+{
+}
+
+/* ---- Around them --------------------------------------------------------------------------- */
+
+/* Waits for one of the jobs to end. */
+static void reap(void)
+{
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, 0);
+    size_t i = 0;
+    while (i < job_count && jobs[i].pid != pid)
+        i++;
+    if (i == job_count)
+        return;
+    const struct criterion_test *test = jobs[i].test;
+    jobs[i] = jobs[--job_count];
+    const bool passed = test->data->signal != 0
+                            ? WIFSIGNALED(status) && WTERMSIG(status) == test->data->signal
+                            : WIFEXITED(status) && WEXITSTATUS(status) == test->data->exit_code;
+    if (!passed) {
+        fprintf(stderr, "---- FAILED %s/%s: %s %d\n", test->category, test->name,
+                WIFSIGNALED(status) ? "signal" : "exit status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    fprintf(report, "%s{\"name\":\"%s\",\"tests\":[{\"name\":\"%s\",\"status\":\"%s\"}]}",
+            passed_count + failed_count == 0 ? "" : ",\n", test->category, test->name,
+            passed ? "PASSED" : "FAILED");
+    *(passed ? &passed_count : &failed_count) += 1;
+}
+
+static void start(const struct criterion_test *test, void *with)
+{
+    static long at_once;
+    at_once = at_once != 0 ? at_once : sysconf(_SC_NPROCESSORS_ONLN);
+    while (job_count >= (size_t)at_once || job_count == JOBS_MAX)
+        reap();
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        fclose(report);
+        alarm(TEST_S);
+        current = test;
+        parameter = with;
+        test->test();
+        exit(continued ? EXIT_FAILURE : EXIT_SUCCESS);
+    }
+    if (pid < 0) {
+        perror("fork");
+        exit(EXIT_FAILURE);
+    }
+    jobs[job_count++] = (struct job){test, pid};
+}
+
+static void start_all(const char *filter)
+{
+    for (struct criterion_test **at = __start_cr_tst; at < __stop_cr_tst; at++) {
+        const struct criterion_test *test = *at;
+        if (test == NULL || fnmatch(filter, test->data->identifier_, 0) != 0)
+            continue;
+        if (test->data->kind_ != CR_TEST_PARAMETERIZED) {
+            start(test, NULL);
+            continue;
+        }
+        const struct criterion_test_params with = test->data->param_();
+        for (size_t i = 0; i < with.length; i++)
+            start(test, (char *)with.params + i * with.size);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *filter = "*";
+    const char *path = "/dev/null";
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--json=", 7) == 0)
+            path = argv[i] + 7;
+        if (strcmp(argv[i], "--filter") == 0 && i + 1 < argc)
+            filter = argv[++i];
+    }
+    report = fopen(path, "w");
+    if (report == NULL) {
+        perror(path);
+        return EXIT_FAILURE;
+    }
+    fputs("{\"test_suites\":[", report);
+    start_all(filter);
+    while (job_count > 0)
+        reap();
+    fputs("]}\n", report);
+    fprintf(stderr, "%u passed, %u failed\n", passed_count, failed_count);
+    return fclose(report) == 0 && failed_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#endif
