@@ -55,6 +55,10 @@
  * as nothing else. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
+/* Versions of loaded models, of all names. /metrics has 1 KiB of each, and 13 KiB once it was asked
+ * for, /v2/models/stats and the index less: the loop prints them while all others wait. */
+#define QD_LOADED_VERSION_COUNT_MAX 1024u
+
 /* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual
  * pauses, TCP's repeats among them, and short enough for what it holds. Never longer than
  * --receive-timeout. */

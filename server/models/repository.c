@@ -15,7 +15,7 @@
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/models/folder.h"
-#include "server/models/table.h"
+#include "server/models/name.h"
 
 enum {
     VERSION_DIGITS_MAX = 18,
@@ -126,7 +126,7 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
     if (*name == '.' || strcmp(name, "lost+found") == 0 || fstatat(folder, name, &about, 0) != 0 ||
         !S_ISDIR(about.st_mode))
         return QD_OK;
-    if (qd_models_check_name(name, &unfit) != QD_OK) {
+    if (qd_model_check_name(name, &unfit) != QD_OK) {
         qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"",
                qd_log_value(unfit.text).text);
         return QD_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/limits.h"
 #include "server/base/text.h"
 #include "server/json/tree.h"
 
@@ -225,48 +226,6 @@ static struct family *take_family(struct qd_models *models, const char *name)
     return family;
 }
 
-static bool begins_as_operator(const char *name)
-{
-    size_t count;
-    const struct qk_operator *const *ops = qk_operators(&count);
-    for (size_t i = 0; i < count; i++) {
-        const char *dot = strchr(ops[i]->name, '.');
-        if (dot != NULL && strncmp(name, ops[i]->name, (size_t)(dot - ops[i]->name) + 1) == 0)
-            return true;
-    }
-    return false;
-}
-
-enum qd_status qd_models_check_name(const char *name, struct qd_error *error)
-{
-    const size_t bytes = strlen(name);
-    bool valid = bytes > 0 && bytes <= QD_MODEL_NAME_BYTES_MAX && strcmp(name, ".") != 0 &&
-                 strcmp(name, "..") != 0 && strpbrk(name, "\"\\/") == NULL;
-    for (size_t at = 0; at < bytes && valid;) {
-        const size_t length = qd_utf8_length(name + at, bytes - at);
-        valid = length > 0 && (unsigned char)name[at] >= ' ' && name[at] != 0x7f;
-        at += length;
-    }
-    if (!valid) {
-        return qd_fail(error, QD_INVALID,
-                       "the model's name: expected 1 to %d bytes of UTF-8 without slashes, "
-                       "backslashes, quotes and control characters, got %s",
-                       QD_MODEL_NAME_BYTES_MAX, qd_show_string(name).text);
-    }
-    if (strcmp(name, "stats") == 0) {
-        return qd_fail(error, QD_INVALID,
-                       "the model's name: expected another than \"stats\", which the path of all "
-                       "models' statistics has");
-    }
-    if (begins_as_operator(name)) {
-        return qd_fail(error, QD_INVALID,
-                       "the model's name: expected one that does not begin as those of the "
-                       "operators do, got %s",
-                       qd_show_string(name).text);
-    }
-    return QD_OK;
-}
-
 /* ---- Finding ------------------------------------------------------------------------------ */
 
 static size_t add(char *text, size_t size, size_t used, const char *between, const char *what)
@@ -397,12 +356,18 @@ bool qd_models_has(struct qd_models *models, const char *name)
     return has;
 }
 
-size_t qd_models_loaded_count(struct qd_models *models)
+static size_t count_versions(const struct qd_models *models)
 {
     size_t count = 0;
-    pthread_mutex_lock(&models->lock);
     for (size_t i = 0; i < models->loaded_count; i++)
         count += atomic_load(&models->loaded[i]->model_count);
+    return count;
+}
+
+size_t qd_models_loaded_count(struct qd_models *models)
+{
+    pthread_mutex_lock(&models->lock);
+    const size_t count = count_versions(models);
     pthread_mutex_unlock(&models->lock);
     return count;
 }
@@ -436,14 +401,40 @@ static bool take_counters(struct qd_models *models, struct qd_model *const *vers
     return false;
 }
 
-static bool install(struct qd_models *models, const char *name, struct qd_model *const *versions,
-                    size_t count)
+static enum qd_status try_room(const struct qd_models *models, const char *name, size_t count,
+                               struct qd_error *error)
 {
+    const struct family *family = find_loaded(models, name);
+    const size_t replaced = family == NULL ? 0 : family->version_count;
+    const size_t all = count_versions(models) - replaced + count;
+    if (all <= QD_LOADED_VERSION_COUNT_MAX)
+        return QD_OK;
+    return qd_fail(error, QD_UNAVAILABLE,
+                   "the loaded models: expected at most %u versions of all names together, got %zu "
+                   "with %s; unload some",
+                   QD_LOADED_VERSION_COUNT_MAX, all, qd_show_string(name).text);
+}
+
+enum qd_status qd_models_try_room(struct qd_models *models, const char *name, size_t count,
+                                  struct qd_error *error)
+{
+    pthread_mutex_lock(&models->lock);
+    const enum qd_status status = try_room(models, name, count, error);
+    pthread_mutex_unlock(&models->lock);
+    return status;
+}
+
+static enum qd_status install(struct qd_models *models, const char *name,
+                              struct qd_model *const *versions, size_t count,
+                              struct qd_error *error)
+{
+    if (try_room(models, name, count, error) != QD_OK)
+        return error->status;
     struct family *family = take_family(models, name);
     struct qd_model **sorted = calloc(count, sizeof(struct qd_model *));
     if (family == NULL || sorted == NULL || !take_counters(models, versions, count)) {
         free(sorted);
-        return false;
+        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
     }
     memcpy(sorted, versions, count * sizeof(struct qd_model *));
     qsort(sorted, count, sizeof(struct qd_model *), by_version);
@@ -458,17 +449,18 @@ static bool install(struct qd_models *models, const char *name, struct qd_model 
     family->state = QD_MODEL_READY;
     family->reason[0] = '\0';
     family->last_version = sorted[count - 1]->signature.version;
-    return true;
+    return QD_OK;
 }
 
-bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
-                       size_t count)
+enum qd_status qd_models_install(struct qd_models *models, const char *name,
+                                 struct qd_model *const *versions, size_t count,
+                                 struct qd_error *error)
 {
     assert(count > 0);
     pthread_mutex_lock(&models->lock);
-    const bool installed = install(models, name, versions, count);
+    const enum qd_status status = install(models, name, versions, count, error);
     pthread_mutex_unlock(&models->lock);
-    return installed;
+    return status;
 }
 
 bool qd_models_remove(struct qd_models *models, const char *name)

@@ -30,18 +30,16 @@ void qd_models_destroy(struct qd_models *models);
 enum qd_status qd_models_find(struct qd_models *models, const char *name, const char *version,
                               struct qd_model **model, struct qd_error *error);
 
-/* Whether a loaded model may have this name: bytes of UTF-8, not "." or "..", and not beginning as
- * the operators' names do. It has no slashes, backslashes, quotes and control characters, so that
- * logs and metrics print it as it is; and it is not "stats", because GET /v2/models/stats is about
- * all models. Pure. */
-#define QD_MODEL_NAME_BYTES_MAX 128
-enum qd_status qd_models_check_name(const char *name, struct qd_error *error);
-
 /* Puts versions of a loaded name into service, in place of all that it had; these end with their
  * last request. Their signatures have that name and different versions. Takes over the caller's
- * references. False: malloc failed, and nothing has changed. */
-bool qd_models_install(struct qd_models *models, const char *name, struct qd_model *const *versions,
-                       size_t count);
+ * references. QD_UNAVAILABLE: there is no room, or no memory, and nothing has changed. */
+enum qd_status qd_models_install(struct qd_models *models, const char *name,
+                                 struct qd_model *const *versions, size_t count,
+                                 struct qd_error *error);
+/* Whether so many versions of a name could be put into service now, in place of all that it has:
+ * QD_LOADED_VERSION_COUNT_MAX bounds those of all names. Else QD_UNAVAILABLE, with both numbers. */
+enum qd_status qd_models_try_room(struct qd_models *models, const char *name, size_t count,
+                                  struct qd_error *error);
 
 /* Takes a loaded name out of service. Its requests that are under way end as they would. False:
  * nothing was in service under it. */

@@ -211,7 +211,7 @@ static bool start(struct qd_job *job)
         sources->body_bytes = (size_t)request->body_bytes;
         sources->json_bytes_header = request->message.json_bytes_header;
     }
-    if (qd_sources_open(sources, &load->error) != QD_OK)
+    if (load->error.status != QD_OK || qd_sources_open(sources, &load->error) != QD_OK)
         return end(load);
     load->from_repository = sources->from_repository;
     load->fingerprint = sources->folder.fingerprint;

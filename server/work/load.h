@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/models/name.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
 #include "server/work/request.h"

@@ -261,10 +261,9 @@ static void install(struct qd_loader *loader, struct qd_load *load)
         qd_fail(&load->error, QD_UNAVAILABLE, "%s was unloaded while it was loading", load->name);
         return;
     }
-    if (load->error.status == QD_OK &&
-        !qd_models_install(loader->settings.models, load->name, load->models, load->model_count))
-        qd_fail(&load->error, QD_UNAVAILABLE, "no memory for the model; try again later");
-    if (load->error.status != QD_OK)
+    if (load->error.status != QD_OK ||
+        qd_models_install(loader->settings.models, load->name, load->models, load->model_count,
+                          &load->error) != QD_OK)
         return;
     size_t bytes = 0;
     for (size_t i = 0; i < load->model_count; i++)
@@ -331,9 +330,14 @@ static struct qd_load *make_load(struct qd_loader *loader, const char *name)
     return load;
 }
 
-/* False: there is no room for it just now. */
+/* A model for which the table has no room is not made: its load fails at once. False: the
+ * scheduler has no room for it just now. */
 static bool try_begin(struct qd_loader *loader, struct qd_load *load)
 {
+    if (load != NULL) {
+        load->error.status = QD_OK;
+        qd_models_try_room(loader->settings.models, load->name, 1, &load->error);
+    }
     if (load == NULL || !qd_load_submit(load)) {
         qd_timer_start(loader->timer, RETRY_MS, 0);
         return false;
@@ -451,7 +455,7 @@ enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
                        "expected explicit",
                        loader->settings.mode == QD_CONTROL_POLL ? "poll" : "none");
     }
-    return qd_models_check_name(name, error);
+    return qd_model_check_name(name, error);
 }
 
 /* Under the lock. */
@@ -465,7 +469,7 @@ static enum qd_status try_room(const struct qd_loader *loader, const char *name,
         return qd_fail(error, QD_UNAVAILABLE, "%d loads wait already; try again later",
                        QD_LOADER_WAITING_MAX);
     }
-    return status;
+    return status != QD_OK ? status : qd_models_try_room(loader->settings.models, name, 1, error);
 }
 
 enum qd_status qd_loader_try_room(struct qd_loader *loader, const char *name,

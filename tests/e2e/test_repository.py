@@ -298,6 +298,28 @@ class ByName(RepositoryTest):
         self.assertEqual(self.entries("z"), [{"name": "z", "state": "UNAVAILABLE",
                                               "reason": "the repository has no folder z"}])
 
+    def test_as_many_models_as_there_may_be(self):
+        """64 versions is what one name may have."""
+        request = json.dumps(kept_request(WEIGHTS))
+        for i in range(16):
+            self.write("m%d/config.json" % i, '{"version_policy": {"all": {}}}')
+            for version in range(1, 65):
+                self.write("m%d/%d/request.json" % (i, version), request)
+        self.write("more/1/request.json", request)
+        self.start("--load-model", "*", "--exit-on-error", "off")
+        reason = ("the loaded models: expected at most 1024 versions of all names together, "
+                  'got 1025 with "more"; unload some')
+        self.assertEqual(self.entries("more"),
+                         [{"name": "more", "state": "UNAVAILABLE", "reason": reason}])
+        answer = self.post("more", "load")
+        self.assert_error(answer, 503, reason)
+        self.assertIn("Retry-After", answer.headers)
+        self.assert_done(self.post("m0", "load"))
+        self.assert_convolves("m15", WEIGHTS, 64)
+        self.assert_done(self.post("m0", "unload"))
+        self.assert_done(self.post("more", "load"))
+        self.assert_convolves("more", WEIGHTS)
+
     def test_a_folder_that_comes_later(self):
         self.start()
         self.assert_error(self.post("a", "load"), 404)

@@ -77,7 +77,9 @@ static void end(void)
 static void install(const struct graph_case *made, uint64_t version)
 {
     struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", version);
-    cr_assert(qd_models_install(desk.models, "chain", &model, 1));
+    struct qd_error error;
+    cr_assert_eq(qd_models_install(desk.models, "chain", &model, 1, &error), QD_OK, "%s",
+                 error.text);
 }
 
 /* Floats to floats, over `count` convolutions of 3 x 3. */
@@ -365,7 +367,9 @@ Test(infer, what_the_graph_refuses)
     start(1, 16 << 20);
     struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", 1);
     ((struct qd_port *)model->signature.inputs)->shaped = false;
-    cr_assert(qd_models_install(desk.models, "chain", &model, 1));
+    struct qd_error error;
+    cr_assert_eq(qd_models_install(desk.models, "chain", &model, 1, &error), QD_OK, "%s",
+                 error.text);
     static const char other[] = "{\"inputs\":[{\"name\":\"v0\",\"datatype\":\"FP32\","
                                 "\"shape\":[0,4,9,9],\"data\":[]}]}";
     ask(other, strlen(other), NULL);

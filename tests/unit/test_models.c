@@ -2,6 +2,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "server/base/limits.h"
+#include "server/models/name.h"
 #include "server/models/table.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
@@ -45,7 +47,7 @@ static struct qd_model *make(const char *name, uint64_t version)
 static void install(const char *name, uint64_t version)
 {
     struct qd_model *model = make(name, version);
-    cr_assert(qd_models_install(models, name, &model, 1));
+    cr_assert_eq(qd_models_install(models, name, &model, 1, &error), QD_OK, "%s", error.text);
 }
 
 static struct qd_model *find(const char *name, const char *version)
@@ -163,15 +165,15 @@ Test(models, names)
                                       "a\"b",      "a\\b",
                                       "stats"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        cr_assert_eq(qd_models_check_name(good[i], &error), QD_OK, "%s", good[i]);
+        cr_assert_eq(qd_model_check_name(good[i], &error), QD_OK, "%s", good[i]);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        cr_assert_eq(qd_models_check_name(bad[i], &error), QD_INVALID, "%s", bad[i]);
+        cr_assert_eq(qd_model_check_name(bad[i], &error), QD_INVALID, "%s", bad[i]);
     memset(long_name, 'a', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    cr_assert_eq(qd_models_check_name(long_name, &error), QD_INVALID);
+    cr_assert_eq(qd_model_check_name(long_name, &error), QD_INVALID);
     long_name[QD_MODEL_NAME_BYTES_MAX] = '\0';
-    cr_assert_eq(qd_models_check_name(long_name, &error), QD_OK);
-    cr_assert_eq(qd_models_check_name("onnx.a", &error), QD_INVALID);
+    cr_assert_eq(qd_model_check_name(long_name, &error), QD_OK);
+    cr_assert_eq(qd_model_check_name("onnx.a", &error), QD_INVALID);
     cr_assert_str_eq(error.text, "the model's name: expected one that does not begin as those of "
                                  "the operators do, got \"onnx.a\"");
 }
@@ -239,6 +241,31 @@ Test(models, an_unknown_name_is_told_the_others)
                   "a model whose name is rather long, number 3, ...");
 }
 
+/* The bound is on versions: those of one name count, and those that still run. */
+Test(models, no_more_than_the_bound)
+{
+    char name[16];
+    install("m", 1);
+    struct qd_model *held = find("m", NULL);
+    for (unsigned i = 1; i < QD_LOADED_VERSION_COUNT_MAX; i++) {
+        snprintf(name, sizeof(name), "m%u", i);
+        install(name, 1);
+    }
+    struct qd_model *pair[] = {make("more", 1), make("more", 2)};
+    cr_assert_eq(qd_models_install(models, "more", pair, 2, &error), QD_UNAVAILABLE);
+    cr_assert_str_eq(error.text, "the loaded models: expected at most 1024 versions of all names "
+                                 "together, got 1026 with \"more\"; unload some");
+    cr_assert_eq(qd_models_has(models, "more"), false);
+    cr_assert(qd_models_remove(models, "m1"));
+    cr_assert(qd_models_remove(models, "m"));
+    cr_assert_eq(qd_models_try_room(models, "more", 2, &error), QD_UNAVAILABLE);
+    qd_model_release(held);
+    cr_assert_eq(qd_models_install(models, "more", pair, 2, &error), QD_OK, "%s", error.text);
+    cr_assert_eq(qd_models_try_room(models, "m2", 1, &error), QD_OK); /* in its own place */
+    cr_assert_eq(qd_models_try_room(models, "m2", 2, &error), QD_UNAVAILABLE);
+    cr_assert_eq(qd_models_loaded_count(models), QD_LOADED_VERSION_COUNT_MAX);
+}
+
 /* ---- In and out of service ---------------------------------------------------------------- */
 
 static uint64_t version_of_loaded(const char *version)
@@ -253,7 +280,7 @@ Test(models, versions_of_a_loaded_one_are_exact)
 {
     struct qd_model *all[] = {make("m", 7), make("m", 2), make("m", 18446744073709551615U)};
     size_t count;
-    cr_assert(qd_models_install(models, "m", all, 3));
+    cr_assert_eq(qd_models_install(models, "m", all, 3, &error), QD_OK, "%s", error.text);
     struct scratch scratch;
     scratch_init(&scratch, 1 << 20);
     const uint64_t *versions = qd_models_versions(models, "m", &scratch.arena, &count);
