@@ -15,6 +15,10 @@
 
 enum { EVENTS_MAX = 64, HEAD_BYTES_MAX = 128, THREADS_MAX = 64 };
 
+/* The kernel's own choice is slower, on 8 connections that get 256 MiB a third as fast. That of a
+ * Unix socket is not. */
+static const int tcp_send_bytes = 512 << 10;
+
 /* A thread, and the connections that are its own. The first one accepts for all, in turn. */
 struct lane {
     struct bench_echo *echo;
@@ -57,6 +61,8 @@ static void accept_peer(struct bench_echo *echo)
     const int fd = bench_accept(echo->listen_fd);
     if (fd < 0)
         return;
+    if (bench_port(echo->listen_fd) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &tcp_send_bytes, sizeof(tcp_send_bytes));
     struct peer *peer = calloc(1, sizeof(*peer));
     if (!peer)
         bench_fail("echo: no memory");
