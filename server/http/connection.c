@@ -70,7 +70,7 @@ static struct qd_connection *watched(struct qd_link *link)
 bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
 {
     *all = (struct qd_connections){.config = config, .look = 1};
-    all->wide_max = (size_t)(QD_UNIX_WIDE_COUNT_MAX / config->io_threads);
+    all->wide_max = (size_t)(QD_WIDE_COUNT_MAX / config->io_threads);
     uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
                              ? QD_PACE_WINDOW_NS
                              : config->receive_timeout_ns;
@@ -170,7 +170,9 @@ void qd_connection_hurry(struct qd_connection *connection)
 
 static int send_bytes(const struct qd_connection *connection)
 {
-    return connection->wide ? QD_UNIX_WIDE_SEND_BYTES : QD_UNIX_SEND_BYTES;
+    if (connection->is_unix)
+        return connection->wide ? QD_UNIX_WIDE_SEND_BYTES : QD_UNIX_SEND_BYTES;
+    return connection->wide ? QD_TCP_WIDE_SEND_BYTES : QD_TCP_SEND_BYTES;
 }
 
 /* What the kernel makes of the size that it is told. */
@@ -201,7 +203,7 @@ static bool has_place(const struct qd_connection *connection)
 
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
 {
-    if (!connection->is_unix || connection->wide || answer_bytes < QD_UNIX_WIDE_ANSWER_BYTES)
+    if (connection->wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
         return;
     if (!has_place(connection)) {
         struct qd_connection **place = find_place(connection->all);
@@ -231,8 +233,7 @@ void qd_connection_close(struct qd_connection *connection)
 {
     if (connection == NULL)
         return;
-    if (connection->is_unix)
-        give_up_place(connection);
+    give_up_place(connection);
     /* A duplicate of the descriptor would keep it there, with a pointer to nothing. */
     if (connection->watched)
         epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);

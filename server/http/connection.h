@@ -93,8 +93,8 @@ struct qd_connections {
     int hangups;           /* the epoll; becomes readable when a client hangs up */
     uint64_t look;         /* for who is stuck: counts them, from 1 on */
     atomic_size_t count;   /* read on any thread */
-    struct qd_connection *wide[QD_UNIX_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
-    size_t wide_max;                                    /* this loop's part of them */
+    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
+    size_t wide_max;                               /* this loop's part of them */
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */
 };
@@ -149,7 +149,7 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
 /* It is to be refused: from here on its first head has no more time than QD_WAIT_CUT. In NEW. */
 void qd_connection_hurry(struct qd_connection *connection);
 
-/* Its answer has so many bytes: a Unix socket gets a larger buffer for a large one, until it leaves
+/* Its answer has so many bytes: its socket gets a larger buffer for a large one, until it leaves
  * ANSWER, if there are not too many that have one. */
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 

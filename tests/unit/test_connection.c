@@ -300,26 +300,38 @@ static int send_buffer_bytes(const struct desk *desk)
     return bytes;
 }
 
-Test(connection, a_large_answer_has_a_wide_buffer_until_it_ends)
+static void check_wide_until_it_ends(bool is_unix)
 {
     struct desk desk;
     desk_init(&desk);
-    qd_socket_bound_send(desk.connection->fd);
+    if (!is_unix) {
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        cr_assert_eq(dup2(fd, desk.connection->fd), desk.connection->fd);
+        close(fd);
+        desk.connection->is_unix = false;
+    }
+    cr_assert_eq(qd_socket_bound_send(desk.connection->fd), is_unix);
     const int narrow = send_buffer_bytes(&desk);
     advance_to(&desk, QD_CONNECTION_ANSWER);
-    qd_connection_widen(desk.connection, QD_UNIX_WIDE_ANSWER_BYTES - 1);
+    qd_connection_widen(desk.connection, QD_WIDE_ANSWER_BYTES - 1);
     cr_assert_eq(send_buffer_bytes(&desk), narrow);
-    qd_connection_widen(desk.connection, QD_UNIX_WIDE_ANSWER_BYTES);
+    qd_connection_widen(desk.connection, QD_WIDE_ANSWER_BYTES);
     cr_assert_gt(send_buffer_bytes(&desk), narrow);
     qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
     cr_assert_eq(send_buffer_bytes(&desk), narrow);
     desk_deinit(&desk);
 }
 
+Test(connection, a_large_answer_has_a_wide_buffer_until_it_ends)
+{
+    check_wide_until_it_ends(true);
+    check_wide_until_it_ends(false);
+}
+
 /* Of those who do not read. Who has read all leaves its place to the next. */
 Test(connection, so_many_buffers_are_wide)
 {
-    enum { COUNT = QD_UNIX_WIDE_COUNT_MAX + 1 };
+    enum { COUNT = QD_WIDE_COUNT_MAX + 1 };
     struct desk desk;
     struct qd_connection *others[COUNT];
     static char bytes[1 << 20];
@@ -329,30 +341,30 @@ Test(connection, so_many_buffers_are_wide)
         cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
         others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
         qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
-        qd_connection_widen(others[i], QD_UNIX_WIDE_ANSWER_BYTES);
-        cr_assert_eq(others[i]->wide, i < QD_UNIX_WIDE_COUNT_MAX, "%zu", i);
+        qd_connection_widen(others[i], QD_WIDE_ANSWER_BYTES);
+        cr_assert_eq(others[i]->wide, i < QD_WIDE_COUNT_MAX, "%zu", i);
         fill(ends[i][0]);
     }
     qd_connection_advance(others[3], QD_CONNECTION_IDLE);
-    qd_connection_widen(others[COUNT - 1], QD_UNIX_WIDE_ANSWER_BYTES);
+    qd_connection_widen(others[COUNT - 1], QD_WIDE_ANSWER_BYTES);
     cr_assert_not(others[COUNT - 1]->wide, "that client has much to read");
     while (recv(ends[3][1], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
         ;
-    qd_connection_widen(others[COUNT - 1], QD_UNIX_WIDE_ANSWER_BYTES);
+    qd_connection_widen(others[COUNT - 1], QD_WIDE_ANSWER_BYTES);
     cr_assert(others[COUNT - 1]->wide);
     for (size_t i = 0; i < COUNT; i++) {
         qd_connection_close(others[i]);
         close(ends[i][0]);
         close(ends[i][1]);
     }
-    for (size_t i = 0; i < QD_UNIX_WIDE_COUNT_MAX; i++)
+    for (size_t i = 0; i < QD_WIDE_COUNT_MAX; i++)
         cr_assert_null(desk.all.wide[i]);
     desk_deinit(&desk);
 }
 
 Test(connection, io_threads_share_the_wide_buffers)
 {
-    enum { IO_THREADS = 5, COUNT = QD_UNIX_WIDE_COUNT_MAX / IO_THREADS + 1 };
+    enum { IO_THREADS = 5, COUNT = QD_WIDE_COUNT_MAX / IO_THREADS + 1 };
     struct desk desk;
     struct qd_connection *others[COUNT];
     int ends[COUNT][2];
@@ -361,7 +373,7 @@ Test(connection, io_threads_share_the_wide_buffers)
         cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]), 0);
         others[i] = qd_connection_open(&desk.all, ends[i][0], true, NULL);
         qd_connection_advance(others[i], QD_CONNECTION_ANSWER);
-        qd_connection_widen(others[i], QD_UNIX_WIDE_ANSWER_BYTES);
+        qd_connection_widen(others[i], QD_WIDE_ANSWER_BYTES);
         cr_assert_eq(others[i]->wide, i < COUNT - 1, "%zu", i);
         fill(ends[i][0]);
     }
