@@ -117,7 +117,7 @@ class Part(part.Part):
 
     def __init__(self, budget_seconds):
         self.budget_seconds = budget_seconds
-        self.folder = self.quantd = self.limits = None
+        self.folder = self.quantd = self.two_loops = self.limits = None
         self.peers, self.ports, self.requests, self.same = {}, {}, {}, None
 
     @staticmethod
@@ -143,6 +143,7 @@ class Part(part.Part):
         self.quantd = Server("--max-inflight-bytes", str(INFLIGHT_BYTES),
                              "--allow-shared-memory", shared.PREFIX,
                              listen=("127.0.0.1:0", "unix:" + self.unix_path("quantd")))
+        self.two_loops = Server("--io-threads", "2")
         self.limits = Libqk("auto")  # a process of its own
         if peer and importlib.util.find_spec("uvicorn"):
             clear_models()
@@ -162,7 +163,7 @@ class Part(part.Part):
         (ROOT / FILES / "answer").write_bytes(answer)
         self.write_request("small", MODEL, body, {})
         request_bytes = (ROOT / self.request_file("small")).stat().st_size
-        self.ports = {"quantd": self.quantd.port,
+        self.ports = {"quantd": self.quantd.port, "two loops": self.two_loops.port,
                       "constant": self.limits.constant(FILES / "answer"),
                       "bare": self.limits.echo(request_bytes, len(content), 1)}
         for name, service in self.peers.items():
@@ -185,11 +186,11 @@ class Part(part.Part):
         self.peers = {}
         if self.limits:
             self.limits.close()
-        if self.quantd:
-            self.quantd.stop()
+        for server in filter(None, (self.quantd, self.two_loops)):
+            server.stop()
         if self.folder:
             self.folder.cleanup()
-        self.quantd = self.limits = self.folder = None
+        self.quantd = self.two_loops = self.limits = self.folder = None
 
     @staticmethod
     def report(results, machine_lines, _):
@@ -270,7 +271,7 @@ class Part(part.Part):
         """Name -> [(rate, answers in a second, p50, p99)], while it keeps up."""
         points = {}
         for name, port in self.ports.items():
-            if name == "bare":
+            if name in ("bare", "two loops"):
                 continue
             for rate in RATES:
                 found = libqk.exchange(port, row.connections, SLICE_MS, self.small_file(name), rate)

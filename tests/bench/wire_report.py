@@ -37,6 +37,10 @@ def share(row, limit):
     return rate(row, "quantd") / rate(row, limit)
 
 
+def two_loops_times(row):
+    return rate(row, "two loops") / rate(row, "quantd")
+
+
 def p99_times(row):
     return p99_ns(row, "quantd") / p99_ns(row, "constant")
 
@@ -79,6 +83,7 @@ def one_line(row):
         return text + "; %.2f of a bare socket" % share(row, "bare")
     text += "; %.2f of libmicrohttpd (p99 %.2f ×), %.2f of a bare socket" % (
         share(row, "constant"), p99_times(row), share(row, "bare"))
+    text += "; with two loops %.2f × the requests" % two_loops_times(row)
     if peer_times(row):
         text += "; %.1f × FastAPI, p50 %.1f × shorter" % (peer_times(row), peer_p50_times(row))
     return text
@@ -148,12 +153,16 @@ class Report:
         figures.write_section(folder, lines)
 
     def small_table(self):
-        yield ("| connections | quantd/s | p50 | p99 | libmicrohttpd/s | p99 | share | "
-               "p99 × | bare socket/s | share | FastAPI/s | p50 | × | p50 × shorter |")
-        yield "|" + "---:|" * 14
+        yield ("| connections | quantd/s | p50 | p99 | two loops/s | p99 | × | "
+               "libmicrohttpd/s | p99 | share | p99 × | bare socket/s | share | "
+               "FastAPI/s | p50 | × | p50 × shorter |")
+        yield "|" + "---:|" * 17
         for row in self.of_kind("small"):
             cells = ["%.0f | %s | %s" % (rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
                                          ns_text(p99_ns(row, "quantd"))),
+                     "%.0f | %s | %.2f" % (rate(row, "two loops"),
+                                           ns_text(p99_ns(row, "two loops")),
+                                           two_loops_times(row)),
                      "%.0f | %s" % (rate(row, "constant"), ns_text(p99_ns(row, "constant"))),
                      bold_below("%.2f", share(row, "constant"), CONSTANT_SHARE),
                      "%.2f" % p99_times(row),
@@ -218,6 +227,7 @@ over connections that stay open and have one request at a time; it shares the ma
 servers, which take turns of 250 ms, and figures are medians of the rounds. quantd runs with its
 default flags, but for memory for eight large requests.
 
+- *two loops* is quantd with `--io-threads 2`, on small requests, as a multiple of its default.
 - *libmicrohttpd* is the library that quantd stands on, with the same settings, on one thread: it
   reads the same request and answers always the same bytes, quantd's headers among them.
 - *bare socket* is a program that receives as many bytes and sends as many, without looking at them:
