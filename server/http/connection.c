@@ -252,6 +252,12 @@ static void forget_question(struct qd_connection *connection)
 
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
 {
+    qd_connection_advance_at(connection, to, qd_clock_ns());
+}
+
+void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
+                              uint64_t now_ns)
+{
 #define BIT(state) (1u << QD_CONNECTION_##state)
     static const unsigned allowed[] = {
         [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
@@ -266,7 +272,7 @@ void qd_connection_advance(struct qd_connection *connection, enum qd_connection_
 #undef BIT
     /* A first head has had its time since the accept. */
     const bool goes_on = connection->state == QD_CONNECTION_NEW && to == QD_CONNECTION_HEAD;
-    connection->since_ns = qd_clock_ns();
+    connection->since_ns = now_ns;
     connection->state = to;
     connection->moved_bytes = 0;
     if (connection->measured)

@@ -146,6 +146,10 @@ void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
  * and gives it its time. */
 void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to);
 
+/* The same, of somebody who has just read the clock. */
+void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
+                              uint64_t now_ns);
+
 /* It is to be refused: from here on its first head has no more time than QD_WAIT_CUT. In NEW. */
 void qd_connection_hurry(struct qd_connection *connection);
 

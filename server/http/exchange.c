@@ -121,7 +121,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
-        qd_connection_advance(connection, QD_CONNECTION_ANSWER);
+        qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
     qd_connection_widen(connection, answer->bytes);
     answer->close = answer->close || connection->is_last || connection->all->draining;
     enum MHD_Result result = MHD_NO;
@@ -450,13 +450,16 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
     return on_body_complete(connection);
 }
 
-static void end_request(struct qd_connection *connection, bool delivered)
+/* Returns when that was. */
+static uint64_t end_request(struct qd_connection *connection, bool delivered)
 {
     struct qd_exchange *exchange = exchange_of(connection);
-    qd_request_advance(connection->request, QD_DONE);
+    const uint64_t now_ns = qd_clock_ns();
+    qd_request_advance_at(connection->request, QD_DONE, now_ns);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
     destroy_request(exchange, connection->request);
     connection->request = NULL;
+    return now_ns;
 }
 
 void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **request_slot,
@@ -472,12 +475,14 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
         (code == MHD_REQUEST_TERMINATED_COMPLETED_OK ||
          (connection->last == QD_LAST_UNREADABLE && code == MHD_REQUEST_TERMINATED_WITH_ERROR));
     const bool closes = connection->request != NULL && connection->request->answer.close;
-    if (connection->request != NULL)
-        end_request(connection, sent || connection->last == QD_LAST_DELIVERED);
+    const uint64_t now_ns =
+        connection->request != NULL
+            ? end_request(connection, sent || connection->last == QD_LAST_DELIVERED)
+            : qd_clock_ns();
     MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
     connection->done_count++;
     if (connection->state != QD_CONNECTION_CUT)
-        qd_connection_advance(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT);
+        qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT, now_ns);
     const struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&
         framing->done_count == connection->done_count)

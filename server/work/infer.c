@@ -158,7 +158,8 @@ bool qd_inference_read(struct qd_inference *inference)
 static bool start(struct qd_job *job)
 {
     struct qd_inference *inference = qd_inference_of(job);
-    enter(inference, QD_DECODING);
+    inference->doing = QD_DECODING;
+    qd_request_advance_at(inference->request, QD_DECODING, job->started_ns);
     inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
                                        sizeof(*inference->seats));
     if (inference->seats == NULL)

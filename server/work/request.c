@@ -46,6 +46,11 @@ void qd_request_destroy(struct qd_request *request)
 
 void qd_request_advance(struct qd_request *request, enum qd_request_state to)
 {
+    qd_request_advance_at(request, to, qd_clock_ns());
+}
+
+void qd_request_advance_at(struct qd_request *request, enum qd_request_state to, uint64_t now_ns)
+{
 #define BIT(state) (1u << (state))
     static const unsigned allowed[] = {
         [QD_READING] = BIT(QD_QUEUED) | BIT(QD_REPLYING) | BIT(QD_DONE),
@@ -58,7 +63,6 @@ void qd_request_advance(struct qd_request *request, enum qd_request_state to)
     };
     assert(allowed[request->state] & BIT(to));
 #undef BIT
-    uint64_t now_ns = qd_clock_ns();
     request->spent_ns[request->state] += now_ns - request->since_ns;
     request->since_ns = now_ns;
     request->state = to;

@@ -99,6 +99,9 @@ void qd_request_destroy(struct qd_request *request);
  * books the time since the last one. */
 void qd_request_advance(struct qd_request *request, enum qd_request_state to);
 
+/* The same, of somebody who has just read the clock. */
+void qd_request_advance_at(struct qd_request *request, enum qd_request_state to, uint64_t now_ns);
+
 /* For its answer. Both texts are borrowed. */
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value);
 

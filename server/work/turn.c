@@ -119,8 +119,9 @@ void qd_turn_run(const struct qd_turn_signs *signs, const struct qd_turn *turn)
 {
     struct qd_job *job = turn->job;
     const size_t count = job->phase.unit_count;
+    const bool has_just_begun = turn->kind == QD_TURN_PASSING; /* and is brief */
     while (!qd_turn_is_stopped(signs, job)) {
-        if (qd_clock_ns() >= job->deadline_ns) {
+        if (!has_just_begun && qd_clock_ns() >= job->deadline_ns) {
             qd_turn_expire(job);
             break;
         }
