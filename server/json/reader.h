@@ -33,12 +33,14 @@ struct qd_json_reader {
     const char *token;    /* the first byte of the string or data that is being read */
     size_t piece_bytes;
     size_t data_bytes; /* of all data so far */
+    /* Not beside one another: compilers would compare both with one load, which has to wait until
+     * the last store to either has left the CPU's queue, at each token. */
     unsigned state;
-    unsigned depth;
     uint64_t objects;   /* bit d: the value open at depth d + 1 is an object, not an array */
     bool in_inputs;     /* the value of the top-level key "inputs" is open, or comes next */
     bool in_parameters; /* likewise of "parameters" */
-    const char *key;    /* of the value that comes next */
+    unsigned depth;
+    const char *key; /* of the value that comes next */
     const struct qd_json_value **links[QD_ENVELOPE_DEPTH_MAX + 1]; /* to the next value */
     char *room; /* in the arena, for nodes and strings */
     size_t room_bytes;
