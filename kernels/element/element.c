@@ -35,7 +35,7 @@ const struct qk_type_info *qk_type_info(enum qk_type type)
 enum qk_type qk_type_by_name(const char *name)
 {
     for (enum qk_type type = QK_NONE + 1; type < QK_TYPE_COUNT; type++)
-        if (strcmp(types[type].name, name) == 0)
+        if (types[type].name[0] == name[0] && strcmp(types[type].name, name) == 0)
             return type;
     return QK_NONE;
 }

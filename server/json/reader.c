@@ -337,8 +337,8 @@ static enum qd_status read_colon(struct qd_json_reader *reader)
         return expected(reader, "':'");
     reader->at++;
     if (reader->depth == 1) {
-        reader->in_inputs = strcmp(reader->key, "inputs") == 0;
-        reader->in_parameters = strcmp(reader->key, "parameters") == 0;
+        reader->in_inputs = qd_json_key_is(reader->key, "inputs");
+        reader->in_parameters = qd_json_key_is(reader->key, "parameters");
     }
     bool in_item = reader->depth == 3 && reader->in_inputs && (reader->objects & 2) == 0;
     bool in_files = reader->depth == 2 && reader->in_parameters;
