@@ -56,42 +56,48 @@ static bool has_token(const char *list, const char *token)
     return false;
 }
 
+/* In letters of either size. Most names differ in their length already. */
+static inline bool is_named(const char *name, size_t bytes, const char *wanted)
+{
+    return bytes == strlen(wanted) && strcasecmp(name, wanted) == 0;
+}
+
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes)
 {
     value = value == NULL ? "" : value;
     if (!is_name(name, name_bytes) || !is_value(value, value_bytes)) {
         head->bad_header = true;
-    } else if (strcasecmp(name, "Content-Length") == 0) {
+    } else if (is_named(name, name_bytes, "Content-Length")) {
         head->content_length = value;
         head->content_length_count++;
-    } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
+    } else if (is_named(name, name_bytes, "Transfer-Encoding")) {
         head->transfer_encoding = value;
         head->transfer_encoding_count++;
-    } else if (strcasecmp(name, "Host") == 0) {
+    } else if (is_named(name, name_bytes, "Host")) {
         head->host_count++;
-    } else if (strcasecmp(name, "Content-Encoding") == 0) {
+    } else if (is_named(name, name_bytes, "Content-Encoding")) {
         head->content_encoding = value;
         head->content_encoding_count++;
-    } else if (strcasecmp(name, "Accept-Encoding") == 0) {
+    } else if (is_named(name, name_bytes, "Accept-Encoding")) {
         qd_accepted_add(&head->accepted, value);
-    } else if (strcasecmp(name, "Inference-Header-Content-Length") == 0) {
+    } else if (is_named(name, name_bytes, "Inference-Header-Content-Length")) {
         head->json_bytes = value;
         head->json_bytes_count++;
-    } else if (strcasecmp(name, "Authorization") == 0) {
+    } else if (is_named(name, name_bytes, "Authorization")) {
         head->authorization = value;
         head->authorization_count++;
-    } else if (strcasecmp(name, "Origin") == 0) {
+    } else if (is_named(name, name_bytes, "Origin")) {
         head->origin = value;
-    } else if (strcasecmp(name, "traceparent") == 0) {
+    } else if (is_named(name, name_bytes, "traceparent")) {
         head->traceparent = value;
         head->traceparent_count++;
-    } else if (strcasecmp(name, "tracestate") == 0) {
+    } else if (is_named(name, name_bytes, "tracestate")) {
         if (head->tracestate_count < QD_TRACESTATE_COUNT_MAX)
             head->tracestates[head->tracestate_count++] = value;
-    } else if (strcasecmp(name, "Expect") == 0) {
+    } else if (is_named(name, name_bytes, "Expect")) {
         head->expects_continue = strcasecmp(value, "100-continue") == 0;
-    } else if (strcasecmp(name, "Connection") == 0) {
+    } else if (is_named(name, name_bytes, "Connection")) {
         head->asks_close = head->asks_close || has_token(value, "close");
         head->asks_keep_alive = head->asks_keep_alive || has_token(value, "keep-alive");
     }
