@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +66,9 @@ struct qd_counters {
 };
 
 struct qd_metrics {
-    uint64_t started_s;   /* since 1970 */
+    uint64_t started_s; /* since 1970 */
+    atomic_uint_least64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
     pthread_mutex_t lock; /* over all below, and the counters' own fields but their names */
-    uint64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
     struct qd_counters *first;
 };
 
@@ -152,9 +153,8 @@ void qd_counters_release(struct qd_counters *counters)
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
 {
     assert(http_status >= HTTP_STATUS_MIN && http_status <= HTTP_STATUS_MAX);
-    pthread_mutex_lock(&metrics->lock);
-    metrics->answers[http_status - HTTP_STATUS_MIN]++;
-    pthread_mutex_unlock(&metrics->lock);
+    atomic_fetch_add_explicit(&metrics->answers[http_status - HTTP_STATUS_MIN], 1,
+                              memory_order_relaxed);
 }
 
 static void count_success(struct qd_counters *counters, const uint64_t stage_ns[QD_STAGE_COUNT])
@@ -286,10 +286,10 @@ static void print_answers(const struct qd_metrics *metrics, struct qd_text *text
     qd_prometheus_type(text, "quantd_answers_total", "counter",
                        "Answers of any kind, by HTTP status.");
     for (unsigned i = 0; i < sizeof(metrics->answers) / sizeof(*metrics->answers); i++) {
-        if (metrics->answers[i] > 0) {
+        const uint64_t count = atomic_load_explicit(&metrics->answers[i], memory_order_relaxed);
+        if (count > 0)
             qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
-                           HTTP_STATUS_MIN + i, metrics->answers[i]);
-        }
+                           HTTP_STATUS_MIN + i, count);
     }
 }
 
@@ -299,8 +299,8 @@ void qd_metrics_print(struct qd_metrics *metrics, struct qd_text *text)
     print_counters(metrics, text);
     print_failures(metrics, text);
     print_histograms(metrics, text);
-    print_answers(metrics, text);
     pthread_mutex_unlock(&metrics->lock);
+    print_answers(metrics, text);
     qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
     qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
 }
