@@ -248,20 +248,19 @@ struct qd_oip_reader {
     _Atomic size_t failed_unit; /* the first one; SIZE_MAX: none */
 };
 
+/* *asked is all zeros. */
 static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
                         struct qd_arena *arena, struct qd_oip_asked *asked, struct qd_error *error)
 {
     const struct qd_signature *signature = message->signature;
     const struct qk_operator *op = signature->op;
     assert(op != NULL || !message->declares);
-    *asked = (struct qd_oip_asked){
-        .signature = signature,
-        .outputs = (uint32_t)((UINT64_C(1) << signature->output_count) - 1),
-        .call = {.op = op,
-                 .version = signature->row,
-                 .variable = op != NULL && !message->declares ? op->variable_inputs : 0,
-                 .constants_stay = !message->declares},
-    };
+    asked->signature = signature;
+    asked->outputs = (uint32_t)((UINT64_C(1) << signature->output_count) - 1);
+    asked->call.op = op;
+    asked->call.version = signature->row;
+    asked->call.variable = op != NULL && !message->declares ? op->variable_inputs : 0;
+    asked->call.constants_stay = !message->declares;
     reader->message = message;
     reader->decoder = (struct qd_oip_decoder){.arena = arena,
                                               .asked = asked,
@@ -373,6 +372,7 @@ enum qd_status qd_oip_decode(const struct qd_oip_message *message, struct qd_are
     struct qd_oip_reader reader;
     bool done = false;
     enum qd_status status = QD_OK;
+    *asked = (struct qd_oip_asked){.signature = NULL};
     init_reader(&reader, message, arena, asked, error);
     while (status == QD_OK && !done)
         status = qd_oip_reader_step(&reader, &done);

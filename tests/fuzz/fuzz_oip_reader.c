@@ -51,6 +51,7 @@ static void begin(struct reading *reading)
     reading->memory = qd_memory_create(MEMORY_BYTES);
     qd_arena_init(&reading->arena, reading->memory);
     reading->error.text[0] = '\0';
+    reading->asked = (struct qd_oip_asked){.signature = NULL};
 }
 
 static void end(struct reading *reading)
