@@ -69,7 +69,7 @@ static bool merge(struct qk_grid_axis *outer, const struct qk_grid_axis *inner)
 
 void qk_grid_simplify(struct qk_grid *grid)
 {
-    struct qk_grid simple = {.rank = 0};
+    uint32_t rank = 0; /* of the simple grid, which takes the place of the other from the front */
     for (uint32_t i = 0; i < grid->rank; i++) {
         struct qk_grid_axis axis = grid->axes[i];
         if (axis.size == 1)
@@ -80,12 +80,12 @@ void qk_grid_simplify(struct qk_grid *grid)
         }
         if (is_whole(&axis))
             axis.block = 1;
-        if (simple.rank == 0 || !merge(&simple.axes[simple.rank - 1], &axis))
-            simple.axes[simple.rank++] = axis;
+        if (rank == 0 || !merge(&grid->axes[rank - 1], &axis))
+            grid->axes[rank++] = axis;
     }
-    if (simple.rank == 0)
-        simple.axes[simple.rank++] = (struct qk_grid_axis){.size = 1, .block = 1, .x_stride = 1};
-    *grid = simple;
+    if (rank == 0)
+        grid->axes[rank++] = (struct qk_grid_axis){.size = 1, .block = 1, .x_stride = 1};
+    grid->rank = rank;
 }
 
 static size_t block_at(const struct qk_grid_axis *axis, size_t index)
