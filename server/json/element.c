@@ -184,10 +184,5 @@ char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out)
     float value = qk_float_decode(type, bits);
     if (isfinite(value) && value != 0 && is_exact(type))
         return out + snprintf(out, QD_PRINT_BYTES_MAX, "%.17g", (double)value);
-    if (isfinite(value))
-        return qd_print_float(out, value);
-    const char *word = words[isnan(value) ? 0 : value > 0 ? 1 : 2].text;
-    size_t count = strlen(word);
-    memcpy(out, word, count);
-    return out + count;
+    return qd_print_float(out, value);
 }

@@ -54,12 +54,13 @@ size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int6
 char *qd_print_int64(char *out, int64_t value);
 
 /* The shortest decimal that reads back to the same float, of these the closest; but a whole number
- * below 10^9 with all its digits, which are no more. value: finite. Who reads it as a double and
- * rounds that to a float gets the same, too. */
+ * below 10^9 with all its digits, which are no more. Who reads it as a double and rounds that to a
+ * float gets the same, too. "NaN", "Infinity" and "-Infinity" are in quotes, as in protobuf's JSON
+ * mapping. */
 char *qd_print_float(char *out, float value);
 
-/* The same of all before the first that is not finite, each with a comma before it. Returns how
- * many; *out becomes the end. Room: QD_PRINT_BYTES_MAX and one byte for each. */
-size_t qd_print_floats(char **out, const float *values, size_t count);
+/* The same of several, each with a comma behind it. Much faster a float, from 16 on. Room:
+ * QD_PRINT_BYTES_MAX for each. */
+char *qd_print_floats(char *out, const float *values, size_t count);
 
 #endif

@@ -1,5 +1,6 @@
 #include "server/json/number.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "server/json/powers.h"
@@ -40,15 +41,49 @@ char *qd_print_int64(char *out, int64_t value)
 
 /* ---- Floats: which decimal --------------------------------------------------------------- */
 
-/* For |e| below 200: floor(log10(2^e)), floor(log10(3/4 * 2^e)). */
+/* floor(log10(2^e)), for |e| below 200. */
 static int floor_log10_pow2(int e)
 {
     return (e * 1262611) >> 22;
 }
 
-static int floor_log10_three_quarters_pow2(int e)
+/* value = (whole + tenths / 10) * 10^exponent, of seven to nine digits with zeros at their end. */
+struct decimal {
+    uint32_t whole;
+    uint32_t tenths;
+    int exponent;
+};
+
+/* digits: not 0. */
+static struct decimal split_decimal(uint32_t digits, int exponent)
 {
-    return (e * 1262611 - 524031) >> 22;
+    for (; digits < 1000000; exponent--)
+        digits *= 10;
+    return (struct decimal){digits / 10, digits % 10, exponent + 1};
+}
+
+/* The shortest decimal that reads back to c * 2^q, of these the closest; the floats above and below
+ * are 2^q away, so not for powers of two. After V. Zverovich's zmij (2025), with one product and
+ * without branches: the value in units of 10^exponent, which are more than 2^q, so that one whole
+ * number at most is among what reads back. Otherwise there are tenths, too. That 64 bits of the
+ * power of ten suffice is known for each float by trial: make bench A=--every-float. */
+__attribute__((always_inline)) static inline struct decimal shortest_of_most(uint32_t c, int q)
+{
+    enum { FRACTION_BITS = 34 };
+    const uint64_t one = UINT64_C(1) << FRACTION_BITS;
+    const int exponent = floor_log10_pow2(q) + 1;
+    const int shift = q + qd_floor_log2_pow10(-exponent) + 1 + FRACTION_BITS;
+    const uint64_t power = qd_powers_of_ten[-exponent - QD_POWER_FIRST];
+    const uint64_t scaled = qd_multiply_high(power, (uint64_t)c << shift);
+    const uint64_t fraction = scaled & (one - 1);
+    const uint64_t half_gap = (power >> (65 - shift)) + (c % 2 == 0); /* an even c owns the ends */
+    const uint64_t above = (fraction + half_gap) >> FRACTION_BITS;
+    const uint64_t below = (fraction - half_gap) >> 63;
+    uint64_t tenths = (fraction * 10 + one / 2) >> FRACTION_BITS;
+    tenths -= fraction == one / 4; /* 2.5 is a tie, of which 2 is even; at 7.5, 8 is */
+    tenths &= (above | below) - 1; /* a mask, as the compiler makes a branch of a condition */
+    return (struct decimal){(uint32_t)((scaled >> FRACTION_BITS) + above), (uint32_t)tenths,
+                            exponent};
 }
 
 /* The upper bits of power * x, with the lowest bit set when anything below it is. */
@@ -59,122 +94,137 @@ static uint32_t round_to_odd(uint64_t power, uint32_t x)
     return (uint32_t)(high >> 32) | ((uint32_t)high > 1);
 }
 
-struct decimal {
-    uint32_t digits; /* value = digits * 10^exponent */
-    int exponent;
-};
-
-/* For c * 2^q of any kind; `narrow`: the float below is half as far as the one above. After
- * R. Giulietti, "The Schubfach way to render doubles" (2022), for floats: 10^k scaled into 64 bits
- * instead of his 126, and 32-bit estimates instead of 64. */
-static struct decimal shortest(uint32_t c, int q, bool narrow)
+/* The same for 2^(q + 23), where the float below is half as far as the one above. After R.
+ * Giulietti, "The Schubfach way to render doubles" (2022), with 10^k scaled into 64 bits instead of
+ * his 126, and 32-bit estimates instead of 64. */
+static struct decimal shortest_of_power_of_two(int q)
 {
-    int k = narrow ? floor_log10_three_quarters_pow2(q) : floor_log10_pow2(q);
-    int h = q + qd_floor_log2_pow10(-k) + 1;
-    uint64_t power = qd_powers_of_ten[-k - QD_POWER_FIRST];
-    /* Four times the value and its interval's ends, in units of 10^k. An even c owns the ends. */
-    uint32_t at = round_to_odd(power, (4 * c) << h);
-    uint32_t lower = round_to_odd(power, (4 * c - 2 + narrow) << h) + c % 2;
-    uint32_t upper = round_to_odd(power, (4 * c + 2) << h) - c % 2;
-    uint32_t s = at / 4;
-    if (s >= 10) { /* one digit less, if exactly one such decimal is inside */
-        uint32_t tens = s / 10;
-        bool below = lower <= 40 * tens;
-        bool above = 40 * tens + 40 <= upper;
-        if (below != above)
-            return (struct decimal){tens + above, k + 1};
-    }
-    bool below = lower <= 4 * s;
-    bool above = 4 * s + 4 <= upper;
-    if (below != above)
-        return (struct decimal){s + above, k};
-    uint32_t middle = 4 * s + 2; /* both are inside: the closer one, ties to even */
-    bool up = at > middle || (at == middle && s % 2 == 1);
-    return (struct decimal){s + up, k};
-}
-
-/* The same for most floats, those of 24 bits that have their neighbours at the same distance, with
- * one product and without branches: the value in units of 10^(k+1), where the float's neighbours
- * are less than 1 away, so that one whole number at most is among what reads back to it. Otherwise
- * there is one digit more. V. Zverovich's zmij has the idea; that 64 bits of the power suffice is
- * known for each float by trial: make bench A=--every-float. */
-static struct decimal shortest_of_most(uint32_t c, int q)
-{
-    enum { FRACTION_BITS = 34 };
-    const uint64_t one = UINT64_C(1) << FRACTION_BITS;
-    const int k = floor_log10_pow2(q) + 1;
-    const int shift = q + qd_floor_log2_pow10(-k) + 1 + FRACTION_BITS;
+    const int k = (q * 1262611 - 524031) >> 22; /* floor(log10(3/4 * 2^q)) */
+    const int h = q + qd_floor_log2_pow10(-k) + 1;
     const uint64_t power = qd_powers_of_ten[-k - QD_POWER_FIRST];
-    const uint64_t scaled = qd_multiply_high(power, (uint64_t)c << shift);
-    const uint64_t fraction = scaled & (one - 1);
-    const uint64_t half_gap = (power >> (65 - shift)) + (c % 2 == 0); /* an even c owns the ends */
-    const uint32_t above = (uint32_t)((fraction + half_gap) >> FRACTION_BITS);
-    const bool is_whole = above != 0 || half_gap > fraction;
-    uint32_t digit = (uint32_t)((fraction * 10 + one / 2) >> FRACTION_BITS);
-    digit -= fraction == one / 4; /* 2.5 is a tie, of which 2 is even; at 7.5, 8 is */
-    const uint32_t whole = (uint32_t)(scaled >> FRACTION_BITS) + above;
-    return (struct decimal){whole * 10 + (is_whole ? 0 : digit), k - 1};
+    /* Four times the value and its interval's ends, which belong to it, in units of 10^k. */
+    const uint32_t c = 0x800000;
+    const uint32_t at = round_to_odd(power, (4 * c) << h);
+    const uint32_t lower = round_to_odd(power, (4 * c - 1) << h);
+    const uint32_t upper = round_to_odd(power, (4 * c + 2) << h);
+    const uint32_t tens = at / 40;
+    if ((lower <= 40 * tens) != (40 * tens + 40 <= upper)) /* one digit less */
+        return split_decimal(tens + (lower > 40 * tens), k + 1);
+    const uint32_t s = at / 4;
+    if ((lower <= 4 * s) != (4 * s + 4 <= upper))
+        return split_decimal(s + (lower > 4 * s), k);
+    const uint32_t middle = 4 * s + 2; /* both are inside: the closer one, ties to even */
+    return split_decimal(s + (at > middle || (at == middle && s % 2 == 1)), k);
 }
 
 /* Below this a whole number is written with all its digits, which are as many as with zeros. */
 enum { WHOLE_MAX = 1000000000 };
 
-/* Seven to nine digits, zeros at their end among them. value: finite and not 0. */
-static inline struct decimal float_to_decimal(uint32_t fraction, uint32_t biased)
+static uint32_t bits_of(float value)
 {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static uint32_t biased_exponent(uint32_t bits)
+{
+    return bits >> 23 & 0xff;
+}
+
+/* Of its magnitude; anything, where that is 0 or not finite. */
+static struct decimal float_to_decimal(float value)
+{
+    const uint32_t fraction = bits_of(value) & 0x7fffff;
+    const uint32_t biased = biased_exponent(bits_of(value));
     const uint32_t c = fraction | 0x800000;
     const int q = (int)biased - 150;
     if (q > 0 && q <= 6 && c << q < WHOLE_MAX)
-        return (struct decimal){c << q, 0};
-    if (fraction != 0 && biased != 0)
+        return split_decimal(c << q, 0);
+    if (fraction == 0 && biased > 1)
+        return shortest_of_power_of_two(q);
+    if (biased != 0)
         return shortest_of_most(c, q);
-    struct decimal decimal =
-        biased == 0 ? shortest(fraction, 1 - 150, false) : shortest(c, q, biased > 1);
-    for (; decimal.digits < 1000000; decimal.exponent--)
-        decimal.digits *= 10;
-    return decimal;
+    if (fraction == 0)
+        return (struct decimal){0};
+    const struct decimal decimal = shortest_of_most(fraction, 1 - 150);
+    return split_decimal(decimal.whole * 10 + decimal.tenths, decimal.exponent - 1);
+}
+
+/* ---- Floats: the digits ------------------------------------------------------------------- */
+
+/* So many floats are printed at once, in loops of as many rounds, of which the compiler makes
+ * vectors. Nearly all of the printer's time is instructions: it has few branches, and the CPU
+ * guesses them well. */
+enum { BATCH = 16, TEN_MILLION = 10000000 };
+
+struct batch {
+    int32_t whole[BATCH];
+    int32_t tenths[BATCH];
+    int32_t exponent[BATCH];
+};
+
+/* Makes eight digits of `whole`, the first of which is not 0, and the ninth of `tenths`. Then the
+ * exponent says how many of them are before the decimal point. */
+static void align_digits(struct batch *batch)
+{
+    for (int i = 0; i < BATCH; i++) {
+        const int32_t whole = batch->whole[i];
+        const int32_t tenths = batch->tenths[i];
+        const int32_t short_mask = -(whole < TEN_MILLION); /* all bits, as is vectors' way */
+        const int32_t longer = (whole & ~short_mask) | ((whole * 10 + tenths) & short_mask);
+        const int32_t shorter_mask = -(longer < TEN_MILLION);
+        batch->whole[i] = (longer & ~shorter_mask) | (longer * 10 & shorter_mask);
+        batch->tenths[i] = tenths & ~short_mask;
+        batch->exponent[i] += 8 + short_mask + shorter_mask;
+    }
+}
+
+/* Each digit becomes a byte, the first one the lowest: halves, quarters, eighths. The machine is
+ * little-endian. */
+static void spread_digits(const int32_t *numbers, uint64_t *digits)
+{
+    uint16_t halves[2 * BATCH];
+    uint8_t quarters[4 * BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        const uint32_t number = (uint32_t)numbers[i];
+        const uint32_t high = (uint32_t)(number * UINT64_C(3518437209) >> 32) >> 13; /* by 10^4 */
+        const uint32_t both = high | (number - high * 10000) << 16;
+        memcpy(halves + 2 * i, &both, sizeof(both));
+    }
+    for (int i = 0; i < 2 * BATCH; i++) {
+        const uint16_t high = (uint16_t)(halves[i] * UINT32_C(5243) >> 16) >> 3; /* by 100 */
+        const uint16_t both = (uint16_t)(high | (halves[i] - high * 100) << 8);
+        memcpy(quarters + 2 * i, &both, sizeof(both));
+    }
+    for (int i = 0; i < 4 * BATCH; i++) {
+        const uint16_t high = (uint16_t)(quarters[i] * 103) >> 10; /* by 10 */
+        const uint16_t both = (uint16_t)(high | (quarters[i] - high * 10) << 8);
+        memcpy((char *)digits + 2 * i, &both, sizeof(both));
+    }
 }
 
 /* ---- Floats: the text -------------------------------------------------------------------- */
 
-/* Up to 16 characters, the first one in the lowest byte; the machine is little-endian. */
-struct characters {
-    uint64_t low;
-    uint64_t high;
-};
-
-/* The eight digits of a number below 10^8, each in a byte: halves, quarters, eighths. */
-static uint64_t spread_digits(uint64_t value)
-{
-    uint64_t part = value / 10000;
-    uint64_t digits = part | (value - part * 10000) << 32;
-    part = (digits * 10486 >> 20) & UINT64_C(0x0000007f0000007f); /* by 100 */
-    digits = part | (digits - part * 100) << 16;
-    part = (digits * 103 >> 10) & UINT64_C(0x000f000f000f000f); /* by 10 */
-    return part | (digits - part * 10) << 8;
-}
-
-/* Where the digits go: `before` of them stay, `fill` is between, the others stand `gap_bits` later.
- */
+/* Where digits go: those of `head` stay, the others go `gap_bytes` later, and `fill` is between. */
 struct layout {
-    struct characters before;
-    struct characters fill;
-    uint8_t gap_bits;
-    uint8_t prefix_bytes; /* "0.00" */
-    uint8_t count_before;
-    bool has_point; /* where digits follow */
+    uint64_t head;
+    uint64_t fill;
+    uint8_t gap_bytes;
+    uint8_t head_count;
 };
 
-#define SMALL(zeros, text)                                          \
-    {                                                               \
-        {0, 0}, {text, 0}, 8 * (2 + (zeros)), 2 + (zeros), 0, false \
+#define SMALL(zeros, text)      \
+    {                           \
+        0, text, 2 + (zeros), 0 \
     }
-#define POINT(n)                                                                        \
-    {                                                                                   \
-        {(UINT64_C(1) << 8 * (n)) - 1, 0}, {(uint64_t)'.' << 8 * (n), 0}, 8, 0, n, true \
+#define POINT(n)                                                     \
+    {                                                                \
+        (UINT64_C(1) << 8 * (n)) - 1, (uint64_t)'.' << 8 * (n), 1, n \
     }
 
-/* By how many digits are before the decimal point: -3 to 9. */
+/* By how many digits are before the decimal point: -3 to 9. Floats of 8 and 9 such digits have no
+ * others. */
 enum { POINT_MIN = -3, POINT_MAX = 9 };
 static const struct layout layouts[] = {
     SMALL(3, UINT64_C(0x3030302e30)),
@@ -188,29 +238,26 @@ static const struct layout layouts[] = {
     POINT(5),
     POINT(6),
     POINT(7),
-    {{UINT64_MAX, 0}, {0, '.'}, 8, 0, 8, true},
-    {{UINT64_MAX, 0xff}, {0, '.' << 8}, 8, 0, 9, true},
+    {UINT64_MAX, 0, 0, 8},
+    {UINT64_MAX, 0, 0, 9},
 };
 
-/* digits[0..count), and '0' behind them. Writes 16 bytes. */
-static inline char *lay_out(char *out, struct characters digits, uint32_t count,
+/* Eight digits and a ninth, as bytes, of which `count` are not zeros at the end. Writes up to 14
+ * bytes. */
+static inline char *lay_out(char *out, uint64_t digits, uint32_t ninth, uint32_t count,
                             const struct layout *layout)
 {
-    const struct characters behind = {digits.low & ~layout->before.low,
-                                      digits.high & ~layout->before.high};
-    const unsigned gap_bits = layout->gap_bits;
-    struct characters text = {(digits.low ^ behind.low) | behind.low << gap_bits, 0};
-    text.low |= layout->fill.low;
-    text.high = (digits.high ^ behind.high) | behind.high << gap_bits |
-                behind.low >> (64 - gap_bits) | layout->fill.high;
-    memcpy(out, &text, sizeof(text));
-    const uint32_t before = layout->count_before;
-    const uint32_t bytes = count + (layout->has_point && count > before);
-    return out + layout->prefix_bytes + (bytes > before ? bytes : before);
+    const uint32_t gap_bytes = layout->gap_bytes;
+    digits |= UINT64_C(0x0101010101010101) * '0';
+    memcpy(out + gap_bytes, &digits, sizeof(digits));
+    out[gap_bytes + 8] = (char)('0' + ninth);
+    digits = (digits & layout->head) | layout->fill | (digits & ~layout->head) << 8 * gap_bytes;
+    memcpy(out, &digits, sizeof(digits));
+    return out + (count > layout->head_count ? count + gap_bytes : layout->head_count);
 }
 
 /* "e-45"; writes 4 bytes. */
-static char *print_exponent(char *out, int exponent)
+static inline char *print_exponent(char *out, int exponent)
 {
     const uint32_t magnitude = (uint32_t)(exponent < 0 ? -exponent : exponent);
     *out++ = 'e';
@@ -220,52 +267,67 @@ static char *print_exponent(char *out, int exponent)
     return out + 1 + (magnitude >= 10);
 }
 
-/* In the shorter of the two notations people expect. value: finite and not 0. Writes up to
- * QD_PRINT_BYTES_MAX bytes, of which those behind the end are nothing. */
-static inline char *print_number(char *out, uint32_t bits)
+/* In the shorter of the two notations people expect. */
+static inline char *print_digits(char *out, uint64_t digits, uint32_t ninth, int point)
 {
-    *out = '-';
-    out += bits >> 31;
-    const struct decimal decimal = float_to_decimal(bits & 0x7fffff, bits >> 23 & 0xff);
-    const uint32_t first = decimal.digits / 100000000;
-    const uint64_t others = spread_digits(decimal.digits - first * 100000000);
-    struct characters digits = {others << 8 | first, others >> 56};
-    const uint32_t zeros = decimal.digits < 10000000 ? 2 : decimal.digits < 100000000;
-    const uint32_t end = digits.high != 0 ? 9 : 8 - (uint32_t)__builtin_clzll(digits.low) / 8;
-    const int point = decimal.exponent + 9 - (int)zeros;
-    const uint64_t all_zeros = UINT64_C(0x0101010101010101) * '0';
-    /* In two steps, since no shift is by 64. */
-    digits.low = (digits.low >> 8 * zeros | digits.high << 1 << (63 - 8 * zeros)) | all_zeros;
-    digits.high = digits.high >> 8 * zeros | all_zeros;
+    /* From the last digit on, the ninth in the four lowest bits, and each other in four of eight.
+     */
+    const uint64_t backwards = __builtin_bswap64(digits) << 4 | ninth;
+    const uint32_t count = 9 - (uint32_t)(__builtin_ctzll(backwards) + 4) / 8;
     if (point >= POINT_MIN && point <= POINT_MAX)
-        return lay_out(out, digits, end - zeros, &layouts[point - POINT_MIN]);
-    out = lay_out(out, digits, end - zeros, &layouts[1 - POINT_MIN]);
+        return lay_out(out, digits, ninth, count, &layouts[point - POINT_MIN]);
+    out = lay_out(out, digits, ninth, count, &layouts[1 - POINT_MIN]);
     return print_exponent(out, point - 1);
+}
+
+/* What has no digits. */
+static char *print_special(char *out, float value)
+{
+    if (isnan(value))
+        return stpcpy(out, "\"NaN\"");
+    if (isinf(value))
+        return stpcpy(out, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    /* "-0" would be read as an integer, which has no sign at 0 */
+    return stpcpy(out, signbit(value) ? "-0.0" : "0");
+}
+
+static char *print_batch(char *out, const struct batch *batch, const float *values, size_t count)
+{
+    uint64_t digits[BATCH];
+    spread_digits(batch->whole, digits);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t bits = bits_of(values[i]);
+        if (bits << 1 == 0 || biased_exponent(bits) == 255) {
+            out = print_special(out, values[i]);
+        } else {
+            *out = '-';
+            out += bits >> 31;
+            out = print_digits(out, digits[i], (uint32_t)batch->tenths[i], batch->exponent[i]);
+        }
+        *out++ = ',';
+    }
+    return out;
+}
+
+char *qd_print_floats(char *out, const float *values, size_t count)
+{
+    struct batch batch = {0};
+    for (size_t begin = 0; begin < count; begin += BATCH) {
+        const size_t left = count - begin;
+        const size_t now = left < BATCH ? left : BATCH;
+        for (size_t i = 0; i < now; i++) {
+            const struct decimal decimal = float_to_decimal(values[begin + i]);
+            batch.whole[i] = (int32_t)decimal.whole;
+            batch.tenths[i] = (int32_t)decimal.tenths;
+            batch.exponent[i] = decimal.exponent;
+        }
+        align_digits(&batch);
+        out = print_batch(out, &batch, values + begin, now);
+    }
+    return out;
 }
 
 char *qd_print_float(char *out, float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    if (bits << 1 != 0)
-        return print_number(out, bits);
-    /* "-0" would be read as an integer, which has no sign at 0 */
-    memcpy(out, bits == 0 ? "0" : "-0.0", bits == 0 ? 1 : 4);
-    return out + (bits == 0 ? 1 : 4);
-}
-
-size_t qd_print_floats(char **out, const float *values, size_t count)
-{
-    char *at = *out;
-    size_t index = 0;
-    for (; index < count; index++) {
-        uint32_t bits;
-        memcpy(&bits, &values[index], sizeof(bits));
-        if ((bits >> 23 & 0xff) == 0xff)
-            break;
-        *at++ = ',';
-        at = bits << 1 != 0 ? print_number(at, bits) : qd_print_float(at, values[index]);
-    }
-    *out = at;
-    return index;
+    return qd_print_floats(out, &value, 1) - 1;
 }

@@ -38,11 +38,11 @@ void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_
 enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
                                     const char *field, struct qd_error *error);
 
-/* Enough for one printed element and the comma before it. */
+/* Enough for one printed element and the comma behind it. */
 #define QD_JSON_ELEMENT_BYTES_MAX (QD_PRINT_BYTES_MAX + 1)
 
-/* Prints elements [begin, end) of a flat JSON array, without its brackets: a comma is before each
- * but the first of all. FP32 as the shortest decimal that reads back to the same float. Returns the
+/* Prints elements [begin, end) of a flat JSON array, without its brackets: a comma is behind each
+ * but the last of all. FP32 as the shortest decimal that reads back to the same float. Returns the
  * end of what was printed. */
 char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end);
 

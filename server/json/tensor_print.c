@@ -13,28 +13,49 @@ static int64_t widen(uint32_t bits, const struct qk_type_info *type)
                                         : (int64_t)bits;
 }
 
-static char *print_element(char *out, const struct qk_tensor *tensor,
-                           const struct qk_type_info *type, size_t index)
+/* Of the types with 8 bits and less, the others are printed with all their digits. */
+static bool is_printed_as_float(const struct qk_tensor *tensor)
 {
-    uint32_t bits = qk_element_load(tensor->type, tensor->data, index);
-    return type->kind == QK_KIND_FLOAT ? qd_json_float_print(tensor->type, bits, out)
-                                       : qd_print_int64(out, widen(bits, type));
+    return tensor->type == QK_FP16 || tensor->type == QK_BF16 || tensor->type == QK_FP8E8M0;
+}
+
+static char *print_as_floats(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
+{
+    enum { BATCH = 64 };
+    float values[BATCH];
+    for (size_t index = begin; index < end;) {
+        size_t count = 0;
+        for (; count < BATCH && index < end; count++, index++)
+            values[count] =
+                qk_float_decode(tensor->type, qk_element_load(tensor->type, tensor->data, index));
+        out = qd_print_floats(out, values, count);
+    }
+    return out;
+}
+
+static char *print_each(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
+{
+    const struct qk_type_info *type = qk_type_info(tensor->type);
+    for (size_t index = begin; index < end; index++) {
+        const uint32_t bits = qk_element_load(tensor->type, tensor->data, index);
+        out = type->kind == QK_KIND_FLOAT ? qd_json_float_print(tensor->type, bits, out)
+                                          : qd_print_int64(out, widen(bits, type));
+        *out++ = ',';
+    }
+    return out;
 }
 
 char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end)
 {
-    const struct qk_type_info *type = qk_type_info(tensor->type);
-    for (size_t index = begin; index < end; index++) {
-        if (tensor->type == QK_FP32 && index > 0) { /* most outputs are: the short way */
-            index += qd_print_floats(&out, (const float *)tensor->data + index, end - index);
-            if (index == end)
-                break;
-        }
-        if (index > 0)
-            *out++ = ',';
-        out = print_element(out, tensor, type, index);
-    }
-    return out;
+    if (begin == end)
+        return out;
+    if (tensor->type == QK_FP32)
+        out = qd_print_floats(out, (const float *)tensor->data + begin, end - begin);
+    else if (is_printed_as_float(tensor))
+        out = print_as_floats(out, tensor, begin, end);
+    else
+        out = print_each(out, tensor, begin, end);
+    return end == tensor->count ? out - 1 : out;
 }
 
 void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor)
