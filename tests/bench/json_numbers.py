@@ -14,7 +14,7 @@ from libqk import FILES, ROOT, Libqk
 COUNT, SMOKE_COUNT = 1_000_000, 1000
 ROUNDS_MAX = 25
 PEERS = {"read": ("yyjson", "simdjson"),
-         "print": ("zmij", "dragonbox", "fmt", "to_chars", "double-conversion")}
+         "print": ("xjb", "zmij", "dragonbox", "fmt", "to_chars", "double-conversion")}
 LIBC = {"read": "strtof, strtoll", "print": "printf %.9g"}
 
 # (kind in numbers.c, what it is, of the best peer's speed, of libc's)
@@ -194,8 +194,9 @@ all took turns with the same %d numbers, in one process; nanoseconds are of one 
 - Reading: a whole inference request, of which inputs[0].data becomes an array of the type that is
   named. The others read a float as a double first. yyjson has its memory beforehand, simdjson is
   its on-demand interface; both are compiled for this CPU, quantd as it is shipped.
-- Printing: the shortest decimal that reads back to the same float, with commas between them. zmij
-  is the crate of that name, Dragonbox, fmt (Dragonbox, too) and double-conversion are Debian's,
-  std::to_chars is libstdc++'s Ryu. Notations differ a little: some write 1e+09 or 1.0.
+- Printing: the shortest decimal that reads back to the same float, with commas between them. xjb
+  and zmij come from their repositories, compiled for this CPU; Dragonbox, fmt (Dragonbox, too) and
+  double-conversion are Debian's, std::to_chars is libstdc++'s Ryu. Notations differ a little: some
+  write 1e+09 or 1.0.
 - *× the best* is the speed beside the fastest of the others: targets are 1 for integers and for
   printing, and 0.8 for reading floats; for printf 10. Bold is what misses its target.""" % COUNT

@@ -28,8 +28,13 @@
 #include <double-conversion/double-conversion.h>
 #define HAS_DOUBLE_CONVERSION
 #endif
-#ifdef HAS_ZMIJ
-extern "C" size_t zmij_print(const float *values, size_t count, char *out); // zmij/src/lib.rs
+#if __has_include(<zmij.h>)
+#include <zmij.h>
+#define HAS_ZMIJ
+#endif
+#if __has_include(<ftoa.h>)
+#include <ftoa.h>
+#define HAS_XJB
 #endif
 
 namespace
@@ -146,6 +151,20 @@ char *print_dragonbox(float value, char *at)
 }
 #endif
 
+#ifdef HAS_ZMIJ
+char *print_zmij(float value, char *at)
+{
+    return zmij::write(at, text_bytes_max, value);
+}
+#endif
+
+#ifdef HAS_XJB
+char *print_xjb(float value, char *at)
+{
+    return xjb_ftoa(value, at);
+}
+#endif
+
 #ifdef HAS_DOUBLE_CONVERSION
 char *print_double_conversion(float value, char *at)
 {
@@ -197,7 +216,11 @@ size_t bench_peer_print(const char *name, const float *values, size_t count, cha
 #endif
 #ifdef HAS_ZMIJ
     if (std::strcmp(name, "zmij") == 0)
-        return zmij_print(values, count, out);
+        return print_all(values, count, out, print_zmij);
+#endif
+#ifdef HAS_XJB
+    if (std::strcmp(name, "xjb") == 0)
+        return print_all(values, count, out, print_xjb);
 #endif
     return 0;
 }

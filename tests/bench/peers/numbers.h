@@ -17,9 +17,9 @@ extern "C" {
 bool bench_peer_read(const char *name, const char *text, size_t bytes, char kind, void *out,
                      size_t count);
 
-/* "to_chars", "fmt", "dragonbox", "double-conversion", "zmij", and "scientific", which is to_chars
- * with an exponent: each float with a comma behind it. Returns the bytes; 0: there is no such
- * printer here. */
+/* "to_chars", "fmt", "dragonbox", "double-conversion", "zmij", "xjb", and "scientific", which is
+ * to_chars with an exponent: each float with a comma behind it. Returns the bytes; 0: there is no
+ * such printer here. */
 size_t bench_peer_print(const char *name, const float *values, size_t count, char *out);
 
 typedef bool bench_peer_read_fn(const char *, const char *, size_t, char, void *, size_t);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds build/bench/numbers.so of those readers and printers that are to be had: simdjson, fmt,
-# Dragonbox and double-conversion are Debian's, yyjson comes with its Python package, zmij as a
-# crate where there is a cargo. Says which are missing; the benchmark goes without them.
+# Dragonbox and double-conversion are Debian's, yyjson comes with its Python package, zmij and xjb
+# from their repositories. Says which are missing; the benchmark goes without them.
 set -eu
 cd "$(dirname "$0")/../../.."
 here=tests/bench/peers
@@ -9,10 +9,11 @@ folder=build/bench/numbers
 library=build/bench/numbers.so
 log=build/bench/numbers.log
 yyjson=4.0.6 # of the Python package
-zmij=1.0.23
+zmij=132313d
+xjb=2e68f5c
 
 test "$library" -nt "$here/numbers.cpp" && test "$library" -nt "$here/setup_numbers.sh" && exit 0
-mkdir -p "$folder/zmij/src"
+mkdir -p "$folder"
 echo "bench: building $library"
 : >"$log"
 
@@ -27,25 +28,13 @@ get_yyjson()
             "$folder/yyjson-$yyjson/yyjson/yyjson.c"
 }
 
-get_zmij()
+get_repository() # OWNER/NAME COMMIT SOURCE HEADER
 {
-    cat >"$folder/zmij/Cargo.toml" <<END
-[package]
-name = "zmij_print"
-version = "0.1.0"
-edition = "2021"
-[lib]
-crate-type = ["staticlib"]
-[dependencies]
-zmij = "=$zmij"
-[profile.release]
-panic = "abort"
-lto = true
-codegen-units = 1
-[workspace]
-END
-    cp "$here/zmij.rs" "$folder/zmij/src/lib.rs"
-    (cd "$folder/zmij" && RUSTFLAGS="-C target-cpu=native" cargo build --release --quiet)
+    name=${1#*/}
+    test -d "$folder/$name" ||
+        git clone --quiet --no-checkout "https://github.com/$1" "$folder/$name" || return 1
+    git -C "$folder/$name" checkout --quiet "$2" -- "$3" "$4" &&
+        g++ -std=c++20 -O3 -march=native -fPIC -c -o "$folder/$name.o" "$folder/$name/$3"
 }
 
 set -- # objects and libraries
@@ -56,11 +45,17 @@ if get_yyjson >>"$log" 2>&1 </dev/null; then
 else
     echo "bench: no yyjson ($log)"
 fi
-if get_zmij >>"$log" 2>&1 </dev/null; then
-    set -- "$@" "$folder/zmij/target/release/libzmij_print.a"
-    flags="$flags -DHAS_ZMIJ"
+if get_repository vitaut/zmij $zmij zmij.cc zmij.h >>"$log" 2>&1 </dev/null; then
+    set -- "$@" "$folder/zmij.o"
+    flags="$flags -I$folder/zmij"
 else
     echo "bench: no zmij ($log)"
+fi
+if get_repository xjb714/xjb $xjb src/ftoa.cpp src/ftoa.h >>"$log" 2>&1 </dev/null; then
+    set -- "$@" "$folder/xjb.o"
+    flags="$flags -I$folder/xjb/src"
+else
+    echo "bench: no xjb ($log)"
 fi
 for name in simdjson dragonbox_to_chars double-conversion; do
     if echo 'int main(){}' | g++ -x c++ -o "$folder/try" - "-l$name" 2>>"$log"; then
