@@ -96,8 +96,8 @@ static enum qd_status check_values(const struct change *change, struct qd_error 
         }
     }
     if (change->verbose != NULL && (!qd_json_whole(change->verbose, &level) || level < 0)) {
-        return qd_fail(error, QD_INVALID, "%s: expected a number from 0, got %s", verbose_key,
-                       qd_json_show(change->verbose).text);
+        return qd_fail(error, QD_INVALID, "%s: expected an integer in [0, 2^53), got %s",
+                       verbose_key, qd_json_show(change->verbose).text);
     }
     if (change->format != NULL && find_format(change->format) == NULL) {
         return qd_fail(error, QD_INVALID, "%s: expected default, ISO8601 or json, got %s",

@@ -58,6 +58,24 @@ bool qd_json_int64(const struct qd_json_value *value, int64_t *whole)
            qd_json_whole(value, whole);
 }
 
+bool qd_json_uint64(const struct qd_json_value *value, uint64_t *whole)
+{
+    int64_t number;
+    if (qd_json_int64(value, &number)) {
+        *whole = (uint64_t)number;
+        return number >= 0;
+    }
+    uint64_t read = 0;
+    for (size_t i = 0; value->kind == QD_JSON_NUMBER && i < value->bytes; i++) {
+        const unsigned digit = (unsigned)(unsigned char)value->text[i] - '0';
+        if (digit > 9 || read > (UINT64_MAX - digit) / 10)
+            return false;
+        read = read * 10 + digit;
+    }
+    *whole = read;
+    return value->kind == QD_JSON_NUMBER;
+}
+
 enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error)

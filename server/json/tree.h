@@ -62,8 +62,9 @@ bool qd_json_bool(const struct qd_json_value *value, bool *flag); /* false: not 
  * neighbours apart. false: it is not. */
 bool qd_json_whole(const struct qd_json_value *value, int64_t *number);
 
-/* The same, or any int64 that is written as an integer. */
+/* The same, or any int64, any uint64, that is written as an integer. */
 bool qd_json_int64(const struct qd_json_value *value, int64_t *number);
+bool qd_json_uint64(const struct qd_json_value *value, uint64_t *number);
 
 /* What comes before a key in an error: "outputs[0].parameters.", or "parameters.". */
 struct qd_json_path {

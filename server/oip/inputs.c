@@ -268,7 +268,7 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     static const char field[] = ".parameters.binary_data_size";
     int64_t given;
     if (!qd_json_whole(size, &given) || given < 0)
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer >= 0, got %s",
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an integer in [0, 2^53), got %s",
                        label(input, field).text, qd_json_show(size).text);
     const size_t bytes = (size_t)given;
     enum qd_status status = check_bytes(decoder, input, field, bytes);

@@ -7,6 +7,8 @@
 #include "server/base/refusal.h"
 #include "server/json/number.h"
 
+#define INTEGER "an integer in [-2^63, 2^63)"
+
 struct reader {
     struct qd_arena *arena;
     struct qd_oip_asked *asked;
@@ -55,7 +57,7 @@ static bool parse_int(const struct qd_json_value *value, int64_t *number)
 static enum qd_status read_int(const struct reader *reader, const struct qd_json_value *value,
                                struct qk_attribute *attribute)
 {
-    return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, "an integer");
+    return parse_int(value, &attribute->number) ? QD_OK : expected(reader, value, INTEGER);
 }
 
 static enum qd_status read_text_list(const struct reader *reader, const struct qd_json_value *value,
@@ -66,7 +68,7 @@ static enum qd_status read_text_list(const struct reader *reader, const struct q
     while (*at != '\0') {
         at = scan_integer(at, &list[*count]);
         if (at == NULL || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
-            return expected(reader, value, "integers such as \"1,1,1,1\"");
+            return expected(reader, value, "integers in [-2^63, 2^63) such as \"1,1,1,1\"");
         ++*count;
         at += *at == ',';
     }
@@ -78,9 +80,9 @@ static enum qd_status read_array(const struct reader *reader, const struct qd_js
 {
     *count = 0;
     for (const struct qd_json_value *item = array->first; item != NULL; item = item->next) {
-        if (!qd_json_whole(item, &list[*count])) {
+        if (!qd_json_int64(item, &list[*count])) {
             return qd_fail(reader->error, QD_INVALID,
-                           "parameters.%s[%zu]: expected an integer, got %s", array->key, *count,
+                           "parameters.%s[%zu]: expected " INTEGER ", got %s", array->key, *count,
                            qd_json_show(item).text);
         }
         ++*count;
@@ -273,20 +275,16 @@ static enum qd_status read_binary_output(const struct reader *reader,
 
 static enum qd_status read_timeout(const struct reader *reader, const struct qd_json_value *value)
 {
-    int64_t timeout;
-    if (!qd_json_whole(value, &timeout) || timeout < 0)
-        return expected(reader, value, "microseconds, an integer >= 0");
-    reader->asked->timeout_us = (uint64_t)timeout;
-    return QD_OK;
+    return qd_json_uint64(value, &reader->asked->timeout_us)
+               ? QD_OK
+               : expected(reader, value, "microseconds, an integer in [0, 2^64)");
 }
 
 static enum qd_status read_priority(const struct reader *reader, const struct qd_json_value *value)
 {
-    int64_t priority;
-    if (!qd_json_whole(value, &priority) || priority < 0)
-        return expected(reader, value, "an integer >= 0");
-    reader->asked->priority = (uint64_t)priority;
-    return QD_OK;
+    return qd_json_uint64(value, &reader->asked->priority)
+               ? QD_OK
+               : expected(reader, value, "an integer in [0, 2^64)");
 }
 
 static enum qd_status ignore(const struct reader *reader, const struct qd_json_value *value)

@@ -61,7 +61,7 @@ static enum qd_status read_number(const struct qd_window_reader *reader,
         return status;
     if ((value == NULL && is_needed) ||
         (value != NULL && (!qd_json_whole(value, &given) || given < 0))) {
-        return FAIL(reader, path, key, "expected an integer >= 0, got %s",
+        return FAIL(reader, path, key, "expected an integer in [0, 2^53), got %s",
                     qd_json_show(value).text);
     }
     *number = (uint64_t)given;

@@ -1,6 +1,7 @@
 /* What the examples (test_examples.c) cannot see: the call that comes out, memory, hostile text. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "server/oip/decode.h"
 #include "tests/unit/scratch.h"
@@ -162,8 +163,34 @@ Test(oip_decode, integer_attributes_are_exact)
         char body[512];
         snprintf(body, sizeof(body), "{\"parameters\":{\"axis\":%s}," INPUTS "}", bad[i]);
         cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID, "%s", bad[i]);
-        cr_assert_eq(strncmp(error.text, "parameters.axis: expected an integer, got ", 42), 0, "%s",
-                     error.text);
+        static const char wanted[] = "parameters.axis: expected an integer in [-2^63, 2^63), got ";
+        cr_assert_eq(strncmp(error.text, wanted, sizeof(wanted) - 1), 0, "%s", error.text);
+    }
+}
+
+/* Clients send the largest number that they have where they mean no bound. */
+Test(oip_decode, the_largest_of_protocol_integers)
+{
+    static const char *const numbers[] = {"9007199254740993", "9223372036854775807",
+                                          "9223372036854775808", "18446744073709551615", "1.5e1"};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        char body[512];
+        const uint64_t wanted = i == 4 ? 15 : strtoull(numbers[i], NULL, 10);
+        snprintf(body, sizeof(body), "{\"parameters\":{\"timeout\":%s,\"priority\":%s}," INPUTS "}",
+                 numbers[i], numbers[i]);
+        cr_assert_eq(decode(DEQUANTIZE, body), QD_OK, "%s", error.text);
+        cr_assert_eq(asked.timeout_us, wanted);
+        cr_assert_eq(asked.priority, wanted);
+    }
+    static const char *const bad[] = {
+        "18446744073709551616", "-1", "-9223372036854775808", "0.5", "1e20", "\"1\"", "true"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        static const char wanted[] = "parameters.timeout: expected microseconds, an integer in "
+                                     "[0, 2^64), got ";
+        char body[512];
+        snprintf(body, sizeof(body), "{\"parameters\":{\"timeout\":%s}," INPUTS "}", bad[i]);
+        cr_assert_eq(decode(DEQUANTIZE, body), QD_INVALID, "%s", bad[i]);
+        cr_assert_eq(strncmp(error.text, wanted, sizeof(wanted) - 1), 0, "%s", error.text);
     }
 }
 
@@ -185,6 +212,12 @@ Test(oip_decode, lists_of_integers)
         cr_assert_eq(pads->list_count, 4);
         cr_assert_eq(memcmp(pads->list, ((int64_t[]){1, -2, 3, 4}), 32), 0);
     }
+    decode_pads("[9223372036854775807,-9223372036854775808,0,0]");
+    const int64_t *pads = asked.call.attributes[attribute_index("pads")].list;
+    cr_assert(pads[0] == INT64_MAX && pads[1] == INT64_MIN);
+    expect_error(CONV, "{\"parameters\":{\"pads\":[0,9223372036854775808]},\"inputs\":[]}",
+                 "parameters.pads[1]: expected an integer in [-2^63, 2^63), got "
+                 "9223372036854775808");
     decode_pads("[]");
     cr_assert_eq(asked.call.attributes[attribute_index("pads")].list_count, 0);
     decode_pads("\"\"");
