@@ -83,13 +83,19 @@ static enum qk_status check_axis(const struct qk_call *call, enum mode mode, str
 static enum qk_status check_range(const struct qk_call *call, size_t input, struct qk_error *error)
 {
     const struct qk_tensor *range = &call->inputs[input];
-    const bool slices = qk_int_or(&call->attributes[AXIS], -1) >= 0;
+    const int64_t axis = qk_int_or(&call->attributes[AXIS], -1);
     struct qk_shape_text shape;
-    if (slices ? range->rank == 1 : qk_is_single(range))
+    if (axis >= 0 ? range->rank == 1 : qk_is_single(range))
         return QK_OK;
-    return qk_fail(error, QK_INVALID, "%s: expected shape %s, got %s", call->op->input_names[input],
-                   slices ? "[length of the axis]" : "[] or [1], since there is no axis",
-                   qk_shape_text(range, &shape));
+    const char *name = call->op->input_names[input];
+    const char *came = qk_shape_text(range, &shape);
+    return axis >= 0
+               ? qk_fail(error, QK_INVALID,
+                         "%s: expected one dimension, of the length of axis %lld, got shape %s",
+                         name, (long long)axis, came)
+               : qk_fail(error, QK_INVALID,
+                         "%s: expected shape [] or [1], since there is no axis, got %s", name,
+                         came);
 }
 
 static enum qk_status check_ranges(const struct qk_call *call, struct qk_error *error)

@@ -40,6 +40,28 @@ static struct label label(const struct input *input, const char *field)
     return label_of(input->position, field, input->name);
 }
 
+/* Integers for an error, in as much as there is room for. */
+struct listed {
+    char text[160];
+};
+
+static struct listed show_integers(const int64_t *list, size_t count)
+{
+    struct listed shown;
+    struct qd_port port = {.rank = count < QK_RANK_MAX ? (uint32_t)count : QK_RANK_MAX};
+    memcpy(port.dims, list, port.rank * sizeof(*list));
+    qd_port_print_shape(&port, shown.text, sizeof(shown.text));
+    return shown;
+}
+
+static struct listed show_shape(const struct qk_tensor *tensor)
+{
+    int64_t dims[QK_RANK_MAX];
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        dims[i] = (int64_t)tensor->dims[i];
+    return show_integers(dims, tensor->rank);
+}
+
 static enum qd_status find_field(const struct qd_oip_decoder *decoder, const struct input *input,
                                  const char *key, const struct qd_json_value **value)
 {
@@ -134,6 +156,14 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
     return QD_OK;
 }
 
+static size_t count_items(const struct qd_json_value *array)
+{
+    size_t count = 0;
+    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next)
+        count++;
+    return count;
+}
+
 static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = &input->wire;
@@ -148,8 +178,9 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
     for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
         int64_t size;
         if (tensor->rank == QK_RANK_MAX) {
-            return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
-                           label(input, ".shape").text, QK_RANK_MAX);
+            return qd_fail(decoder->error, QD_INVALID,
+                           "%s: expected at most %d dimensions, got %zu",
+                           label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
         }
         if (!qd_json_whole(dim, &size) || size < 0) {
             return qd_fail(decoder->error, QD_INVALID,
@@ -161,8 +192,9 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
     size_t bytes;
     if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes)) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: the product of the dimensions overflows 64 bits",
-                       label(input, ".shape").text);
+                       "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
+                       label(input, ".shape").text, show_shape(tensor).text,
+                       qk_type_info(tensor->type)->name);
     }
     return QD_OK;
 }
@@ -209,8 +241,9 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
         !qk_type_bytes(tensor->type, tensor->stored, &bytes))
         return qd_fail(decoder->error, QD_INVALID,
                        "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
-                       "that reach less than 2^64 bytes",
-                       input->name, tensor->rank);
+                       "that reach less than 2^64 bytes, got %zu: %s",
+                       input->name, tensor->rank, input->strides->list_count,
+                       show_integers(input->strides->list, input->strides->list_count).text);
     if (input->carrier == NULL)
         input->wire = (struct qk_tensor){.type = tensor->type,
                                          .rank = 1,
@@ -420,8 +453,9 @@ static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
     port->shaped = true;
     for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
         if (port->rank == QK_RANK_MAX) {
-            return qd_fail(decoder->error, QD_INVALID, "%s: expected at most %d dimensions",
-                           label(input, ".shape").text, QK_RANK_MAX);
+            return qd_fail(decoder->error, QD_INVALID,
+                           "%s: expected at most %d dimensions, got %zu",
+                           label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
         }
         if (!qd_json_whole(dim, &port->dims[port->rank]) || port->dims[port->rank] < QD_DIM_FREE) {
             return qd_fail(decoder->error, QD_INVALID,
@@ -456,15 +490,18 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
     size_t bytes;
     if (!qk_tensor_set_count(&least) || !qk_type_bytes(least.type, least.count, &bytes)) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: the product of the dimensions overflows 64 bits",
-                       label(input, ".shape").text);
+                       "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
+                       label(input, ".shape").text, show_integers(port->dims, port->rank).text,
+                       qk_type_info(least.type)->name);
     }
     *input->tensor = least;
     if (input->strides != NULL &&
         !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count)) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension",
-                       input->name, least.rank);
+                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
+                       "got %zu: %s",
+                       input->name, least.rank, input->strides->list_count,
+                       show_integers(input->strides->list, input->strides->list_count).text);
     }
     decoder->asked->call.variable |= UINT32_C(1) << input->index;
     return QD_OK;

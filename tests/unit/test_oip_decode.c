@@ -300,6 +300,29 @@ Test(oip_decode, strides_say_how_much_data_there_is)
 }
 
 /* Strides of the carried tensor, whose bytes are counted exactly. */
+Test(oip_decode, refusals_of_layouts_say_what_came)
+{
+    char body[512];
+    char ones[QK_RANK_MAX * 2 + 2] = "1";
+    for (size_t i = 0; i < QK_RANK_MAX; i++)
+        strcat(ones, ",1");
+    snprintf(body, sizeof(body),
+             "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[%s],\"data\":[]}]}",
+             ones);
+    expect_error(DEQUANTIZE, body,
+                 "inputs[0].shape (\"x\"): expected at most 32 dimensions, got 33");
+    expect_error(
+        DEQUANTIZE,
+        "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"INT16\",\"shape\":[4294967296,"
+        "2147483648],\"data\":[]}]}",
+        "inputs[0].shape (\"x\"): expected sizes whose product does not overflow 64 bits, got "
+        "[4294967296,2147483648] of INT16");
+    expect_error(
+        DIRECTML, "{\"parameters\":{\"InputTensor.strides\":[4,-1]},\"inputs\":[" DML_INPUT "]}",
+        "parameters.InputTensor.strides: expected 2 integers >= 0, one for each dimension, "
+        "that reach less than 2^64 bytes, got 2: [4,-1]");
+}
+
 Test(oip_decode, strides_of_a_carried_tensor)
 {
     static const char form[] =

@@ -382,8 +382,10 @@ Test(signature, what_cannot_be_declared)
                       "free, got none");
     expect_undeclared("{\"inputs\":[" X("[1]") "," X("[1]") "]}",
                       "inputs[1].name: \"x\" is a duplicate: expected each input once");
-    expect_undeclared("{\"inputs\":[" X("[4294967296,4294967296,-1]") "]}",
-                      "inputs[0].shape (\"x\"): the product of the dimensions overflows 64 bits");
+    expect_undeclared(
+        "{\"inputs\":[" X("[4294967296,4294967296,-1]") "]}",
+        "inputs[0].shape (\"x\"): expected sizes whose product does not overflow 64 bits, got "
+        "[4294967296,4294967296,-1] of UINT8");
     expect_undeclared("{\"parameters\":{\"x.datatype\":\"INT4\",\"x.shape\":[2]},\"inputs\":["
                       "{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[1]}]}",
                       "parameters.x.datatype: expected together with data, got none: name the "
@@ -431,5 +433,5 @@ Test(signature, declared_strides)
                              "\"InputTensor\",\"datatype\":\"UINT8\",\"shape\":[-1,2]}]}"),
                  QD_INVALID);
     cr_assert_str_eq(error.text, "parameters.InputTensor.strides: expected 2 integers >= 0, one "
-                                 "for each dimension");
+                                 "for each dimension, got 1: [8]");
 }
