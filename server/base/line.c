@@ -35,23 +35,6 @@ static void put_number(struct qd_line *line, uint64_t value)
     line->count += (size_t)(qd_print_decimal(value, at) - at);
 }
 
-/* Of valid UTF-8. */
-static uint32_t decode(const char *character, size_t length)
-{
-    uint32_t point = (unsigned char)*character & (length == 1 ? 0x7fu : 0x7fu >> length);
-    for (size_t i = 1; i < length; i++)
-        point = point << 6 | ((unsigned char)character[i] & 0x3f);
-    return point;
-}
-
-/* A terminal obeys ESC and CSI, which is U+009B, and many a reader ends a line at NEL (U+0085),
- * U+2028 and U+2029. The others turn around the order in which what follows is shown. */
-static bool is_control(uint32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point < 0xa0) ||
-           (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
-}
-
 /* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`
  * has `count` bytes then. */
 static size_t print_character(enum qd_line_format format, const char *value, size_t left,
@@ -60,8 +43,8 @@ static size_t print_character(enum qd_line_format format, const char *value, siz
     static const char hex[] = "0123456789abcdef";
     const unsigned char byte = (unsigned char)*value;
     const size_t length = qd_utf8_length(value, left);
-    const uint32_t point = length == 0 ? 0 : decode(value, length);
-    if (!is_control(point) && byte != '"' && (byte != '\\' || format == QD_LINE_TEXT)) {
+    const uint32_t point = length == 0 ? 0 : qd_utf8_decode(value, length);
+    if (!qd_is_control(point) && byte != '"' && (byte != '\\' || format == QD_LINE_TEXT)) {
         memcpy(printed, value, length);
         *count = length;
         return length;

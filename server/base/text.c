@@ -156,6 +156,20 @@ size_t qd_utf8_length(const char *bytes, size_t count)
     return point < smallest[length] || point > 0x10ffff || surrogate ? 0 : length;
 }
 
+uint32_t qd_utf8_decode(const char *bytes, size_t length)
+{
+    uint32_t point = (unsigned char)*bytes & (length == 1 ? 0x7fu : 0x7fu >> length);
+    for (size_t i = 1; i < length; i++)
+        point = point << 6 | ((unsigned char)bytes[i] & 0x3f);
+    return point;
+}
+
+bool qd_is_control(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) ||
+           (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+}
+
 /* One byte that may not stand in a JSON string as it is. */
 static void append_escape(struct qd_text *text, unsigned char byte)
 {

@@ -83,6 +83,12 @@ bool qd_read_decimal(const char *text, uint64_t *number);
 /* Bytes of the UTF-8 character that bytes[0..count) starts with (RFC 3629: no surrogates, no
  * overlong form); 0: there is none. */
 size_t qd_utf8_length(const char *bytes, size_t count);
+/* The code point of such a character, which has that length. */
+uint32_t qd_utf8_decode(const char *bytes, size_t length);
+/* A code point that neither a log nor a name has. A terminal obeys ESC and CSI, which is U+009B,
+ * and many a reader ends a line at NEL (U+0085), U+2028 and U+2029. The others turn around the
+ * order in which what follows is shown. */
+bool qd_is_control(uint32_t point);
 
 /* Appends bytes that the caller keeps alive as long as the arena: no copy. */
 void qd_text_borrow(struct qd_text *text, const void *bytes, size_t count);

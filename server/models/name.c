@@ -25,7 +25,7 @@ enum qd_status qd_model_check_name(const char *name, struct qd_error *error)
                  strcmp(name, "..") != 0 && strpbrk(name, "\"\\/") == NULL;
     for (size_t at = 0; at < bytes && valid;) {
         const size_t length = qd_utf8_length(name + at, bytes - at);
-        valid = length > 0 && (unsigned char)name[at] >= ' ' && name[at] != 0x7f;
+        valid = length > 0 && !qd_is_control(qd_utf8_decode(name + at, length));
         at += length;
     }
     if (!valid) {

@@ -154,8 +154,9 @@ Test(models, the_index_has_every_version_of_every_operator)
 Test(models, names)
 {
     char long_name[QD_MODEL_NAME_BYTES_MAX + 2];
-    static const char *const good[] = {"a",   "A-b_c.1", "onnx",   "onnxy.a",
-                                       "...", "a b'",    "\u00e9", "tensorflow"};
+    static const char *const good[] = {"a",       "A-b_c.1", "onnx",   "onnxy.a",
+                                       "...",     "a b'",    "\u00e9", "tensorflow",
+                                       "a\u00a0", "\u2027",  "\u202f", "\U0001f600"};
     static const char *const bad[] = {"",          ".",
                                       "..",        "a/b",
                                       "a\nb",      "a\x7f",
@@ -163,7 +164,9 @@ Test(models, names)
                                       "onnx.a",    "onnx.QLinearConv",
                                       "directml.", "tensorflow.x",
                                       "a\"b",      "a\\b",
-                                      "stats"};
+                                      "stats",     "a\u202eb",
+                                      "a\u2028",   "\u2069a",
+                                      "a\xc2\x9b"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         cr_assert_eq(qd_model_check_name(good[i], &error), QD_OK, "%s", good[i]);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
