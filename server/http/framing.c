@@ -1,5 +1,6 @@
 #include "server/http/framing.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/base/limits.h"
@@ -8,6 +9,10 @@ enum state {
     BEFORE, /* the first line: empty ones are skipped */
     BEFORE_LF,
     METHOD,
+    METHOD_REST,
+    TARGET_BEGIN,
+    TARGET,
+    VERSION,
     LINE, /* the rest of one */
     LINE_LF,
     LINE_BEGIN,
@@ -41,26 +46,32 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-static void fail(struct qd_framing *framing, enum qd_fault fault)
+static void fail(struct qd_framing *framing, enum qd_fault fault, char got)
 {
     framing->fault = fault;
+    framing->got = (unsigned char)got;
 }
 
-/* The first character that is not printed, or `end`. Eight at a time: subtracting borrows into the
- * highest bit of a byte that is too low, and of others only where there is such a one. */
-static const char *skip_text(const char *at, const char *end)
+/* The first character below `least`, or DEL, or `end`. Eight at a time: subtracting borrows into
+ * the highest bit of a byte that is too low, and of others only where there is such a one. */
+static inline const char *skip_from(const char *at, const char *end, unsigned char least)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
     for (; end - at >= 8; at += 8) {
         uint64_t word;
         memcpy(&word, at, 8);
         const uint64_t deleted = word ^ (ones * 0x7f);
-        if ((((word - ones * 0x20) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80))
+        if ((((word - ones * least) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80))
             break;
     }
-    while (at < end && (unsigned char)*at >= 0x20 && *at != 0x7f)
+    while (at < end && (unsigned char)*at >= least && *at != 0x7f)
         at++;
     return at;
+}
+
+static const char *skip_text(const char *at, const char *end)
+{
+    return skip_from(at, end, ' ');
 }
 
 /* Up to a line's end, behind which it goes on with `then`. */
@@ -68,13 +79,13 @@ static const char *read_text(struct qd_framing *framing, const char *at, const c
                              enum state then)
 {
     at = skip_text(at, end);
-    while (at < end && *at == '\t' && framing->line > 1)
+    while (at < end && *at == '\t' && (framing->line > 1 || framing->is_trailer))
         at = skip_text(at + 1, end);
     if (at == end)
         return at;
     framing->state = (uint8_t)then;
     if (*at != '\r')
-        fail(framing, *at == '\n' ? QD_FAULT_BARE_LF : QD_FAULT_CONTROL);
+        fail(framing, *at == '\n' ? QD_FAULT_BARE_LF : QD_FAULT_CONTROL, *at);
     return at;
 }
 
@@ -103,9 +114,9 @@ static void begin_line(struct qd_framing *framing, char c)
     framing->matched = 0;
     framing->state = !framing->is_trailer && (framing->is_length || lower(c) == 't') ? NAME : LINE;
     if (is_blank(c))
-        fail(framing, QD_FAULT_FOLD);
+        fail(framing, QD_FAULT_FOLD, c);
     else if (c == ':')
-        fail(framing, QD_FAULT_NAMELESS);
+        fail(framing, QD_FAULT_NAMELESS, c);
 }
 
 /* The rest of a line, and those behind it that are of no interest, without a state for each of
@@ -168,9 +179,9 @@ static bool read_length(struct qd_framing *framing, char c)
     }
     framing->state = VALUE_BLANKS;
     if (c >= '0' && c <= '9')
-        fail(framing, QD_FAULT_BEYOND_64_BITS);
+        fail(framing, QD_FAULT_BEYOND_64_BITS, c);
     else if (framing->digit_count == 0 || (c != '\r' && !is_blank(c)))
-        fail(framing, QD_FAULT_LENGTH);
+        fail(framing, QD_FAULT_LENGTH, c);
     return false;
 }
 
@@ -240,7 +251,7 @@ static bool read_size(struct qd_framing *framing, char c)
         return false;
     }
     if (digit < 0 || framing->left_bytes > UINT64_MAX >> 4) {
-        fail(framing, digit < 0 ? QD_FAULT_CHUNK_SIZE : QD_FAULT_BEYOND_64_BITS);
+        fail(framing, digit < 0 ? QD_FAULT_CHUNK_SIZE : QD_FAULT_BEYOND_64_BITS, c);
         return false;
     }
     if (digit == 0 && framing->digit_count == 0)
@@ -256,12 +267,14 @@ static void begin_chunk(struct qd_framing *framing)
     const uint64_t bytes = framing->left_bytes;
     framing->waste_bytes -= framing->waste_bytes < bytes ? framing->waste_bytes : bytes;
     if (bytes > framing->body_bytes_max - framing->body_bytes) {
-        fail(framing, QD_FAULT_TOO_LARGE);
+        fail(framing, QD_FAULT_TOO_LARGE, '\0');
         return;
     }
     framing->body_bytes += bytes;
     framing->state = bytes > 0 ? CHUNK : LINE_BEGIN;
     framing->is_trailer = bytes == 0;
+    if (framing->is_trailer)
+        framing->line = 0;
 }
 
 static const char *skip_body(struct qd_framing *framing, const char *at, const char *end)
@@ -283,14 +296,14 @@ static bool read_cr(struct qd_framing *framing, char c, enum state then, enum qd
 {
     framing->state = (uint8_t)then;
     if (c != '\r')
-        fail(framing, otherwise);
+        fail(framing, otherwise, c);
     return c == '\r';
 }
 
 static void read_lf(struct qd_framing *framing, char c)
 {
     if (c != '\n')
-        fail(framing, framing->state == CHUNK_LF ? QD_FAULT_CHUNK_END : QD_FAULT_BARE_CR);
+        fail(framing, framing->state == CHUNK_LF ? QD_FAULT_CHUNK_END : QD_FAULT_BARE_CR, c);
     else if (framing->state == LINE_LF)
         framing->state = LINE_BEGIN;
     else if (framing->state == HEAD_LF)
@@ -311,8 +324,20 @@ static bool read_method(struct qd_framing *framing, char c)
     framing->matched += is_next;
     framing->is_head = is_next && head[framing->matched] == '\0';
     if (!is_next || framing->is_head)
-        framing->state = LINE;
+        framing->state = framing->is_head ? TARGET_BEGIN : METHOD_REST;
     return is_next;
+}
+
+/* A part of the first line, up to the blank behind it; behind the version is none. */
+static const char *read_part(struct qd_framing *framing, const char *at, const char *end)
+{
+    at = skip_from(at, end, ' ' + 1);
+    if (at == end || *at != ' ')
+        return read_lines(framing, at, end);
+    if (framing->state == VERSION)
+        fail(framing, QD_FAULT_FIRST_LINE, ' ');
+    framing->state = framing->state == METHOD_REST ? TARGET_BEGIN : VERSION;
+    return at + 1;
 }
 
 /* A state of one character. True: it is taken, and not left to the state that comes now. */
@@ -327,6 +352,11 @@ static bool read_one(struct qd_framing *framing, char c)
         return c == '\r';
     case METHOD:
         return read_method(framing, c);
+    case TARGET_BEGIN:
+        framing->state = TARGET;
+        if (c == ' ')
+            fail(framing, QD_FAULT_FIRST_LINE, c);
+        return false;
     case LINE_BEGIN:
         begin_line(framing, c);
         return framing->state == HEAD_LF;
@@ -361,6 +391,10 @@ static bool read_one(struct qd_framing *framing, char c)
 static const char *read_some(struct qd_framing *framing, const char *at, const char *end)
 {
     switch ((enum state)framing->state) {
+    case METHOD_REST:
+    case TARGET:
+    case VERSION:
+        return read_part(framing, at, end);
     case LINE:
         return read_lines(framing, at, end);
     case NAME:
@@ -411,7 +445,7 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
         if (goes) {
             framing->waste_bytes += taken;
             if (framing->waste_bytes > QD_WASTE_BYTES_MAX)
-                fail(framing, QD_FAULT_WASTE);
+                fail(framing, QD_FAULT_WASTE, '\0');
         } else {
             if (kept != from)
                 memmove(kept, from, taken);
@@ -421,34 +455,57 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
     return (size_t)(kept - bytes);
 }
 
+/* What is being read: a line of the head or the trailer, or the one that says a chunk's size. */
+static void print_place(const struct qd_framing *framing, char *text, size_t size)
+{
+    if (framing->state == SIZE_CR || framing->state == SIZE_LF)
+        snprintf(text, size, "the body: the line of the chunk's size behind %llu bytes",
+                 (unsigned long long)framing->body_bytes);
+    else
+        snprintf(text, size, "the %s, line %llu", framing->is_trailer ? "trailer" : "head",
+                 (unsigned long long)framing->line);
+}
+
+static void print_character(unsigned char c, char *text, size_t size)
+{
+    snprintf(text, size, c > ' ' && c < 0x7f ? "'%c'" : "0x%02x", c);
+}
+
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error)
 {
-    const char *where = framing->is_trailer ? "trailer" : "head";
-    const unsigned long long line = framing->line;
+    char where[80];
+    char got[8];
+    print_place(framing, where, sizeof(where));
+    print_character(framing->got, got, sizeof(got));
     switch (framing->fault) {
+    case QD_FAULT_FIRST_LINE:
+        return qd_fail(error, QD_INVALID,
+                       "the first line: expected METHOD TARGET HTTP/1.1 with one blank between two "
+                       "of them, got another blank");
     case QD_FAULT_CONTROL:
-        return qd_fail(error, QD_INVALID, "the %s, line %llu: a control character", where, line);
+        return qd_fail(error, QD_INVALID, "%s: expected no control character, got %s", where, got);
     case QD_FAULT_BARE_LF:
-        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected CR before LF", where, line);
+        return qd_fail(error, QD_INVALID, "%s: expected CR before LF, got none", where);
     case QD_FAULT_BARE_CR:
-        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected LF behind CR", where, line);
+        return qd_fail(error, QD_INVALID, "%s: expected LF behind CR, got %s", where, got);
     case QD_FAULT_FOLD:
-        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got a blank", where,
-                       line);
     case QD_FAULT_NAMELESS:
-        return qd_fail(error, QD_INVALID, "the %s, line %llu: expected a name, got ':'", where,
-                       line);
+        return qd_fail(error, QD_INVALID, "%s: expected a name, got %s", where,
+                       framing->fault == QD_FAULT_FOLD ? "a blank" : got);
     case QD_FAULT_LENGTH:
-        return qd_fail(error, QD_INVALID, "header Content-Length: expected a number of bytes");
+        return qd_fail(error, QD_INVALID,
+                       "header Content-Length: expected a number of bytes, got %s where a digit "
+                       "or the line's end has to be",
+                       got);
     case QD_FAULT_CHUNK_SIZE:
         return qd_fail(error, QD_INVALID,
                        "the body: expected a chunk's size, in hexadecimal digits, behind %llu "
-                       "bytes",
-                       (unsigned long long)framing->body_bytes);
+                       "bytes, got %s",
+                       (unsigned long long)framing->body_bytes, got);
     case QD_FAULT_CHUNK_END:
         return qd_fail(error, QD_INVALID,
-                       "the body: expected CR LF behind the chunk that ends with byte %llu",
-                       (unsigned long long)framing->body_bytes);
+                       "the body: expected CR LF behind the chunk that ends with byte %llu, got %s",
+                       (unsigned long long)framing->body_bytes, got);
     case QD_FAULT_WASTE:
         return qd_fail(
             error, QD_INVALID,
@@ -456,7 +513,8 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
             "and blanks behind a length, beyond as many as the chunks have",
             QD_WASTE_BYTES_MAX);
     case QD_FAULT_BEYOND_64_BITS:
-        return qd_fail(error, QD_TOO_LARGE, "the body: expected a size of at most 64 bits");
+        return qd_fail(error, QD_TOO_LARGE,
+                       "the body: expected a size of at most 64 bits, got more");
     default:
         return qd_fail(error, QD_TOO_LARGE,
                        "the body: expected at most %llu bytes (--max-body-bytes), got %llu, and "

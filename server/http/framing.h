@@ -14,6 +14,7 @@
 
 enum qd_fault {
     QD_FAULT_NONE,
+    QD_FAULT_FIRST_LINE,     /* two blanks in a row, or a third one */
     QD_FAULT_CONTROL,        /* a control character in a line of the head, or of the trailer */
     QD_FAULT_BARE_LF,        /* a line that ends without CR */
     QD_FAULT_BARE_CR,        /* a CR that ends no line */
@@ -38,7 +39,8 @@ struct qd_framing {
 
     /* While it is read. */
     uint8_t state;
-    uint8_t matched; /* characters of a name or a word that this may become */
+    unsigned char got; /* with a fault: the character that should be another */
+    uint8_t matched;   /* characters of a name or a word that this may become */
     bool is_trailer;
     bool is_length;  /* the field at hand, of the two that frame a body */
     bool is_unclear; /* lengths or codings that whoever checks the whole head will refuse */

@@ -42,7 +42,7 @@ void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, stru
                 QD_HEAD_BYTES_MAX);
         break;
     case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
-        qd_fail(error, QD_OTHER_VERSION, "the first line: expected HTTP/1.1 or HTTP/1.0");
+        qd_fail(error, QD_OTHER_VERSION, "the first line: expected HTTP/1.x");
         break;
     default:
         qd_fail(error, QD_INVALID, "%s",

@@ -102,9 +102,24 @@ Test(framing, what_says_nothing_goes)
                  1, CHUNKED "02\r\nab\r\n0A\r\n0123456789\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n");
 }
 
+/* Two readers of a lenient one could see different targets. */
+Test(framing, first_lines)
+{
+    assert_reads(
+        "OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n", 3,
+        "OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n");
+    ASSERT_FAULT("GET  / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "the first line: expected");
+    ASSERT_FAULT("HEAD  / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "got another blank");
+    ASSERT_FAULT("GET /  HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
+    ASSERT_FAULT("GET / HTTP/1.1 \r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
+    ASSERT_FAULT("GET /a b HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
+    ASSERT_FAULT(" GET / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
+}
+
 Test(framing, lines)
 {
-    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\nX: a\0b\r\n\r\n", QD_FAULT_CONTROL, "head, line 3");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\nX: a\0b\r\n\r\n", QD_FAULT_CONTROL,
+                 "the head, line 3: expected no control character, got 0x00");
     ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\nX: a\x7f\r\n\r\n", QD_FAULT_CONTROL, "line 3");
     ASSERT_FAULT("GET / HTTP/1.1\0\n", QD_FAULT_CONTROL, "head, line 1");
     ASSERT_FAULT("GET\t/ HTTP/1.1\r\n", QD_FAULT_CONTROL, "line 1");
@@ -113,7 +128,8 @@ Test(framing, lines)
     ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\n\r\n", QD_FAULT_BARE_LF, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\n\n", QD_FAULT_BARE_LF, "line 3");
     ASSERT_FAULT("\n", QD_FAULT_BARE_LF, "line 1");
-    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\rb: c\r\n\r\n", QD_FAULT_BARE_CR, "line 2");
+    ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\rb: c\r\n\r\n", QD_FAULT_BARE_CR,
+                 "line 2: expected LF behind CR, got 'b'");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\rb\r\n", QD_FAULT_BARE_CR, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\n\rX", QD_FAULT_BARE_CR, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "line 3");
@@ -121,7 +137,9 @@ Test(framing, lines)
     ASSERT_FAULT("GET / HTTP/1.1\r\n: a\r\n\r\n", QD_FAULT_NAMELESS, "head, line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n:\r\n\r\n", QD_FAULT_NAMELESS, "head, line 3");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\nY: b\r\n: c\r\n", QD_FAULT_NAMELESS, "line 4");
-    ASSERT_FAULT(CHUNKED "0\r\n: a\r\n\r\n", QD_FAULT_NAMELESS, "trailer, line");
+    ASSERT_FAULT(CHUNKED "0\r\n: a\r\n\r\n", QD_FAULT_NAMELESS,
+                 "trailer, line 1: expected a name, got ':'");
+    ASSERT_FAULT(CHUNKED "0\r\nX:\ta\r\nY\x01", QD_FAULT_CONTROL, "trailer, line 2: ");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\nY: b\r\n\r\n", QD_FAULT_BARE_LF, "trailer, line");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "trailer, line");
 }
@@ -133,7 +151,7 @@ Test(framing, lengths)
     ASSERT_FAULT(POST "Content-Length: +1\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
     ASSERT_FAULT(POST "Content-Length: 1 1\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
     ASSERT_FAULT(POST "Content-Length: 5, 5\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
-    ASSERT_FAULT(POST "Content-Length: 5x\r\n\r\n", QD_FAULT_LENGTH, "Content-Length");
+    ASSERT_FAULT(POST "Content-Length: 5x\r\n\r\n", QD_FAULT_LENGTH, "of bytes, got 'x'");
     ASSERT_FAULT(POST "Content-Length: 18446744073709551616\r\n\r\n", QD_FAULT_BEYOND_64_BITS,
                  "64 bits");
     ASSERT_FAULT(POST "Content-Length: 5\rx", QD_FAULT_BARE_CR, "line 3");
@@ -141,7 +159,7 @@ Test(framing, lengths)
 
 Test(framing, chunks)
 {
-    ASSERT_FAULT(CHUNKED "x\r\n", QD_FAULT_CHUNK_SIZE, "behind 0 bytes");
+    ASSERT_FAULT(CHUNKED "x\r\n", QD_FAULT_CHUNK_SIZE, "behind 0 bytes, got 'x'");
     ASSERT_FAULT(CHUNKED "\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED ";x\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "1\r\na\r\n-1\r\n", QD_FAULT_CHUNK_SIZE, "behind 1 bytes");
@@ -152,10 +170,13 @@ Test(framing, chunks)
     ASSERT_FAULT(CHUNKED "000ffffffffffffffff0\r\n", QD_FAULT_BEYOND_64_BITS, "64 bits");
     ASSERT_FAULT(CHUNKED "000ffffffffffffffff\r\n", QD_FAULT_TOO_LARGE, "18446744073709551615");
     ASSERT_FAULT(CHUNKED "00000000000000000x\r\n", QD_FAULT_CHUNK_SIZE, "size");
-    ASSERT_FAULT(CHUNKED "2\rab\r\n", QD_FAULT_BARE_CR, "line");
-    ASSERT_FAULT(CHUNKED "2;a\nb\r\nab\r\n", QD_FAULT_BARE_LF, "line");
-    ASSERT_FAULT(CHUNKED "2;a\0b\r\nab\r\n", QD_FAULT_CONTROL, "line");
-    ASSERT_FAULT(CHUNKED "2\r\nabc\r\n", QD_FAULT_CHUNK_END, "byte 2");
+    ASSERT_FAULT(CHUNKED "2\rab\r\n", QD_FAULT_BARE_CR,
+                 "the body: the line of the chunk's size behind 0 bytes: expected LF");
+    ASSERT_FAULT(CHUNKED "2;a\nb\r\nab\r\n", QD_FAULT_BARE_LF,
+                 "the body: the line of the chunk's size");
+    ASSERT_FAULT(CHUNKED "2;a\0b\r\nab\r\n", QD_FAULT_CONTROL,
+                 "behind 0 bytes: expected no control character, got 0x00");
+    ASSERT_FAULT(CHUNKED "2\r\nabc\r\n", QD_FAULT_CHUNK_END, "byte 2, got 'c'");
     ASSERT_FAULT(CHUNKED "2\r\nab\n0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");
     ASSERT_FAULT(CHUNKED "2\r\nab\r0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");
     ASSERT_FAULT(CHUNKED "3e9\r\n", QD_FAULT_TOO_LARGE, "a chunk of 1001");
