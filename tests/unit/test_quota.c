@@ -35,6 +35,14 @@ static struct qd_quota_share take(struct qd_quota *quota, size_t listener, const
     return qd_quota_take(quota, listener, (const struct sockaddr *)&name);
 }
 
+/* The quota asserts that no share is left. */
+static void end(struct qd_quota *quota, const struct qd_quota_share *shares, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        qd_quota_give_back(quota, &shares[i]);
+    qd_quota_destroy(quota);
+}
+
 Test(quota, each_listener_has_its_own)
 {
     const struct qd_config config = {.max_connections = 2};
@@ -123,31 +131,42 @@ Test(quota, an_ipv4_address_is_the_same_for_both_kinds_of_listeners)
 {
     const struct qd_config config = {.max_connections = 9, .max_connections_per_address = 1};
     struct qd_quota *quota = qd_quota_create(&config);
-    const struct qd_quota_share share = take(quota, 0, "10.1.2.3");
-    cr_assert_eq(take(quota, 0, "::ffff:10.1.2.3").result, QD_QUOTA_REFUSED);
-    cr_assert_eq(take(quota, 0, "::10.1.2.3").result, QD_QUOTA_ADMITTED);
-    qd_quota_give_back(quota, &share);
+    const struct qd_quota_share shares[] = {
+        take(quota, 0, "10.1.2.3"),
+        take(quota, 0, "::ffff:10.1.2.3"),
+        take(quota, 0, "::10.1.2.3"),
+    };
+    cr_assert_eq(shares[0].result, QD_QUOTA_ADMITTED);
+    cr_assert_eq(shares[1].result, QD_QUOTA_REFUSED);
+    cr_assert_eq(shares[2].result, QD_QUOTA_ADMITTED);
+    end(quota, shares, 3);
 }
 
 Test(quota, a_global_ipv6_network_is_one_client)
 {
     const struct qd_config config = {.max_connections = 9, .max_connections_per_address = 1};
     struct qd_quota *quota = qd_quota_create(&config);
-    const struct qd_quota_share share = take(quota, 0, "2001:db8::1");
-    cr_assert_eq(take(quota, 0, "2001:db8::ffff:0:0:2").result, QD_QUOTA_REFUSED);
+    struct qd_quota_share shares[6] = {take(quota, 0, "2001:db8::1")};
+    shares[1] = take(quota, 0, "2001:db8::ffff:0:0:2");
+    cr_assert_eq(shares[1].result, QD_QUOTA_REFUSED);
     static const char *const others[] = {"2001:db8:0:1::1", "fd00::1", "fd00::2", "64:ff9b::1"};
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        cr_assert_eq(take(quota, 0, others[i]).result, QD_QUOTA_ADMITTED, "%s", others[i]);
-    qd_quota_give_back(quota, &share);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        shares[2 + i] = take(quota, 0, others[i]);
+        cr_assert_eq(shares[2 + i].result, QD_QUOTA_ADMITTED, "%s", others[i]);
+    }
+    end(quota, shares, 6);
 }
 
 Test(quota, unix_sockets_have_no_address)
 {
     const struct qd_config config = {.max_connections = 9, .max_connections_per_address = 1};
     struct qd_quota *quota = qd_quota_create(&config);
-    for (unsigned i = 0; i < 9; i++)
-        cr_assert_eq(qd_quota_take(quota, 0, somebody).result, QD_QUOTA_ADMITTED);
-    cr_assert_eq(qd_quota_take(quota, 0, somebody).result, QD_QUOTA_REFUSED);
+    struct qd_quota_share shares[10];
+    for (size_t i = 0; i < 10; i++) {
+        shares[i] = qd_quota_take(quota, 0, somebody);
+        cr_assert_eq(shares[i].result, i < 9 ? QD_QUOTA_ADMITTED : QD_QUOTA_REFUSED);
+    }
+    end(quota, shares, 10);
 }
 
 static void *come_and_go(void *context)
@@ -178,9 +197,11 @@ Test(quota, counts_for_several_threads)
         pthread_join(threads[i], NULL);
     cr_assert_eq(qd_quota_count(quota, 0).admitted, 0);
     cr_assert_eq(qd_quota_count(quota, 1).admitted, 0);
-    for (unsigned i = 0; i < 5; i++)
-        cr_assert_eq(qd_quota_take(quota, 0, somebody).result, QD_QUOTA_ADMITTED);
-    for (unsigned i = 0; i < QD_REFUSED_COUNT_MAX; i++)
-        cr_assert_eq(qd_quota_take(quota, 0, somebody).result, QD_QUOTA_REFUSED);
+    struct qd_quota_share shares[5 + QD_REFUSED_COUNT_MAX];
+    for (size_t i = 0; i < 5 + QD_REFUSED_COUNT_MAX; i++) {
+        shares[i] = qd_quota_take(quota, 0, somebody);
+        cr_assert_eq(shares[i].result, i < 5 ? QD_QUOTA_ADMITTED : QD_QUOTA_REFUSED);
+    }
     cr_assert_eq(qd_quota_take(quota, 0, somebody).result, QD_QUOTA_CLOSED);
+    end(quota, shares, 5 + QD_REFUSED_COUNT_MAX);
 }
