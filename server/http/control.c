@@ -50,6 +50,8 @@ static bool end_index(void *context, struct qd_request *request)
 
 enum qd_status qd_begin_index(const struct qd_visit *visit)
 {
+    if (qd_visit_check_encoding(visit) != QD_OK)
+        return visit->request->error.status;
     visit->request->end = end_index;
     return qd_visit_reserve_small(visit);
 }

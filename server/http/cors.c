@@ -42,7 +42,8 @@ void qd_cors_add_headers(const struct qd_config *config, const struct qd_head *h
     }
     qd_request_add_header(
         request, "Access-Control-Allow-Headers",
-        "Authorization, Content-Type, Inference-Header-Content-Length, traceparent, tracestate");
+        "Authorization, Content-Encoding, Content-Type, Inference-Header-Content-Length, "
+        "traceparent, tracestate");
     qd_request_add_header(request, "Access-Control-Max-Age", MAX_AGE_S);
 }
 

@@ -316,7 +316,7 @@ class Cors(TokenTest):
                 self.assertEqual((answer.status, answer.body), (204, b""))
                 self.assertEqual(answer.headers.get_all("Access-Control-Allow-Origin"), [origin])
                 self.assertEqual(self.words(answer, "Access-Control-Allow-Methods"), methods)
-                self.assertLessEqual({"authorization", "content-type",
+                self.assertLessEqual({"authorization", "content-encoding", "content-type",
                                       "inference-header-content-length"},
                                      self.words(answer, "Access-Control-Allow-Headers"))
                 self.assertGreater(int(answer.headers["Access-Control-Max-Age"]), 0)

@@ -156,7 +156,7 @@ class Requests(CompressionTest):
         client.close()
 
     def test_calls_without_tensors_take_none(self):
-        for path in ("/v2/repository/models/m/unload", "/v2/logging"):
+        for path in ("/v2/repository/models/m/unload", "/v2/repository/index", "/v2/logging"):
             answer = self.server.request("POST", path, gzip.compress(b"{}"),
                                          {"Content-Encoding": "gzip"})
             if answer.status != 503:  # models are not loaded by calls here
