@@ -94,7 +94,14 @@ class Libqk:
     def exchange(self, address, connections, ms, path, rate=0):
         """(answers in a second, p50 and p99 in nanoseconds) to what is in the file, asked at a
         port or at the path of a Unix socket; with a rate, of requests that come so often."""
+        self.begin_exchange(address, connections, ms, path, rate)
+        return self.end_exchange()
+
+    def begin_exchange(self, address, connections, ms, path, rate=0):
+        """It goes on beside what the caller does until end_exchange."""
         self.say("exchange", address, connections, ms, path, rate)
+
+    def end_exchange(self):
         count, ns, p50, p99 = map(float, self.answer())
         return count / ns * 1e9, p50, p99
 

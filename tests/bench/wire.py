@@ -32,13 +32,15 @@ KEPT_UP = 0.9  # of the rate: whoever answers fewer is not asked for more
 ROUNDS, SLICE_MS, SMOKE_SLICE_MS = 5, 250, 20
 LARGE_ROUNDS = 3
 INFLIGHT_BYTES = 4 << 30  # 64 MiB on 8 connections take 2.6 GB, with their outputs
+MIXED_RATE, MIXED_LARGE_CONNECTIONS = 2000, 2
+MIXED_BEGIN_MS = 100  # in which large requests come, before those that are measured beside them
 FREE_BYTES_LEAST = 2 * INFLIGHT_BYTES
 FIRST_REQUESTS = 6  # of a server that has just started
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    kind: str  # "small", "body", "shared", "rate", "memory"
+    kind: str  # "small", "body", "shared", "rate", "mixed", "memory"
     connections: int
     threads: int
     body: int = 0  # bytes of a large x
@@ -53,6 +55,8 @@ class Row:
             return "small request, " + where
         if self.kind == "rate":
             return "small requests at a rate, " + where
+        if self.kind == "mixed":
+            return "small requests beside large ones"
         sizes = "%s to %s" % (size_text(self.body), size_text(4 * self.body))
         if self.kind == "shared":
             return "%s in shared memory, %s" % (sizes, where)
@@ -68,13 +72,14 @@ def full(threads):
                      for is_unix in (False, True) for count in (1, 8)]
         selected.append(Row("shared", 1, threads, body))
     return selected + [Row("memory", 1, threads, 64 * MIB),
+                       Row("mixed", RATE_CONNECTIONS, threads, MIB),
                        Row("rate", RATE_CONNECTIONS, threads)]
 
 
 def smoke(threads):
     return [Row("small", 2, threads), Row("body", 2, threads, 16 * KIB),
             Row("body", 2, threads, 16 * KIB, True), Row("shared", 1, threads, 64 * KIB),
-            Row("memory", 1, threads, 256 * KIB)]
+            Row("memory", 1, threads, 256 * KIB), Row("mixed", 2, threads, 16 * KIB)]
 
 
 def free_bytes():
@@ -199,7 +204,7 @@ class Part(part.Part):
     def measure(self, row, libqk, _, seconds):
         smoke_only = seconds < 1
         measures = {"small": self.small, "body": self.body, "shared": self.shared,
-                    "rate": self.rates, "memory": self.memory}
+                    "rate": self.rates, "mixed": self.mixed, "memory": self.memory}
         return {"name": str(row), "same": self.same, "threads": row.threads,
                 **dataclasses.asdict(row), **measures[row.kind](row, libqk, smoke_only)}
 
@@ -251,6 +256,27 @@ class Part(part.Part):
         y.close()
         return {"series": series, "move_ns": statistics.median(move_ns), "first_ns": first_ns,
                 "same": same}
+
+    def mixed(self, row, libqk, smoke_only):
+        """Small requests at a rate, alone and beside large ones, which another client sends: where
+        the loop computes what is brief, and where workers compute everything."""
+        self.write_request("body", MODEL, *body_request(row.body))
+        others = Libqk("auto")
+        servers = {switch: Server("--loop-computes", switch) for switch in ("on", "off")}
+        ms, series = SMOKE_SLICE_MS if smoke_only else 2 * SLICE_MS, {}
+        for _ in range(1 if smoke_only else ROUNDS):
+            for switch, server in servers.items():
+                small = (server.port, row.connections, ms, self.request_file("small"), MIXED_RATE)
+                series.setdefault(switch + " alone", []).append(libqk.exchange(*small))
+                others.begin_exchange(server.port, MIXED_LARGE_CONNECTIONS, ms + 2 * MIXED_BEGIN_MS,
+                                      self.request_file("body"))
+                time.sleep(MIXED_BEGIN_MS / 1000)
+                series.setdefault(switch + " beside", []).append(libqk.exchange(*small))
+                series.setdefault(switch + " large", []).append(others.end_exchange())
+        for server in servers.values():
+            server.stop()
+        others.close()
+        return {"series": series}
 
     def memory(self, row, _, smoke_only):
         """Of one connection's requests, one after the other: what the server held at most, and how

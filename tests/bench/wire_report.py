@@ -12,6 +12,7 @@ PEER_CONNECTIONS, PEER_TIMES, PEER_P50_TIMES = 64, 15, 4
 BARE_SHARE = 0.80
 SHARED_SHARE = 0.70  # of one move of the same bytes and a small request
 MEMORY_MOST = 1.25
+SWITCHES, WHEN = ("on", "off"), ("alone", "beside")  # of --loop-computes; large requests
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -60,6 +61,19 @@ def shared_share(row):
     return (row["move_ns"] + p50_ns(row, "small")) / p50_ns(row, "shared")
 
 
+def latency(row, switch, when):
+    """(p50, p99) of small requests."""
+    name = "%s %s" % (switch, when)
+    return p50_ns(row, name), p99_ns(row, name)
+
+
+def mixed_text(row, switch):
+    texts = ("%s p50 %s, p99 %s" % (when, *map(ns_text, latency(row, switch, when)))
+             for when in WHEN)
+    return "--loop-computes %s: %s, %.0f large ones/s" % (switch, ", ".join(texts),
+                                                        rate(row, switch + " large"))
+
+
 def memory_share(row):
     return row["peak"] / row["held"]
 
@@ -68,6 +82,9 @@ def one_line(row):
     if row["kind"] == "rate":
         return "%s: up to %s" % (row["name"], ", ".join(
             "%s %d/s" % (name, points[-1][0]) for name, points in row["points"].items()))
+    if row["kind"] == "mixed":
+        return "%s: %s" % (row["name"], "; ".join(mixed_text(row, switch)
+                                                 for switch in SWITCHES))
     if row["kind"] == "memory":
         return "%s: %.0f MiB at most, %.2f × of body and output; the first %s, then %s" % (
             row["name"], row["peak"] / MIB, memory_share(row), ns_text(row["first_ns"]),
@@ -147,6 +164,9 @@ class Report:
         if self.of_kind("shared"):
             lines += ["", "## Shared memory", "", SHARED_HEAD, "", *self.shared_table()]
         lines += ["", "## Memory, and the first request", "", *self.memory_table()]
+        for row in self.of_kind("mixed"):
+            lines += ["", "## Small requests beside large ones", "", MIXED_HEAD, "",
+                      *self.mixed_table(row)]
         for row in self.of_kind("rate"):
             lines += ["", "## Latency against load", "", RATE_HEAD, "", *self.rate_table(row)]
             (folder / "wire.svg").write_text(plot.latency_svg(row["points"]))
@@ -201,6 +221,16 @@ class Report:
                 ns_text(row["first_ns"]), ns_text(row["later_ns"]))
 
     @staticmethod
+    def mixed_table(row):
+        yield "| --loop-computes | alone p50 | p99 | beside large ones p50 | p99 | large ones/s |"
+        yield "|---|" + "---:|" * 5
+        for switch in SWITCHES:
+            yield "| %s | %s | %.4g |" % (
+                switch, " | ".join(ns_text(ns) for when in WHEN
+                                   for ns in latency(row, switch, when)),
+                rate(row, switch + " large"))
+
+    @staticmethod
     def rate_table(row):
         yield "| requests/s |" + "".join(" %s p50 | p99 |" % NAMES[name] for name in row["points"])
         yield "|---:|" + "---:|---:|" * len(row["points"])
@@ -245,6 +275,12 @@ names them. *move* is what it takes to read as many bytes from the one region an
 into the other, doing nothing with them, by as many threads, which spin, as quantd has workers. The
 share is what a move and a small request, one after the other, take of the p50; *first* is the first
 request after its regions were registered."""
+
+MIXED_HEAD = """\
+2000 small requests in a second, at random times, on 64 connections; then the same while another
+client sends bodies of 1 MiB that become 4 MiB, on two connections. With `--loop-computes on`, as it
+is by default, what takes some 50 µs in all is computed where it comes in; with off, workers compute
+everything. Both clients run on the server's CPUs."""
 
 RATE_HEAD = """\
 Requests come at random times, so many in a second, whether or not there are answers to those
