@@ -247,7 +247,8 @@ struct qd_deflater {
     const struct qd_part *parts; /* what is left of them: of the first, what is behind `taken` */
     size_t part_count;
     size_t taken;
-    size_t bytes; /* of all of them */
+    size_t bytes;      /* of all of them */
+    size_t left_bytes; /* that are not taken yet */
     uint8_t *out;
     size_t out_bytes;
     size_t capacity; /* less than `bytes` */
@@ -273,7 +274,7 @@ struct qd_deflater *qd_deflater_create(enum qd_coding coding, const struct qd_pa
     deflater->parts = parts;
     deflater->part_count = part_count;
     deflater->taken = 0;
-    deflater->bytes = bytes;
+    deflater->bytes = deflater->left_bytes = bytes;
     deflater->out = out;
     deflater->out_bytes = 0;
     deflater->part = (struct qd_part){.bytes = out};
@@ -313,13 +314,16 @@ static size_t deflate_some(struct qd_deflater *deflater, size_t bytes_max)
     if (in > 0) /* which it only reads */
         stream->next_in = (uint8_t *)(uintptr_t)deflater->parts->bytes + deflater->taken;
     stream->avail_in = (uint32_t)in;
-    stream->end_of_stream = in == 0;
+    /* Told so with the last bytes and not after them, it finds in short data what repeats: of 16 KB
+     * of numbers in three parts it made 189 bytes, and 4700 if it was told later. */
+    stream->end_of_stream = in == deflater->left_bytes;
     stream->next_out = deflater->out + deflater->out_bytes;
     stream->avail_out = (uint32_t)room;
     const int code = isal_deflate(stream);
     const size_t taken = in - stream->avail_in;
     const size_t made = room - stream->avail_out;
     deflater->taken += taken;
+    deflater->left_bytes -= taken;
     deflater->out_bytes += made;
     deflater->part.count = deflater->out_bytes;
     deflater->done = stream->internal_state.state == ZSTATE_END;

@@ -172,6 +172,24 @@ Test(compression, parts_are_one_text)
     end();
 }
 
+/* As an answer has them: what is before the numbers, the numbers, and what is behind them. */
+Test(compression, short_parts_become_as_few_as_one)
+{
+    enum { HEAD = 150, NUMBERS = 16000, TAIL = 3 };
+    begin(MIB);
+    char *bytes = make(TEXT, HEAD + NUMBERS + TAIL);
+    for (size_t i = 0; i < NUMBERS; i++)
+        bytes[HEAD + i] = "0.5,"[i % 4];
+    const struct qd_part parts[] = {
+        {bytes, HEAD}, {bytes + HEAD, NUMBERS}, {bytes + HEAD + NUMBERS, TAIL}};
+    const size_t whole = deflate(QD_CODING_GZIP, bytes, HEAD + NUMBERS + TAIL).count;
+    const struct qd_part deflated = deflate_parts(QD_CODING_GZIP, parts, 3);
+    cr_assert_leq(deflated.count, whole + 100, "%zu, and in parts %zu", whole, deflated.count);
+    check_back(QD_CODING_GZIP, deflated, bytes, HEAD + NUMBERS + TAIL);
+    free(bytes);
+    end();
+}
+
 /* Without memory it stays as it is, and says so. */
 Test(compression, with_little_memory)
 {
