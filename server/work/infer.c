@@ -272,14 +272,34 @@ static bool set_wide_phase(struct qd_inference *inference, qd_run_units *run,
 
 static bool pack(struct qd_inference *inference);
 
+static uint64_t compute_ns(const struct qk_graph_plan *plan)
+{
+    uint64_t sum_ns = 0, ns;
+    for (size_t i = 0; i < plan->node_count; i++) {
+        const struct qk_plan *node = &plan->nodes[i].plan;
+        if (__builtin_mul_overflow(node->unit_count, node->unit_cost_ns, &ns) ||
+            __builtin_add_overflow(sum_ns, ns, &sum_ns))
+            return UINT64_MAX;
+    }
+    return sum_ns;
+}
+
+/* Of large tensors, which only shared memory has here, the loop would compute but the beginning,
+ * and then leave them to workers: they get them at once. */
+static bool is_worth_beginning(const struct qd_inference *inference)
+{
+    return qd_outputs_request_bytes(inference->request) <= BRIEF_CONSTANT_BYTES ||
+           compute_ns(inference->plan) <= QD_QUANTUM_NS;
+}
+
 /* All that computing needs memory for comes first: what fails later is only the answer's text. */
 static bool after_plan(struct qd_job *job)
 {
     struct qd_inference *inference = qd_inference_of(job);
     if (inference->error->status != QD_OK || make_workspaces(inference) != QD_OK)
         return false;
-    job->brief =
-        job->brief && qd_outputs_number_count(inference->request, inference->plan) <= BRIEF_NUMBERS;
+    job->brief = job->brief && is_worth_beginning(inference) &&
+                 qd_outputs_number_count(inference->request, inference->plan) <= BRIEF_NUMBERS;
     return pack(inference);
 }
 
