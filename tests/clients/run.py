@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -142,6 +143,7 @@ def shell(client):
 # Which do something else than the others.
 LOADER = "load_tritonclient.py"
 SHARER = "shared_tritonclient.py"
+COMPRESSOR = "compressed_tritonclient.py"
 SCRAPER = "scrape_prometheus.py"
 
 # File -> what makes its command.
@@ -150,6 +152,7 @@ CLIENTS = {
     "client_tritonclient.py": lambda client: python(client, "tritonclient[http]"),
     LOADER: lambda client: python(client, "tritonclient[http]"),
     SHARER: lambda client: python(client, "tritonclient[http]"),
+    COMPRESSOR: lambda client: python(client, "tritonclient[http]"),
     SCRAPER: prometheus,
     "client.mjs": node,
     "client.go": go,
@@ -292,7 +295,8 @@ def tests_of(command, url, closed_url):
 
 def test_client(client, url, closed_url):
     """(passed, failed)"""
-    others = {LOADER: test_loader, SHARER: test_sharer, SCRAPER: test_scraper}
+    others = {LOADER: test_loader, SHARER: test_sharer, COMPRESSOR: test_compressor,
+              SCRAPER: test_scraper}
     if client in others:
         return others[client](client, url)
     try:
@@ -372,6 +376,46 @@ def test_sharer(client, url):
             ("no argument", lambda: test_wrong(command, [], 0, "usage: ")),
             ("a server that has it off",
              lambda: test_wrong(command, [url], 0, "--allow-shared-memory"))):
+        try:
+            test()
+            passed += 1
+        except (Failure, subprocess.TimeoutExpired) as failure:
+            print("%s: %s: %s" % (client, name, failure), flush=True)
+            failed += 1
+    server.stop()
+    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
+    return passed, failed
+
+
+# ---- Compressing ---------------------------------------------------------------------------------
+
+
+def compresses(command, url, log):
+    """4 KiB of x come, and 16 KiB of y go, in fewer bytes."""
+    status, lines, errors = run(command, url)
+    if (status, lines, errors) != (0, ["gzip: 261120.0", "deflate: 261120.0"], []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+    until = time.monotonic() + SECONDS_MAX
+    while log.read_text().count("\n") < 2 and time.monotonic() < until:
+        time.sleep(0.01)  # a thread of the server's writes it
+    sizes = [(line["bytes_in"], line["bytes_out"])
+             for line in map(json.loads, log.read_text().splitlines())]
+    if len(sizes) != 2 or not all(came < 4096 and went < 16384 for came, went in sizes):
+        raise Failure("expected two small bodies and answers, got %s bytes" % sizes)
+
+
+def test_compressor(client, url):
+    """The same for the client that compresses: (passed, failed)"""
+    command = CLIENTS[client](client)
+    log = OUT / "access.log"
+    log.unlink(missing_ok=True)
+    server = Server("--compress-answers", "on", "--access-log", str(log), "--log-format", "json")
+    own = server.addresses[0]
+    passed = failed = 0
+    for name, test in (
+            ("compresses", lambda: compresses(command, own, log)),
+            ("no argument", lambda: test_wrong(command, [], 0, "usage: ")),
+            ("refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "no such path"))):
         try:
             test()
             passed += 1
