@@ -1,0 +1,115 @@
+"""Bodies that are larger than what the HTTP library reads at a time, however they are cut."""
+import array
+import os
+import random
+import socket
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+from quantd import SLOW, Reader, Server, Tensor, binary_request, raw_infer
+
+MODEL = "onnx.DequantizeLinear"
+ROUNDS = 12
+
+
+def request(x):
+    body, headers = binary_request([Tensor("x", "UINT8", [len(x)], x),
+                                    Tensor.of("x_scale", "FP32", [], [0.5])])
+    return raw_infer(MODEL, body, headers)
+
+
+def expected(x):
+    return array.array("f", [byte / 2 for byte in x]).tobytes()
+
+
+def send_cut(connection, stream, chance):
+    at = 0
+    while at < len(stream):
+        count = int(2 ** chance.uniform(0, 19))
+        connection.sendall(stream[at:at + count])
+        at += count
+        time.sleep(chance.choice((0, 0, 0.001)))
+
+
+class LargeBodies(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = os.path.join(directory.name, "s")
+        self.server = Server(listen=("127.0.0.1:0", "unix:" + self.path))
+
+    def tearDown(self):
+        self.server.stop()
+
+    def connect_unix(self):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(60 * SLOW)
+        connection.connect(self.path)
+        return connection
+
+    def check(self, answer, x):
+        self.assertEqual(answer.status, 200, answer.body[:200])
+        self.assertEqual(answer.outputs()["y"][2], expected(x))
+
+    def cut(self, connect, seed):
+        """Some requests behind one another, of any size, cut anywhere."""
+        chance = random.Random(seed)
+        tensors = [chance.randbytes(int(2 ** chance.uniform(10, 19.5))) for _ in range(3)]
+        stream = b"".join(map(request, tensors))
+        with connect() as connection:
+            reader = Reader(connection)
+            sender = threading.Thread(target=send_cut, args=(connection, stream, chance))
+            sender.start()
+            for x in tensors:
+                self.check(reader.answer(), x)
+            sender.join()
+            reader.close()
+
+    def test_cut_anywhere_over_tcp(self):
+        for seed in range(ROUNDS):
+            with self.subTest(seed=seed):
+                self.cut(self.server.connect, seed)
+
+    def test_cut_anywhere_over_a_unix_socket(self):
+        for seed in range(ROUNDS):
+            with self.subTest(seed=seed):
+                self.cut(self.connect_unix, ROUNDS + seed)
+
+    def test_who_sends_no_more_behind_it_gets_its_answer(self):
+        x = random.Random(0).randbytes(600 << 10)
+        stream = request(x)
+        for connect in (self.server.connect, self.connect_unix):
+            for left in (100 << 10, 200 << 10, 400 << 10):
+                with connect() as connection:
+                    reader = Reader(connection)
+                    connection.sendall(stream[:-left])
+                    time.sleep(0.4)  # it is no longer new: whether it has left is looked at
+                    connection.sendall(stream[-left:])
+                    connection.shutdown(socket.SHUT_WR)
+                    self.check(reader.answer(), x)
+                    reader.close()
+
+    def test_who_leaves_in_the_middle_holds_nothing(self):
+        stream = request(bytes(1 << 20))
+        for count in range(100 << 10, 1 << 20, 100 << 10):
+            with self.server.connect() as connection:
+                connection.sendall(stream[:count])
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                      struct.pack("ii", 1, 0))
+        deadline = time.monotonic() + 60 * SLOW
+        while "quantd_inflight_bytes 0\n" not in self.server.get("/metrics").body.decode():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        x = bytes(range(256)) * 4096
+        with self.server.connect() as connection:
+            reader = Reader(connection)
+            connection.sendall(request(x))
+            self.check(reader.answer(), x)
+            reader.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
