@@ -104,7 +104,8 @@ SERVER := \
     server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c \
     server/base/config.c server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
-    server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/process.c \
+    server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/pages.c \
+    server/base/process.c \
     server/base/prometheus.c server/base/refusal.c server/base/schema.c \
     server/base/status.c server/base/text.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
@@ -120,7 +121,8 @@ SERVER := \
     server/models/repository.c server/models/shapes.c server/models/sources.c \
     server/models/sources_body.c server/models/table.c \
     server/work/infer.c server/work/inference_coding.c \
-    server/work/load.c server/work/loader.c server/work/loop.c server/work/outputs.c \
+    server/work/load.c server/work/loader.c server/work/loop.c server/work/making.c \
+    server/work/outputs.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c server/work/slice.c server/work/trail.c \
     server/work/turn.c \

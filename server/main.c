@@ -17,6 +17,7 @@
 #include "server/base/log.h"
 #include "server/base/log_file.h"
 #include "server/base/metrics.h"
+#include "server/base/pages.h"
 #include "server/base/version.h"
 #include "server/http/access.h"
 #include "server/http/healthcheck.h"
@@ -50,6 +51,7 @@ struct process {
     struct qd_error error; /* why it cannot start */
     struct qk_kernels *kernels;
     struct qd_loop *loop;
+    struct qd_pages *pages;
     struct qd_memory *memory;
     struct qd_memory *model_memory;
     struct qd_regions *regions; /* of shared memory; NULL: clients may have none */
@@ -326,6 +328,7 @@ static bool start_services(struct process *process)
             "--threads: cannot start %llu; memory or the limit on processes is short",
             (unsigned long long)config->threads);
     }
+    process->pages = qd_pages_create();
     process->loop = qd_loop_create();
     process->memory = qd_memory_create(config->max_inflight_bytes);
     process->model_memory = qd_memory_create(config->max_model_bytes);
@@ -333,9 +336,10 @@ static bool start_services(struct process *process)
     process->quota = qd_quota_create(config);
     if (process->metrics != NULL)
         process->models = qd_models_create(process->metrics);
-    if (process->loop == NULL || process->memory == NULL || process->model_memory == NULL ||
-        process->models == NULL || process->quota == NULL)
-        return qd_complain(&process->error, "out of memory or file descriptors");
+    if (process->pages == NULL || process->loop == NULL || process->memory == NULL ||
+        process->model_memory == NULL || process->models == NULL || process->quota == NULL)
+        return qd_complain(&process->error, "out of memory, file descriptors or threads");
+    qd_memory_set_pages(process->memory, process->pages);
     qd_memory_set_for_models(process->model_memory);
     const struct qd_scheduler_settings scheduling = {.thread_count = (unsigned)config->threads,
                                                      .queue_max = config->max_queue,
@@ -450,6 +454,7 @@ static bool start_listening(struct process *process)
 
 static void deinit(struct process *process)
 {
+    qd_pages_destroy(process->pages); /* what it still tells the loops, they hear at their end */
     qd_listeners_destroy(process->listeners);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);

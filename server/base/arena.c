@@ -152,21 +152,28 @@ static size_t step_bytes(size_t bytes)
                                        : qd_round_up(bytes, QD_HUGE_PAGE_BYTES);
 }
 
-bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
+bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh)
 {
     struct qd_block *block = block_at(arena, reserved);
+    *fresh = SIZE_MAX;
     if (block == NULL || !block->large || bytes <= block->bytes)
         return true;
     size_t wanted = step_bytes(bytes);
     wanted = wanted > block->limit ? block->limit : wanted;
     assert(bytes <= wanted);
     const size_t more = wanted - block->bytes;
-    if (!qd_block_extend(arena->memory, block, wanted)) {
+    if (!qd_block_extend(arena->memory, block, wanted, fresh)) {
         arena->refused_bytes = more;
         return false;
     }
     count(arena, more);
     return true;
+}
+
+bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
+{
+    size_t fresh;
+    return qd_arena_commit_fresh(arena, reserved, bytes, &fresh);
 }
 
 size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved)
@@ -186,7 +193,8 @@ static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t
     if (limit <= block->bytes)
         return true;
     const size_t more = limit - block->bytes;
-    if (!qd_block_extend(arena->memory, block, limit))
+    size_t fresh;
+    if (!qd_block_extend(arena->memory, block, limit, &fresh))
         return false;
     block->limit = limit > block->limit ? limit : block->limit;
     count(arena, more);
@@ -199,16 +207,29 @@ static struct qd_block *own_block(const struct qd_arena *arena, const void *memo
     return bytes < small_block_bytes(arena) / 4 ? NULL : block_at(arena, memory);
 }
 
-static void give_back(struct qd_arena *arena, struct qd_block *own)
+static void take_out(struct qd_arena *arena, struct qd_block *own)
 {
     struct qd_block **link = &arena->blocks;
-    if (own == NULL)
-        return;
     while (*link != own)
         link = &(*link)->next;
     *link = own->next;
     count(arena, 0 - own->bytes); /* less */
+}
+
+static void give_back(struct qd_arena *arena, struct qd_block *own)
+{
+    if (own == NULL)
+        return;
+    take_out(arena, own);
     qd_block_give(arena->memory, own);
+}
+
+struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved)
+{
+    struct qd_block *block = block_at(arena, reserved);
+    assert(block != NULL && block->large);
+    take_out(arena, block);
+    return block;
 }
 
 void qd_arena_release(struct qd_arena *arena, void *memory, size_t bytes)

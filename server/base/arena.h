@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 struct qd_memory;
+struct qd_pages;
 
 struct qd_memory *qd_memory_create(size_t bytes_max); /* NULL: malloc failed */
 void qd_memory_destroy(struct qd_memory *memory);     /* every arena must be gone */
@@ -26,6 +27,11 @@ size_t qd_memory_max(const struct qd_memory *memory);
  * then, and not --max-inflight-bytes. Before other threads use it. */
 void qd_memory_set_for_models(struct qd_memory *memory);
 bool qd_memory_is_for_models(const struct qd_memory *memory);
+
+/* Who makes pages for those that do not want to wait for them (pages.h); NULL, as at first: nobody.
+ * It is borrowed. Before other threads use the memory. */
+void qd_memory_set_pages(struct qd_memory *memory, struct qd_pages *pages);
+struct qd_pages *qd_memory_pages(const struct qd_memory *memory);
 
 /* Gives back to the system the blocks that were not needed since the last call. */
 void qd_memory_trim(struct qd_memory *memory);
@@ -62,8 +68,13 @@ void *qd_arena_reserve(struct qd_arena *arena, size_t bytes);
  * Large pages make it a little more: up to 2 MiB where it is more than that. False: the process'
  * bound is reached, and it is as before. */
 bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes);
+/* The same. *fresh: from this byte on, up to what is committed then, no page was touched yet. */
+bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes, size_t *fresh);
 /* So many bytes of it may be written by now; SIZE_MAX: all that was reserved. */
 size_t qd_arena_committed(const struct qd_arena *arena, const void *reserved);
+/* Takes what is reserved, and large, out of the arena: for who still uses it when all else goes.
+ * That one calls qd_block_give (blocks.h), and until then its bytes count as handed out. */
+struct qd_block *qd_arena_detach(struct qd_arena *arena, void *reserved);
 
 /* Like realloc for an allocation of this arena (old_bytes: what it was made with; 0 for a NULL
  * `old`): copies old_bytes, gives a large old block back. On NULL the old one is still there. */

@@ -25,7 +25,8 @@ struct qd_memory {
     bool is_for_models;
     pthread_mutex_t lock;
     size_t bytes_max;
-    size_t bytes_used; /* handed out */
+    struct qd_pages *pages; /* NULL: nobody makes them */
+    size_t bytes_used;      /* handed out */
     size_t bytes_kept; /* of kept blocks, and what reserved ones have touched beyond their use */
     struct qd_block *reserved;
     struct block_class classes[CLASS_COUNT];
@@ -299,7 +300,7 @@ void qd_block_give(struct qd_memory *memory, struct qd_block *block)
     pthread_mutex_unlock(&memory->lock);
 }
 
-bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes)
+bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh)
 {
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
@@ -309,6 +310,7 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
         const size_t spare = block->reserved ? block->touched - block->bytes : 0;
         memory->bytes_kept -= more < spare ? more : spare;
         memory->bytes_used += more;
+        *fresh = block->touched > block->bytes ? block->touched : block->bytes;
         block->bytes = bytes;
         block->touched = bytes > block->touched ? bytes : block->touched;
         idle = make_room(memory);
@@ -391,6 +393,16 @@ size_t qd_memory_max(const struct qd_memory *memory)
 void qd_memory_set_for_models(struct qd_memory *memory)
 {
     memory->is_for_models = true;
+}
+
+void qd_memory_set_pages(struct qd_memory *memory, struct qd_pages *pages)
+{
+    memory->pages = pages;
+}
+
+struct qd_pages *qd_memory_pages(const struct qd_memory *memory)
+{
+    return memory->pages;
 }
 
 bool qd_memory_is_for_models(const struct qd_memory *memory)

@@ -59,7 +59,8 @@ size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index
 struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
 void qd_block_give(struct qd_memory *memory, struct qd_block *block);
 
-/* So many bytes of a large block count from now on. False: that is beyond the bound. */
-bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes);
+/* So many bytes of a large block count from now on, more than before. False: that is beyond the
+ * bound. *fresh: those from here on were never touched. */
+bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh);
 
 #endif

@@ -307,6 +307,8 @@ static bool waits_for_us(const struct qd_connection *connection)
 {
     struct pollfd socket = {.fd = connection->fd,
                             .events = connection->state == QD_CONNECTION_BODY ? POLLIN : POLLOUT};
+    if (connection->held)
+        return true;
     return connection->peer == QD_PEER_SENDS && poll(&socket, 1, 0) == 1 &&
            (socket.revents & socket.events) != 0;
 }
@@ -376,7 +378,8 @@ void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
     for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
         struct qd_connection *connection = waiting(link);
         next = link->next;
-        if (connection->state != QD_CONNECTION_BODY || !waits_for_us(connection))
+        if (connection->state != QD_CONNECTION_BODY || connection->held ||
+            !waits_for_us(connection))
             continue;
         const bool waited = connection->waited_look + 1 == all->look;
         const uint64_t waited_bytes = connection->waited_bytes;
@@ -450,7 +453,8 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
             break;
         default: /* the library may still have requests in its buffer */
             if (connection->peer == QD_PEER_GONE ||
-                (now_ns - connection->since_ns >= FRESH_NS && is_read_up(connection)))
+                (!connection->held && now_ns - connection->since_ns >= FRESH_NS &&
+                 is_read_up(connection)))
                 qd_connection_cut(connection);
         }
     }

@@ -126,6 +126,7 @@ struct qd_connection {
     bool watched;    /* is on the epoll */
     bool measured;   /* a window has begun in which the answer's way is counted */
     bool is_head;    /* the request is a HEAD */
+    bool held;       /* in BODY, until there are pages for what the library has read of it */
     bool is_http_1_1;
     bool is_last; /* the connection ends with the request's answer, as the client wants it */
     struct qd_quota_share share;

@@ -142,6 +142,17 @@ void qd_exchange_answer(struct qd_request *request)
     MHD_resume_connection(connection->http);
 }
 
+/* More can be taken of its body. */
+static void on_room(struct qd_request *request)
+{
+    struct qd_connection *connection = request->connection;
+    if (!connection->held)
+        return;
+    connection->held = false;
+    exchange_of(connection)->pump_needed = true;
+    MHD_resume_connection(connection->http);
+}
+
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
 /* With the time after which trying again makes sense, as far as the queue knows it. */
@@ -211,6 +222,7 @@ static bool have_request(struct qd_connection *connection)
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
+    request->on_room = on_room;
     request->connection = connection;
     return true;
 }
@@ -380,15 +392,33 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     return MHD_YES;
 }
 
+/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
+ * connection first when it is resumed, and takes our answer, or offers what it has of the body,
+ * before it reads. It would read the end of a client that has shut its sending side, and close. */
+static void suspend(struct qd_connection *connection, unsigned seconds)
+{
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+    MHD_suspend_connection(connection->http);
+}
+
+/* Until on_room. */
+static enum MHD_Result hold(struct qd_connection *connection)
+{
+    connection->held = true;
+    suspend(connection, exchange_of(connection)->silence_s + 1);
+    return MHD_YES;
+}
+
 /* The body is dropped from where it is refused on. One that is refused for what its head says is
  * read to its end, so that the connection can be kept. */
-static enum MHD_Result on_body(struct qd_connection *connection, const char *bytes, size_t count)
+static enum MHD_Result on_body(struct qd_connection *connection, const char *bytes, size_t *count)
 {
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
-    qd_request_take_body(request, bytes, count, connection->all->config->max_body_bytes);
+    *count -= qd_request_take_body(request, bytes, *count, connection->all->config->max_body_bytes);
+    connection->chunks += *count == 0;
     const bool too_many =
-        ++connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
+        connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
     if (too_many && was_fine) {
         qd_fail(
             &request->error, QD_TOO_LARGE,
@@ -399,28 +429,20 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     if (request->error.status != QD_OK &&
         (was_fine || too_many || request->body_bytes > QD_DRAIN_BYTES_MAX))
         return refuse_past_library(connection);
-    return MHD_YES;
-}
-
-/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
- * connection first when it is resumed, and takes our answer before it reads. It would read the end
- * of a client that has shut its sending side, and close without the answer. */
-static void suspend(struct qd_connection *connection)
-{
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
-                              (unsigned)REPLY_SILENCE_S);
-    qd_connection_advance(connection, QD_CONNECTION_OURS);
-    MHD_suspend_connection(connection->http);
+    return *count > 0 ? hold(connection) : MHD_YES;
 }
 
 static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
     struct qd_exchange *exchange = exchange_of(connection);
     struct qd_request *request = connection->request;
+    if (request->making != NULL)
+        return hold(connection);
     if (request->error.status != QD_OK) {
         make_refusal(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
-        suspend(connection);
+        qd_connection_advance(connection, QD_CONNECTION_OURS);
+        suspend(connection, REPLY_SILENCE_S);
         return MHD_YES;
     }
     return send_answer(connection);
@@ -440,11 +462,8 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
         return MHD_NO; /* malloc failed in qd_exchange_open, or it is over */
     if (connection->request == NULL)
         return on_head(connection, target, method, version);
-    if (*count > 0) {
-        const size_t taken = *count;
-        *count = 0;
-        return on_body(connection, bytes, taken);
-    }
+    if (*count > 0)
+        return on_body(connection, bytes, count);
     if (connection->request->state == QD_REPLYING)
         return send_answer(connection);
     return on_body_complete(connection);

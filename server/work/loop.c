@@ -73,6 +73,7 @@ void qd_loop_destroy(struct qd_loop *loop)
 {
     if (loop == NULL)
         return;
+    on_posted(loop);
     assert(loop->first_post == NULL);
     qd_handle_destroy(loop->posted);
     while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) { /* the handles' closing ends here */

@@ -9,6 +9,7 @@
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/oip/encode.h"
+#include "server/work/making.h"
 
 enum {
     GROWING_BODY_BYTES = 64 << 10,
@@ -21,9 +22,17 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
     qd_arena_init(&request->arena, memory);
 }
 
+/* All of its arena goes, and with it the body. */
+static void empty_arena(struct qd_request *request)
+{
+    qd_making_abandon(request);
+    qd_arena_deinit(&request->arena);
+    request->body = NULL;
+}
+
 void qd_request_deinit(struct qd_request *request)
 {
-    qd_arena_deinit(&request->arena);
+    empty_arena(request);
     qd_trail_destroy(request->trail);
     qd_model_release(request->model);
 }
@@ -119,18 +128,16 @@ size_t qd_request_body_room(struct qd_request *request)
         return 0;
     const size_t old = (size_t)request->body_bytes;
     const size_t left = request->body_capacity - old;
-    qd_arena_commit(&request->arena, request->body, old + (left < ROOM_BYTES ? left : ROOM_BYTES));
-    const size_t committed = qd_arena_committed(&request->arena, request->body);
-    return (committed < request->body_capacity ? committed : request->body_capacity) - old;
+    const size_t wanted = old + (left < ROOM_BYTES ? left : ROOM_BYTES);
+    qd_making_go_on(request, wanted);
+    if (request->making == NULL)
+        qd_arena_commit(&request->arena, request->body, wanted);
+    const size_t end = qd_making_end(request);
+    return (end < request->body_capacity ? end : request->body_capacity) - old;
 }
 
-static void drop_body(struct qd_request *request)
-{
-    qd_arena_deinit(&request->arena);
-    request->body = NULL;
-}
-
-static void take(struct qd_request *request, const char *bytes, size_t count, uint64_t bytes_max)
+/* Returns how many it has taken. */
+static size_t take(struct qd_request *request, const char *bytes, size_t count, uint64_t bytes_max)
 {
     const bool small = request->body_bytes_max != 0;
     bytes_max = small ? request->body_bytes_max : bytes_max;
@@ -138,21 +145,30 @@ static void take(struct qd_request *request, const char *bytes, size_t count, ui
     if (count > bytes_max - old) {
         qd_fail(&request->error, QD_TOO_LARGE, "the body: expected at most %llu bytes%s, got more",
                 (unsigned long long)bytes_max, small ? " for this call" : " (--max-body-bytes)");
-        drop_body(request);
-    } else if (request->keeps_body && !make_room(request, (size_t)old + count, bytes_max)) {
+        empty_arena(request);
+        return count;
+    }
+    if (!request->keeps_body)
+        return count;
+    qd_making_go_on(request, (size_t)old + count);
+    if (request->making != NULL && qd_making_end(request) - old < count)
+        count = qd_making_end(request) - (size_t)old;
+    if (!make_room(request, (size_t)old + count, bytes_max)) {
         qd_refuse_memory(&request->arena, "the body", &request->error);
-        drop_body(request);
-    } else if (request->keeps_body && bytes != request->body + old) {
+        empty_arena(request);
+    } else if (bytes != request->body + old) {
         memcpy(request->body + old, bytes, count);
     }
+    return count;
 }
 
-void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
-                          uint64_t bytes_max)
+size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
+                            uint64_t bytes_max)
 {
-    if (request->error.status == QD_OK)
-        take(request, bytes, count, bytes_max);
-    request->body_bytes += count;
+    const size_t taken =
+        request->error.status == QD_OK ? take(request, bytes, count, bytes_max) : count;
+    request->body_bytes += taken;
+    return taken;
 }
 
 /* ---- The answer --------------------------------------------------------------------------- */
@@ -221,7 +237,7 @@ void qd_request_refuse(struct qd_request *request)
     bool close = request->answer.close;
     if (request->trail != NULL && request->message.signature != NULL)
         qd_trail_note_call(request->trail, &request->asked);
-    qd_arena_deinit(&request->arena);
+    empty_arena(request);
     request->answer = (struct qd_answer){.http_status = 0};
     qd_oip_encode_error(&request->error, &request->arena, &request->answer);
     if (request->answer.retry_after_s != 0 && request->retry_after_s != 0)

@@ -63,6 +63,9 @@ struct qd_request {
     bool keeps_body; /* false: what comes is dropped */
     char *body;
     size_t body_capacity;
+    struct qd_making *making; /* pages of the body that are being made (making.h); NULL: none */
+    /* On its loop's thread: they are there, and qd_request_take_body takes more. */
+    void (*on_room)(struct qd_request *request);
     uint64_t body_bytes;     /* that came, kept or not */
     uint64_t body_bytes_max; /* where less than --max-body-bytes is enough; 0: it is not */
     /* When the body is complete. True: it is in REPLYING. NULL: the answer stands already. */
@@ -112,9 +115,10 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 size_t qd_request_body_room(struct qd_request *request);
 /* Appends to a kept body, and grows it if it has to; only counts any other. They may be in their
  * place already. A failure is in request->error, drops the body, and only counts all that still
- * comes. bytes_max: --max-body-bytes. */
-void qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
-                          uint64_t bytes_max);
+ * comes. bytes_max: --max-body-bytes. Returns how many it has taken: all, or less while pages are
+ * being made for the others, and on_room comes. */
+size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
+                            uint64_t bytes_max);
 
 /* To REPLYING, with the answer made from request->error. All else in the arena goes: not on a
  * worker, since the scheduler's seats lie there. */

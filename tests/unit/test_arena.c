@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "server/base/blocks.h"
 #include "tests/unit/scratch.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
@@ -387,6 +388,55 @@ Test(arena, what_is_reserved_counts_as_it_comes)
     cr_assert_not(qd_arena_hopeless(&others[0]));
     for (size_t i = 0; i < 8; i++)
         qd_arena_deinit(&others[i]);
+    scratch_deinit(&scratch);
+}
+
+Test(arena, a_commit_tells_which_pages_are_fresh)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 20 * MIB);
+    char *first = qd_arena_alloc(&scratch.arena, 5 * MIB);
+    memset(first, 1, 5 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    size_t fresh;
+    cr_assert_eq(qd_arena_reserve(&scratch.arena, 5 * MIB - 4096), first);
+    cr_assert(qd_arena_commit_fresh(&scratch.arena, first, 3 * MIB, &fresh));
+    cr_assert_geq(fresh, qd_arena_committed(&scratch.arena, first), "it was used");
+    qd_arena_deinit(&scratch.arena);
+    char *second = qd_arena_alloc(&scratch.arena, 16 * MIB);
+    memset(second, 1, 12 * MIB);
+    qd_arena_deinit(&scratch.arena);
+    struct qd_arena other;
+    qd_arena_init(&other, scratch.memory);
+    cr_assert_eq(qd_arena_reserve(&scratch.arena, 16 * MIB), second);
+    cr_assert_not_null(qd_arena_alloc(&other, 10 * MIB)); /* takes what nobody uses yet */
+    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, MIB, &fresh));
+    cr_assert_eq(fresh, 0);
+    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, 5 * MIB, &fresh));
+    cr_assert_eq(fresh, MIB);
+    cr_assert_eq(qd_arena_committed(&scratch.arena, second), 6 * MIB);
+    cr_assert(qd_arena_commit_fresh(&scratch.arena, second, 5 * MIB, &fresh));
+    cr_assert_geq(fresh, 6 * MIB, "there was nothing to commit");
+    qd_arena_deinit(&other);
+    scratch_deinit(&scratch);
+}
+
+Test(arena, what_is_detached_counts_until_it_is_given)
+{
+    struct scratch scratch;
+    scratch_init(&scratch, 20 * MIB);
+    char *beside = qd_arena_alloc(&scratch.arena, 100);
+    char *body = qd_arena_reserve(&scratch.arena, 8 * MIB);
+    cr_assert(qd_arena_commit(&scratch.arena, body, 4 * MIB));
+    const size_t used = qd_memory_used(scratch.memory);
+    struct qd_block *block = qd_arena_detach(&scratch.arena, body);
+    cr_assert_eq(scratch.arena.bytes, used - 4 * MIB);
+    beside[0] = 1;
+    qd_arena_deinit(&scratch.arena);
+    cr_assert_eq(qd_memory_used(scratch.memory), 4 * MIB);
+    memset(body, 1, 4 * MIB);
+    qd_block_give(scratch.memory, block);
+    cr_assert_eq(qd_memory_used(scratch.memory), 0);
     scratch_deinit(&scratch);
 }
 

@@ -219,6 +219,30 @@ Test(connection, a_body_that_waits_unread_is_stuck)
     desk_deinit(&desk);
 }
 
+/* What it has sent is the library's already, and its socket is read up. */
+Test(connection, a_body_that_is_held_is_not_late)
+{
+    struct desk desk;
+    desk_init(&desk);
+    make_old(&desk);
+    advance_to(&desk, QD_CONNECTION_BODY);
+    desk.connection->held = true;
+    let_time_pass(&desk);
+    cr_assert_not(is_cut(&desk));
+    shutdown(desk.client, SHUT_WR); /* it has sent all */
+    cr_assert_not(is_cut(&desk));
+    cr_assert_eq(desk.connection->peer, QD_PEER_ENDED);
+    desk.connection->since_ns -= QD_NS_PER_S;
+    let_time_pass(&desk);
+    cr_assert_not(is_cut(&desk));
+    qd_connections_look_for_stuck(&desk.all, true);
+    qd_connections_look_for_stuck(&desk.all, false);
+    cr_assert_eq(slow_count, 0);
+    desk.connection->held = false;
+    cr_assert(is_cut(&desk));
+    desk_deinit(&desk);
+}
+
 Test(connection, the_next_body_is_another)
 {
     struct desk desk;

@@ -1,0 +1,220 @@
+/* Pages that a thread makes, and the bodies that they are made for. */
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "server/base/clock.h"
+#include "server/base/pages.h"
+#include "server/work/making.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+/* A failure would not end otherwise: a loop waits for what never comes. */
+TestSuite(making, .timeout = 60);
+
+/* ---- The thread --------------------------------------------------------------------------- */
+
+enum { ORDER_COUNT = 40 };
+
+struct order {
+    struct qd_pages_order order; /* first */
+    atomic_uint *told;
+    unsigned number; /* when it was told */
+};
+
+static void on_made(struct qd_pages_order *order)
+{
+    struct order *own = (struct order *)order;
+    own->number = atomic_load(own->told) + 1; /* told on one thread: nobody counts meanwhile */
+    atomic_fetch_add(own->told, 1);
+}
+
+Test(making, orders_are_served_as_they_came)
+{
+    char *bytes = mmap(NULL, ORDER_COUNT * 2 * MIB, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct qd_pages *pages = qd_pages_create();
+    atomic_uint told = 0;
+    static struct order orders[ORDER_COUNT];
+    for (unsigned i = 0; i < ORDER_COUNT; i++) {
+        orders[i] = (struct order){{bytes + i * 64 * KIB, 64 * KIB, on_made, NULL}, &told, 0};
+        qd_pages_make(pages, &orders[i].order);
+    }
+    while (atomic_load(&told) < ORDER_COUNT)
+        sched_yield();
+    unsigned char there[ORDER_COUNT * 64 * KIB / 4096];
+    cr_assert_eq(mincore(bytes, ORDER_COUNT * 64 * KIB, there), 0);
+    for (unsigned i = 0; i < sizeof(there); i++)
+        cr_assert_eq(there[i] & 1, 1, "page %u", i);
+    for (unsigned i = 0; i < ORDER_COUNT; i++)
+        cr_assert_eq(orders[i].number, i + 1);
+    qd_pages_destroy(pages);
+}
+
+Test(making, all_is_told_before_the_end)
+{
+    char *bytes = mmap(NULL, ORDER_COUNT * 2 * MIB, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct qd_pages *pages = qd_pages_create();
+    atomic_uint told = 0;
+    static struct order orders[ORDER_COUNT];
+    for (unsigned i = 0; i < ORDER_COUNT; i++) {
+        orders[i] = (struct order){{bytes + i * 2 * MIB, 2 * MIB, on_made, NULL}, &told, 0};
+        qd_pages_make(pages, &orders[i].order);
+    }
+    qd_pages_destroy(pages);
+    cr_assert_eq(told, ORDER_COUNT);
+}
+
+/* ---- A body ------------------------------------------------------------------------------- */
+
+/* A sender whose request is told of room when the loop runs, and then stops it. */
+struct sender {
+    struct qd_loop *loop;
+    struct qd_pages *pages;
+    struct qd_memory *memory;
+    struct qd_request *request;
+    uint64_t bytes_max;
+};
+
+static void on_room(struct qd_request *request)
+{
+    qd_loop_stop(request->loop);
+}
+
+static void start(struct sender *sender)
+{
+    sender->request = qd_request_create(sender->memory, qd_clock_ns());
+    sender->request->loop = sender->loop;
+    sender->request->on_room = on_room;
+}
+
+static struct sender sender_create(size_t memory_bytes, uint64_t bytes_max)
+{
+    struct sender sender = {qd_loop_create(), qd_pages_create(), qd_memory_create(memory_bytes),
+                            NULL, bytes_max};
+    qd_memory_set_pages(sender.memory, sender.pages);
+    start(&sender);
+    return sender;
+}
+
+static void sender_destroy(struct sender *sender)
+{
+    qd_request_destroy(sender->request);
+    qd_pages_destroy(sender->pages);
+    qd_loop_destroy(sender->loop);
+    cr_assert_eq(qd_memory_used(sender->memory), 0);
+    qd_memory_destroy(sender->memory);
+}
+
+/* Of the body's byte at `at`. */
+static char value(size_t at)
+{
+    return (char)(at * 2654435761u >> 13);
+}
+
+/* Sends up to `end`, and lets the loop run wherever there are no pages. Returns how often. */
+static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
+{
+    struct qd_request *request = sender->request;
+    static char bytes[3 * MIB];
+    unsigned waits = 0;
+    while (request->body_bytes < end && request->error.status == QD_OK) {
+        const size_t at = (size_t)request->body_bytes;
+        const size_t count = end - at < piece ? end - at : piece;
+        for (size_t i = 0; i < count; i++)
+            bytes[i] = value(at + i);
+        const size_t taken = qd_request_take_body(request, bytes, count, sender->bytes_max);
+        cr_assert_leq(taken, count);
+        cr_assert_eq(request->body_bytes, at + taken);
+        cr_assert_leq(request->arena.bytes, at + taken + 4 * MIB + 64 * KIB);
+        if (taken == count)
+            continue;
+        cr_assert_not_null(request->making);
+        cr_assert_eq(qd_request_body_room(request), 0);
+        qd_loop_run(sender->loop);
+        cr_assert_null(request->making);
+        waits++;
+    }
+    return waits;
+}
+
+static void assert_body(const struct qd_request *request, size_t bytes)
+{
+    cr_assert_eq(request->error.status, QD_OK, "%s", request->error.text);
+    cr_assert_eq(request->body_bytes, bytes);
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes; i++)
+        wrong += request->body[i] != value(i);
+    cr_assert_eq(wrong, 0);
+}
+
+Test(making, a_body_waits_for_fresh_pages_only)
+{
+    struct sender sender = sender_create(40 * MIB, 40 * MIB);
+    cr_assert_eq(qd_request_reserve_body(sender.request, 13 * MIB + 5), QD_OK);
+    cr_assert_geq(send_up_to(&sender, 13 * MIB + 5, 100000), 6,
+                  "the loop runs only when it has to");
+    assert_body(sender.request, 13 * MIB + 5);
+    qd_request_destroy(sender.request);
+    start(&sender);
+    cr_assert_eq(qd_request_reserve_body(sender.request, 13 * MIB), QD_OK);
+    cr_assert_eq(send_up_to(&sender, 13 * MIB, 3 * MIB), 0, "they are there");
+    assert_body(sender.request, 13 * MIB);
+    sender_destroy(&sender);
+}
+
+Test(making, a_body_of_unknown_length_waits_too)
+{
+    struct sender sender = sender_create(40 * MIB, 20 * MIB);
+    cr_assert_eq(qd_request_reserve_body(sender.request, 0), QD_OK);
+    cr_assert_gt(send_up_to(&sender, 20 * MIB, 2 * MIB + 1), 0);
+    assert_body(sender.request, 20 * MIB);
+    qd_request_take_body(sender.request, "1", 1, 20 * MIB);
+    cr_assert_eq(sender.request->error.status, QD_TOO_LARGE);
+    sender_destroy(&sender);
+}
+
+Test(making, what_is_being_made_outlives_its_request)
+{
+    for (unsigned way = 0; way < 3; way++) {
+        struct sender sender = sender_create(40 * MIB, 20 * MIB);
+        struct qd_request *request = sender.request;
+        cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
+        static char bytes[3 * MIB];
+        while (request->making == NULL)
+            qd_request_take_body(request, bytes, 300 * KIB, 20 * MIB);
+        if (way == 0) { /* it becomes too much */
+            qd_request_take_body(request, bytes, sizeof(bytes), request->body_bytes + 1);
+            cr_assert_eq(request->error.status, QD_TOO_LARGE);
+        } else if (way == 1) {
+            qd_fail(&request->error, QD_TOO_SLOW, "too slow");
+            qd_request_refuse(request);
+            cr_assert_null(request->body);
+        } else { /* its client goes */
+            qd_request_destroy(request);
+            start(&sender);
+        }
+        cr_assert_null(sender.request->making);
+        cr_assert_gt(qd_memory_used(sender.memory), MIB, "the thread still writes there");
+        sender_destroy(&sender);
+    }
+}
+
+/* The piece ahead is more than there is, but what has come is not. */
+Test(making, no_memory_for_what_is_ahead_is_no_error)
+{
+    struct sender sender = sender_create(8 * MIB, 8 * MIB);
+    cr_assert_eq(qd_request_reserve_body(sender.request, 8 * MIB), QD_OK);
+    struct qd_arena other;
+    qd_arena_init(&other, sender.memory);
+    cr_assert_not_null(qd_arena_alloc(&other, 4 * MIB));
+    send_up_to(&sender, 4 * MIB, 100000);
+    assert_body(sender.request, 4 * MIB);
+    send_up_to(&sender, 8 * MIB, 100000);
+    cr_assert_eq(sender.request->error.status, QD_UNAVAILABLE, "%s", sender.request->error.text);
+    qd_arena_deinit(&other);
+    sender_destroy(&sender);
+}
