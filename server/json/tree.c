@@ -109,17 +109,17 @@ struct qd_shown qd_show_bytes(const char *bytes, size_t count)
     size_t used = 0;
     shown.text[used++] = '"';
     for (size_t at = 0; at < count;) {
-        size_t length = qd_utf8_length(bytes + at, count - at);
-        bool plain = length > 1 || (length == 1 && bytes[at] >= ' ' && bytes[at] != 0x7f);
-        length = length == 0 ? 1 : length;
-        if (used + length > KEPT) {
+        const size_t length = qd_utf8_length(bytes + at, count - at);
+        const bool plain = length > 0 && !qd_is_control(qd_utf8_decode(bytes + at, length));
+        const size_t room = plain ? length : 1;
+        if (used + room > KEPT) {
             memcpy(shown.text + used, "...", 3);
             used += 3;
             break;
         }
-        memcpy(shown.text + used, plain ? bytes + at : "?", plain ? length : 1);
-        used += length;
-        at += length;
+        memcpy(shown.text + used, plain ? bytes + at : "?", room);
+        used += room;
+        at += length == 0 ? 1 : length;
     }
     memcpy(shown.text + used, "\"", 2);
     return shown;

@@ -565,3 +565,21 @@ Test(json_reader, files_end_at_their_quote)
                  "malformed JSON at byte 29: expected the end of the data, got the end of the "
                  "JSON");
 }
+
+/* An error shows what a client sent, on somebody's terminal. */
+Test(json_reader, what_is_shown_has_no_control_characters)
+{
+    const struct {
+        const char *sent, *shown;
+    } cases[] = {
+        {"a\nb\x7f", "\"a?b?\""},
+        {"\xc2\x9b"
+         "31m\xe2\x80\xae\xe2\x80\xa8"
+         "x",
+         "\"?31m??x\""},        /* CSI, U+202E, U+2028 */
+        {"\xff\xc3", "\"??\""}, /* no UTF-8 */
+        {"\xc3\xa9\xe2\x82\xac", "\"\xc3\xa9\xe2\x82\xac\""},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        cr_expect_str_eq(qd_show_string(cases[i].sent).text, cases[i].shown, "%zu", i);
+}
