@@ -454,7 +454,7 @@ static bool start_listening(struct process *process)
 
 static void deinit(struct process *process)
 {
-    qd_pages_destroy(process->pages); /* what it still tells the loops, they hear at their end */
+    qd_pages_destroy(process->pages); /* first: its last posts are called by qd_loop_destroy */
     qd_listeners_destroy(process->listeners);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);

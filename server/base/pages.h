@@ -17,7 +17,7 @@ struct qd_pages_order {
 };
 
 struct qd_pages *qd_pages_create(void); /* NULL: no memory, or no thread */
-/* All that was ordered is told of before that. NULL is fine. */
+/* Returns when every order has been told of; those not yet begun are not made. NULL is fine. */
 void qd_pages_destroy(struct qd_pages *pages);
 
 /* Zeros are written to each page: nobody else uses them until on_made. Orders are served as they

@@ -93,7 +93,7 @@ struct qd_connections {
     int hangups;           /* the epoll; becomes readable when a client hangs up */
     uint64_t look;         /* for who is stuck: counts them, from 1 on */
     atomic_size_t count;   /* read on any thread */
-    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* they are, or were; NULL: nobody */
+    struct qd_connection *wide[QD_WIDE_COUNT_MAX]; /* or were so; NULL: a free place */
     size_t wide_max;                               /* this loop's part of them */
     bool draining; /* nobody new comes: whoever asks for nothing has to go */
     bool cutting;  /* and now everybody else, too */

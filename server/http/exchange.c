@@ -401,7 +401,7 @@ static void suspend(struct qd_connection *connection, unsigned seconds)
     MHD_suspend_connection(connection->http);
 }
 
-/* Until on_room. */
+/* Suspends it until on_room: pages of its body are being made. */
 static enum MHD_Result hold(struct qd_connection *connection)
 {
     connection->held = true;
@@ -469,7 +469,7 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
     return on_body_complete(connection);
 }
 
-/* Returns when that was. */
+/* Returns the time at which it ended. */
 static uint64_t end_request(struct qd_connection *connection, bool delivered)
 {
     struct qd_exchange *exchange = exchange_of(connection);

@@ -132,7 +132,7 @@ static uint32_t biased_exponent(uint32_t bits)
     return bits >> 23 & 0xff;
 }
 
-/* Of its magnitude; anything, where that is 0 or not finite. */
+/* The decimal of |value|. Of 0, infinities and NaN it means nothing. */
 static struct decimal float_to_decimal(float value)
 {
     const uint32_t fraction = bits_of(value) & 0x7fffff;
@@ -270,8 +270,7 @@ static inline char *print_exponent(char *out, int exponent)
 /* In the shorter of the two notations people expect. */
 static inline char *print_digits(char *out, uint64_t digits, uint32_t ninth, int point)
 {
-    /* From the last digit on, the ninth in the four lowest bits, and each other in four of eight.
-     */
+    /* The digits from the last on: the ninth in the lowest four bits, then one in each byte. */
     const uint64_t backwards = __builtin_bswap64(digits) << 4 | ninth;
     const uint32_t count = 9 - (uint32_t)(__builtin_ctzll(backwards) + 4) / 8;
     if (point >= POINT_MIN && point <= POINT_MAX)

@@ -284,8 +284,8 @@ static uint64_t compute_ns(const struct qk_graph_plan *plan)
     return sum_ns;
 }
 
-/* Of large tensors, which only shared memory has here, the loop would compute but the beginning,
- * and then leave them to workers: they get them at once. */
+/* The loop would compute only the beginning of large tensors, which a brief job has in shared
+ * memory alone, and leave the rest to workers: so they get all of it at once. */
 static bool is_worth_beginning(const struct qd_inference *inference)
 {
     return qd_outputs_request_bytes(inference->request) <= BRIEF_CONSTANT_BYTES ||

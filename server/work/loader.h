@@ -39,8 +39,8 @@ struct qd_loader *qd_loader_create(const struct qd_loader_settings *settings);
 void qd_loader_destroy(struct qd_loader *loader);
 
 /* On the main loop, as all before. Loads what the mode and --load-model ask for, then calls
- * `on_started`, once; that one calls nothing of this. `error` NULL: all is
- * in service; otherwise it is what went wrong first, and the rest is. */
+ * `on_started`, once, which may not call the loader. `error` NULL: all is in service; otherwise it
+ * is what went wrong first, and the rest is in service. */
 void qd_loader_start(struct qd_loader *loader,
                      void (*on_started)(void *context, const struct qd_error *error),
                      void *context);

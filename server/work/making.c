@@ -8,7 +8,7 @@
 /* A body of less has no huge page that would be waited for: blocks.c has the first 2 MiB of small
  * ones, and what is left behind the last whole one. */
 #define BODY_BYTES_LEAST (2 * QD_HUGE_PAGE_BYTES)
-/* Nothing is made for less that has come. */
+/* Pages are made only once so many bytes have come: a head alone gets none. */
 #define BYTES_LEAST (QD_HUGE_PAGE_BYTES / 2)
 
 struct qd_making {
@@ -16,7 +16,7 @@ struct qd_making {
     struct qd_post post;
     struct qd_loop *loop;
     size_t from;                /* of the body */
-    struct qd_request *request; /* NULL: it is gone, and has left the memory: */
+    struct qd_request *request; /* NULL: it has ended, and left this memory's block: */
     struct qd_memory *memory;
     struct qd_block *block;
 };

@@ -200,7 +200,7 @@ static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
     return may_go_on(scheduler, job) && job->code->start(job) && !is_cancelled(scheduler, job);
 }
 
-/* Under the lock. Time in which nothing was to do is left out: a job's own is the most. */
+/* Under the lock. Time without a job is left out: what counts is at most the job's own. */
 static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *job)
 {
     const uint64_t now_ns = qd_clock_ns();

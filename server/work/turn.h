@@ -63,8 +63,8 @@ void qd_turn_open_phase(struct qd_job *job);
 void qd_turn_sit_down(struct qd_turn *turn);
 void qd_turn_stand_up(struct qd_turn *turn);
 
-/* Until no unit is left, or it gives way, or the job is stopped or past its deadline: in passing it
- * is not, as that has just begun. */
+/* Until no unit is left, or it gives way, or the job is stopped or past its deadline. A job in
+ * passing has just begun, so its deadline is not looked at. */
 void qd_turn_run(const struct qd_turn_signs *signs, const struct qd_turn *turn);
 
 /* Tells the job; from one phase to the next it stays so. */
