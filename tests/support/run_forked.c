@@ -2,7 +2,7 @@
  * where the sanitizer has its own, and stops. Here each test is a forked process that ends by exit,
  * where the sanitizer fails it if it has seen a race. All that the tests include is Criterion's.
  *
- * unit-tests [--filter PATTERN] [--json=FILE] [...]: as Criterion has them; others are ignored. */
+ * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as Criterion has them; others are ignored. */
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
 
@@ -112,9 +112,7 @@ static void reap(void)
                 WIFSIGNALED(status) ? "signal" : "exit status",
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     }
-    fprintf(report, "%s{\"name\":\"%s\",\"tests\":[{\"name\":\"%s\",\"status\":\"%s\"}]}",
-            passed_count + failed_count == 0 ? "" : ",\n", test->category, test->name,
-            passed ? "PASSED" : "FAILED");
+    fprintf(report, "%s - %s::%s\n", passed ? "ok" : "not ok", test->category, test->name);
     *(passed ? &passed_count : &failed_count) += 1;
 }
 
@@ -162,8 +160,8 @@ int main(int argc, char **argv)
     const char *filter = "*";
     const char *path = "/dev/null";
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--json=", 7) == 0)
-            path = argv[i] + 7;
+        if (strncmp(argv[i], "--tap=", 6) == 0)
+            path = argv[i] + 6;
         if (strcmp(argv[i], "--filter") == 0 && i + 1 < argc)
             filter = argv[++i];
     }
@@ -172,11 +170,9 @@ int main(int argc, char **argv)
         perror(path);
         return EXIT_FAILURE;
     }
-    fputs("{\"test_suites\":[", report);
     start_all(filter);
     while (job_count > 0)
         reap();
-    fputs("]}\n", report);
     fprintf(stderr, "%u passed, %u failed\n", passed_count, failed_count);
     return fclose(report) == 0 && failed_count == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
