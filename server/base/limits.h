@@ -55,8 +55,9 @@
  * as nothing else. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
-/* Versions of loaded models, of all names. /metrics has 1 KiB of each, and 13 KiB once it was asked
- * for, /v2/models/stats and the index less: the loop prints them while all others wait. */
+/* Versions of loaded models, of all names. In /metrics each takes 1 to 2 KiB, and 12 to 30 KiB once
+ * a request has asked for it, by the length of its name; /v2/models/stats and the index take less.
+ * The loop prints them while all others wait. */
 #define QD_LOADED_VERSION_COUNT_MAX 1024u
 
 /* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual

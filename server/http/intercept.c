@@ -48,7 +48,7 @@ void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, stru
         qd_fail(error, QD_INVALID, "%s",
                 in_body   ? "the body: a chunk's size, a chunk's end or a trailer is malformed"
                 : in_head ? "the head: a line is no header, or Content-Length no number of bytes"
-                          : "the first line: expected METHOD PATH HTTP/1.1");
+                          : "the first line: expected METHOD TARGET HTTP/1.1");
     }
 }
 
