@@ -352,6 +352,7 @@ Test(config, worker_nice_is_what_nice_takes)
 Test(config, io_threads_are_few)
 {
     struct qd_config config;
+    unsetenv("QUANTD_IO_THREADS"); /* all tests may run with several */
     cr_assert_eq(PARSE(&config, "--threads", "1"), QD_CONFIG_RUN);
     cr_assert_eq(config.io_threads, 1);
     cr_assert_eq(PARSE(&config, "--io-threads", "16"), QD_CONFIG_RUN);
