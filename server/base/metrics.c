@@ -51,8 +51,8 @@ enum failure {
 };
 
 struct qd_counters {
-    struct qd_metrics *metrics;
-    struct qd_counters *next; /* in the order in which they were made */
+    struct qd_metrics *metrics; /* set once: read without the lock */
+    struct qd_counters *next;   /* in the order in which they were made */
     size_t holder_count;
     char *name;
     char *label; /* the name as Prometheus wants it */
@@ -101,12 +101,14 @@ void qd_metrics_destroy(struct qd_metrics *metrics)
 
 /* ---- Who counts --------------------------------------------------------------------------- */
 
-static struct qd_counters *make_counters(const char *name, uint64_t version)
+static struct qd_counters *make_counters(struct qd_metrics *metrics, const char *name,
+                                         uint64_t version)
 {
     const size_t bytes = strlen(name) + 1;
     struct qd_counters *counters = calloc(1, sizeof(*counters) + 3 * bytes);
     if (counters == NULL)
         return NULL;
+    counters->metrics = metrics;
     counters->name = memcpy(counters + 1, name, bytes);
     counters->label = counters->name + bytes;
     qd_prometheus_label(name, counters->label);
@@ -122,11 +124,9 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
     while (*link != NULL && ((*link)->version != version || strcmp((*link)->name, name) != 0))
         link = &(*link)->next;
     if (*link == NULL)
-        *link = make_counters(name, version);
-    if (*link != NULL) {
-        (*link)->metrics = metrics;
+        *link = make_counters(metrics, name, version);
+    if (*link != NULL)
         (*link)->holder_count++;
-    }
     struct qd_counters *counters = *link;
     pthread_mutex_unlock(&metrics->lock);
     return counters;
