@@ -242,8 +242,6 @@ struct qk_attribute {
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
-    /* Of a variable input only the type is read, where QK_NONE says that it is absent. */
-    struct qk_tensor inputs[QK_INPUT_COUNT_MAX];
     /* Bit i: input i comes with each run. No other bits than those of op->variable_inputs may be
      * set; an input whose bit is set there and not here is fixed to what `inputs` has. */
     uint32_t variable;
@@ -251,6 +249,9 @@ struct qk_call {
      * point at them. False: it copies or packs all that it keeps. */
     bool constants_stay;
     struct qk_attribute attributes[QK_ATTRIBUTE_COUNT_MAX];
+    /* As many as the operator has. Of a variable one only the type is read, where QK_NONE says that
+     * it is absent. Last, so that nobody has to clear those that no operator looks at. */
+    struct qk_tensor inputs[QK_INPUT_COUNT_MAX];
 };
 
 /* Where memory comes from: 64-byte aligned, not zeroed, never given back one by one. NULL makes the

@@ -330,8 +330,9 @@ enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_inst
     const size_t x_bytes = x->count / 8 * walker->x_bits;
     const size_t y_bytes = plan->output_bytes[0];
     const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
-    *state = (struct state){
-        .walker = *walker, .span = {.stream = stream}, .count = x->count, .grid = *grid};
+    *state = (struct state){.count = x->count, .span = {.stream = stream}};
+    state->walker = *walker; /* large ones alone: compilers would copy them twice */
+    state->grid = *grid;
     for (uint32_t i = 0; i < grid->rank && !walker->parameters.zeros; i++)
         state->grid.axes[i].zero_point_stride = 0;
     qk_grid_simplify(&state->grid);
