@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/qk.h"
+#include "server/base/admission.h"
 #include "server/base/arena.h"
 #include "server/base/config.h"
 #include "server/base/limits.h"
@@ -20,8 +21,9 @@
 #include "server/base/pages.h"
 #include "server/base/version.h"
 #include "server/http/access.h"
+#include "server/http/console.h"
 #include "server/http/healthcheck.h"
-#include "server/http/listeners.h"
+#include "server/http/io_threads.h"
 #include "server/http/route.h"
 #include "server/models/repository.h"
 #include "server/models/table.h"
@@ -38,6 +40,7 @@
 enum {
     EXIT_USAGE = 2,
     TRIM_MS = 10000,                /* idle memory goes back after 10 to 20 s, */
+    ROOM_MS = 1000,                 /* a call that looks whether somebody waits for memory */
     TRIM_STEP_MS = 2,               /* where it is much, at least so far apart: */
     TRIM_STEP_BYTES = 8 << 20,      /* a ms of small pages; nobody is answered */
     MMAP_THRESHOLD_BYTES = 1 << 20, /* from here on a free gives it back to the system */
@@ -64,15 +67,17 @@ struct process {
     bool loader_stopped; /* it does nothing more by itself */
     bool drained;        /* no request is there any more */
     struct qd_access *access;
-    struct qd_tls *tls; /* NULL: none */
+    struct qd_console *console; /* NULL: none */
+    struct qd_tls *tls;         /* NULL: none */
     struct qd_quota *quota;
     struct qd_router router;
-    struct qd_listeners *listeners;
+    struct qd_io_threads *io_threads;
     struct qd_log_file *access_log; /* NULL: none */
     struct qd_handle *sigterm;
     struct qd_handle *sigint;
     struct qd_handle *sighup;
     struct qd_handle *trim_timer;
+    struct qd_handle *room_timer;
     struct qd_handle *drain_timer;
 };
 
@@ -109,9 +114,9 @@ static void on_drain_timeout(void *context)
 {
     struct process *process = context;
     qd_log(QD_LOG_WARN, "drain timeout: cutting off what is left", "connections=%zu",
-           qd_listeners_connection_count(process->listeners));
+           qd_io_threads_connection_count(process->io_threads));
     qd_scheduler_abandon(process->scheduler);
-    qd_listeners_cut(process->listeners);
+    qd_io_threads_cut(process->io_threads);
 }
 
 static void on_stop_signal(void *context)
@@ -122,16 +127,16 @@ static void on_stop_signal(void *context)
         _exit(EXIT_FAILURE);
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
-           process->listeners == NULL ? 0 : qd_listeners_connection_count(process->listeners),
+           process->io_threads == NULL ? 0 : qd_io_threads_connection_count(process->io_threads),
            qd_scheduler_queue_count(process->scheduler));
     atomic_store(&process->router.draining, true);
     qd_loader_stop(process->loader, on_loader_stopped, process);
-    if (process->listeners == NULL) { /* models are still loaded for the start */
+    if (process->io_threads == NULL) { /* models are still loaded for the start */
         on_drained(process);
         return;
     }
     qd_timer_start(process->drain_timer, process->config.drain_timeout_ns / 1000000, 0);
-    qd_listeners_drain(process->listeners, on_drained, process);
+    qd_io_threads_drain(process->io_threads, on_drained, process);
 }
 
 static void on_reload_signal(void *context)
@@ -142,6 +147,13 @@ static void on_reload_signal(void *context)
         qd_tls_reload(process->tls);
     if (process->access_log != NULL)
         qd_log_file_reopen(process->access_log);
+}
+
+/* Also by a timer: who has waited long enough may start (admission.h). */
+static void on_room(void *context)
+{
+    struct process *process = context;
+    qd_scheduler_release(process->scheduler);
 }
 
 static void on_trim(void *context)
@@ -291,6 +303,14 @@ static bool create_access(struct process *process)
     return process->access != NULL;
 }
 
+static bool create_console(struct process *process)
+{
+    if (!process->config.console)
+        return true;
+    process->console = qd_console_create();
+    return process->console != NULL || qd_complain(&process->error, "out of memory");
+}
+
 static bool create_tls(struct process *process)
 {
     if (process->config.tls_cert[0] == '\0')
@@ -350,12 +370,16 @@ static bool start_services(struct process *process)
     process->sigint = qd_loop_signal(process->loop, SIGINT, on_stop_signal, process);
     process->sighup = qd_loop_signal(process->loop, SIGHUP, on_reload_signal, process);
     process->trim_timer = qd_loop_timer(process->loop, on_trim, process);
+    process->room_timer = qd_loop_timer(process->loop, on_room, process);
     process->drain_timer = qd_loop_timer(process->loop, on_drain_timeout, process);
     if (process->scheduler == NULL || process->sigterm == NULL || process->sigint == NULL ||
-        process->sighup == NULL || process->trim_timer == NULL || process->drain_timer == NULL)
+        process->sighup == NULL || process->trim_timer == NULL || process->room_timer == NULL ||
+        process->drain_timer == NULL)
         return qd_complain(&process->error, "out of memory or file descriptors");
+    qd_admission_on_room(qd_memory_admission(process->memory), on_room, process);
     hold_stop_signals(false);
     qd_timer_start(process->trim_timer, TRIM_MS, TRIM_MS);
+    qd_timer_start(process->room_timer, ROOM_MS, ROOM_MS);
     return true;
 }
 
@@ -412,6 +436,7 @@ static bool load_models(struct process *process)
 static bool start_listening(struct process *process)
 {
     process->router = (struct qd_router){
+        .config = &process->config,
         .tools = {.kernels = process->kernels,
                   .scheduler = process->scheduler,
                   .thread_count = (unsigned)process->config.threads,
@@ -423,6 +448,7 @@ static bool start_listening(struct process *process)
         .model_memory = process->model_memory,
         .loader = process->loader,
         .access = process->access,
+        .console = process->console,
         .compress_answers = process->config.compress_answers,
         .regions = process->regions,
         .journal = {.file = process->access_log, .format = process->config.log_format},
@@ -435,18 +461,18 @@ static bool start_listening(struct process *process)
         .tls = process->tls,
         .handler = qd_router_handler(&process->router),
     };
-    process->listeners = qd_listeners_create(process->loop, &settings, &process->error);
-    if (process->listeners == NULL)
+    process->io_threads = qd_io_threads_create(process->loop, &settings, &process->error);
+    if (process->io_threads == NULL)
         return false;
-    process->router.listeners = process->listeners;
-    if (!qd_listeners_start(process->listeners)) {
+    process->router.io_threads = process->io_threads;
+    if (!qd_io_threads_start(process->io_threads)) {
         return qd_complain(&process->error,
                            "--io-threads: cannot start %llu; memory or the limit on processes is "
                            "short",
                            (unsigned long long)process->config.io_threads);
     }
     const char *name;
-    for (size_t i = 0; (name = qd_listeners_name(process->listeners, i)) != NULL; i++)
+    for (size_t i = 0; (name = qd_io_threads_name(process->io_threads, i)) != NULL; i++)
         printf("quantd listening on %s\n", name);
     fflush(stdout);
     return true;
@@ -455,13 +481,14 @@ static bool start_listening(struct process *process)
 static void deinit(struct process *process)
 {
     qd_pages_destroy(process->pages); /* first: its last posts are called by qd_loop_destroy */
-    qd_listeners_destroy(process->listeners);
+    qd_io_threads_destroy(process->io_threads);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);
     qd_handle_destroy(process->sigterm);
     qd_handle_destroy(process->sigint);
     qd_handle_destroy(process->sighup);
     qd_handle_destroy(process->trim_timer);
+    qd_handle_destroy(process->room_timer);
     qd_handle_destroy(process->drain_timer);
     qd_loader_destroy(process->loader);
     qd_scheduler_destroy(process->scheduler);
@@ -473,6 +500,7 @@ static void deinit(struct process *process)
     qd_memory_destroy(process->memory);
     qd_regions_destroy(process->regions);
     qd_access_destroy(process->access);
+    qd_console_destroy(process->console);
     qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);
 }
@@ -507,8 +535,8 @@ int main(int argc, char **argv)
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
     bool ready = raise_file_limit(&process) && start_kernels(&process) && create_access(&process) &&
-                 create_tls(&process) && open_access_log(&process) && create_regions(&process) &&
-                 start_services(&process) && load_models(&process) &&
+                 create_tls(&process) && create_console(&process) && open_access_log(&process) &&
+                 create_regions(&process) && start_services(&process) && load_models(&process) &&
                  (process.router.draining || start_listening(&process));
     if (ready) {
         if (!process.router.draining)

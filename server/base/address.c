@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -48,8 +47,8 @@ static bool split(const char *address, char host[HOST_BYTES], const char **port)
     memcpy(host, begin, bytes);
     host[bytes] = '\0';
     *port = colon + 1;
-    size_t digits = strspn(*port, "0123456789");
-    return (*port)[digits] == '\0' && digits <= 5 && atoi(*port) <= 65535;
+    uint64_t number;
+    return qd_read_decimal(*port, &number) && number <= 65535;
 }
 
 bool qd_address_valid(const char *address)

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "server/base/admission.h"
 #include "server/base/blocks.h"
 
 enum {
@@ -23,8 +24,42 @@ static void count(struct qd_arena *arena, size_t bytes)
         *arena->together += bytes;
 }
 
+/* It has taken so many bytes more. */
+static void count_taken(struct qd_arena *arena, size_t bytes)
+{
+    const size_t spoken = bytes < arena->spoken_bytes ? bytes : arena->spoken_bytes;
+    count(arena, bytes);
+    if (spoken > 0)
+        qd_admission_take(qd_memory_admission(arena->memory), spoken);
+    arena->spoken_bytes -= spoken;
+}
+
+bool qd_arena_try_begin(struct qd_arena *arena, size_t bytes)
+{
+    const size_t max = qd_memory_max(arena->memory);
+    bytes = bytes < max ? bytes : max;
+    if (!qd_admission_try_begin(qd_memory_admission(arena->memory), bytes))
+        return false;
+    arena->spoken_bytes = bytes;
+    arena->has_begun = true;
+    arena->works = true;
+    return true;
+}
+
+void qd_arena_end_work(struct qd_arena *arena)
+{
+    if (!arena->works)
+        return;
+    qd_admission_take(qd_memory_admission(arena->memory), arena->spoken_bytes);
+    arena->spoken_bytes = 0;
+    arena->works = false;
+    qd_admission_end(qd_memory_admission(arena->memory));
+}
+
 void qd_arena_deinit(struct qd_arena *arena)
 {
+    const bool has_begun = arena->has_begun;
+    qd_arena_end_work(arena);
     while (arena->blocks != NULL) {
         struct qd_block *block = arena->blocks;
         arena->blocks = block->next;
@@ -32,6 +67,8 @@ void qd_arena_deinit(struct qd_arena *arena)
     }
     count(arena, 0 - arena->bytes);
     *arena = (struct qd_arena){.memory = arena->memory, .together = arena->together};
+    if (has_begun)
+        qd_admission_forget(qd_memory_admission(arena->memory));
 }
 
 size_t qd_arena_own_bytes(const struct qd_arena *arena)
@@ -82,7 +119,7 @@ static struct qd_block *add_block(struct qd_arena *arena, size_t bytes, bool res
     }
     block->next = arena->blocks;
     arena->blocks = block;
-    count(arena, block->bytes);
+    count_taken(arena, block->bytes);
     return block;
 }
 
@@ -156,6 +193,10 @@ bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes,
 {
     struct qd_block *block = block_at(arena, reserved);
     *fresh = SIZE_MAX;
+    if (block != NULL && qd_block_is_lost(block)) {
+        arena->refused_bytes = 0;
+        return false;
+    }
     if (block == NULL || !block->large || bytes <= block->bytes)
         return true;
     size_t wanted = step_bytes(bytes);
@@ -166,8 +207,20 @@ bool qd_arena_commit_fresh(struct qd_arena *arena, void *reserved, size_t bytes,
         arena->refused_bytes = more;
         return false;
     }
-    count(arena, more);
+    count_taken(arena, more);
     return true;
+}
+
+bool qd_arena_set_claim(struct qd_arena *arena, void *reserved, enum qd_claim claim)
+{
+    struct qd_block *block = block_at(arena, reserved);
+    return block == NULL || !block->reserved || qd_block_set_claim(arena->memory, block, claim);
+}
+
+bool qd_arena_has_lost(const struct qd_arena *arena, const void *reserved)
+{
+    const struct qd_block *block = block_at(arena, reserved);
+    return block != NULL && qd_block_is_lost(block);
 }
 
 bool qd_arena_commit(struct qd_arena *arena, void *reserved, size_t bytes)
@@ -197,7 +250,7 @@ static bool grow_in_place(struct qd_arena *arena, struct qd_block *block, size_t
     if (!qd_block_extend(arena->memory, block, limit, &fresh))
         return false;
     block->limit = limit > block->limit ? limit : block->limit;
-    count(arena, more);
+    count_taken(arena, more);
     return true;
 }
 

@@ -8,6 +8,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "server/base/admission.h"
+#include "server/base/clock.h"
+
+/* While memory is short a body has to bring so many bytes in so long a time. It is half of what the
+ * slowest of forty clients of a loop does that shares two CPUs with all of them. */
+#define SLOW_BYTES QD_HUGE_PAGE_BYTES
+#define SLOW_NS (2 * QD_NS_PER_S)
+
 enum {
     LEAST_BLOCK_BYTES = 1 << 10,
     STEP_COUNT = 4,        /* sizes of blocks for each doubling: a few, as most are used again */
@@ -28,7 +36,12 @@ struct qd_memory {
     struct qd_pages *pages; /* NULL: nobody makes them */
     size_t bytes_used;      /* handed out */
     size_t bytes_kept; /* of kept blocks, and what reserved ones have touched beyond their use */
-    struct qd_block *reserved;
+    struct qd_block *reserved; /* who came last comes first */
+
+    qd_memory_on_lost *on_lost; /* NULL: nobody is told */
+    void *on_lost_context;
+
+    struct qd_admission *admission;
     struct block_class classes[CLASS_COUNT];
 };
 
@@ -59,10 +72,14 @@ size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index
 struct qd_memory *qd_memory_create(size_t bytes_max)
 {
     struct qd_memory *memory = calloc(1, sizeof(*memory));
-    if (memory != NULL) {
-        pthread_mutex_init(&memory->lock, NULL);
-        memory->bytes_max = bytes_max;
+    struct qd_admission *admission = memory == NULL ? NULL : qd_admission_create(memory);
+    if (admission == NULL) {
+        free(memory);
+        return NULL;
     }
+    pthread_mutex_init(&memory->lock, NULL);
+    memory->bytes_max = bytes_max;
+    memory->admission = admission;
     return memory;
 }
 
@@ -99,12 +116,13 @@ static char *map(size_t bytes)
 /* Huge pages only where all of one will be in use: of what is reserved, not the first. */
 static struct qd_block *fresh_large(size_t capacity, size_t limit, bool reserved)
 {
-    struct qd_block *block = calloc(1, sizeof(*block));
-    char *payload = block == NULL ? NULL : map(capacity);
+    struct qd_large_block *large = calloc(1, sizeof(*large));
+    char *payload = large == NULL ? NULL : map(capacity);
     if (payload == NULL) {
-        free(block);
+        free(large);
         return NULL;
     }
+    struct qd_block *block = &large->block; /* the first field: free takes it for the whole */
     *block = (struct qd_block){.payload = payload, .large = true};
     const size_t from = reserved ? QD_HUGE_PAGE_BYTES : 0;
     const size_t to = limit / QD_HUGE_PAGE_BYTES * QD_HUGE_PAGE_BYTES;
@@ -244,6 +262,139 @@ static void hand_out(struct qd_memory *memory, struct qd_block *block,
     }
 }
 
+/* ---- Who gives way ------------------------------------------------------------------------ */
+
+static bool is_slow(const struct qd_block *block, uint64_t now_ns)
+{
+    const struct qd_large_block *large = (const struct qd_large_block *)block;
+    return block->claim == QD_CLAIM_COMING && now_ns >= large->marked_ns + SLOW_NS;
+}
+
+/* In this order. */
+enum way { WAY_SLOW, WAY_COMING, WAY_WAITING, WAY_COUNT };
+
+/* Among whom it gives way to the taker, which is NULL or one that comes itself. is_later: it came
+ * after that. WAY_COUNT: it does not. */
+static enum way way_of(const struct qd_block *block, const struct qd_block *taker, bool is_later,
+                       uint64_t now_ns)
+{
+    if (block->bytes == 0 || block == taker)
+        return WAY_COUNT;
+    if (block->claim == QD_CLAIM_WAITING)
+        return taker == NULL ? WAY_WAITING : WAY_COUNT;
+    if (block->claim != QD_CLAIM_COMING)
+        return WAY_COUNT;
+    if (is_slow(block, now_ns) && (is_later || !is_slow(taker, now_ns)))
+        return WAY_SLOW;
+    return is_later ? WAY_COMING : WAY_COUNT;
+}
+
+/* Whoever has it may write its pages for a moment longer, 2 MiB of them at most: qd_block_give lets
+ * all go. */
+static void lose(struct qd_memory *memory, struct qd_block *block)
+{
+    memory->bytes_used -= block->bytes;
+    memory->bytes_kept -= block->touched - block->bytes;
+    untouch(block, 0);
+    block->touched = block->bytes; /* nothing beyond what it had is kept */
+    block->claim = QD_CLAIM_LOST;
+}
+
+/* Goes through those that give way to the taker, until so many bytes are there. Returns how many
+ * are. take: they lose them. The lock is held. */
+static size_t yield(struct qd_memory *memory, size_t bytes, const struct qd_block *taker, bool take)
+{
+    const uint64_t now_ns = qd_clock_ns();
+    size_t sum = 0;
+    for (enum way way = 0; way < WAY_COUNT; way++) {
+        bool is_later = true;
+        for (struct qd_block *b = memory->reserved; b != NULL && sum < bytes;
+             b = b->next_reserved) {
+            is_later = is_later && b != taker;
+            if (way_of(b, taker, is_later, now_ns) != way)
+                continue;
+            sum += b->bytes;
+            if (take)
+                lose(memory, b);
+        }
+    }
+    return sum;
+}
+
+/* Room for so many bytes more; nobody gives way in vain. The lock is held. */
+static bool find_room(struct qd_memory *memory, size_t bytes, const struct qd_block *taker)
+{
+    const size_t left = memory->bytes_max - memory->bytes_used;
+    if (bytes <= left)
+        return true;
+    if (memory->reserved == NULL || yield(memory, bytes - left, taker, false) < bytes - left)
+        return false;
+    yield(memory, bytes - left, taker, true);
+    if (memory->on_lost != NULL)
+        memory->on_lost(memory->on_lost_context);
+    return true;
+}
+
+bool qd_block_set_claim(struct qd_memory *memory, struct qd_block *block, enum qd_claim claim)
+{
+    struct qd_large_block *large = (struct qd_large_block *)block;
+    pthread_mutex_lock(&memory->lock);
+    const bool lost = block->claim == QD_CLAIM_LOST;
+    if (!lost) {
+        block->claim = (unsigned char)claim;
+        large->marked_bytes = block->bytes;
+        large->marked_ns = qd_clock_ns();
+        large->came_ns = claim == QD_CLAIM_COMING ? large->marked_ns : large->came_ns;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return !lost;
+}
+
+/* The lock is held. */
+static void mark_pace(struct qd_block *block)
+{
+    struct qd_large_block *large = (struct qd_large_block *)block;
+    if (block->bytes - large->marked_bytes < SLOW_BYTES)
+        return;
+    large->marked_bytes = block->bytes;
+    large->marked_ns = qd_clock_ns();
+}
+
+void qd_memory_set_on_lost(struct qd_memory *memory, qd_memory_on_lost *on_lost, void *context)
+{
+    pthread_mutex_lock(&memory->lock);
+    memory->on_lost = on_lost;
+    memory->on_lost_context = context;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+bool qd_memory_has_room(struct qd_memory *memory, size_t bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    const uint64_t now_ns = qd_clock_ns();
+    size_t left = memory->bytes_max - memory->bytes_used;
+    for (struct qd_block *b = memory->reserved; b != NULL && left < bytes; b = b->next_reserved)
+        left += is_slow(b, now_ns) ? b->bytes : 0;
+    pthread_mutex_unlock(&memory->lock);
+    return bytes <= left;
+}
+
+size_t qd_memory_bodies(struct qd_memory *memory, uint64_t *oldest_ns)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&memory->lock);
+    const uint64_t now_ns = qd_clock_ns();
+    *oldest_ns = now_ns;
+    for (const struct qd_block *b = memory->reserved; b != NULL; b = b->next_reserved) {
+        if ((b->claim != QD_CLAIM_COMING && b->claim != QD_CLAIM_WAITING) || is_slow(b, now_ns))
+            continue;
+        count++;
+        *oldest_ns = ((const struct qd_large_block *)b)->came_ns; /* the oldest is the last */
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return count;
+}
+
 static struct qd_block *fresh_block(const struct qd_block_wish *wish)
 {
     struct qd_block *block = wish->large
@@ -260,7 +411,7 @@ struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_w
     struct qd_block *block = NULL;
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
-    const bool fits = wish->bytes <= memory->bytes_max - memory->bytes_used;
+    const bool fits = find_room(memory, wish->bytes, NULL);
     if (fits) {
         if (class->kept != NULL) {
             block = unkeep(memory, class);
@@ -287,9 +438,18 @@ struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_w
 
 void qd_block_give(struct qd_memory *memory, struct qd_block *block)
 {
+    struct qd_block *retired = NULL;
     pthread_mutex_lock(&memory->lock);
+    if (qd_block_is_lost(block)) {
+        unlist_reserved(memory, block);
+        retire(memory, block, 0, &retired);
+        pthread_mutex_unlock(&memory->lock);
+        free_blocks(memory, retired);
+        return;
+    }
     if (block->reserved) {
         unlist_reserved(memory, block);
+        block->claim = QD_CLAIM_FIRM;
         memory->bytes_kept -= block->touched - block->bytes;
     } else if (block->large) {
         block->touched = block->bytes; /* who had it has written it, as far as we know */
@@ -305,7 +465,8 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
     struct qd_block *idle = NULL;
     pthread_mutex_lock(&memory->lock);
     const size_t more = bytes - block->bytes;
-    const bool fits = more <= memory->bytes_max - memory->bytes_used;
+    const bool comes = block->claim == QD_CLAIM_COMING;
+    const bool fits = !qd_block_is_lost(block) && find_room(memory, more, comes ? block : NULL);
     if (fits) {
         const size_t spare = block->reserved ? block->touched - block->bytes : 0;
         memory->bytes_kept -= more < spare ? more : spare;
@@ -313,12 +474,16 @@ bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t by
         *fresh = block->touched > block->bytes ? block->touched : block->bytes;
         block->bytes = bytes;
         block->touched = bytes > block->touched ? bytes : block->touched;
+        if (comes)
+            mark_pace(block);
         idle = make_room(memory);
     }
     pthread_mutex_unlock(&memory->lock);
     free_blocks(memory, idle);
     return fits;
 }
+
+/* ---- Giving back to the system ------------------------------------------------------------ */
 
 /* Of a class, what nobody needed, as far as that goes. False: there is more of it. */
 static bool trim_class(struct qd_memory *memory, struct block_class *class, size_t *bytes_left,
@@ -365,6 +530,7 @@ void qd_memory_destroy(struct qd_memory *memory)
     assert(memory->bytes_used == 0);
     qd_memory_trim(memory);
     qd_memory_trim(memory);
+    qd_admission_destroy(memory->admission);
     pthread_mutex_destroy(&memory->lock);
     free(memory);
 }
@@ -388,6 +554,11 @@ size_t qd_memory_kept(struct qd_memory *memory)
 size_t qd_memory_max(const struct qd_memory *memory)
 {
     return memory->bytes_max;
+}
+
+struct qd_admission *qd_memory_admission(const struct qd_memory *memory)
+{
+    return memory->admission;
 }
 
 void qd_memory_set_for_models(struct qd_memory *memory)

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "server/base/arena.h"
 
@@ -30,6 +31,15 @@ struct qd_block {
     unsigned class_index;
     bool large;
     bool reserved;
+    _Atomic unsigned char claim; /* enum qd_claim, of a reserved one; set under the lock */
+};
+
+/* A large one: how fast it fills. */
+struct qd_large_block {
+    struct qd_block block;
+    size_t marked_bytes;
+    uint64_t marked_ns; /* when it had as many */
+    uint64_t came_ns;   /* when it began to come */
 };
 static_assert(sizeof(struct qd_block) <= QD_BLOCK_ALIGNMENT,
               "the header fits before an aligned payload");
@@ -58,6 +68,13 @@ size_t qd_block_class_bytes(const struct qd_memory *memory, unsigned class_index
 /* NULL: that is beyond the memory's bound, or malloc failed. */
 struct qd_block *qd_block_take(struct qd_memory *memory, const struct qd_block_wish *wish);
 void qd_block_give(struct qd_memory *memory, struct qd_block *block);
+
+/* As qd_arena_set_claim. */
+bool qd_block_set_claim(struct qd_memory *memory, struct qd_block *block, enum qd_claim claim);
+static inline bool qd_block_is_lost(const struct qd_block *block)
+{
+    return block->claim == QD_CLAIM_LOST;
+}
 
 /* So many bytes of a large block count from now on, more than before. False: that is beyond the
  * bound. *fresh: those from here on were never touched. */

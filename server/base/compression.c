@@ -11,9 +11,6 @@ enum {
     INFLATE_IN_BYTES = 16 << 10,
     INFLATE_OUT_BYTES = 64 << 10,
     DEFLATE_IN_BYTES = 32 << 10,
-    /* Deflate's largest: 258 bytes from the shortest codes of a length and a distance, a bit each.
-     */
-    INFLATE_RATIO_MAX = 1032,
     GZIP_RESERVED_FLAGS = 0xe0,
     LEVEL = 1, /* the higher ones take longer, for no less */
     LEVEL_BYTES = ISAL_DEF_LVL1_MEDIUM,
@@ -75,8 +72,8 @@ static bool reserve_room(struct qd_inflater *inflater)
     struct qd_arena *arena = inflater->arena;
     const size_t left = qd_memory_max(arena->memory) - qd_arena_own_bytes(arena);
     size_t bytes = SIZE_MAX - 1;
-    if (inflater->count < bytes / INFLATE_RATIO_MAX)
-        bytes = inflater->count * INFLATE_RATIO_MAX;
+    if (inflater->count < bytes / QD_INFLATE_RATIO_MAX)
+        bytes = inflater->count * QD_INFLATE_RATIO_MAX;
     if (bytes > inflater->bytes_max)
         bytes = (size_t)inflater->bytes_max;
     inflater->capacity = least(bytes + 1, left);

@@ -23,6 +23,8 @@ enum qd_coding {
 
 const char *qd_coding_name(enum qd_coding coding); /* as in headers */
 
+/* Deflate's largest: 258 bytes from the shortest codes of a length and a distance, a bit each. */
+#define QD_INFLATE_RATIO_MAX 1032
 #define QD_COMPRESSION_STEP_NS UINT64_C(100000)
 
 /* ---- Inflating: checksums are checked, and memory is taken as the bytes come ---------------- */

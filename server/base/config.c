@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,6 @@
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/base/text.h"
 
 enum kind {
     KIND_HELP,
@@ -118,6 +118,8 @@ static const struct flag flags[] = {
      "on or off: what takes some 50 us is computed where it comes in, by no worker"},
     {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",
      "on or off: at start, for some ms, how fast kernels and memory are"},
+    {"console", KIND_SWITCH, AT(console), "on", 0, 0, "SWITCH",
+     "on or off: a page at /, which shows this server and tries it; --no-console: off"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
      "debug, which has each answer unless --access-log has it, info, warn or error"},
     {"access-log", KIND_PATH, AT(access_log), "off", 0, 0, "FILE",
@@ -131,6 +133,9 @@ static const struct flag flags[] = {
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit; -h does, too"},
 };
+
+static const char *const switches[] = {"off", "on", NULL};
+static const char *const modes[] = {"none", "explicit", "poll", NULL}; /* enum qd_control_mode */
 
 enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 };
 
@@ -277,8 +282,6 @@ static bool parse_names(struct qd_config *config, const char *text)
 static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
-    static const char *const switches[] = {"off", "on", NULL};
-    static const char *const modes[] = {"none", "explicit", "poll", NULL};
     static const char *const formats[] = {"text", "json", NULL};
     void *field = (char *)config + flag->offset;
     unsigned choice;
@@ -424,7 +427,15 @@ static const struct flag *find_flag(const char *name, size_t count)
     return NULL;
 }
 
-/* --name VALUE or --name=VALUE, at argv[*index]. */
+/* no-NAME, of a switch: it is off. */
+static const struct flag *find_switch_off(const char *name)
+{
+    const struct flag *flag =
+        strncmp(name, "no-", 3) == 0 ? find_flag(name + 3, strlen(name + 3)) : NULL;
+    return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
+}
+
+/* --name VALUE, --name=VALUE, or --no-name of a switch, at argv[*index]. */
 static enum qd_config_result take_argument(struct qd_config *config, int argc, char *const *argv,
                                            int *index, bool *given, struct qd_error *error)
 {
@@ -434,6 +445,9 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     const char *name = strncmp(argument, "--", 2) == 0 ? argument + 2 : "";
     size_t count = strcspn(name, "=");
     const struct flag *flag = find_flag(name, count);
+    const char *text = name[count] == '=' ? name + count + 1 : NULL;
+    if (flag == NULL && (flag = find_switch_off(name)) != NULL)
+        text = "off";
     if (flag == NULL) {
         qd_complain(error,
                     *argument == '-' ? "%.100s: no such flag; --help lists them"
@@ -452,7 +466,6 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
                : flag->kind == KIND_VERSION ? QD_CONFIG_VERSION
                                             : QD_CONFIG_RUN;
     }
-    const char *text = name[count] == '=' ? name + count + 1 : NULL;
     if (text == NULL && *index + 1 < argc)
         text = argv[++*index];
     if (text == NULL) {
@@ -552,9 +565,10 @@ void qd_config_print_help(FILE *file)
         fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
                 flag->initial);
     }
-    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals. auto\n"
-          "heeds a container's limits as libuv does: memory and, of cgroup v2, CPU quotas\n"
-          "with that of Debian 13; memory of cgroup v1 alone with that of Debian 12.\n"
+    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals, and\n"
+          "--no-NAME turns a SWITCH off. auto heeds a container's limits as libuv does:\n"
+          "memory and, of cgroup v2, CPU quotas with that of Debian 13; memory of cgroup v1\n"
+          "alone with that of Debian 12.\n"
           "\nExit status:\n"
           "  0  after SIGTERM or SIGINT, or printed; --healthcheck: ready\n"
           "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
@@ -563,4 +577,22 @@ void qd_config_print_help(FILE *file)
           "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. The\n"
           "command line wins. In QUANTD_LISTEN, commas separate several addresses.\n",
           file);
+}
+
+void qd_config_print_limits(const struct qd_config *config, struct qd_text *text)
+{
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
+        const void *field = (const char *)config + flag->offset;
+        if (flag->name == NULL)
+            continue;
+        if (flag->kind == KIND_COUNT || flag->kind == KIND_BYTES)
+            qd_text_format(text, ",\"%s\":\"%" PRIu64 "\"", flag->name, *(const uint64_t *)field);
+        else if (flag->kind == KIND_SECONDS)
+            qd_text_format(text, ",\"%s\":\"%g\"", flag->name,
+                           (double)*(const uint64_t *)field / (double)QD_NS_PER_S);
+        else if (flag->kind == KIND_SWITCH)
+            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, switches[*(const bool *)field]);
+        else if (flag->kind == KIND_MODE)
+            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, modes[config->model_control_mode]);
+    }
 }

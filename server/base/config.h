@@ -11,6 +11,7 @@
 
 #include "server/base/log.h"
 #include "server/base/status.h"
+#include "server/base/text.h"
 
 #define QD_LISTEN_COUNT_MAX 16
 #define QD_LISTEN_BYTES_MAX 256
@@ -66,6 +67,7 @@ struct qd_config {
     size_t load_model_count;
     uint64_t repository_poll_ns;
     bool exit_on_error;
+    bool console;    /* a page at / */
     const char *cpu; /* this and the next two: for qk_kernels_create */
     const char *gemm;
     bool measure;
@@ -88,5 +90,9 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
                                       struct qd_error *error);
 
 void qd_config_print_help(FILE *file);
+
+/* As members of a JSON object, a comma before each: what flags that count, bound or switch are,
+ * auto as it was resolved. None that names a file, an address or a client. */
+void qd_config_print_limits(const struct qd_config *config, struct qd_text *text);
 
 #endif

@@ -1,5 +1,6 @@
 #include "server/base/gauges.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "server/base/clock.h"
@@ -63,7 +64,9 @@ static void print_connections(const struct qd_gauges *gauges, struct qd_text *te
     }
 }
 
-static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text)
+enum { LISTENER_FAMILY_COUNT = 3 };
+
+static void print_listeners(const struct qd_gauges *gauges, unsigned family, struct qd_text *text)
 {
     static const char *const names[] = {"quantd_listener_connections",
                                         "quantd_listener_connections_max",
@@ -71,25 +74,20 @@ static void print_listeners(const struct qd_gauges *gauges, struct qd_text *text
     static const char *const helps[] = {"Open connections that were admitted, by address.",
                                         "Their bound, --max-connections.",
                                         "Connections beyond that, or beyond their client's share."};
-    for (unsigned i = 0; i < 3; i++) {
-        qd_prometheus_type(text, names[i], i < 2 ? "gauge" : "counter", helps[i]);
-        for (size_t at = 0; at < gauges->listener_count; at++) {
-            const struct qd_listener_gauge *listener = &gauges->listeners[at];
-            char label[2 * QD_LISTENER_NAME_BYTES];
-            qd_prometheus_label(listener->name, label);
-            qd_text_format(text, "%s{listener=\"%s\"} %" PRIu64 "\n", names[i], label,
-                           i == 0   ? listener->connections.used
-                           : i == 1 ? listener->connections.max
-                                    : listener->refused);
-        }
+    qd_prometheus_type(text, names[family], family < 2 ? "gauge" : "counter", helps[family]);
+    for (size_t at = 0; at < gauges->listener_count; at++) {
+        const struct qd_listener_gauge *listener = &gauges->listeners[at];
+        char label[2 * QD_LISTENER_NAME_BYTES];
+        qd_prometheus_label(listener->name, label);
+        qd_text_format(text, "%s{listener=\"%s\"} %" PRIu64 "\n", names[family], label,
+                       family == 0   ? listener->connections.used
+                       : family == 1 ? listener->connections.max
+                                     : listener->refused);
     }
 }
 
-void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text)
+static void print_others(const struct qd_gauges *gauges, struct qd_text *text)
 {
-    print_values(gauges, text);
-    print_connections(gauges, text);
-    print_listeners(gauges, text);
     qd_prometheus_type(text, "quantd_log_lines_dropped_total", "counter",
                        "Lines that nobody took in time, or that a full disk had no room for.");
     qd_text_format(text,
@@ -103,4 +101,17 @@ void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text)
     qd_text_format(text,
                    "quantd_info{version=\"%s\",cpu=\"%s\",gemm=\"%s\",openblas_core=\"%s\"} 1\n",
                    QD_VERSION, gauges->cpu_tier, gauges->gemm, gauges->blas_core);
+}
+
+void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text)
+{
+    static_assert(QD_GAUGES_UNIT_COUNT == 2 + LISTENER_FAMILY_COUNT + 1, "each is printed");
+    if (unit == 0)
+        print_values(gauges, text);
+    else if (unit == 1)
+        print_connections(gauges, text);
+    else if (unit < 2 + LISTENER_FAMILY_COUNT)
+        print_listeners(gauges, unit - 2, text);
+    else
+        print_others(gauges, text);
 }

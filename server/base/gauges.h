@@ -45,7 +45,8 @@ struct qd_gauges {
     struct qd_process process;
 };
 
-/* Prometheus' text format 0.0.4. */
-void qd_gauges_print(const struct qd_gauges *gauges, struct qd_text *text);
+/* Prometheus' text format 0.0.4, in so many units of a few KiB, each of whole families. */
+#define QD_GAUGES_UNIT_COUNT 6
+void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text);
 
 #endif

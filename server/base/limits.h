@@ -32,9 +32,20 @@
  * the reset when they notice it first. Reading costs no memory, and --min-rate ends it. */
 #define QD_DRAIN_BYTES_MAX (1u << 30)
 
-/* A request's head, and what the library reads at a time: twice as much slows small requests down
- * by a tenth, as it is cleared between two. */
-#define QD_HEAD_BYTES_MAX (32u << 10)
+/* The library's memory for a connection: twice as much slows small requests down by a tenth, as it
+ * is cleared between two. It has the head of a request, 64 bytes for each field and each cookie,
+ * the cookies a second time, what has come behind the request (all that is together 16 KiB, or 2
+ * KiB beyond the head), the answer's head, 2 KiB, and where the answer's parts are, 1 KiB. */
+#define QD_CONNECTION_BYTES (32u << 10)
+
+/* A request's head, as far as that memory holds it together with all else: each field and each
+ * cookie counts so many bytes more than it has, and a cookie's own count three times. */
+#define QD_HEAD_BYTES_MAX (24u << 10)
+#define QD_HEAD_FIELD_BYTES 128u
+
+/* What is read of a large body at a time, into its place. With four times as much it came no faster
+ * over loopback, and others wait meanwhile. */
+#define QD_PLACED_BYTES_MAX (64u << 10)
 
 /* Connections beyond --max-connections and --max-connections-per-address that are told so, at a
  * time and for each listener: enough for those that come within a moment, as each stays for two
@@ -50,15 +61,18 @@
 #define QD_CHUNKS_FREE (1u << 20)
 #define QD_CHUNK_BYTES_LEAST 16u
 
-/* What a request may have of chunks' extensions, zeros before their sizes and blanks behind a
- * length, beyond as many bytes as its chunks bring: nobody means anything by them, and they count
- * as nothing else. */
+/* What a request may have of empty lines before it, of chunks' extensions, zeros before their
+ * sizes, blanks behind a length, and fields in a trailer, beyond as many bytes as its chunks bring:
+ * nobody means anything by them, and they count as nothing else. */
 #define QD_WASTE_BYTES_MAX (16u << 10)
 
 /* Versions of loaded models, of all names. In /metrics each takes 1 to 2 KiB, and 12 to 30 KiB once
- * a request has asked for it, by the length of its name; /v2/models/stats and the index take less.
- * The loop prints them while all others wait. */
+ * a request has asked for it, by the length of its name. */
 #define QD_LOADED_VERSION_COUNT_MAX 1024u
+
+/* Texts of metrics and statistics that are being sent, of 66 KiB of memory each, at a time, beside
+ * the memory of requests: enough for the few that watch a server. Any more take that, too. */
+#define QD_SCRAPE_SPARE_COUNT 16u
 
 /* Over so long a body or an answer has to keep --min-rate on average: longer than a network's usual
  * pauses, TCP's repeats among them, and short enough for what it holds. Never longer than

@@ -53,9 +53,10 @@ enum failure {
 struct qd_counters {
     struct qd_metrics *metrics; /* set once: read without the lock */
     struct qd_counters *next;   /* in the order in which they were made */
+    uint64_t number;            /* of all that were ever made */
     size_t holder_count;
     char *name;
-    char *label; /* the name as Prometheus wants it */
+    char *labels; /* both as Prometheus wants them, as far as its closing brace */
     uint64_t version;
     uint64_t success_count;
     uint64_t success_ns[QD_STAGE_COUNT];
@@ -68,8 +69,10 @@ struct qd_counters {
 struct qd_metrics {
     uint64_t started_s; /* since 1970 */
     atomic_uint_least64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
+    atomic_uint_least64_t refusals[QD_REASON_COUNT];
     pthread_mutex_t lock; /* over all below, and the counters' own fields but their names */
     struct qd_counters *first;
+    uint64_t made_count;
 };
 
 /* To some milliseconds, for a fraction of the time that asking the CPU's counter takes. */
@@ -104,15 +107,20 @@ void qd_metrics_destroy(struct qd_metrics *metrics)
 static struct qd_counters *make_counters(struct qd_metrics *metrics, const char *name,
                                          uint64_t version)
 {
+    static const char begin[] = "{model=\"", middle[] = "\",version=\"";
     const size_t bytes = strlen(name) + 1;
-    struct qd_counters *counters = calloc(1, sizeof(*counters) + 3 * bytes);
+    struct qd_counters *counters = calloc(1, sizeof(*counters) + 3 * bytes + sizeof(begin) +
+                                                 sizeof(middle) + QD_DECIMAL_BYTES_MAX + 2);
     if (counters == NULL)
         return NULL;
     counters->metrics = metrics;
     counters->name = memcpy(counters + 1, name, bytes);
-    counters->label = counters->name + bytes;
-    qd_prometheus_label(name, counters->label);
+    counters->labels = strcpy(counters->name + bytes, begin);
+    qd_prometheus_label(name, counters->labels + sizeof(begin) - 1);
+    strcat(counters->labels, middle);
+    *qd_print_decimal(version, counters->labels + strlen(counters->labels)) = '"';
     counters->version = version;
+    counters->number = metrics->made_count++;
     return counters;
 }
 
@@ -132,19 +140,25 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
     return counters;
 }
 
+/* The lock is held. */
+static void release(struct qd_counters *counters)
+{
+    struct qd_counters **link = &counters->metrics->first;
+    if (--counters->holder_count > 0)
+        return;
+    while (*link != counters)
+        link = &(*link)->next;
+    *link = counters->next;
+    free(counters);
+}
+
 void qd_counters_release(struct qd_counters *counters)
 {
     if (counters == NULL)
         return;
     struct qd_metrics *metrics = counters->metrics;
     pthread_mutex_lock(&metrics->lock);
-    if (--counters->holder_count == 0) {
-        struct qd_counters **link = &metrics->first;
-        while (*link != counters)
-            link = &(*link)->next;
-        *link = counters->next;
-        free(counters);
-    }
+    release(counters);
     pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -155,6 +169,11 @@ void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
     assert(http_status >= HTTP_STATUS_MIN && http_status <= HTTP_STATUS_MAX);
     atomic_fetch_add_explicit(&metrics->answers[http_status - HTTP_STATUS_MIN], 1,
                               memory_order_relaxed);
+}
+
+void qd_metrics_count_refusal(struct qd_metrics *metrics, enum qd_reason reason)
+{
+    atomic_fetch_add_explicit(&metrics->refusals[reason], 1, memory_order_relaxed);
 }
 
 static void count_success(struct qd_counters *counters, const uint64_t stage_ns[QD_STAGE_COUNT])
@@ -192,93 +211,127 @@ void qd_counters_count(struct qd_counters *counters, unsigned http_status,
     pthread_mutex_unlock(&counters->metrics->lock);
 }
 
+/* ---- From one to the next ----------------------------------------------------------------- */
+
+void qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
+                            const char *name, const uint64_t *version)
+{
+    *cursor = (struct qd_metrics_cursor){.metrics = metrics, .name = name, .version = version};
+    pthread_mutex_lock(&metrics->lock);
+    cursor->made_count = metrics->made_count;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor)
+{
+    qd_counters_release(cursor->at);
+    cursor->at = NULL;
+}
+
+/* Behind the last one there are none, and behind none is the first. The lock is held. */
+static void go_on(struct qd_metrics_cursor *cursor)
+{
+    struct qd_counters *old = cursor->at;
+    cursor->at = old == NULL ? cursor->metrics->first : old->next;
+    if (cursor->at != NULL && cursor->at->number >= cursor->made_count)
+        cursor->at = NULL;
+    if (cursor->at != NULL)
+        cursor->at->holder_count++;
+    if (old != NULL)
+        release(old);
+}
+
 /* ---- Prometheus --------------------------------------------------------------------------- */
 
-static uint64_t success_us(const struct qd_counters *counters, enum qd_stage stage)
+/* Triton's counters, by its names: dashboards exist for them. */
+static const struct {
+    const char *name;
+    enum qd_stage stage; /* whose time it counts; QD_STAGE_COUNT: it counts inferences */
+    const char *help;
+} sums[] = {
+    {"nv_inference_request_success", QD_STAGE_COUNT, "Inferences answered with 200."},
+    {"nv_inference_count", QD_STAGE_COUNT, "Inferences computed, a batch counting as one."},
+    {"nv_inference_exec_count", QD_STAGE_COUNT, "Executions of the operator."},
+    {"nv_inference_request_duration_us", QD_STAGE_TOTAL, "From the first byte to the answer."},
+    {"nv_inference_queue_duration_us", QD_STAGE_QUEUE, "Waiting for a worker."},
+    {"nv_inference_compute_input_duration_us", QD_STAGE_DECODE, "Parsing and planning."},
+    {"nv_inference_compute_infer_duration_us", QD_STAGE_COMPUTE, "Computing the operator."},
+    {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE, "Building the answer."},
+};
+
+/* In this order: the sums, and then */
+enum {
+    FAMILY_FAILURES = sizeof(sums) / sizeof(*sums),
+    FAMILY_HISTOGRAMS,
+    FAMILY_ANSWERS, /* and what else is of no version */
+};
+
+static const char failures_name[] = "nv_inference_request_failure";
+static const char histogram_name[] = "quantd_stage_duration_seconds";
+
+/* Without snprintf, which takes four times as long: of a thousand versions these are megabytes.
+ * label: one more than the version's, or ""; bound: of a bucket; NULL: it is none. */
+static void print_value(struct qd_text *text, const char *name, const struct qd_counters *counters,
+                        const char *label, const char *bound, uint64_t value)
 {
-    return counters->success_ns[stage] / QD_NS_PER_US;
+    qd_text_string(text, name);
+    qd_text_string(text, counters->labels);
+    qd_text_string(text, label);
+    if (bound != NULL) {
+        qd_text_string(text, ",le=\"");
+        qd_text_string(text, bound);
+        qd_text_string(text, "\"");
+    }
+    qd_text_string(text, "} ");
+    qd_text_decimal(text, value);
+    qd_text_string(text, "\n");
 }
 
-/* Triton's counters, by its names: dashboards exist for them.
- *    name, value of `counters`, help */
-#define COUNTER_LIST(X)                                                                         \
-    X("nv_inference_request_success", counters->success_count, "Inferences answered with 200.") \
-    X("nv_inference_count", counters->success_count,                                            \
-      "Inferences computed, a batch counting as one.")                                          \
-    X("nv_inference_exec_count", counters->success_count, "Executions of the operator.")        \
-    X("nv_inference_request_duration_us", success_us(counters, QD_STAGE_TOTAL),                 \
-      "From the first byte to the answer.")                                                     \
-    X("nv_inference_queue_duration_us", success_us(counters, QD_STAGE_QUEUE),                   \
-      "Waiting for a worker.")                                                                  \
-    X("nv_inference_compute_input_duration_us", success_us(counters, QD_STAGE_DECODE),          \
-      "Parsing and planning.")                                                                  \
-    X("nv_inference_compute_infer_duration_us", success_us(counters, QD_STAGE_COMPUTE),         \
-      "Computing the operator.")                                                                \
-    X("nv_inference_compute_output_duration_us", success_us(counters, QD_STAGE_ENCODE),         \
-      "Building the answer.")
-
-static void print_counters(const struct qd_metrics *metrics, struct qd_text *text)
+static void print_failures(const struct qd_counters *counters, struct qd_text *text)
 {
-#define X(metric, value, about)                                                                \
-    qd_prometheus_type(text, metric, "counter", about);                                        \
-    for (const struct qd_counters *counters = metrics->first; counters != NULL;                \
-         counters = counters->next)                                                            \
-        qd_text_format(text, "%s{model=\"%s\",version=\"%" PRIu64 "\"} %" PRIu64 "\n", metric, \
-                       counters->label, counters->version, value);
-    COUNTER_LIST(X)
-#undef X
-}
-
-static void print_failures(const struct qd_metrics *metrics, struct qd_text *text)
-{
-    static const char *const reasons[] = {
-#define X(name, label) label,
+    static const char *const labels[] = {
+#define X(name, text) ",reason=\"" text "\"",
         FAILURE_LIST(X)
 #undef X
     };
-    const char *name = "nv_inference_request_failure";
-    qd_prometheus_type(text, name, "counter", "Inferences without a result.");
-    for (const struct qd_counters *counters = metrics->first; counters != NULL;
-         counters = counters->next) {
-        for (unsigned reason = 0; reason < FAILURE_COUNT; reason++) {
-            qd_text_format(text,
-                           "%s{model=\"%s\",version=\"%" PRIu64 "\",reason=\"%s\"} %" PRIu64 "\n",
-                           name, counters->label, counters->version, reasons[reason],
-                           counters->failure_count[reason]);
-        }
-    }
+    for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
+        print_value(text, failures_name, counters, labels[reason], NULL,
+                    counters->failure_count[reason]);
 }
 
 static void print_histogram(const struct qd_counters *counters, enum qd_stage stage,
                             struct qd_text *text)
 {
-    const char *name = "quantd_stage_duration_seconds";
-    char labels[384];
-    snprintf(labels, sizeof(labels), "model=\"%s\",version=\"%" PRIu64 "\",stage=\"%s\"",
-             counters->label, counters->version, qd_stage_names[stage]);
+    static const char *const labels[] = {
+#define X(name, text) ",stage=\"" text "\"",
+        QD_STAGE_LIST(X)
+#undef X
+    };
+    const uint64_t ns = counters->success_ns[stage];
     uint64_t count = 0;
-    for (size_t i = 0; i < BUCKET_COUNT; i++) {
+    for (size_t i = 0; i <= BUCKET_COUNT; i++) {
+        const char *bound = i == BUCKET_COUNT ? "+Inf" : buckets[i].seconds;
         count += counters->histogram[stage][i];
-        qd_text_format(text, "%s_bucket{%s,le=\"%s\"} %" PRIu64 "\n", name, labels,
-                       buckets[i].seconds, count);
+        print_value(text, "quantd_stage_duration_seconds_bucket", counters, labels[stage], bound,
+                    count);
     }
-    uint64_t ns = counters->success_ns[stage];
-    qd_text_format(text,
-                   "%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n%s_sum{%s} %" PRIu64 ".%09" PRIu64
-                   "\n%s_count{%s} %" PRIu64 "\n",
-                   name, labels, counters->success_count, name, labels, ns / QD_NS_PER_S,
-                   ns % QD_NS_PER_S, name, labels, counters->success_count);
+    qd_text_format(text, "quantd_stage_duration_seconds_sum%s%s} %" PRIu64 ".%09" PRIu64 "\n",
+                   counters->labels, labels[stage], ns / QD_NS_PER_S, ns % QD_NS_PER_S);
+    print_value(text, "quantd_stage_duration_seconds_count", counters, labels[stage], NULL, count);
 }
 
-/* Only of versions that were asked for: 7 stages of 18 lines each are a lot of text. */
-static void print_histograms(const struct qd_metrics *metrics, struct qd_text *text)
+static void print_refusals(const struct qd_metrics *metrics, struct qd_text *text)
 {
-    qd_prometheus_type(text, "quantd_stage_duration_seconds", "histogram",
-                       "Stages of the inferences answered with 200.");
-    for (const struct qd_counters *counters = metrics->first; counters != NULL;
-         counters = counters->next)
-        for (unsigned stage = 0; stage < QD_STAGE_COUNT && counters->success_count > 0; stage++)
-            print_histogram(counters, stage, text);
+    static const char *const reasons[] = {
+#define X(name, text) text,
+        QD_REASON_LIST(X)
+#undef X
+    };
+    qd_prometheus_type(text, "quantd_refusals_total", "counter",
+                       "Requests refused, or cut off, by what stood in their way.");
+    for (unsigned reason = 0; reason < QD_REASON_COUNT; reason++)
+        qd_text_format(text, "quantd_refusals_total{reason=\"%s\"} %" PRIu64 "\n", reasons[reason],
+                       atomic_load_explicit(&metrics->refusals[reason], memory_order_relaxed));
 }
 
 static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
@@ -291,18 +344,64 @@ static void print_answers(const struct qd_metrics *metrics, struct qd_text *text
             qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
                            HTTP_STATUS_MIN + i, count);
     }
-}
-
-void qd_metrics_print(struct qd_metrics *metrics, struct qd_text *text)
-{
-    pthread_mutex_lock(&metrics->lock);
-    print_counters(metrics, text);
-    print_failures(metrics, text);
-    print_histograms(metrics, text);
-    pthread_mutex_unlock(&metrics->lock);
-    print_answers(metrics, text);
     qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
     qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
+}
+
+static void print_type(unsigned family, struct qd_text *text)
+{
+    if (family < FAMILY_FAILURES)
+        qd_prometheus_type(text, sums[family].name, "counter", sums[family].help);
+    else if (family == FAMILY_FAILURES)
+        qd_prometheus_type(text, failures_name, "counter", "Inferences without a result.");
+    else
+        qd_prometheus_type(text, histogram_name, "histogram",
+                           "Stages of the inferences answered with 200.");
+}
+
+/* A version's in a family; of its histograms one. */
+static void print_version(const struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    const struct qd_counters *counters = cursor->at;
+    if (cursor->family < FAMILY_FAILURES) {
+        const enum qd_stage stage = sums[cursor->family].stage;
+        print_value(text, sums[cursor->family].name, counters, "", NULL,
+                    stage == QD_STAGE_COUNT ? counters->success_count
+                                            : counters->success_ns[stage] / QD_NS_PER_US);
+    } else if (cursor->family == FAMILY_FAILURES) {
+        print_failures(counters, text);
+    } else if (counters->success_count > 0) { /* histograms are a lot of text */
+        print_histogram(counters, cursor->stage, text);
+    }
+}
+
+/* The lock is held. */
+static void pass_unit(struct qd_metrics_cursor *cursor)
+{
+    if (cursor->family == FAMILY_HISTOGRAMS && cursor->at != NULL &&
+        cursor->at->success_count > 0 && ++cursor->stage < QD_STAGE_COUNT)
+        return;
+    cursor->stage = 0;
+    go_on(cursor);
+    cursor->family += cursor->at == NULL;
+}
+
+bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    if (cursor->family == FAMILY_ANSWERS) {
+        print_answers(cursor->metrics, text);
+        print_refusals(cursor->metrics, text);
+        return text->failed;
+    }
+    pthread_mutex_lock(&cursor->metrics->lock);
+    if (cursor->at == NULL)
+        print_type(cursor->family, text);
+    else
+        print_version(cursor, text);
+    if (!text->failed)
+        pass_unit(cursor);
+    pthread_mutex_unlock(&cursor->metrics->lock);
+    return true;
 }
 
 /* ---- Triton's statistics ------------------------------------------------------------------ */
@@ -349,21 +448,33 @@ static void print_model_stats(struct qd_text *text, const struct qd_counters *co
     qd_text_string(text, "],\"memory_usage\":[]}");
 }
 
-void qd_metrics_print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version,
-                            struct qd_text *text)
+/* On to the next version that is meant. The lock is held. */
+static void pass_stats(struct qd_metrics_cursor *cursor)
 {
-    bool any = false;
-    qd_text_string(text, "{\"model_stats\":[");
-    pthread_mutex_lock(&metrics->lock);
-    for (const struct qd_counters *counters = metrics->first; counters != NULL;
-         counters = counters->next) {
-        if ((name == NULL || strcmp(counters->name, name) == 0) &&
-            (version == NULL || counters->version == *version)) {
-            qd_text_string(text, any ? "," : "");
-            print_model_stats(text, counters);
-            any = true;
-        }
+    cursor->any = cursor->at != NULL;
+    do {
+        go_on(cursor);
+    } while (cursor->at != NULL &&
+             ((cursor->name != NULL && strcmp(cursor->at->name, cursor->name) != 0) ||
+              (cursor->version != NULL && cursor->at->version != *cursor->version)));
+    cursor->over = cursor->at == NULL;
+}
+
+bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    if (cursor->over) {
+        qd_text_string(text, "]}");
+        return text->failed;
     }
-    pthread_mutex_unlock(&metrics->lock);
-    qd_text_string(text, "]}");
+    pthread_mutex_lock(&cursor->metrics->lock);
+    if (cursor->at == NULL) {
+        qd_text_string(text, "{\"model_stats\":[");
+    } else {
+        qd_text_string(text, cursor->any ? "," : "");
+        print_model_stats(text, cursor->at);
+    }
+    if (!text->failed)
+        pass_stats(cursor);
+    pthread_mutex_unlock(&cursor->metrics->lock);
+    return true;
 }

@@ -19,6 +19,19 @@ enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char
     va_start(arguments, format);
     vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
+    error->reason = QD_REASON_OTHER;
+    error->status = status;
+    return status;
+}
+
+enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
+                           const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    va_end(arguments);
+    error->reason = reason;
     error->status = status;
     return status;
 }
@@ -29,6 +42,7 @@ bool qd_complain(struct qd_error *error, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
+    error->reason = QD_REASON_OTHER;
     error->status = QD_INVALID;
     return false;
 }

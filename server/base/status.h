@@ -31,16 +31,41 @@ enum qd_status {
 
 unsigned qd_status_http(enum qd_status status);
 
+/*    name, as the label `reason` in /metrics: what stood in a request's way */
+#define QD_REASON_LIST(X)                                                             \
+    X(OTHER, "other")                     /* the status says it all */                \
+    X(MEMORY, "memory")                   /* --max-inflight-bytes */                  \
+    X(MODEL_MEMORY, "model_memory")       /* --max-model-bytes */                     \
+    X(QUEUE, "queue")                     /* --max-queue; of loads, too */            \
+    X(CONNECTIONS, "connections")         /* --max-connections */                     \
+    X(TIMEOUT, "timeout")                 /* its own parameter */                     \
+    X(COMPUTE_TIMEOUT, "compute_timeout") /* --compute-timeout */                     \
+    X(SLOW_SENDER, "slow_sender")         /* --min-rate and --receive-timeout */      \
+    X(SLOW_READER, "slow_reader")         /* --min-rate: cut off, without an error */ \
+    X(SHUTDOWN, "shutdown")
+
+enum qd_reason {
+#define X(name, text) QD_REASON_##name,
+    QD_REASON_LIST(X)
+#undef X
+        QD_REASON_COUNT
+};
+
 /* Formatted in place: reporting an error never needs memory. Clients' bytes may be in the text; the
  * JSON printer makes them safe. */
 struct qd_error {
     enum qd_status status;
+    enum qd_reason reason;
     char text[512];
 };
 
-/* Fills `error` and returns `status`. */
+/* Fills `error`, with the reason OTHER, and returns `status`. */
 enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same of another reason. */
+enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
+                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The same where no request is to be answered, but the operator gave what does not do: a flag, a
  * file, an address. Returns false. */

@@ -15,18 +15,35 @@ void qd_text_init(struct qd_text *text, struct qd_arena *arena)
     *text = (struct qd_text){.arena = arena};
 }
 
+void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, size_t count)
+{
+    *part = (struct qd_part){bytes, 0};
+    *text = (struct qd_text){.parts = part,
+                             .part_count = 1,
+                             .part_capacity = 1,
+                             .open = part,
+                             .tail = bytes,
+                             .tail_room = count};
+}
+
+static bool fail(struct qd_text *text)
+{
+    text->failed = true;
+    text->open = NULL;
+    return false;
+}
+
 static bool add_part(struct qd_text *text, const void *bytes, size_t count)
 {
     if (text->part_count == text->part_capacity) {
+        if (text->arena == NULL)
+            return fail(text);
         size_t capacity = text->part_capacity == 0 ? PARTS_MIN : text->part_capacity * 2;
         struct qd_part *parts =
             qd_arena_grow(text->arena, text->parts, text->part_capacity * sizeof(*parts),
                           capacity * sizeof(*parts));
-        if (parts == NULL) {
-            text->failed = true;
-            text->open = NULL;
-            return false;
-        }
+        if (parts == NULL)
+            return fail(text);
         text->parts = parts;
         text->part_capacity = capacity;
     }
@@ -39,12 +56,10 @@ static bool add_room(struct qd_text *text)
     size_t bytes = text->bytes;
     bytes = bytes < ROOM_BYTES_MIN ? ROOM_BYTES_MIN : bytes;
     bytes = bytes > ROOM_BYTES_MAX ? ROOM_BYTES_MAX : bytes;
-    char *tail = qd_arena_alloc(text->arena, bytes);
+    char *tail = text->arena == NULL ? NULL : qd_arena_alloc(text->arena, bytes);
+    if (tail == NULL)
+        return fail(text);
     text->open = NULL;
-    if (tail == NULL) {
-        text->failed = true;
-        return false;
-    }
     text->tail = tail;
     text->tail_room = bytes;
     return true;
@@ -113,9 +128,8 @@ char *qd_print_decimal(uint64_t number, char *at)
 
 void qd_text_decimal(struct qd_text *text, uint64_t number)
 {
-    char *room = qd_text_reserve(text, QD_DECIMAL_BYTES_MAX);
-    if (room != NULL)
-        qd_text_commit(text, (size_t)(qd_print_decimal(number, room) - room));
+    char digits[QD_DECIMAL_BYTES_MAX];
+    qd_text_append(text, digits, (size_t)(qd_print_decimal(number, digits) - digits));
 }
 
 const char *qd_scan_decimal(const char *text, uint64_t *number)

@@ -18,8 +18,8 @@ struct qd_part {
 };
 
 struct qd_text {
-    struct qd_arena *arena;
-    struct qd_part *parts; /* in the arena */
+    struct qd_arena *arena; /* NULL: there is only the room that it has */
+    struct qd_part *parts;  /* in the arena */
     size_t part_count;
     size_t part_capacity;
     struct qd_part *open; /* the last part, where it ends at the tail; NULL: the next is another */
@@ -30,6 +30,8 @@ struct qd_text {
 };
 
 void qd_text_init(struct qd_text *text, struct qd_arena *arena);
+/* In so many bytes of the caller's, which become the part: what has no room there fails. */
+void qd_text_init_in(struct qd_text *text, struct qd_part *part, char *bytes, size_t count);
 
 /* Room for `bytes` (at most QD_TEXT_RESERVE_MAX) to print into, then commit what was used.
  * NULL: failed. */

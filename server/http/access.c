@@ -156,12 +156,18 @@ static enum qd_status check_token(struct qd_access *access, const struct qd_head
     return QD_OK;
 }
 
+/* The page has no secret, and is what asks its user for the token. */
+static bool is_console(const struct qd_access *access, const struct qd_head *head)
+{
+    return access->config->console && strcmp(head->path, "/") == 0;
+}
+
 enum qd_status qd_access_admit(struct qd_access *access, const struct qd_head *head,
                                struct qd_request *request)
 {
     qd_cors_add_headers(access->config, head, request);
     if (!access->asks_tokens || qd_cors_is_preflight(access->config, head) ||
-        qd_path_is_health(head->path))
+        qd_path_is_health(head->path) || is_console(access, head))
         return QD_OK;
     return check_token(access, head, request);
 }

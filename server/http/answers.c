@@ -2,13 +2,9 @@
 
 #include <string.h>
 
-#include "server/base/gauges.h"
-#include "server/base/limits.h"
-#include "server/base/log.h"
 #include "server/base/refusal.h"
 #include "server/base/schema.h"
 #include "server/oip/encode.h"
-#include "server/oip/regions.h"
 
 #define CONSTANT(text)         \
     {                          \
@@ -36,9 +32,11 @@ enum qd_status qd_answer_ready(const struct qd_visit *visit)
 
 enum qd_status qd_answer_server(const struct qd_visit *visit)
 {
+    char kernels[QK_KERNELS_TEXT_BYTES];
     struct qd_text text;
+    qk_kernels_describe(visit->router->tools.kernels, kernels, sizeof(kernels));
     qd_text_init(&text, &visit->request->arena);
-    qd_oip_encode_server_metadata(&text, visit->router->regions != NULL);
+    qd_oip_encode_server_metadata(&text, visit->router->config, kernels);
     return qd_visit_answer_text(visit->request, &text);
 }
 
@@ -67,7 +65,8 @@ enum qd_status qd_answer_model(const struct qd_visit *visit)
     if (versions == NULL)
         return qd_refuse_memory(&request->arena, "the answer", &request->error);
     qd_text_init(&text, &request->arena);
-    qd_oip_encode_model_metadata(&text, &request->model->signature, versions, count);
+    qd_oip_encode_model_metadata(&text, &request->model->signature, versions, count,
+                                 request->model->resident_bytes);
     return qd_visit_answer_text(request, &text);
 }
 
@@ -94,64 +93,6 @@ enum qd_status qd_answer_model_ready(const struct qd_visit *visit)
     qd_text_json_string(&text, visit->request->model->signature.name);
     qd_text_string(&text, ",\"ready\":true}");
     return qd_visit_answer_text(visit->request, &text);
-}
-
-enum qd_status qd_answer_stats(const struct qd_visit *visit)
-{
-    struct qd_text text;
-    if (visit->path->model != NULL && qd_visit_find_model(visit) != QD_OK)
-        return visit->request->error.status;
-    const struct qd_model *model = visit->request->model;
-    qd_text_init(&text, &visit->request->arena);
-    qd_metrics_print_stats(visit->router->metrics, model == NULL ? NULL : model->signature.name,
-                           visit->path->version == NULL ? NULL : &model->signature.version, &text);
-    return qd_visit_answer_text(visit->request, &text);
-}
-
-static struct qd_bound memory_bound(struct qd_memory *memory)
-{
-    return (struct qd_bound){qd_memory_used(memory), qd_memory_max(memory)};
-}
-
-enum qd_status qd_answer_metrics(const struct qd_visit *visit)
-{
-    const struct qd_router *router = visit->router;
-    struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
-    uint64_t connections[QD_IO_THREAD_COUNT_MAX];
-    struct qd_gauges gauges = {
-        .cpu_tier = qk_kernels_tier(router->tools.kernels),
-        .gemm = qk_kernels_gemm(router->tools.kernels),
-        .blas_core = qk_kernels_blas_core(router->tools.kernels),
-        .queue = qd_scheduler_queue(router->tools.scheduler),
-        .workers = qd_scheduler_workers(router->tools.scheduler),
-        .inflight = memory_bound(router->memory),
-        .models = memory_bound(router->model_memory),
-        .loads = {qd_loader_waiting_count(router->loader), QD_LOADER_WAITING_MAX},
-        .inflight_kept = qd_memory_kept(router->memory),
-        .models_kept = qd_memory_kept(router->model_memory),
-        .model_count = qd_models_loaded_count(router->models),
-        .connections = connections,
-        .listeners = listeners,
-        .event_lines_dropped = qd_log_dropped(),
-    };
-    if (router->regions != NULL) {
-        gauges.regions = qd_regions_count(router->regions);
-        gauges.region_bytes = qd_regions_bytes(router->regions);
-    }
-    if (router->journal.file != NULL)
-        gauges.access_lines_dropped = qd_log_file_dropped(router->journal.file);
-    if (router->listeners != NULL) {
-        gauges.io_thread_count = qd_listeners_connections(router->listeners, connections);
-        gauges.listener_count = qd_listeners_gauges(router->listeners, listeners);
-    }
-    qd_process_read(&gauges.process);
-    struct qd_text text;
-    qd_text_init(&text, &visit->request->arena);
-    qd_metrics_print(router->metrics, &text);
-    qd_gauges_print(&gauges, &text);
-    enum qd_status status = qd_visit_answer_text(visit->request, &text);
-    visit->request->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    return status;
 }
 
 static enum qd_status answer_schema(const struct qd_visit *visit, struct qd_part schema,

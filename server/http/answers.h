@@ -1,4 +1,4 @@
-/* The paths that are answered at once, on the loop: what there is, how it is, how much was done. */
+/* The paths that are answered at once, on the loop: what there is, and how it is. */
 #ifndef SERVER_HTTP_ANSWERS_H
 #define SERVER_HTTP_ANSWERS_H
 
@@ -7,11 +7,9 @@
 enum qd_status qd_answer_live(const struct qd_visit *visit);
 enum qd_status qd_answer_ready(const struct qd_visit *visit);
 enum qd_status qd_answer_server(const struct qd_visit *visit);
-enum qd_status qd_answer_stats(const struct qd_visit *visit);
 enum qd_status qd_answer_model(const struct qd_visit *visit);
 enum qd_status qd_answer_model_ready(const struct qd_visit *visit);
 enum qd_status qd_answer_config(const struct qd_visit *visit);
-enum qd_status qd_answer_metrics(const struct qd_visit *visit);
 enum qd_status qd_answer_schema_yaml(const struct qd_visit *visit);
 enum qd_status qd_answer_schema_json(const struct qd_visit *visit);
 

@@ -97,7 +97,7 @@ static enum qd_wait wait_of(enum qd_connection_state state)
     static const enum qd_wait waits[] = {
         [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,  [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
         [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE, [QD_CONNECTION_BODY] = QD_WAIT_PACE,
-        [QD_CONNECTION_OURS] = QD_WAIT_US,      [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
+        [QD_CONNECTION_OURS] = QD_WAIT_COMPUTE, [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
         [QD_CONNECTION_CUT] = QD_WAIT_CUT,
     };
     return waits[state];
@@ -112,7 +112,7 @@ static void join_line(struct qd_connection *connection, enum qd_wait wait, uint6
         [QD_WAIT_IDLE] = all->config->idle_timeout_ns,
         [QD_WAIT_PACE] = all->window_ns,
         [QD_WAIT_CUT] = CUT_NS,
-        [QD_WAIT_US] = UINT64_MAX - now_ns,
+        [QD_WAIT_COMPUTE] = UINT64_MAX - now_ns,
     };
     connection->deadline_ns = now_ns + time_ns[wait];
     append(&all->waits[wait], &connection->wait);
@@ -143,7 +143,7 @@ static void stop_measuring(struct qd_connection *connection)
 }
 
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
-                                         void *http)
+                                         struct MHD_Connection *http)
 {
     struct qd_connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL)
@@ -211,6 +211,12 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
             return;
         *place = connection;
     }
+    qd_connection_make_room(connection);
+}
+
+/* Without a place: it fills none of it but with that. */
+void qd_connection_make_room(struct qd_connection *connection)
+{
     connection->wide = true;
     qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
 }
@@ -302,12 +308,13 @@ void qd_connection_cut(struct qd_connection *connection)
 
 /* ---- Who is late -------------------------------------------------------------------------- */
 
-/* If something waits for us, it is not the client that is late: so when the loop itself was. */
+/* Whether it is we who are late, as where the loop was busy: the client's bytes are there, or there
+ * is room for ours. */
 static bool waits_for_us(const struct qd_connection *connection)
 {
     struct pollfd socket = {.fd = connection->fd,
                             .events = connection->state == QD_CONNECTION_BODY ? POLLIN : POLLOUT};
-    if (connection->held)
+    if (connection->held || connection->placed_bytes > 0)
         return true;
     return connection->peer == QD_PEER_SENDS && poll(&socket, 1, 0) == 1 &&
            (socket.revents & socket.events) != 0;
@@ -316,7 +323,7 @@ static bool waits_for_us(const struct qd_connection *connection)
 /* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
  * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
  * again, which is a quarter full then, and filled up at once; and how much there is in it, which
- * becomes less until then. */
+ * becomes less until then. Only differences count: UINT32_MAX keeps the sum above 0. */
 static uint64_t moved(const struct qd_connection *connection)
 {
     if (connection->state == QD_CONNECTION_BODY)
@@ -374,7 +381,7 @@ void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
 {
     struct qd_links *links = &all->waits[QD_WAIT_PACE];
     struct qd_link *next;
-    all->look += rested ? 2 : 1;
+    all->look += rested ? 2 : 1; /* after a rest nobody has waited at the look before */
     for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
         struct qd_connection *connection = waiting(link);
         next = link->next;
@@ -387,6 +394,19 @@ void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
         connection->waited_bytes = moved(connection);
         if (waited && waited_bytes == connection->waited_bytes)
             all->on_slow(connection);
+    }
+}
+
+void qd_connections_look_for_lost(struct qd_connections *all)
+{
+    struct qd_links *links = &all->waits[QD_WAIT_PACE];
+    struct qd_link *next;
+    for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
+        struct qd_connection *connection = waiting(link);
+        next = link->next;
+        if (connection->state == QD_CONNECTION_BODY && !connection->held &&
+            qd_request_has_lost_body(connection->request))
+            all->on_lost(connection);
     }
 }
 
@@ -417,7 +437,8 @@ void qd_connections_on_hangups(struct qd_connections *all)
 static bool is_read_up(const struct qd_connection *connection)
 {
     char byte;
-    return recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+    return connection->placed_bytes == 0 &&
+           recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)

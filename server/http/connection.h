@@ -46,37 +46,42 @@ enum qd_peer {
 /* An answer behind which the connection is closed, although the client may still send. */
 enum qd_last_answer {
     QD_LAST_NONE,
-    QD_LAST_REFUSAL,
-    QD_LAST_UNREADABLE, /* the same, of what the library could not read: it reports an error */
-    QD_LAST_DELIVERED,  /* past the library */
-    QD_LAST_LOST,       /* likewise, but it could not be sent */
+    QD_LAST_REFUSAL,    /* the library sends it */
+    QD_LAST_UNREADABLE, /* the same, to what the library could not read: when it has sent it, it
+                         * reports an error all the same */
+    QD_LAST_DELIVERED,  /* sent straight to the socket, past the library (last_word.h) */
+    QD_LAST_LOST,       /* was to be, but the socket did not take all of it */
 };
 
 struct qd_link {
     struct qd_link *next, *previous;
 };
 
-/* In the order in which they came, which is that of their deadlines. */
+/* A line, as of people at a counter: in the order in which they came, which is that of their
+ * deadlines. It is a ring: behind `ends` stands the first, before it the last. */
 struct qd_links {
     struct qd_link ends;
 };
 
-/* Those of one line have the same time. */
+/* The lines. All in one line have the same time to wait: */
 enum qd_wait {
-    QD_WAIT_RECEIVE,
-    QD_WAIT_IDLE,
-    QD_WAIT_PACE,
-    QD_WAIT_CUT,
-    QD_WAIT_US,
+    QD_WAIT_RECEIVE, /* --receive-timeout */
+    QD_WAIT_IDLE,    /* --idle-timeout */
+    QD_WAIT_PACE,    /* a window of the pace */
+    QD_WAIT_CUT,     /* what the library has to close them */
+    QD_WAIT_COMPUTE, /* OURS, for as long as that takes: any time */
     QD_WAIT_COUNT
 };
 
+struct MHD_Connection;
 struct qd_connection;
 
 struct qd_connections {
     const struct qd_config *config;
     /* In a sweep: in HEAD, BODY or ANSWER, and too slow. It moves it on to CUT. */
     void (*on_slow)(struct qd_connection *connection);
+    /* In BODY, and what came of it has lost its memory. It moves it on to CUT. */
+    void (*on_lost)(struct qd_connection *connection);
     /* The client of one that is OURS has gone, for good. Perhaps more than once. */
     void (*on_gone)(struct qd_connection *connection);
     /* It sends nothing more, for a while already, and is OURS over TCP: that tells not whether it
@@ -115,22 +120,26 @@ struct qd_connection {
     uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
     uint64_t ended_ns;
     uint64_t chunks;           /* of the body: pieces in which it came */
+    size_t placed_bytes;       /* of the body: are in their place, and not taken yet (tap.h) */
+    size_t untold_bytes;       /* the last of these: the library does not know of them yet */
     struct qd_framing framing; /* of all that has come */
     uint64_t done_count;       /* requests that are answered */
+    size_t target_bytes;       /* of the request's first line */
     int fd;
     enum qd_peer peer;
     enum qd_last_answer last;
     bool is_unix;
-    bool has_shaken; /* hands: its TLS session stands */
-    bool wide;       /* its socket's buffer is, for this answer */
-    bool watched;    /* is on the epoll */
-    bool measured;   /* a window has begun in which the answer's way is counted */
-    bool is_head;    /* the request is a HEAD */
-    bool held;       /* in BODY, until there are pages for what the library has read of it */
+    bool handshake_done; /* TLS's */
+    bool wide;           /* its socket's buffer is, for this answer */
+    bool watched;        /* is on the epoll */
+    bool measured;       /* a window has begun in which the answer's way is counted */
+    bool is_head;        /* the request is a HEAD */
+    bool held;           /* in BODY, until there are pages for what the library has read of it */
     bool is_http_1_1;
     bool is_last; /* the connection ends with the request's answer, as the client wants it */
+    bool has_own_timeout; /* the library's for it, until the request ends, is not all others' */
     struct qd_quota_share share;
-    void *http;                       /* the library's own */
+    struct MHD_Connection *http;      /* for those who know the library */
     struct qd_tls_identity *identity; /* that its TLS session holds; NULL: none */
 };
 
@@ -140,7 +149,7 @@ void qd_connections_deinit(struct qd_connections *all);
 
 /* In NEW. NULL: malloc failed. */
 struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
-                                         void *http);
+                                         struct MHD_Connection *http);
 void qd_connection_close(struct qd_connection *connection); /* NULL is fine */
 
 /* The only way to change the state. Asserts that the step is one of those in connection.c's table,
@@ -158,15 +167,18 @@ void qd_connection_hurry(struct qd_connection *connection);
  * ANSWER, if there are not too many that have one. */
 void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 
+/* It is told a last thing: its socket has room for that behind what its client has not read. */
+void qd_connection_make_room(struct qd_connection *connection);
+
 /* Ends it for both sides: the library sees that as the peer's end. */
 void qd_connection_cut(struct qd_connection *connection);
 
 /* `hangups` is readable. */
 void qd_connections_on_hangups(struct qd_connections *all);
 
-/* Deals with who is late or has left. Returns when it wants to be called again; UINT64_MAX: only
- * when there is somebody new. */
+/* Deals with who is late or has left. */
 void qd_connections_sweep(struct qd_connections *all);
+/* When the next sweep is due; UINT64_MAX: only when there is somebody new. */
 uint64_t qd_connections_next_ns(const struct qd_connections *all);
 
 /* Called while the library has had no rest for QD_RESTLESS_NS, since it began to have none (rested)
@@ -175,5 +187,9 @@ uint64_t qd_connections_next_ns(const struct qd_connections *all);
  * more waited in the socket at both, is too slow, whatever the pace: on_slow. */
 #define QD_RESTLESS_NS (100 * QD_NS_PER_MS)
 void qd_connections_look_for_stuck(struct qd_connections *all, bool rested);
+
+/* Some bodies have lost their memory, perhaps some of these (arena.h): on_lost. One that is held
+ * learns it when it is not any more. */
+void qd_connections_look_for_lost(struct qd_connections *all);
 
 #endif

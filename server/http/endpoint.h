@@ -31,7 +31,7 @@ struct qd_endpoint_settings {
     const struct qd_config *config;
     struct qd_tls *tls; /* for TCP; NULL: none */
     struct qd_loop *loop;
-    unsigned silence_s; /* after which the library closes a connection */
+    unsigned silence_s; /* after which the library closes a connection; 0: never */
     MHD_AccessHandlerCallback on_access;
     MHD_NotifyConnectionCallback on_connection;
     MHD_RequestCompletedCallback on_completed;

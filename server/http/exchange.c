@@ -9,18 +9,15 @@
 #include "server/base/clock.h"
 #include "server/base/limits.h"
 #include "server/base/log.h"
-#include "server/base/text.h"
 #include "server/http/intercept.h"
 #include "server/http/last_word.h"
 #include "server/http/path.h"
+#include "server/http/response.h"
 #include "server/http/socket.h"
 #include "server/http/tap.h"
 #include "server/work/infer.h"
 
-enum {
-    REPLY_SILENCE_S = 30,        /* for a peer that does not read its answer; see suspend */
-    JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
-};
+enum { SUSPENDED_SILENCE_S = 30 }; /* longer than the pace lets anybody be silent; see suspend */
 
 static struct qd_connection *connection_of(struct MHD_Connection *mhd)
 {
@@ -45,88 +42,18 @@ static void *session_of(const struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
-static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
-                  offsetof(struct qd_part, bytes) == offsetof(struct MHD_IoVec, iov_base) &&
-                  offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
-              "an answer's parts are libmicrohttpd's as they lie");
-
-static bool add_header(struct MHD_Response *response, const char *name, const char *value)
-{
-    return MHD_add_response_header(response, name, value) == MHD_YES;
-}
-
-/* False: malloc failed. An answer that lacks one of them would be misread. */
-static bool add_headers(struct MHD_Response *response, const struct qd_request *request)
-{
-    const struct qd_answer *answer = &request->answer;
-    char number[QD_DECIMAL_BYTES_MAX + 1];
-    bool added =
-        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
-    if (answer->json_bytes > 0) {
-        *qd_print_decimal(answer->json_bytes, number) = '\0';
-        added = add_header(response, "Inference-Header-Content-Length", number) && added;
-    }
-    if (answer->allow != NULL)
-        added = add_header(response, "Allow", answer->allow) && added;
-    if (answer->retry_after_s > 0) {
-        *qd_print_decimal(answer->retry_after_s, number) = '\0';
-        added = add_header(response, "Retry-After", number) && added;
-    }
-    if (answer->coding != NULL)
-        added = add_header(response, "Content-Encoding", answer->coding) && added;
-    if (answer->server_timing[0] != '\0')
-        added = add_header(response, "Server-Timing", answer->server_timing) && added;
-    if (answer->close)
-        added = add_header(response, "Connection", "close") && added;
-    for (size_t i = 0; i < request->header_count; i++)
-        added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
-    return added;
-}
-
-/* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
-static const char *join_parts(struct qd_request *request)
-{
-    const struct qd_answer *answer = &request->answer;
-    if (answer->bytes > JOINED_BYTES_MAX || answer->part_count == 0)
-        return NULL;
-    if (answer->part_count == 1)
-        return answer->parts[0].bytes;
-    char *joined = qd_arena_alloc(&request->arena, answer->bytes);
-    size_t count = 0;
-    for (size_t i = 0; joined != NULL && i < answer->part_count; i++) {
-        memcpy(joined + count, answer->parts[i].bytes, answer->parts[i].count);
-        count += answer->parts[i].count;
-    }
-    return joined;
-}
-
-/* What it sends stays in the request's arena until on_completed. libmicrohttpd sends one piece with
- * the head before it, in one call, but parts in a second one, after which the client has been woken
- * for nothing. */
-static struct MHD_Response *create_response(struct qd_request *request)
-{
-    const struct qd_answer *answer = &request->answer;
-    const char *joined = join_parts(request);
-    if (joined != NULL)
-        return MHD_create_response_from_buffer(answer->bytes, (void *)(uintptr_t)joined,
-                                               MHD_RESPMEM_PERSISTENT);
-    return MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
-                                          (unsigned)answer->part_count, NULL, NULL);
-}
-
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
-    struct MHD_Response *response = create_response(connection->request);
+    answer->close = answer->close || connection->is_last || connection->all->draining;
+    struct MHD_Response *response = qd_response_create(connection->request, connection->is_head);
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
     qd_connection_widen(connection, answer->bytes);
-    answer->close = answer->close || connection->is_last || connection->all->draining;
-    enum MHD_Result result = MHD_NO;
-    if (add_headers(response, connection->request))
-        result = qd_intercept_queue(connection->http, answer->http_status, response);
+    const enum MHD_Result result =
+        qd_intercept_queue(connection->http, answer->http_status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -179,6 +106,7 @@ static enum MHD_Result refuse_past_library(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
     make_refusal(connection);
+    qd_connection_make_room(connection);
     const bool delivered =
         qd_last_word(connection->fd, session_of(connection), request,
                      MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
@@ -236,6 +164,8 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
         return MHD_NO;
     const bool in_head = connection->first_byte_ns != 0;
     const bool in_body = connection->request != NULL;
+    if (in_head && !in_body && connection->target_bytes > QD_HEAD_BYTES_MAX)
+        http_status = MHD_HTTP_URI_TOO_LONG;
     if (!have_request(connection))
         return MHD_NO;
     qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
@@ -249,6 +179,24 @@ static bool is_refused(const struct qd_connection *connection)
     return connection->share.result == QD_QUOTA_REFUSED;
 }
 
+/* It has had its last word, with no call of the library's by which that would close it: so its
+ * client's end does, or next byte, or a second. Shutting both sides here would have the kernel
+ * reset a client that still sends, and throw the answer away. */
+static void end_our_side(struct qd_connection *connection)
+{
+    if (session_of(connection) == NULL) /* TLS would take it for an attacker's */
+        shutdown(connection->fd, SHUT_WR);
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+}
+
+/* Refuses what still comes, between two calls of the library's. */
+static void end_in_body(struct qd_connection *connection)
+{
+    refuse_past_library(connection);
+    end_our_side(connection);
+    exchange_of(connection)->pump_needed = true;
+}
+
 /* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
  * either, and what the kernel still has for it goes, too. */
 static void on_slow(struct qd_connection *connection)
@@ -258,6 +206,8 @@ static void on_slow(struct qd_connection *connection)
     if (connection->state == QD_CONNECTION_ANSWER || !have_request(connection)) {
         const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
         setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        if (connection->state == QD_CONNECTION_ANSWER)
+            connection->request->error.reason = QD_REASON_SLOW_READER;
         qd_connection_cut(connection);
         return;
     }
@@ -267,21 +217,26 @@ static void on_slow(struct qd_connection *connection)
         qd_quota_explain(exchange_of(connection)->quota, &connection->share,
                          &connection->request->error);
     } else if (in_head) {
-        qd_fail(&connection->request->error, QD_TOO_SLOW,
-                "the head: expected within %.3g s (--receive-timeout)",
-                (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+                    "the head: expected within %.3g s (--receive-timeout)",
+                    (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
     } else {
-        qd_fail(&connection->request->error, QD_TOO_SLOW,
-                "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
-                (unsigned long long)connection->all->window_bytes,
-                (double)connection->all->window_ns / (double)QD_NS_PER_S,
-                (unsigned long long)connection->request->body_bytes);
+        qd_fail_for(
+            &connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+            "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
+            (unsigned long long)connection->all->window_bytes,
+            (double)connection->all->window_ns / (double)QD_NS_PER_S,
+            (unsigned long long)connection->request->body_bytes);
     }
-    refuse_past_library(connection);
-    /* It is silent, or its next byte closes it. Shutting its socket here would have the kernel
-     * reset a client that still sends, and throw the answer away. */
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
-    exchange_of(connection)->pump_needed = true;
+    end_in_body(connection);
+}
+
+/* Nothing of it is left that what still comes would belong to: its client is told now, and not with
+ * its next byte, which it may keep for long. */
+static void on_lost(struct qd_connection *connection)
+{
+    qd_request_end_body(connection->request); /* says so */
+    end_in_body(connection);
 }
 
 /* What comes after it is nobody's request. */
@@ -298,11 +253,10 @@ static void on_fault(struct qd_connection *connection)
     refuse_past_library(connection);
 }
 
-/* As on_slow does, its next byte closes it. */
 static void refuse_what_follows(struct qd_connection *connection)
 {
     on_fault(connection);
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    end_our_side(connection);
 }
 
 /* It waits for an answer that nobody will read. */
@@ -322,8 +276,10 @@ static void on_doubt(struct qd_connection *connection)
 static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, const char *name,
                                       size_t name_bytes, const char *value, size_t value_bytes)
 {
-    (void)kind;
-    qd_head_add(context, name, name_bytes, value, value_bytes);
+    if (kind == MHD_COOKIE_KIND)
+        qd_head_add_cookie(context, name_bytes, value_bytes);
+    else
+        qd_head_add(context, name, name_bytes, value, value_bytes);
     return MHD_YES;
 }
 
@@ -333,12 +289,15 @@ static enum MHD_Result collect_header(void *context, enum MHD_ValueKind kind, co
 void *qd_exchange_on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
 {
     (void)context;
+    const size_t target_bytes = strlen(uri);
     char *query = strchr(uri, '?');
     if (query != NULL && query[1] != '\0')
         query[1] = '\0';
     struct qd_connection *connection = connection_of(mhd);
-    if (connection != NULL && connection->state != QD_CONNECTION_CUT)
+    if (connection != NULL && connection->state != QD_CONNECTION_CUT) {
+        connection->target_bytes = target_bytes;
         qd_connection_advance(connection, QD_CONNECTION_HEAD);
+    }
     return NULL;
 }
 
@@ -362,6 +321,21 @@ static enum qd_status check_quota(const struct qd_connection *connection,
                             &connection->request->error);
 }
 
+/* Its last byte has come with its first line: nobody waits for its body. */
+static bool is_all_here(const struct qd_connection *connection)
+{
+    return connection->framing.done_count > connection->done_count;
+}
+
+/* What it has of the library's memory. */
+static enum qd_status check_head_size(struct qd_connection *connection, const struct qd_head *head)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return qd_head_check_size(head, info == NULL ? 0 : info->header_size, connection->target_bytes,
+                              &connection->request->error);
+}
+
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
@@ -369,14 +343,18 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     if (!have_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
-    qd_connection_advance(connection, QD_CONNECTION_BODY);
+    qd_connection_advance_at(connection, QD_CONNECTION_BODY,
+                             is_all_here(connection) ? connection->since_ns : qd_clock_ns());
     connection->is_head = strcmp(method, "HEAD") == 0;
     struct qd_head head;
     qd_head_init(&head, method, target, version);
     connection->is_http_1_1 = head.is_http_1_1;
-    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND, collect_header, &head);
+    MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
+                                &head);
     connection->is_last = qd_head_is_last(&head) || is_refused(connection);
     exchange->handler.opened(exchange->handler.context, &head, request);
+    if (check_head_size(connection, &head) != QD_OK)
+        return refuse_past_library(connection);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection, QD_LAST_REFUSAL);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
@@ -385,19 +363,24 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     if (request->error.status == QD_OK)
         exchange->handler.begin(exchange->handler.context, &head, request);
     const bool has_body = head.content_bytes > 0 || head.transfer_encoding != NULL;
-    const bool rests = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
-                       (has_body && is_refused(connection));
-    if (request->error.status != QD_OK && rests)
+    /* The body is not read to its end: the client waits for our word before it sends it, or it is
+     * too much, or the connection is one too many. */
+    const bool stops_reading = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
+                               (has_body && is_refused(connection));
+    if (request->error.status != QD_OK && stops_reading)
         return refuse(connection, QD_LAST_REFUSAL); /* before the client sends it all in vain */
     return MHD_YES;
 }
 
-/* A timeout of its own does more than end a peer that does not read: libmicrohttpd looks at such a
- * connection first when it is resumed, and takes our answer, or offers what it has of the body,
- * before it reads. It would read the end of a client that has shut its sending side, and close. */
-static void suspend(struct qd_connection *connection, unsigned seconds)
+/* With a timeout that differs from the daemon's, silence_s, until the request ends: libmicrohttpd
+ * looks at such a connection first when it is resumed, and takes our answer, or offers what it has
+ * of the body, before it reads. Otherwise it would read the end of a client that has shut its
+ * sending side, and close. */
+static void suspend(struct qd_connection *connection)
 {
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
+                              exchange_of(connection)->silence_s + SUSPENDED_SILENCE_S);
+    connection->has_own_timeout = true;
     MHD_suspend_connection(connection->http);
 }
 
@@ -405,7 +388,7 @@ static void suspend(struct qd_connection *connection, unsigned seconds)
 static enum MHD_Result hold(struct qd_connection *connection)
 {
     connection->held = true;
-    suspend(connection, exchange_of(connection)->silence_s + 1);
+    suspend(connection);
     return MHD_YES;
 }
 
@@ -415,7 +398,7 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
 {
     struct qd_request *request = connection->request;
     const bool was_fine = request->error.status == QD_OK;
-    *count -= qd_request_take_body(request, bytes, *count, connection->all->config->max_body_bytes);
+    *count -= qd_tap_take_body(connection, bytes, *count);
     connection->chunks += *count == 0;
     const bool too_many =
         connection->chunks > QD_CHUNKS_FREE + request->body_bytes / QD_CHUNK_BYTES_LEAST;
@@ -437,12 +420,12 @@ static enum MHD_Result on_body_complete(struct qd_connection *connection)
     struct qd_exchange *exchange = exchange_of(connection);
     struct qd_request *request = connection->request;
     if (request->making != NULL)
-        return hold(connection);
-    if (request->error.status != QD_OK) {
+        return hold(connection); /* it stays in READING until its pages are made (making.h) */
+    if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
         make_refusal(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
         qd_connection_advance(connection, QD_CONNECTION_OURS);
-        suspend(connection, REPLY_SILENCE_S);
+        suspend(connection);
         return MHD_YES;
     }
     return send_answer(connection);
@@ -498,10 +481,13 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
         connection->request != NULL
             ? end_request(connection, sent || connection->last == QD_LAST_DELIVERED)
             : qd_clock_ns();
-    MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
+    if (connection->has_own_timeout)
+        MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, exchange->silence_s);
+    connection->has_own_timeout = false;
     connection->done_count++;
     if (connection->state != QD_CONNECTION_CUT)
         qd_connection_advance_at(connection, sent ? QD_CONNECTION_IDLE : QD_CONNECTION_CUT, now_ns);
+    /* What cannot be read comes next, and all before it is answered now. */
     const struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&
         framing->done_count == connection->done_count)
@@ -510,8 +496,8 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
 
 /* ---- The connection ----------------------------------------------------------------------- */
 
-/* Takes its share of the quota. */
-static void count(struct qd_connection *connection, size_t listener)
+/* Of the quota. */
+static void take_share(struct qd_connection *connection, size_t listener)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -536,7 +522,7 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
         qd_connection_close(connection);
         return NULL;
     }
-    count(connection, listener);
+    take_share(connection, listener);
     return connection;
 }
 
@@ -558,12 +544,13 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     qd_connection_close(connection);
 }
 
-static unsigned silence_s(const struct qd_config *config)
+/* 0, for none, where the pace ends all silence: the library would read the clock and take a lock at
+ * each step of each request. */
+static unsigned silence_s(const struct qd_config *config, uint64_t window_bytes)
 {
     uint64_t ns = config->receive_timeout_ns > config->idle_timeout_ns ? config->receive_timeout_ns
                                                                        : config->idle_timeout_ns;
-    unsigned seconds = (unsigned)(ns / QD_NS_PER_S) + 2;
-    return seconds == REPLY_SILENCE_S ? seconds + 1 : seconds; /* see suspend */
+    return window_bytes > 0 ? 0 : (unsigned)(ns / QD_NS_PER_S) + 2;
 }
 
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
@@ -575,10 +562,11 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                                      .quota = settings->quota,
                                      .tls = settings->tls,
                                      .handler = settings->handler,
-                                     .lingers = qd_lingers_create(loop),
-                                     .silence_s = silence_s(settings->config)};
+                                     .lingers = qd_lingers_create(loop)};
     const bool open = qd_connections_init(&exchange->connections, settings->config);
+    exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
     exchange->connections.on_slow = on_slow;
+    exchange->connections.on_lost = on_lost;
     exchange->connections.on_fault = on_fault;
     exchange->connections.on_gone = on_gone;
     exchange->connections.on_doubt = on_doubt;

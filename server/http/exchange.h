@@ -21,7 +21,7 @@ struct qd_exchange {
     struct qd_tls *tls; /* NULL: none */
     struct qd_handler handler;
     struct qd_lingers *lingers;
-    unsigned silence_s;       /* libmicrohttpd's own timeout: our deadlines come before it */
+    unsigned silence_s;       /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
     struct qd_request *spare; /* memory for the next request; NULL: there is none */
     bool pump_needed;         /* the library has something to do that no event tells of */
 };

@@ -16,6 +16,7 @@ enum state {
     LINE, /* the rest of one */
     LINE_LF,
     LINE_BEGIN,
+    TRAILER_NAME,
     HEAD_LF, /* of the empty line behind all */
     NAME,
     VALUE, /* of Content-Length or Transfer-Encoding */
@@ -53,7 +54,8 @@ static void fail(struct qd_framing *framing, enum qd_fault fault, char got)
 }
 
 /* The first character below `least`, or DEL, or `end`. Eight at a time: subtracting borrows into
- * the highest bit of a byte that is too low, and of others only where there is such a one. */
+ * the highest bit of a byte that is too low, and of others only behind such a one. (The machine is
+ * little-endian.) */
 static inline const char *skip_from(const char *at, const char *end, unsigned char least)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -61,8 +63,10 @@ static inline const char *skip_from(const char *at, const char *end, unsigned ch
         uint64_t word;
         memcpy(&word, at, 8);
         const uint64_t deleted = word ^ (ones * 0x7f);
-        if ((((word - ones * least) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80))
-            break;
+        const uint64_t found =
+            (((word - ones * least) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80);
+        if (found != 0)
+            return at + __builtin_ctzll(found) / 8;
     }
     while (at < end && (unsigned char)*at >= least && *at != 0x7f)
         at++;
@@ -112,7 +116,8 @@ static void begin_line(struct qd_framing *framing, char c)
     }
     framing->is_length = lower(c) == 'c';
     framing->matched = 0;
-    framing->state = !framing->is_trailer && (framing->is_length || lower(c) == 't') ? NAME : LINE;
+    framing->state = framing->is_length || lower(c) == 't' ? NAME : LINE;
+    framing->state = framing->is_trailer ? TRAILER_NAME : framing->state;
     if (is_blank(c))
         fail(framing, QD_FAULT_FOLD, c);
     else if (c == ':')
@@ -127,13 +132,25 @@ static const char *read_lines(struct qd_framing *framing, const char *at, const 
         at = read_text(framing, at, end, LINE_LF);
         if (at == end || framing->fault != QD_FAULT_NONE)
             return at;
-        if (end - at < 3 || at[1] != '\n' || at[2] == '\r' || is_blank(at[2]) || at[2] == ':' ||
-            lower(at[2]) == 'c' || lower(at[2]) == 't')
+        if (end - at < 3 || framing->is_trailer || at[1] != '\n' || at[2] == '\r' ||
+            is_blank(at[2]) || at[2] == ':' || lower(at[2]) == 'c' || lower(at[2]) == 't')
             return at + 1;
         framing->state = LINE;
         framing->line++;
         at += 2;
     }
+}
+
+static const char *read_trailer_name(struct qd_framing *framing, const char *at, const char *end)
+{
+    while (at < end && *at != ':' && (unsigned char)*at >= ' ' && *at != 0x7f)
+        at++;
+    if (at == end)
+        return at;
+    framing->state = LINE;
+    if (*at == '\r')
+        fail(framing, QD_FAULT_NO_COLON, *at);
+    return at;
 }
 
 /* It is one of the two: another of its kind makes the head unclear. */
@@ -151,16 +168,15 @@ static void begin_value(struct qd_framing *framing)
 static const char *read_name(struct qd_framing *framing, const char *at, const char *end)
 {
     const char *name = framing->is_length ? "content-length" : "transfer-encoding";
-    for (; at < end && name[framing->matched] != '\0'; at++) {
-        if (lower(*at) != name[framing->matched]) {
-            framing->state = LINE;
-            return at;
-        }
-        framing->matched++;
+    uint8_t matched = framing->matched;
+    while (at < end && name[matched] != '\0' && lower(*at) == name[matched]) {
+        at++;
+        matched++;
     }
+    framing->matched = matched;
     if (at == end)
         return at;
-    if (*at != ':') {
+    if (name[matched] != '\0' || *at != ':') {
         framing->state = LINE;
         return at;
     }
@@ -213,6 +229,7 @@ static void begin_request(struct qd_framing *framing)
 static void end_request(struct qd_framing *framing)
 {
     framing->done_count++;
+    framing->waste_bytes = 0;
     framing->state = BEFORE;
 }
 
@@ -223,6 +240,17 @@ static void begin_size(struct qd_framing *framing)
     framing->left_bytes = 0;
 }
 
+static void begin_body(struct qd_framing *framing)
+{
+    framing->state = BODY;
+    framing->body_bytes = framing->left_bytes;
+}
+
+bool qd_framing_is_in_body(const struct qd_framing *framing)
+{
+    return framing->state == BODY && framing->fault == QD_FAULT_NONE;
+}
+
 static void end_head(struct qd_framing *framing)
 {
     if (framing->is_unclear || framing->length_count + framing->coding_count > 1)
@@ -230,7 +258,7 @@ static void end_head(struct qd_framing *framing)
     else if (framing->coding_count > 0 && !framing->is_trailer)
         begin_size(framing);
     else if (framing->length_count > 0 && framing->left_bytes > 0)
-        framing->state = BODY;
+        begin_body(framing);
     else
         end_request(framing);
 }
@@ -328,16 +356,46 @@ static bool read_method(struct qd_framing *framing, char c)
     return is_next;
 }
 
-/* A part of the first line, up to the blank behind it; behind the version is none. */
+/* A part of the first line, up to the blank behind it. */
 static const char *read_part(struct qd_framing *framing, const char *at, const char *end)
 {
     at = skip_from(at, end, ' ' + 1);
-    if (at == end || *at != ' ')
-        return read_lines(framing, at, end);
-    if (framing->state == VERSION)
-        fail(framing, QD_FAULT_FIRST_LINE, ' ');
+    if (at == end)
+        return at;
+    if (*at != ' ') {
+        const bool ends = *at == '\r';
+        fail(framing,
+             ends          ? QD_FAULT_FIRST_LINE
+             : *at == '\n' ? QD_FAULT_BARE_LF
+                           : QD_FAULT_CONTROL,
+             *at);
+        return at;
+    }
+    framing->matched = 0;
     framing->state = framing->state == METHOD_REST ? TARGET_BEGIN : VERSION;
     return at + 1;
+}
+
+/* True: it is one more of the version, and taken. Behind it the line ends. */
+static bool read_version(struct qd_framing *framing, char c)
+{
+    static const char version[] = "HTTP/1.";
+    const size_t minor = sizeof(version) - 1;
+    const bool is_digit = c >= '0' && c <= '9';
+    if (framing->matched < minor ? c == version[framing->matched]
+                                 : framing->matched == minor && is_digit) {
+        framing->matched++;
+        return true;
+    }
+    const bool is_whole = framing->matched > minor;
+    framing->state = LINE; /* which says what is wrong with a control character */
+    if (c == ' ')
+        fail(framing, QD_FAULT_FIRST_LINE, c);
+    else if (!is_whole && is_digit && version[framing->matched] == '1')
+        fail(framing, QD_FAULT_OTHER_VERSION, c);
+    else if ((unsigned char)c > ' ' || (c == '\r' && !is_whole))
+        fail(framing, QD_FAULT_VERSION, c);
+    return false;
 }
 
 /* A state of one character. True: it is taken, and not left to the state that comes now. */
@@ -357,6 +415,8 @@ static bool read_one(struct qd_framing *framing, char c)
         if (c == ' ')
             fail(framing, QD_FAULT_FIRST_LINE, c);
         return false;
+    case VERSION:
+        return read_version(framing, c);
     case LINE_BEGIN:
         begin_line(framing, c);
         return framing->state == HEAD_LF;
@@ -393,12 +453,13 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
     switch ((enum state)framing->state) {
     case METHOD_REST:
     case TARGET:
-    case VERSION:
         return read_part(framing, at, end);
     case LINE:
         return read_lines(framing, at, end);
     case NAME:
         return read_name(framing, at, end);
+    case TRAILER_NAME:
+        return read_trailer_name(framing, at, end);
     case VALUE_BLANKS:
         at = skip_blanks(at, end);
         framing->state = at < end ? VALUE_CR : VALUE_BLANKS;
@@ -426,8 +487,10 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
 
 static bool is_waste(const struct qd_framing *framing)
 {
-    return framing->state == VALUE_BLANKS || framing->state == SIZE_ZEROS ||
-           framing->state == SIZE_BLANKS || framing->state == EXTENSION;
+    const uint32_t always = 1u << BEFORE | 1u << BEFORE_LF | 1u << VALUE_BLANKS | 1u << SIZE_ZEROS |
+                            1u << SIZE_BLANKS | 1u << EXTENSION;
+    const uint32_t in_trailer = 1u << TRAILER_NAME | 1u << LINE | 1u << LINE_LF;
+    return ((always | (framing->is_trailer ? in_trailer : 0)) >> framing->state & 1) != 0;
 }
 
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun)
@@ -481,7 +544,14 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     case QD_FAULT_FIRST_LINE:
         return qd_fail(error, QD_INVALID,
                        "the first line: expected METHOD TARGET HTTP/1.1 with one blank between two "
-                       "of them, got another blank");
+                       "of them, got %s",
+                       framing->got == ' ' ? "another blank" : "its end before that");
+    case QD_FAULT_VERSION:
+    case QD_FAULT_OTHER_VERSION:
+        return qd_fail(error, framing->fault == QD_FAULT_VERSION ? QD_INVALID : QD_OTHER_VERSION,
+                       "the first line: expected HTTP/1.0 or HTTP/1.1 at its end, got \"%.*s\" and "
+                       "%s",
+                       framing->matched, "HTTP/1.1", got);
     case QD_FAULT_CONTROL:
         return qd_fail(error, QD_INVALID, "%s: expected no control character, got %s", where, got);
     case QD_FAULT_BARE_LF:
@@ -492,6 +562,9 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     case QD_FAULT_NAMELESS:
         return qd_fail(error, QD_INVALID, "%s: expected a name, got %s", where,
                        framing->fault == QD_FAULT_FOLD ? "a blank" : got);
+    case QD_FAULT_NO_COLON:
+        return qd_fail(error, QD_INVALID, "%s: expected a colon behind a name, got the line's end",
+                       where);
     case QD_FAULT_LENGTH:
         return qd_fail(error, QD_INVALID,
                        "header Content-Length: expected a number of bytes, got %s where a digit "
@@ -508,9 +581,10 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
                        (unsigned long long)framing->body_bytes, got);
     case QD_FAULT_WASTE:
         return qd_fail(
-            error, QD_INVALID,
-            "the request: expected at most %u bytes of chunks' extensions, and of zeros before "
-            "and blanks behind a length, beyond as many as the chunks have",
+            error, framing->is_trailer ? QD_HEAD_TOO_LARGE : QD_INVALID,
+            "the request: expected at most %u bytes of empty lines, chunks' extensions, zeros "
+            "before and blanks behind a length, and a trailer, beyond as many as the chunks have, "
+            "got more",
             QD_WASTE_BYTES_MAX);
     case QD_FAULT_BEYOND_64_BITS:
         return qd_fail(error, QD_TOO_LARGE,

@@ -1,8 +1,9 @@
 /* Where requests begin and end in the bytes of a connection (RFC 9112), found before libmicrohttpd
  * reads them. It is lenient where two readers could disagree about that: 0.9.75 takes a NUL or a
  * bare LF for a line's end, a folded line for none, a line without a name for the head's end, and
- * it waits for ever for a chunk of 2^64 bytes. What it does not know and may come is taken out of
- * its way: a chunk's extensions, zeros before its size, blanks behind a length. Pure. */
+ * it waits for ever for a chunk of 2^64 bytes. What nobody needs and may come is taken out of its
+ * way, and of its memory: empty lines before a request, a chunk's extensions, zeros before its
+ * size, blanks behind a length, a trailer's fields. Pure. */
 #ifndef SERVER_HTTP_FRAMING_H
 #define SERVER_HTTP_FRAMING_H
 
@@ -14,16 +15,19 @@
 
 enum qd_fault {
     QD_FAULT_NONE,
-    QD_FAULT_FIRST_LINE,     /* two blanks in a row, or a third one */
-    QD_FAULT_CONTROL,        /* a control character in a line of the head, or of the trailer */
-    QD_FAULT_BARE_LF,        /* a line that ends without CR */
-    QD_FAULT_BARE_CR,        /* a CR that ends no line */
-    QD_FAULT_FOLD,           /* a line that begins with a blank */
-    QD_FAULT_NAMELESS,       /* a line that begins with its colon */
-    QD_FAULT_LENGTH,         /* Content-Length is no number */
-    QD_FAULT_CHUNK_SIZE,     /* of no hexadecimal digits, or with something else behind it */
-    QD_FAULT_CHUNK_END,      /* more bytes than its size says, or less */
-    QD_FAULT_WASTE,          /* too many bytes that say nothing */
+    QD_FAULT_FIRST_LINE,    /* two blanks in a row, or a third one, or its end before the version */
+    QD_FAULT_VERSION,       /* of HTTP, that is none */
+    QD_FAULT_OTHER_VERSION, /* of HTTP, but not 1 */
+    QD_FAULT_CONTROL,       /* a control character in a line of the head, or of the trailer */
+    QD_FAULT_BARE_LF,       /* a line that ends without CR */
+    QD_FAULT_BARE_CR,       /* a CR that ends no line */
+    QD_FAULT_FOLD,          /* a line that begins with a blank */
+    QD_FAULT_NAMELESS,      /* a line that begins with its colon */
+    QD_FAULT_NO_COLON,      /* a line of the trailer */
+    QD_FAULT_LENGTH,        /* Content-Length is no number */
+    QD_FAULT_CHUNK_SIZE,    /* of no hexadecimal digits, or with something else behind it */
+    QD_FAULT_CHUNK_END,     /* more bytes than its size says, or less */
+    QD_FAULT_WASTE,         /* too many bytes that say nothing */
     QD_FAULT_BEYOND_64_BITS, /* a length, or a chunk's size */
     QD_FAULT_TOO_LARGE,      /* chunks of more than the body's bound in all */
 };
@@ -48,7 +52,7 @@ struct qd_framing {
     uint8_t coding_count;
     uint8_t digit_count;  /* of a length that is read: 1 from the first on */
     uint64_t left_bytes;  /* of the body, or of its chunk */
-    uint64_t body_bytes;  /* of all chunks so far */
+    uint64_t body_bytes;  /* as the head says, or of all chunks so far */
     uint64_t waste_bytes; /* that were taken out, beyond what comes with a body's bytes */
 };
 
@@ -56,6 +60,9 @@ struct qd_framing {
  * many of these are before the last request that begins here; left as it is where none does. A
  * fault is in the last that has begun. */
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun);
+
+/* What comes next is of a body whose length its head says: left_bytes of its body_bytes. */
+bool qd_framing_is_in_body(const struct qd_framing *framing);
 
 /* What the fault is, for the client. */
 enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_error *error);

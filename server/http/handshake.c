@@ -54,11 +54,11 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
     struct qd_connection *connection = gnutls_db_get_ptr(session);
     if (connection == NULL)
         return GNUTLS_E_PULL_ERROR; /* there was no memory for it */
-    if (!connection->has_shaken) {
+    if (!connection->handshake_done) {
         int result = real_handshake(session);
         if (result < 0)
             return result;
-        connection->has_shaken = true;
+        connection->handshake_done = true;
         acknowledge(session);
     }
     ssize_t result = qd_tap_read(connection, read_session, session, bytes, count);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/base/limits.h"
 #include "server/base/text.h"
 
 void qd_head_init(struct qd_head *head, const char *method, const char *target, const char *version)
@@ -66,8 +67,11 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
                  size_t value_bytes)
 {
     value = value == NULL ? "" : value;
-    if (!is_name(name, name_bytes) || !is_value(value, value_bytes)) {
-        head->bad_header = true;
+    head->field_count++;
+    if (!is_name(name, name_bytes)) {
+        head->bad_name = name;
+    } else if (!is_value(value, value_bytes)) {
+        head->bad_value = name;
     } else if (is_named(name, name_bytes, "Content-Length")) {
         head->content_length = value;
         head->content_length_count++;
@@ -89,6 +93,8 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
         head->authorization_count++;
     } else if (is_named(name, name_bytes, "Origin")) {
         head->origin = value;
+    } else if (is_named(name, name_bytes, "If-None-Match")) {
+        head->if_none_match = value;
     } else if (is_named(name, name_bytes, "traceparent")) {
         head->traceparent = value;
         head->traceparent_count++;
@@ -103,6 +109,30 @@ void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, cons
     }
 }
 
+void qd_head_add_cookie(struct qd_head *head, size_t name_bytes, size_t value_bytes)
+{
+    head->field_count++;
+    head->cookie_bytes += name_bytes + value_bytes;
+}
+
+enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size_t target_bytes,
+                                  struct qd_error *error)
+{
+    if (target_bytes > QD_HEAD_BYTES_MAX) {
+        return qd_fail(error, QD_LINE_TOO_LONG,
+                       "the first line: expected a target of at most %u bytes, got %zu",
+                       QD_HEAD_BYTES_MAX, target_bytes);
+    }
+    bytes += QD_HEAD_FIELD_BYTES * head->field_count + 2 * head->cookie_bytes;
+    if (bytes > QD_HEAD_BYTES_MAX) {
+        return qd_fail(error, QD_HEAD_TOO_LARGE,
+                       "the head: expected at most %u bytes, %u more for each field and cookie and "
+                       "cookies thrice, got %zu",
+                       QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES, bytes);
+    }
+    return QD_OK;
+}
+
 bool qd_head_is_last(const struct qd_head *head)
 {
     return head->asks_close || (!head->is_http_1_1 && !head->asks_keep_alive);
@@ -110,10 +140,15 @@ bool qd_head_is_last(const struct qd_head *head)
 
 enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
 {
-    if (head->bad_header) {
-        return qd_fail(error, QD_INVALID,
-                       "a header's name has a character that is no token character, or its value a "
-                       "control character");
+    if (head->bad_name != NULL) {
+        return qd_fail(
+            error, QD_INVALID,
+            "a header's name: expected letters, digits and !#$%%&'*+-.^_`|~, got \"%.64s\"",
+            head->bad_name);
+    }
+    if (head->bad_value != NULL) {
+        return qd_fail(error, QD_INVALID, "header %.64s: expected no control character, got one",
+                       head->bad_value);
     }
     if (head->host_count > 1 || (head->host_count == 0 && head->is_http_1_1)) {
         return qd_fail(error, QD_INVALID, "header Host: expected exactly one, got %u",

@@ -21,6 +21,7 @@ struct qd_head {
     const char *json_bytes;      /* Inference-Header-Content-Length */
     const char *authorization;
     const char *origin;
+    const char *if_none_match;
     const char *traceparent;
     const char *tracestates[QD_TRACESTATE_COUNT_MAX];
     size_t tracestate_count;
@@ -40,16 +41,28 @@ struct qd_head {
     unsigned json_bytes_count;
     unsigned authorization_count;
     unsigned traceparent_count;
-    bool bad_header;
+    size_t field_count;    /* with the cookies */
+    size_t cookie_bytes;   /* of all of them */
+    const char *bad_name;  /* of a field whose name is none; NULL: there is none */
+    const char *bad_value; /* likewise: the field's name */
 };
 
 /* `target` without its query. `version` as in the request line: "HTTP/1.1". */
 void qd_head_init(struct qd_head *head, const char *method, const char *target,
                   const char *version);
 
-/* Every header, in any order. Name and value end with a NUL. */
+/* Every header, in any order. Name and value end with a NUL, and are borrowed until the last look
+ * at the head: it may name what is wrong. */
 void qd_head_add(struct qd_head *head, const char *name, size_t name_bytes, const char *value,
                  size_t value_bytes);
+
+/* One of the pairs in Cookie, as the library has them. */
+void qd_head_add_cookie(struct qd_head *head, size_t name_bytes, size_t value_bytes);
+
+/* The head is too large: an answer may find no memory beside it. `bytes`: of all its lines, of
+ * which the first has so many before its version. When all are added. */
+enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size_t target_bytes,
+                                  struct qd_error *error);
 
 /* The connection ends with this request's answer (RFC 9112, 9.3). When all are added. */
 bool qd_head_is_last(const struct qd_head *head);

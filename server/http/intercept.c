@@ -31,24 +31,28 @@ void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, stru
 {
     switch (http_status) {
     case MHD_HTTP_CONTENT_TOO_LARGE:
-        qd_fail(error, QD_TOO_LARGE, "the body: expected a size of at most 64 bits");
+        qd_fail(error, QD_TOO_LARGE, "the body: expected a size of at most 64 bits, got more");
         break;
     case MHD_HTTP_URI_TOO_LONG:
-        qd_fail(error, QD_LINE_TOO_LONG, "the first line: expected less than %u bytes",
+        qd_fail(error, QD_LINE_TOO_LONG,
+                "the first line: expected a target of at most %u bytes, got more",
                 QD_HEAD_BYTES_MAX);
         break;
     case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
-        qd_fail(error, QD_HEAD_TOO_LARGE, "the head: expected less than %u bytes",
-                QD_HEAD_BYTES_MAX);
+        qd_fail(
+            error, QD_HEAD_TOO_LARGE,
+            "the head: expected at most %u bytes, %u more for each field and cookie and cookies "
+            "thrice, got more",
+            QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES);
         break;
     case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
-        qd_fail(error, QD_OTHER_VERSION, "the first line: expected HTTP/1.x");
+        qd_fail(error, QD_OTHER_VERSION, "the first line: expected HTTP/1.x, got another version");
         break;
     default:
         qd_fail(error, QD_INVALID, "%s",
-                in_body   ? "the body: a chunk's size, a chunk's end or a trailer is malformed"
-                : in_head ? "the head: a line is no header, or Content-Length no number of bytes"
-                          : "the first line: expected METHOD TARGET HTTP/1.1");
+                in_body   ? "the body: expected chunks as RFC 9112 has them, got something else"
+                : in_head ? "the head: expected NAME: VALUE in each line, got one without a colon"
+                          : "the first line: expected METHOD TARGET HTTP/1.1, got something else");
     }
 }
 

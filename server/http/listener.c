@@ -23,6 +23,7 @@ struct qd_listener {
     struct qd_handle *pump_timer;
     struct qd_handle *sweep_timer;
     struct qd_handle *hangups;
+    struct qd_handle *lost;
     uint64_t restless_ns; /* since then the library wants to be run again at once; 0: it does not */
     bool rested;          /* since somebody last looked for who is stuck */
     uint64_t sweep_ns;    /* when the timer ends; UINT64_MAX: it does not run */
@@ -68,6 +69,17 @@ static void on_hangups(void *context)
 {
     struct qd_listener *listener = context;
     qd_connections_on_hangups(&listener->exchange.connections);
+}
+
+static void on_lost(void *context)
+{
+    struct qd_listener *listener = context;
+    qd_connections_look_for_lost(&listener->exchange.connections);
+}
+
+void qd_listener_tell_lost(struct qd_listener *listener)
+{
+    qd_async_send(listener->lost);
 }
 
 /* While we drain, an answer that went out this long ago has been read. */
@@ -133,6 +145,8 @@ static uint64_t pump(struct qd_listener *listener)
     return wait_ms;
 }
 
+/* The library rests when it can do nothing before an event or a timeout. Where it wants to be run
+ * again at once, and again, one connection may be why: connection.h says which. */
 static void mind_rest(struct qd_listener *listener, bool rests)
 {
     listener->rested = listener->rested || rests;
@@ -217,12 +231,13 @@ struct qd_listener *qd_listener_create(struct qd_loop *loop,
     listener->before_sleep = qd_loop_before_sleep(loop, on_before_sleep, listener);
     listener->pump_timer = qd_loop_timer(loop, on_pump_timer, listener);
     listener->sweep_timer = qd_loop_timer(loop, on_sweep, listener);
+    listener->lost = qd_loop_async(loop, on_lost, listener);
     if (open) {
         listener->hangups =
             qd_loop_watch(loop, listener->exchange.connections.hangups, on_hangups, listener);
     }
     open = open && listener->before_sleep != NULL && listener->pump_timer != NULL &&
-           listener->sweep_timer != NULL && listener->hangups != NULL;
+           listener->sweep_timer != NULL && listener->lost != NULL && listener->hangups != NULL;
     open = open && open_endpoints(listener, loop, first, error);
     if (!open) {
         qd_listener_destroy(listener);
@@ -242,6 +257,7 @@ void qd_listener_destroy(struct qd_listener *listener)
     qd_handle_destroy(listener->before_sleep);
     qd_handle_destroy(listener->pump_timer);
     qd_handle_destroy(listener->sweep_timer);
+    qd_handle_destroy(listener->lost);
     free(listener);
 }
 

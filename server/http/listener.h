@@ -1,7 +1,8 @@
-/* HTTP, behind a thin face: opened, admit, begin, end, answer, closed. That it is libmicrohttpd's
- * is known to listener.c, endpoint, exchange and intercept alone. There is one listener for each
- * loop that has connections (listeners.h), and all of it is on that loop's thread, but for what is
- * said to be on any. So the handler is called on the threads of all loops.
+/* HTTP, behind a thin face. Of each request the handler is told opened, admit, begin, end and
+ * closed, in this order; between end and closed it answers. That the HTTP is libmicrohttpd's, only
+ * listener.c, endpoint, exchange, response and intercept know. There is one listener for each loop
+ * that has connections (io_threads.h), and all of it is on that loop's thread, but for what is said
+ * to be on any. So the handler is called on the threads of all loops.
  *
  * What the handler never sees: bodies that are too large or too slow, heads that two readers could
  * take for different requests, connections beyond their quota. A refused body is read and thrown
@@ -40,8 +41,8 @@ struct qd_handler {
     bool (*end)(void *context, struct qd_request *request);
     /* The request goes. `delivered`: all of its answer was sent. */
     void (*closed)(void *context, const struct qd_request *request, bool delivered);
-    /* All is read and sent that can be, on this loop. True: it has used the time, and perhaps there
-     * are answers now. */
+    /* All is read and sent that can be, and this loop would sleep now. True: it has computed
+     * something meanwhile, so perhaps there are answers to send. */
     bool (*idle)(void *context, struct qd_loop *loop);
     /* When a request that is refused for want of room should come again. */
     unsigned (*retry_after_s)(void *context);
@@ -74,6 +75,9 @@ size_t qd_listener_connection_count(const struct qd_listener *listener);
 /* The same by address, of all loops. Returns how many addresses there are. */
 size_t qd_listener_gauges(const struct qd_listener *listener,
                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX]);
+
+/* Bodies have lost their memory (arena.h): those of this loop are told. On any thread. */
+void qd_listener_tell_lost(struct qd_listener *listener);
 
 /* The client's address, for people. */
 void qd_listener_print_client(const struct qd_request *request, char text[QD_ADDRESS_TEXT_BYTES]);

@@ -51,20 +51,22 @@ bool qd_path_matches(struct qd_path *path, const char *pattern)
     path->model = NULL;
     path->version = NULL;
     size_t i = 0;
-    for (; *pattern == '/'; i++) {
-        const char *part = ++pattern;
-        while (*pattern != '\0' && *pattern != '/')
-            pattern++;
-        if (i == path->count)
-            return false;
+    for (; *pattern == '/' && i < path->count; i++) {
         const char *segment = path->segments[i];
-        const size_t bytes = (size_t)(pattern - part);
-        if (*part == '{' && *segment != '\0')
-            *(part[1] == 'm' ? &path->model : &path->version) = segment;
-        else if (strncmp(segment, part, bytes) != 0 || segment[bytes] != '\0')
+        pattern++;
+        if (*pattern == '{' && *segment != '\0') {
+            *(pattern[1] == 'm' ? &path->model : &path->version) = segment;
+            pattern += sizeof("{m}") - 1;
+            continue;
+        }
+        while (*segment == *pattern && *pattern != '/' && *pattern != '\0') {
+            segment++;
+            pattern++;
+        }
+        if (*segment != '\0' || (*pattern != '/' && *pattern != '\0'))
             return false;
     }
-    return i == path->count;
+    return i == path->count && *pattern == '\0';
 }
 
 bool qd_path_is_health(const char *text)

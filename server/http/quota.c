@@ -177,14 +177,15 @@ enum qd_status qd_quota_explain(const struct qd_quota *quota, const struct qd_qu
 {
     const struct qd_config *config = quota->config;
     if (share->of_address) {
-        return qd_fail(error, QD_UNAVAILABLE,
-                       "connections of this client's address: expected at most %llu at a time "
-                       "(--max-connections-per-address), got one more",
-                       (unsigned long long)config->max_connections_per_address);
+        return qd_fail_for(error, QD_REASON_CONNECTIONS, QD_UNAVAILABLE,
+                           "connections of this client's address: expected at most %llu at a time "
+                           "(--max-connections-per-address), got one more",
+                           (unsigned long long)config->max_connections_per_address);
     }
-    return qd_fail(error, QD_UNAVAILABLE,
-                   "connections: expected at most %llu at a time (--max-connections), got one more",
-                   (unsigned long long)config->max_connections);
+    return qd_fail_for(
+        error, QD_REASON_CONNECTIONS, QD_UNAVAILABLE,
+        "connections: expected at most %llu at a time (--max-connections), got one more",
+        (unsigned long long)config->max_connections);
 }
 
 struct qd_quota_counts qd_quota_count(struct qd_quota *quota, size_t listener)

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "server/http/answers.h"
+#include "server/http/console.h"
 #include "server/http/control.h"
 #include "server/http/cors.h"
 #include "server/http/logging.h"
 #include "server/http/path.h"
+#include "server/http/scrape.h"
 #include "server/http/shared.h"
 #include "server/http/visit.h"
 
@@ -85,6 +87,7 @@ static const struct route routes[] = {
     {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
     {"GET", "/v2/logging", qd_answer_logging},
     {"POST", "/v2/logging", qd_begin_logging},
+    {"GET", "/", qd_answer_console},
     {"GET", "/metrics", qd_answer_metrics},
     {"GET", "/openapi.yaml", qd_answer_schema_yaml},
     {"GET", "/openapi.json", qd_answer_schema_json},
@@ -168,6 +171,8 @@ static void closed(void *context, const struct qd_request *request, bool deliver
     qd_request_stages(request, stage_ns);
     if (delivered)
         qd_metrics_count_answer(router->metrics, http_status);
+    if (request->error.status != QD_OK || request->error.reason != QD_REASON_OTHER)
+        qd_metrics_count_refusal(router->metrics, request->error.reason);
     if (request->message.signature != NULL)
         qd_counters_count(request->model->counters, http_status, stage_ns);
     if (qd_journal_is_read(&router->journal)) {
@@ -187,7 +192,7 @@ static bool idle(void *context, struct qd_loop *loop)
 static unsigned retry_after_s(void *context)
 {
     struct qd_router *router = context;
-    return qd_scheduler_retry_after_s(router->tools.scheduler);
+    return qd_infer_retry_after_s(router->tools.scheduler, router->memory);
 }
 
 struct qd_handler qd_router_handler(struct qd_router *router)

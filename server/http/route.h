@@ -9,15 +9,16 @@
 #include "server/base/line.h"
 #include "server/base/metrics.h"
 #include "server/http/access.h"
+#include "server/http/io_threads.h"
 #include "server/http/journal.h"
 #include "server/http/listener.h"
-#include "server/http/listeners.h"
 #include "server/models/table.h"
 #include "server/work/infer.h"
 #include "server/work/loader.h"
 
 /* Everything is borrowed. */
 struct qd_router {
+    const struct qd_config *config; /* for what it says of itself; NULL: nothing */
     struct qd_infer_tools tools;
     struct qd_memory *memory;
     struct qd_metrics *metrics;
@@ -25,8 +26,10 @@ struct qd_router {
     struct qd_memory *model_memory;
     struct qd_loader *loader;
     struct qd_access *access;
-    struct qd_regions *regions;           /* of shared memory; NULL: clients may have none */
-    const struct qd_listeners *listeners; /* to count their connections; NULL: none */
+    struct qd_regions *regions;             /* of shared memory; NULL: clients may have none */
+    const struct qd_console *console;       /* the page at /; NULL: none */
+    const struct qd_io_threads *io_threads; /* to count their connections; NULL: none */
+    atomic_uint spare_scrape_count;         /* scrape.h */
     bool compress_answers;
     struct qd_journal journal;
     enum qd_line_format log_format_initial; /* --log-format */
@@ -34,7 +37,7 @@ struct qd_router {
     atomic_bool draining;                   /* then it is not ready any more */
 };
 
-/* For qd_listener_create. */
+/* For qd_io_threads_create: settings->handler. */
 struct qd_handler qd_router_handler(struct qd_router *router);
 
 #endif

@@ -54,33 +54,89 @@ static ssize_t on_fault(struct qd_connection *connection, size_t others)
     return others > 0 ? (ssize_t)others : QD_TAP_LATER;
 }
 
+/* ---- Bodies in their place ---------------------------------------------------------------- */
+
+/* Where more of the body may be read to, and up to *room bytes. NULL: it goes the library's way. So
+ * does a body of a request behind this one, and this one's until all that the library has read of
+ * it is taken, which comes first. Over TLS, too: the library looks there only where GnuTLS says
+ * that there is more. */
+static char *find_place(const struct qd_connection *connection, size_t *room)
+{
+    const struct qd_framing *framing = &connection->framing;
+    struct qd_request *request = connection->request;
+    if (connection->state != QD_CONNECTION_BODY || connection->handshake_done ||
+        !qd_framing_is_in_body(framing) || framing->done_count != connection->done_count)
+        return NULL;
+    const uint64_t ours = request->body_bytes + connection->placed_bytes;
+    if (framing->body_bytes - framing->left_bytes != ours)
+        return NULL;
+    const size_t there = qd_request_body_room(request, connection->placed_bytes);
+    if (there == 0)
+        return NULL;
+    *room = there < QD_PLACED_BYTES_MAX ? there : QD_PLACED_BYTES_MAX;
+    return request->body + ours;
+}
+
+/* As if the library read what it does not know of yet. */
+static size_t tell(struct qd_connection *connection, size_t count)
+{
+    const size_t told = connection->untold_bytes < count ? connection->untold_bytes : count;
+    connection->untold_bytes -= told;
+    return told;
+}
+
+size_t qd_tap_take_body(struct qd_connection *connection, const char *bytes, size_t count)
+{
+    struct qd_request *request = connection->request;
+    const uint64_t bytes_max = connection->all->config->max_body_bytes;
+    const size_t placed = connection->placed_bytes < count ? connection->placed_bytes : count;
+    if (placed > 0) {
+        connection->placed_bytes -= placed;
+        qd_request_take_body(request, request->body + request->body_bytes, placed, bytes_max);
+    }
+    if (placed == count)
+        return count;
+    return placed + qd_request_take_body(request, bytes + placed, count - placed, bytes_max);
+}
+
+/* ---- What the library reads --------------------------------------------------------------- */
+
 ssize_t qd_tap_read(struct qd_connection *connection,
                     ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
                     void *bytes, size_t count)
 {
     struct qd_framing *framing = &connection->framing;
-    size_t kept = 0;
-    size_t others = 0; /* of the requests before the last */
     if (connection->state == QD_CONNECTION_CUT)
         return QD_TAP_CLOSE;
     if (framing->fault != QD_FAULT_NONE)
         return QD_TAP_LATER;
-    /* Where some was taken out of a whole buffer there may be more to read, which the library would
-     * not know. */
-    for (;;) {
-        const size_t wanted = count - kept;
+    size_t kept = tell(connection, count);
+    size_t others = 0; /* of the requests before the last */
+    bool drained = false;
+    /* Where some was taken out of a whole buffer, or a place was full, there may be more to read,
+     * which the library would not know. */
+    while (kept == 0 || (kept < count && !drained)) {
+        size_t room = count - kept;
         size_t begun = SIZE_MAX;
-        ssize_t result = read(source, (char *)bytes + kept, wanted);
+        char *place = find_place(connection, &room);
+        char *to = place != NULL ? place : (char *)bytes + kept;
+        const ssize_t result = read(source, to, room);
         if (result <= 0)
             return kept > 0 ? (ssize_t)kept : result;
-        const size_t left = qd_framing_read(framing, (char *)bytes + kept, (size_t)result, &begun);
+        const size_t left = qd_framing_read(framing, to, (size_t)result, &begun);
         others = begun != SIZE_MAX ? kept + begun : others;
         if (framing->fault != QD_FAULT_NONE)
             return on_fault(connection, others);
-        kept += left;
-        if (kept == count || (kept > 0 && (size_t)result < wanted))
-            return (ssize_t)kept;
+        drained = (size_t)result < room;
+        if (place != NULL) {
+            connection->placed_bytes += left;
+            connection->untold_bytes += left;
+            kept += tell(connection, count - kept);
+        } else {
+            kept += left;
+        }
     }
+    return (ssize_t)kept;
 }
 
 /* ---- The socket --------------------------------------------------------------------------- */

@@ -1,9 +1,13 @@
-/* What libmicrohttpd reads, seen before it does: framing.c's rules hold for every byte that it
- * gets.
+/* Sees what libmicrohttpd reads before the library does, so framing.c's rules hold for every byte
+ * that it gets.
  *
- * The library reads with recv, and over TLS with gnutls_record_recv. Its calls of other libraries'
- * functions go, as intercept.h says of its own, to the first definition that there is, and that is
- * the program's: tap.c has one of recv, handshake.c one of gnutls_record_recv. */
+ * The bytes of a large body it does not get at all. They are read straight into the request's
+ * memory (qd_request_body_room), so nobody copies them, and the library is only told how many it
+ * has read. It then offers as many of its own buffer (qd_tap_take_body), which mean nothing.
+ *
+ * The library reads with recv, and over TLS with gnutls_record_recv. Both are other libraries', and
+ * such a call goes to the first definition that the loader finds, which is the program's
+ * (intercept.h says more): tap.c defines recv, and handshake.c gnutls_record_recv. */
 #ifndef SERVER_HTTP_TAP_H
 #define SERVER_HTTP_TAP_H
 
@@ -13,21 +17,28 @@
 
 #include "server/http/connection.h"
 
-/* From here on what the library reads from its socket is looked at. One over TLS is not added: see
- * qd_tls_begin. On its loop's thread, as all of this. False: malloc failed. */
+/* From now on what the library reads from this connection's socket is seen. One over TLS is not
+ * added: qd_tls_begin does that for it. On its loop's thread, as all of this. False: malloc failed.
+ */
 bool qd_tap_add(struct qd_connection *connection);
 void qd_tap_remove(const struct qd_connection *connection);
 
-/* After the last of this thread's. */
+/* Frees what this thread has, when its last connection is removed. */
 void qd_tap_deinit(void);
 
 enum {
-    QD_TAP_LATER = -100001, /* nothing now: no error is as low as these */
-    QD_TAP_CLOSE = -100002,
+    /* Lower than any error of recv or GnuTLS. */
+    QD_TAP_LATER = -100001, /* there is nothing to read now */
+    QD_TAP_CLOSE = -100002, /* the connection is over */
 };
 
-/* Reads with `read`, as if the library did. All that the connection has been refused for by now, or
- * is in this very call (connection->all->on_fault), is kept from it. */
+/* The library offers so many bytes of the request's body. Returns how many were taken, as
+ * qd_request_take_body does. */
+size_t qd_tap_take_body(struct qd_connection *connection, const char *bytes, size_t count);
+
+/* Reads with `read` in the library's stead. Returns what that would, as far as the library shall
+ * know, or one of the above. Of a request in which framing.c finds a fault the library gets no more
+ * bytes: connection->all->on_fault answers it, once all requests before it have been answered. */
 ssize_t qd_tap_read(struct qd_connection *connection,
                     ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
                     void *bytes, size_t count);

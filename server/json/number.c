@@ -158,6 +158,19 @@ bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value
     return true;
 }
 
+bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *value)
+{
+    *value = number->mantissa;
+    if (!number->whole || number->negative)
+        return false;
+    if (number->exponent == 0)
+        return true;
+    /* The largest have one digit more than the mantissa. */
+    const uint64_t last = (uint64_t)(number->text[number->bytes - 1] - '0');
+    return number->exponent == 1 && !__builtin_mul_overflow(*value, UINT64_C(10), value) &&
+           !__builtin_add_overflow(*value, last, value);
+}
+
 /* ---- Floats, in any case ------------------------------------------------------------------ */
 
 /* Midway between two floats lies a number of at most 113 significant digits (an odd number below

@@ -25,6 +25,9 @@ const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_
 /* false: fraction, exponent, "-0", or beyond int64. */
 bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
 
+/* false: fraction, exponent, a sign, or beyond uint64. */
+bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *value);
+
 /* The nearest float, ties to even; +-infinity beyond the range. */
 float qd_json_number_to_float(const struct qd_json_number *number);
 

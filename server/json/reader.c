@@ -48,19 +48,23 @@ static enum qd_status expected(const struct qd_json_reader *reader, const char *
 
 /* ---- The tree ---------------------------------------------------------------------------- */
 
+static bool make_room(struct qd_json_reader *reader, size_t bytes)
+{
+    reader->room_bytes = bytes > ROOM_BYTES ? bytes : ROOM_BYTES;
+    reader->room = qd_arena_alloc(reader->arena, reader->room_bytes);
+    if (reader->room != NULL)
+        return true;
+    reader->room_bytes = 0;
+    qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+    return false;
+}
+
 /* NULL: no memory; the error says so. */
-static void *take(struct qd_json_reader *reader, size_t bytes)
+static inline void *take(struct qd_json_reader *reader, size_t bytes)
 {
     bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > reader->room_bytes) {
-        size_t room_bytes = bytes > ROOM_BYTES ? bytes : ROOM_BYTES;
-        reader->room = qd_arena_alloc(reader->arena, room_bytes);
-        reader->room_bytes = reader->room == NULL ? 0 : room_bytes;
-    }
-    if (reader->room == NULL) {
-        qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+    if (bytes > reader->room_bytes && !make_room(reader, bytes))
         return NULL;
-    }
     void *taken = reader->room;
     reader->room += bytes;
     reader->room_bytes -= bytes;
@@ -304,11 +308,6 @@ static void skip_space(struct qd_json_reader *reader)
     reader->at = at;
 }
 
-static bool in_object(const struct qd_json_reader *reader)
-{
-    return reader->depth > 0 && (reader->objects >> (reader->depth - 1) & 1) != 0;
-}
-
 /* Most strings end here, too: they are short, and stand for themselves. */
 static enum qd_status begin_string(struct qd_json_reader *reader, enum state state)
 {
@@ -419,9 +418,18 @@ static enum qd_status read_value(struct qd_json_reader *reader)
     return read_literal(reader);
 }
 
+static bool is_over(const struct qd_json_reader *reader)
+{
+    return reader->depth == 0 && reader->state == AFTER_VALUE;
+}
+
 static enum qd_status read_separator(struct qd_json_reader *reader)
 {
-    bool object = in_object(reader);
+    if (is_over(reader)) {
+        return expected(reader, "nothing after the JSON (binary tensor data needs the header "
+                                "Inference-Header-Content-Length)");
+    }
+    const bool object = (reader->objects >> (reader->depth - 1) & 1) != 0;
     char byte = reader->at < reader->end ? *reader->at : '\0';
     if (byte == ',') {
         reader->state = object ? KEY : VALUE;
@@ -435,6 +443,16 @@ static enum qd_status read_separator(struct qd_json_reader *reader)
     return QD_OK;
 }
 
+/* The colon is there mostly, too. */
+static enum qd_status read_key(struct qd_json_reader *reader, const char *wanted)
+{
+    if (reader->at == reader->end || *reader->at != '"')
+        return expected(reader, wanted);
+    const enum qd_status status = begin_string(reader, IN_KEY);
+    const bool goes_on = reader->state == COLON && reader->at < reader->pause && *reader->at == ':';
+    return status == QD_OK && goes_on ? read_colon(reader) : status;
+}
+
 static enum qd_status read_token(struct qd_json_reader *reader)
 {
     char byte = reader->at < reader->end ? *reader->at : '\0';
@@ -446,9 +464,9 @@ static enum qd_status read_token(struct qd_json_reader *reader)
     case FIRST_KEY:
         if (byte == '}')
             return read_separator(reader);
-        return byte == '"' ? begin_string(reader, IN_KEY) : expected(reader, "a key or '}'");
+        return read_key(reader, "a key or '}'");
     case KEY:
-        return byte == '"' ? begin_string(reader, IN_KEY) : expected(reader, "a key");
+        return read_key(reader, "a key");
     case COLON:
         return read_colon(reader);
     case AFTER_VALUE:
@@ -496,8 +514,7 @@ enum qd_status qd_json_reader_step(struct qd_json_reader *reader, bool *done)
     do {
         if (reader->state <= AFTER_VALUE)
             skip_space(reader);
-        *done = reader->depth == 0 && reader->state == AFTER_VALUE;
-        if (*done || (reader->at >= reader->pause && reader->at < reader->end))
+        if (reader->at >= reader->pause && (reader->at < reader->end || is_over(reader)))
             break;
         status = read_token(reader);
     } while (status == QD_OK);
@@ -507,11 +524,7 @@ enum qd_status qd_json_reader_step(struct qd_json_reader *reader, bool *done)
         return qd_fail(reader->error, QD_TOO_LARGE,
                        "the JSON without its tensor data exceeds %u bytes", QD_ENVELOPE_BYTES_MAX);
     }
-    if (*done && reader->at < reader->pause) {
-        return expected(reader, "nothing after the JSON (binary tensor data needs the header "
-                                "Inference-Header-Content-Length)");
-    }
-    *done = *done && reader->at == reader->end;
+    *done = reader->at == reader->end;
     return QD_OK;
 }
 

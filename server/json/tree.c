@@ -60,41 +60,54 @@ bool qd_json_int64(const struct qd_json_value *value, int64_t *whole)
 
 bool qd_json_uint64(const struct qd_json_value *value, uint64_t *whole)
 {
-    int64_t number;
-    if (qd_json_int64(value, &number)) {
-        *whole = (uint64_t)number;
-        return number >= 0;
+    struct qd_json_number number;
+    if (read_number(value, &number) && qd_json_number_to_uint64(&number, whole))
+        return true;
+    int64_t small;
+    if (!qd_json_whole(value, &small) || small < 0)
+        return false;
+    *whole = (uint64_t)small;
+    return true;
+}
+
+static enum qd_status refuse_twice(const struct qd_json_path *path, const char *key,
+                                   struct qd_error *error)
+{
+    if (path != NULL && path->array != NULL)
+        return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected once, got twice", path->array,
+                       path->position, path->tail, key);
+    return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice",
+                   path == NULL ? "" : path->tail, key);
+}
+
+enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
+                              const char *const *keys, size_t count,
+                              const struct qd_json_value **values, struct qd_error *error)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = NULL;
+    for (const struct qd_json_value *member = object->first; member != NULL;
+         member = member->next) {
+        size_t i = 0;
+        while (i < count && !qd_json_key_is(member->key, keys[i]))
+            i++;
+        if (i == count)
+            continue;
+        if (values[i] != NULL)
+            return refuse_twice(path, keys[i], error);
+        values[i] = member;
     }
-    uint64_t read = 0;
-    for (size_t i = 0; value->kind == QD_JSON_NUMBER && i < value->bytes; i++) {
-        const unsigned digit = (unsigned)(unsigned char)value->text[i] - '0';
-        if (digit > 9 || read > (UINT64_MAX - digit) / 10)
-            return false;
-        read = read * 10 + digit;
-    }
-    *whole = read;
-    return value->kind == QD_JSON_NUMBER;
+    for (size_t i = 0; i < count; i++)
+        if (values[i] != NULL && values[i]->kind == QD_JSON_NULL)
+            values[i] = NULL;
+    return QD_OK;
 }
 
 enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error)
 {
-    const struct qd_json_value *found = NULL;
-    for (const struct qd_json_value *member = object->first; member != NULL;
-         member = member->next) {
-        if (!qd_json_key_is(member->key, key))
-            continue;
-        if (found != NULL && path != NULL && path->array != NULL)
-            return qd_fail(error, QD_INVALID, "%s[%zu]%s%s: expected once, got twice", path->array,
-                           path->position, path->tail, key);
-        if (found != NULL)
-            return qd_fail(error, QD_INVALID, "%s%s: expected once, got twice",
-                           path == NULL ? "" : path->tail, key);
-        found = member;
-    }
-    *value = found == NULL || found->kind == QD_JSON_NULL ? NULL : found;
-    return QD_OK;
+    return qd_json_fields(object, path, &key, 1, value, error);
 }
 
 struct qd_shown qd_show_string(const char *string)

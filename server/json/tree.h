@@ -73,8 +73,14 @@ struct qd_json_path {
     const char *tail;
 };
 
-/* The member `key` of `object`: NULL when absent or null. Twice is an error, because readers differ
- * on which one counts. path NULL: the object is the whole text. */
+/* The members of `object` that have these keys: each NULL when absent or null. Twice is an error,
+ * because readers differ on which one counts. Other members are nobody's. path NULL: the object is
+ * the whole text. */
+enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
+                              const char *const *keys, size_t count,
+                              const struct qd_json_value **values, struct qd_error *error);
+
+/* The same of one key. */
 enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error);

@@ -192,7 +192,8 @@ static enum qd_status prepare_graph(const struct qd_build *build, struct qd_mode
     struct qk_error cause = {.status = QK_OK};
     *model = qd_model_create(build->memory);
     if (*model == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+        return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
+                           "no memory for the model; try again later");
     (*model)->arena.together = build->scratch->together;
     struct qk_memory memory = {alloc, &(*model)->arena};
     if (qk_graph_prepare(build->kernels, &build->call, memory, graph, &cause) == QK_OK) {
@@ -216,7 +217,8 @@ static enum qd_status copy_late_graph(const struct qd_build *build, struct qd_mo
     *graph = NULL;
     *model = qd_model_create(build->memory);
     if (*model == NULL)
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+        return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
+                           "no memory for the model; try again later");
     (*model)->arena.together = build->scratch->together;
     (*model)->late =
         qd_late_copy(&build->call, build->onnx->lates, build->onnx->late_count, &(*model)->arena);
@@ -356,7 +358,8 @@ enum qd_status qd_build_prepare(struct qd_build *build, struct qd_model **model,
     if (status == QD_OK && *graph != NULL) {
         (*model)->plans = qd_plans_create(*graph, build->memory);
         if ((*model)->plans == NULL)
-            status = qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+            status = qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
+                                 "no memory for the model; try again later");
     }
     if (status == QD_OK)
         status = make_signature(build, types, *model, error);

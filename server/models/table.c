@@ -434,7 +434,8 @@ static enum qd_status install(struct qd_models *models, const char *name,
     struct qd_model **sorted = calloc(count, sizeof(struct qd_model *));
     if (family == NULL || sorted == NULL || !take_counters(models, versions, count)) {
         free(sorted);
-        return qd_fail(error, QD_UNAVAILABLE, "no memory for the model; try again later");
+        return qd_fail_for(error, QD_REASON_MODEL_MEMORY, QD_UNAVAILABLE,
+                           "no memory for the model; try again later");
     }
     memcpy(sorted, versions, count * sizeof(struct qd_model *));
     qsort(sorted, count, sizeof(struct qd_model *), by_version);

@@ -203,9 +203,7 @@ static enum qd_status read_request(struct qd_oip_decoder *decoder,
         return qd_fail(decoder->error, QD_INVALID, "the request: expected a JSON object, got %s",
                        qd_json_show(request).text);
     }
-    enum qd_status status = QD_OK;
-    for (size_t i = 0; i < 4 && status == QD_OK; i++)
-        status = qd_json_field(request, NULL, keys[i], &values[i], decoder->error);
+    enum qd_status status = qd_json_fields(request, NULL, keys, 4, values, decoder->error);
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)
@@ -226,6 +224,8 @@ static enum qd_status make_inputs(const struct qd_oip_message *message, struct q
     asked->inputs = asked->call.inputs;
     if (signature->op == NULL)
         asked->inputs = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->inputs));
+    else
+        memset(asked->inputs, 0, signature->input_count * sizeof(*asked->inputs));
     if (message->declares)
         asked->declared = qd_arena_calloc(arena, signature->input_count, sizeof(*asked->declared));
     return asked->inputs != NULL && (asked->declared != NULL || !message->declares)
@@ -248,7 +248,7 @@ struct qd_oip_reader {
     _Atomic size_t failed_unit; /* the first one; SIZE_MAX: none */
 };
 
-/* *asked is all zeros. */
+/* *asked is all zeros, but for call.inputs. */
 static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_message *message,
                         struct qd_arena *arena, struct qd_oip_asked *asked, struct qd_error *error)
 {

@@ -42,8 +42,8 @@ struct qd_oip_asked {
 };
 
 /* The same as qd_oip_decode below, in steps and units, for bodies whose reading takes long. It
- * lives in the arena, and borrows all four; *asked is all zeros. NULL: no memory; the error says
- * so. */
+ * lives in the arena, and borrows all four; *asked is all zeros, but for call.inputs. NULL: no
+ * memory; the error says so. */
 struct qd_oip_reader;
 struct qd_oip_reader *qd_oip_reader_create(const struct qd_oip_message *message,
                                            struct qd_arena *arena, struct qd_oip_asked *asked,

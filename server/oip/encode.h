@@ -4,6 +4,7 @@
 
 #include "kernels/qk.h"
 #include "server/base/answer.h"
+#include "server/base/config.h"
 #include "server/base/metrics.h"
 #include "server/base/status.h"
 #include "server/base/text.h"
@@ -47,22 +48,19 @@ void qd_oip_writer_print(struct qd_oip_writer *writer, char *workspace, size_t b
 enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
                                  const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_answer *answer);
 
-/* All of it at once. */
-enum qd_status qd_oip_encode_infer(const struct qd_oip_asked *asked, const char *kernel,
-                                   const struct qk_tensor *outputs,
-                                   const uint64_t stage_ns[QD_STAGE_COUNT], struct qd_arena *arena,
-                                   struct qd_answer *answer, struct qd_error *error);
-
 /* {"error":"…"}. Also fills http_status and content_type. Never fails: without memory the body is a
  * constant. */
 void qd_oip_encode_error(const struct qd_error *error, struct qd_arena *arena,
                          struct qd_answer *answer);
 
-/* What the server says about itself and its models. `versions` are those that the metadata lists.
- */
-void qd_oip_encode_server_metadata(struct qd_text *text, bool has_shared_memory);
+/* What the server says about itself and its models. `config`, and what the kernels say of
+ * themselves, are its properties; NULL: none. `versions` are those that the metadata lists, and
+ * `resident_bytes` what a loaded model holds; 0: none. */
+void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config *config,
+                                   const char *kernels);
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
-                                  const uint64_t *versions, size_t version_count);
+                                  const uint64_t *versions, size_t version_count,
+                                  size_t resident_bytes);
 void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature *signature);
 
 #endif

@@ -9,11 +9,14 @@
 
 /* ---- One input --------------------------------------------------------------------------- */
 
+enum field { NAME, DATATYPE, SHAPE, PARAMETERS, DATA, FIELD_COUNT };
+
 /* An input, on its way from the request. */
 struct input {
     const struct qd_json_value *json;
-    size_t position; /* in the request's array */
-    size_t index;    /* in the signature */
+    const struct qd_json_value *fields[FIELD_COUNT]; /* its members */
+    size_t position;                                 /* in the request's array */
+    size_t index;                                    /* in the signature */
     const struct qd_port *port;
     const char *name; /* the port's */
     struct qk_tensor *tensor;
@@ -62,11 +65,11 @@ static struct listed show_shape(const struct qk_tensor *tensor)
     return show_integers(dims, tensor->rank);
 }
 
-static enum qd_status find_field(const struct qd_oip_decoder *decoder, const struct input *input,
-                                 const char *key, const struct qd_json_value **value)
+static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
 {
+    static const char *const keys[] = {"name", "datatype", "shape", "parameters", "data"};
     const struct qd_json_path path = {"inputs", input->position, "."};
-    return qd_json_field(input->json, &path, key, value, decoder->error);
+    return qd_json_fields(input->json, &path, keys, FIELD_COUNT, input->fields, decoder->error);
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
@@ -102,10 +105,7 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->asked->signature;
-    const struct qd_json_value *value;
-    enum qd_status status = find_field(decoder, input, "name", &value);
-    if (status != QD_OK)
-        return status;
+    const struct qd_json_value *value = input->fields[NAME];
     const char *name = value == NULL ? NULL : qd_json_string(value);
     if (name == NULL) {
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
@@ -126,7 +126,8 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     input->tensor = &decoder->asked->inputs[input->index];
     input->carrier = find_carrier(decoder, input->index);
     input->strides = find_strides(decoder->asked, input->index);
-    input->wire = (struct qk_tensor){.type = QK_NONE};
+    input->wire.type = QK_NONE;
+    input->wire.rank = 0; /* the rest follows from these, or is set: it is large */
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
@@ -138,10 +139,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->asked->signature;
-    const struct qd_json_value *value;
-    enum qd_status status = find_field(decoder, input, "datatype", &value);
-    if (status != QD_OK)
-        return status;
+    const struct qd_json_value *value = input->fields[DATATYPE];
     const char *name = value == NULL ? NULL : qd_json_string(value);
     input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
     if (input->carrier != NULL && input->wire.type != QK_UINT8)
@@ -167,10 +165,7 @@ static size_t count_items(const struct qd_json_value *array)
 static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = &input->wire;
-    const struct qd_json_value *shape;
-    enum qd_status status = find_field(decoder, input, "shape", &shape);
-    if (status != QD_OK)
-        return status;
+    const struct qd_json_value *shape = input->fields[SHAPE];
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
                        label(input, ".shape").text, qd_json_show(shape).text);
@@ -261,11 +256,11 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
     enum qd_status status = check_shape(decoder, input);
     if (status == QD_OK && input->strides != NULL)
         status = apply_strides(decoder, input);
-    if (status != QD_OK)
+    if (status != QD_OK || input->carrier == NULL)
         return status;
     size_t bytes;
     qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
-    if (input->carrier != NULL && input->wire.count != bytes)
+    if (input->wire.count != bytes)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
                        "%zu",
@@ -381,23 +376,19 @@ static enum qd_status find_window(const struct qd_oip_decoder *decoder, const st
 static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
                                    struct content *content)
 {
-    const struct qd_json_value *parameters;
+    const struct qd_json_value *parameters = input->fields[PARAMETERS];
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
-    *content = (struct content){.blob = NULL};
-    enum qd_status status = find_field(decoder, input, "parameters", &parameters);
-    if (status == QD_OK)
-        status = find_field(decoder, input, "data", &content->data);
-    if (status == QD_OK && parameters != NULL && !qd_json_is_object(parameters)) {
+    *content = (struct content){.data = input->fields[DATA]};
+    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
+    if (parameters == NULL)
+        return QD_OK;
+    if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
-    if (status == QD_OK && parameters != NULL)
-        status =
-            qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    if (status == QD_OK && parameters != NULL)
-        status = find_window(decoder, input, parameters, content);
-    assert(status != QD_OK || content->data == NULL || content->data->kind == QD_JSON_DATA);
-    return status;
+    enum qd_status status =
+        qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
+    return status == QD_OK ? find_window(decoder, input, parameters, content) : status;
 }
 
 static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
@@ -441,10 +432,7 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
 static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
                                           const struct input *input, struct qd_port *port)
 {
-    const struct qd_json_value *shape;
-    enum qd_status status = find_field(decoder, input, "shape", &shape);
-    if (status != QD_OK)
-        return status;
+    const struct qd_json_value *shape = input->fields[SHAPE];
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected an array of integers, -1 where a size is free, got %s",
@@ -514,7 +502,9 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
                        input->position, qd_json_show(input->json).text);
     }
     bool declared = false;
-    enum qd_status status = read_name(decoder, input);
+    enum qd_status status = find_fields(decoder, input);
+    if (status == QD_OK)
+        status = read_name(decoder, input);
     if (status == QD_OK)
         status = read_datatype(decoder, input);
     if (status == QD_OK)

@@ -105,12 +105,22 @@ static void describe(const struct qk_attribute_def *def, char *about, size_t byt
     snprintf(about, bytes, "%s: %s", kinds[def->kind], def->about);
 }
 
-void qd_oip_encode_server_metadata(struct qd_text *text, bool has_shared_memory)
+void qd_oip_encode_server_metadata(struct qd_text *text, const struct qd_config *config,
+                                   const char *kernels)
 {
     qd_text_string(text, "{\"name\":\"quantd\",\"version\":\"" QD_VERSION "\",\"extensions\":["
                          "\"binary_tensor_data\",\"parameters\",\"model_repository\","
                          "\"model_configuration\",\"statistics\",\"logging\"");
-    qd_text_string(text, has_shared_memory ? ",\"system_shared_memory\"]}" : "]}");
+    if (config != NULL && config->shared_memory_prefix[0] != '\0')
+        qd_text_string(text, ",\"system_shared_memory\"");
+    qd_text_string(text, "]");
+    if (config != NULL) {
+        qd_text_string(text, ",\"properties\":{\"kernels\":");
+        qd_text_json_string(text, kernels);
+        qd_config_print_limits(config, text);
+        qd_text_string(text, "}");
+    }
+    qd_text_string(text, "}");
 }
 
 /* ---- Metadata ---------------------------------------------------------------------------- */
@@ -168,7 +178,8 @@ static void add_properties(struct sheet *sheet, cJSON *to, const struct qd_signa
 }
 
 void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signature *signature,
-                                  const uint64_t *versions, size_t version_count)
+                                  const uint64_t *versions, size_t version_count,
+                                  size_t resident_bytes)
 {
     struct sheet sheet;
     cJSON *root = open(&sheet);
@@ -182,7 +193,13 @@ void qd_oip_encode_model_metadata(struct qd_text *text, const struct qd_signatur
     add_string(&sheet, root, "platform", signature->platform);
     add_tensors(&sheet, root, "inputs", signature->inputs, signature->input_count);
     add_tensors(&sheet, root, "outputs", signature->outputs, signature->output_count);
-    add_properties(&sheet, add_object(&sheet, root, "properties"), signature);
+    cJSON *properties = add_object(&sheet, root, "properties");
+    add_properties(&sheet, properties, signature);
+    if (resident_bytes > 0) {
+        char number[24];
+        snprintf(number, sizeof(number), "%zu", resident_bytes);
+        add_string(&sheet, properties, "bytes", number);
+    }
     print(&sheet, text);
 }
 

@@ -4,6 +4,7 @@
 #include "server/base/limits.h"
 #include "server/base/refusal.h"
 #include "server/base/text.h"
+#include "server/json/reader.h"
 #include "server/oip/encode.h"
 #include "server/oip/windows.h"
 #include "server/work/inference.h"
@@ -16,10 +17,9 @@ enum {
     BRIEF_NUMBERS = 512,
     BRIEF_CONSTANT_BYTES = 1 << 20,
     BRIEF_NODES = 8,
-    /* And some 100 us: read in one go, without a phase of its own. */
+    /* And some 100 us with its numbers: read in one go, without a phase of its own. */
     SHORT_JSON_BYTES = 32 << 10,
-    STEP_JSON_BYTES = 64 << 10, /* that the reader takes at a time, more or less */
-    STEP_NS = 100000,
+    READ_STEP_NS = 100000, /* for QD_JSON_PIECE_BYTES, which may be less or more (reader.h) */
 };
 
 static void *alloc(void *context, size_t bytes)
@@ -82,13 +82,14 @@ static bool waited_too_long(const struct qd_request *request)
 
 static enum qd_status refuse_wait(struct qd_request *request)
 {
-    return qd_fail(&request->error, QD_UNAVAILABLE,
-                   "timeout: it waited %llu us for a worker, and parameters.timeout allows %llu",
-                   (unsigned long long)(request->spent_ns[QD_QUEUED] / QD_NS_PER_US),
-                   (unsigned long long)request->asked.timeout_us);
+    return qd_fail_for(
+        &request->error, QD_REASON_TIMEOUT, QD_UNAVAILABLE,
+        "timeout: it waited %llu us for a worker, and parameters.timeout allows %llu",
+        (unsigned long long)(request->spent_ns[QD_QUEUED] / QD_NS_PER_US),
+        (unsigned long long)request->asked.timeout_us);
 }
 
-/* The next step, of some STEP_JSON_BYTES; at the end, what the JSON says about the wait. */
+/* The next step, of some QD_JSON_PIECE_BYTES; at the end, what the JSON says about the wait. */
 static enum qd_status read_step(struct qd_inference *inference)
 {
     const enum qd_status status = qd_oip_reader_step(inference->reader, &inference->read);
@@ -152,7 +153,8 @@ bool qd_inference_read(struct qd_inference *inference)
     if (json_bytes(inference->request) <= SHORT_JSON_BYTES)
         return read_at_once(inference);
     return qd_inference_set_phase(inference, run_read, after_read,
-                                  json_bytes(inference->request) / STEP_JSON_BYTES + 1, STEP_NS, 1);
+                                  json_bytes(inference->request) / QD_JSON_PIECE_BYTES + 1,
+                                  READ_STEP_NS, 1);
 }
 
 static bool start(struct qd_job *job)
@@ -160,6 +162,8 @@ static bool start(struct qd_job *job)
     struct qd_inference *inference = qd_inference_of(job);
     inference->doing = QD_DECODING;
     qd_request_advance_at(inference->request, QD_DECODING, job->started_ns);
+    if (qd_request_keep_body(inference->request) != QD_OK)
+        return false;
     inference->seats = qd_arena_calloc(inference->arena, inference->tools->thread_count,
                                        sizeof(*inference->seats));
     if (inference->seats == NULL)
@@ -480,16 +484,18 @@ static void expire(struct qd_job *job)
         refuse_wait(request);
         return;
     }
-    qd_fail(&request->error, QD_UNAVAILABLE,
-            "the request: expected an answer within %llu ms (--compute-timeout); it takes longer",
-            (unsigned long long)(inference->tools->compute_timeout_ns / QD_NS_PER_MS));
+    qd_fail_for(
+        &request->error, QD_REASON_COMPUTE_TIMEOUT, QD_UNAVAILABLE,
+        "the request: expected an answer within %llu ms (--compute-timeout); it takes longer",
+        (unsigned long long)(inference->tools->compute_timeout_ns / QD_NS_PER_MS));
 }
 
 static void cancel(struct qd_job *job)
 {
     const struct qd_inference *inference = qd_inference_of(job);
-    qd_fail(inference->error, QD_UNAVAILABLE,
-            inference->abandoned ? "the client has gone" : "the server shuts down");
+    qd_fail_for(inference->error, inference->abandoned ? QD_REASON_OTHER : QD_REASON_SHUTDOWN,
+                QD_UNAVAILABLE,
+                inference->abandoned ? "the client has gone" : "the server shuts down");
 }
 
 /* The scheduler has no hand in it any more, and no worker. A refusal clears the arena, and the
@@ -503,10 +509,14 @@ static void done(struct qd_job *job)
     if (inference->pin.plan != NULL)
         qd_plans_unpin(request->model->plans, &inference->pin);
     if (request->error.status == QD_UNAVAILABLE)
-        request->retry_after_s = qd_scheduler_retry_after_s(inference->tools->scheduler);
+        request->retry_after_s =
+            qd_infer_retry_after_s(inference->tools->scheduler, request->arena.memory);
+    qd_arena_end_work(&request->arena);
     request->inference = NULL;
     if (request->error.status != QD_OK)
         qd_request_refuse(request);
+    else
+        qd_request_drop_body(request); /* sending may take long, and the answer is complete */
     request->on_answered(request);
 }
 
@@ -515,10 +525,10 @@ static void done(struct qd_job *job)
 /* Returns false. */
 static bool refuse_full(struct qd_scheduler *scheduler, struct qd_request *request)
 {
-    request->retry_after_s = qd_scheduler_retry_after_s(scheduler);
-    qd_fail(&request->error, QD_UNAVAILABLE,
-            "the queue is full (--max-queue): %zu requests wait; try again later",
-            qd_scheduler_queue_count(scheduler));
+    request->retry_after_s = qd_infer_retry_after_s(scheduler, request->arena.memory);
+    qd_fail_for(&request->error, QD_REASON_QUEUE, QD_UNAVAILABLE,
+                "the queue is full (--max-queue): %zu requests wait; try again later",
+                qd_scheduler_queue_count(scheduler));
     return false;
 }
 
@@ -526,7 +536,7 @@ bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *re
 {
     struct qd_scheduler *scheduler = tools->scheduler;
     if (qd_scheduler_is_abandoned(scheduler)) {
-        qd_fail(&request->error, QD_UNAVAILABLE, "the server shuts down");
+        qd_fail_for(&request->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
         return false;
     }
     return qd_scheduler_has_room(scheduler) || refuse_full(scheduler, request);
@@ -558,7 +568,9 @@ static struct qd_inference *create(const struct qd_infer_tools *tools, struct qd
 
 bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *request)
 {
-    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+    static const struct qd_job_code large = {start,  on_running, expire,
+                                             cancel, done,       qd_inference_may_start};
+    static const struct qd_job_code small = {start, on_running, expire, cancel, done, NULL};
     if (!qd_infer_try_room(tools, request))
         return false;
     struct qd_inference *inference = create(tools, request);
@@ -568,8 +580,9 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     request->message.body_bytes = (size_t)request->body_bytes;
     request->inference = inference;
     qd_request_advance(request, QD_QUEUED);
-    if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job, &code,
-                            is_brief(request), request->since_ns + tools->compute_timeout_ns))
+    if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
+                            qd_inference_is_small(inference) ? &small : &large, is_brief(request),
+                            request->since_ns + tools->compute_timeout_ns))
         return true;
     request->inference = NULL; /* another loop has taken the room meanwhile */
     return refuse_full(tools->scheduler, request);

@@ -1,5 +1,7 @@
-/* What becomes of an inference between its body's last byte and its answer. It is a job of
- * phases; infer.c has them in this order:
+/* What becomes of an inference between its body's last byte and its answer. It is a job of these
+ * phases, in this order; infer.c has them, and inference_coding.c the first and the last. Each has
+ * a function run_*, for its units, and after_*, which sets the next phase. A seat is a worker's
+ * place at a phase (scheduler.h).
  *
  *   state     phase    units                            seats
  *   QUEUED             waits, in arrival order          none
@@ -8,8 +10,11 @@
  *             read     64 KiB of JSON each              one
  *             convert  a piece of the tensors' numbers  as many as it is worth
  *             plan     one: call, graph, plan, memory   one
- *   RUNNING   pack     the operators' own               as many as it is worth
+ *   RUNNING   pack     as the kernels cut it            as many as it is worth
  *             compute  the same, for each node          as many as it is worth
+ *             copy     256 KiB of an output that has    as many as it is worth
+ *                      to be in shared memory, but
+ *                      could not be computed there
  *   ENCODING  print    2048 numbers each                as many as it is worth
  *             deflate  32 KiB each, where it is wanted  one
  *   REPLYING
@@ -41,6 +46,10 @@ struct qd_infer_tools {
     uint64_t compute_timeout_ns;
     uint64_t max_body_bytes; /* of what a compressed body becomes */
 };
+
+/* When it is worth to try again, by the queue and by who waits for memory: at least 1 and at most
+ * QD_RETRY_AFTER_MAX_S. On any thread. */
+unsigned qd_infer_retry_after_s(struct qd_scheduler *scheduler, struct qd_memory *memory);
 
 /* False: the queue is full, or the server shuts down; request->error says so. */
 bool qd_infer_try_room(const struct qd_infer_tools *tools, struct qd_request *request);

@@ -59,6 +59,12 @@ static inline bool qd_inference_set_phase(struct qd_inference *inference, qd_run
     return true;
 }
 
+/* It is expected to take so little memory that it never waits for some. */
+bool qd_inference_is_small(const struct qd_inference *inference);
+/* The may_start of all others, by what they are expected to take (base/admission.h). From then on
+ * nobody takes the body; who has lost it starts, and is told. */
+bool qd_inference_may_start(struct qd_job *job, bool others_wait);
+
 /* Of the body as it was before it was compressed. As a `then`, like the next two. */
 bool qd_inference_read(struct qd_inference *inference);
 

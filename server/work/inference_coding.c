@@ -18,8 +18,7 @@ static bool after_inflate(struct qd_job *job)
         return false;
     if (!qd_inflater_end(inference->inflater, &message->body, &message->body_bytes))
         return true; /* another phase of them, as after_read */
-    qd_arena_release(inference->arena, request->body, request->body_capacity);
-    request->body = NULL;
+    qd_request_drop_body(request);
     return qd_inference_read(inference);
 }
 

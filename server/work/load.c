@@ -228,15 +228,15 @@ static void on_running(struct qd_job *job, bool running)
 static void expire(struct qd_job *job)
 {
     struct qd_load *load = load_of(job);
-    qd_fail(&load->error, QD_UNAVAILABLE,
-            "the load: expected to end within %llu ms (--compute-timeout); it did not",
-            (unsigned long long)(load->timeout_ns / QD_NS_PER_MS));
+    qd_fail_for(&load->error, QD_REASON_COMPUTE_TIMEOUT, QD_UNAVAILABLE,
+                "the load: expected to end within %llu ms (--compute-timeout); it did not",
+                (unsigned long long)(load->timeout_ns / QD_NS_PER_MS));
     end(load);
 }
 
 static void cancel(struct qd_job *job)
 {
-    qd_fail(&load_of(job)->error, QD_UNAVAILABLE, "the server shuts down");
+    qd_fail_for(&load_of(job)->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
 }
 
 static void done(struct qd_job *job)
@@ -247,7 +247,7 @@ static void done(struct qd_job *job)
 
 bool qd_load_submit(struct qd_load *load)
 {
-    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+    static const struct qd_job_code code = {start, on_running, expire, cancel, done, NULL};
     return qd_scheduler_submit(load->tools->scheduler, load->tools->loop, &load->job, &code, false,
                                UINT64_MAX);
 }

@@ -464,10 +464,10 @@ static enum qd_status try_room(const struct qd_loader *loader, const char *name,
 {
     enum qd_status status = qd_loader_check(loader, name, error);
     if (status == QD_OK && qd_scheduler_is_abandoned(loader->settings.tools.scheduler))
-        return qd_fail(error, QD_UNAVAILABLE, "the server shuts down");
+        return qd_fail_for(error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
     if (status == QD_OK && loader->waiting_count == QD_LOADER_WAITING_MAX) {
-        return qd_fail(error, QD_UNAVAILABLE, "%d loads wait already; try again later",
-                       QD_LOADER_WAITING_MAX);
+        return qd_fail_for(error, QD_REASON_QUEUE, QD_UNAVAILABLE,
+                           "%d loads wait already; try again later", QD_LOADER_WAITING_MAX);
     }
     return status != QD_OK ? status : qd_models_try_room(loader->settings.models, name, 1, error);
 }

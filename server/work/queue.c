@@ -34,11 +34,39 @@ void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
         atomic_fetch_add(&queue->new_count, 1);
 }
 
+bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
+{
+    if (job->code->may_start(job, queue->held.head != NULL))
+        return false;
+    job->queued = true;
+    job->held = true;
+    qd_job_list_append(&queue->held, job);
+    atomic_fetch_add(&queue->held_count, 1);
+    atomic_fetch_add(&queue->new_count, 1);
+    return true;
+}
+
+void qd_queue_release(struct qd_queue *queue, uint64_t now_ns)
+{
+    bool others_wait = false;
+    struct qd_job *next;
+    for (struct qd_job *job = queue->held.head; job != NULL; job = next) {
+        next = job->next;
+        if (job->deadline_ns <= now_ns || job->code->may_start(job, others_wait)) {
+            qd_queue_remove(queue, job);
+            qd_queue_append(queue, job);
+        } else {
+            others_wait = true;
+        }
+    }
+}
+
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job)
 {
-    qd_job_list_remove(&queue->levels[job->queued_level], job);
+    qd_job_list_remove(job->held ? &queue->held : &queue->levels[job->queued_level], job);
+    atomic_fetch_sub(job->held ? &queue->held_count : &queue->count, 1);
     job->queued = false;
-    atomic_fetch_sub(&queue->count, 1);
+    job->held = false;
     if (!job->taken)
         atomic_fetch_sub(&queue->new_count, 1);
 }

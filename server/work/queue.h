@@ -28,13 +28,20 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
     atomic_size_t count;     /* who only looks at this needs no lock */
-    atomic_size_t new_count; /* of these: whom no worker has had yet */
-    uint64_t arrivals;       /* in all, for who has waited longest */
+    atomic_size_t new_count; /* whom no worker has had yet, with those that are held: */
+    struct qd_job_list held; /* nobody takes them; who came first comes first */
+    atomic_size_t held_count;
+    uint64_t arrivals; /* in all, for who has waited longest */
     unsigned turns;
 };
 
 /* At its level's end; of a new one that is QD_LEVEL_UNREAD. */
 void qd_queue_append(struct qd_queue *queue, struct qd_job *job);
+/* A new job, whose code has a may_start. True: it may not start, and is held. */
+bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job);
+/* Appends of those that are held who may start by now, and whose deadline has passed. */
+void qd_queue_release(struct qd_queue *queue, uint64_t now_ns);
+/* From wherever it waits. */
 void qd_queue_remove(struct qd_queue *queue, struct qd_job *job);
 
 /* Of the lowest level that has any. NULL: nothing waits. */

@@ -5,26 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/blocks.h"
 #include "server/base/clock.h"
+#include "server/base/limits.h"
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/oip/encode.h"
 #include "server/work/making.h"
 
 enum {
-    GROWING_BODY_BYTES = 64 << 10,
-    ROOM_BYTES = 64 << 10, /* at least, where they can be had */
+    GROWING_BODY_BYTES = 64 << 10, /* of a body that does not say its size */
+    FIRST_BODY_BYTES = 16 << 10,   /* of one that does: more than most have, little for a promise */
 };
 
 void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint64_t first_byte_ns)
 {
-    *request = (struct qd_request){.state = QD_READING, .since_ns = first_byte_ns};
+    /* The inputs behind are most of it, and cleared by whoever reads some. */
+    memset(request, 0, offsetof(struct qd_request, asked.call.inputs));
+    request->state = QD_READING;
+    request->since_ns = first_byte_ns;
     qd_arena_init(&request->arena, memory);
 }
 
-/* All of its arena goes, and with it the body. */
+/* All of its arena goes, and with it the body, and the stream that may lie there. */
 static void empty_arena(struct qd_request *request)
 {
+    if (request->stream != NULL)
+        request->stream->close(request->stream);
+    request->stream = NULL;
     qd_making_abandon(request);
     qd_arena_deinit(&request->arena);
     request->body = NULL;
@@ -83,33 +91,42 @@ enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes)
 {
     struct qd_arena *arena = &request->arena;
     request->keeps_body = true;
+    if (bytes > FIRST_BODY_BYTES && bytes < QD_LARGE_BLOCK_BYTES) {
+        request->body_bytes_said = bytes;
+        bytes = FIRST_BODY_BYTES;
+    }
     request->body = qd_arena_reserve(arena, bytes);
-    /* It would be refused later, after it was sent in vain. */
-    const size_t left = qd_memory_max(arena->memory) - qd_memory_used(arena->memory);
-    if (request->body != NULL && bytes > left) {
+    /* What does not count yet would be refused later, after it was sent in vain. */
+    if (request->body != NULL && bytes > qd_arena_committed(arena, request->body) &&
+        !qd_memory_has_room(arena->memory, bytes)) {
         arena->refused_bytes = bytes;
         request->body = NULL;
     }
     if (request->body == NULL)
         return qd_refuse_memory(&request->arena, "the body", &request->error);
+    qd_arena_set_claim(arena, request->body, QD_CLAIM_COMING);
     request->body_capacity = bytes;
     return QD_OK;
 }
 
-/* A body that nobody has said the size of: some room first, and then all that there may be, of
- * which only what comes counts. So it is copied once at most. */
+/* A small block counts whole, so a head that promises one gets the first of it, and all of it when
+ * that is full. A body that nobody has said the size of gets some room first, too, and then all
+ * that there may be, of which only what comes counts. So a body is copied once at most. */
 static bool grow_body(struct qd_request *request, size_t bytes, uint64_t bytes_max)
 {
     struct qd_arena *arena = &request->arena;
     const size_t left = qd_memory_max(arena->memory) - qd_arena_own_bytes(arena);
     size_t capacity = bytes_max < left ? (size_t)bytes_max : left;
-    if (bytes <= GROWING_BODY_BYTES && GROWING_BODY_BYTES < capacity)
+    if (bytes <= request->body_bytes_said)
+        capacity = request->body_bytes_said;
+    else if (bytes <= GROWING_BODY_BYTES && GROWING_BODY_BYTES < capacity)
         capacity = GROWING_BODY_BYTES;
     char *body = qd_arena_reserve(arena, capacity < bytes ? bytes : capacity);
-    if (body == NULL)
+    if (body == NULL || !qd_arena_commit(arena, body, (size_t)request->body_bytes))
         return false;
     if (request->body_bytes > 0)
         memcpy(body, request->body, (size_t)request->body_bytes);
+    qd_arena_set_claim(arena, body, QD_CLAIM_COMING);
     request->body = body;
     request->body_capacity = capacity;
     return true;
@@ -121,18 +138,19 @@ static bool make_room(struct qd_request *request, size_t bytes, uint64_t bytes_m
            qd_arena_commit(&request->arena, request->body, bytes);
 }
 
-size_t qd_request_body_room(struct qd_request *request)
+size_t qd_request_body_room(struct qd_request *request, size_t placed)
 {
-    if (request->body == NULL || request->error.status != QD_OK ||
-        request->body_bytes >= request->body_capacity)
+    const size_t old = (size_t)request->body_bytes + placed;
+    if (request->body == NULL || request->error.status != QD_OK || old >= request->body_capacity)
         return 0;
-    const size_t old = (size_t)request->body_bytes;
     const size_t left = request->body_capacity - old;
-    const size_t wanted = old + (left < ROOM_BYTES ? left : ROOM_BYTES);
+    const size_t wanted = old + (left < QD_PLACED_BYTES_MAX ? left : QD_PLACED_BYTES_MAX);
     qd_making_go_on(request, wanted);
     if (request->making == NULL)
         qd_arena_commit(&request->arena, request->body, wanted);
     const size_t end = qd_making_end(request);
+    if (qd_request_has_lost_body(request))
+        return 0; /* the next of it is refused */
     return (end < request->body_capacity ? end : request->body_capacity) - old;
 }
 
@@ -171,6 +189,38 @@ size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_
     return taken;
 }
 
+static enum qd_status set_claim(struct qd_request *request, enum qd_claim claim)
+{
+    if (qd_arena_set_claim(&request->arena, request->body, claim))
+        return QD_OK;
+    request->arena.refused_bytes = 0;
+    return qd_refuse_memory(&request->arena, "the body", &request->error);
+}
+
+enum qd_status qd_request_end_body(struct qd_request *request)
+{
+    return set_claim(request,
+                     request->message.signature != NULL ? QD_CLAIM_WAITING : QD_CLAIM_FIRM);
+}
+
+enum qd_status qd_request_keep_body(struct qd_request *request)
+{
+    return set_claim(request, QD_CLAIM_FIRM);
+}
+
+bool qd_request_has_lost_body(const struct qd_request *request)
+{
+    return request->body != NULL && qd_arena_has_lost(&request->arena, request->body);
+}
+
+void qd_request_drop_body(struct qd_request *request)
+{
+    assert(request->making == NULL);
+    if (request->body != NULL)
+        qd_arena_release(&request->arena, request->body, request->body_capacity);
+    request->body = NULL;
+}
+
 /* ---- The answer --------------------------------------------------------------------------- */
 
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT])
@@ -196,10 +246,12 @@ static char *print_stage(enum qd_stage stage, uint64_t us, char *at)
         QD_STAGE_LIST(X)
 #undef X
     };
+    const unsigned fraction = (unsigned)(us % 1000);
     at = qd_print_decimal(us / 1000, stpcpy(at, begins[stage]));
     *at++ = '.';
-    for (unsigned place = 100; place > 0; place /= 10)
-        *at++ = (char)('0' + us / place % 10);
+    *at++ = (char)('0' + fraction / 100);
+    *at++ = (char)('0' + fraction / 10 % 10);
+    *at++ = (char)('0' + fraction % 10);
     return at;
 }
 

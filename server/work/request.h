@@ -16,13 +16,14 @@
 #include "server/base/compression.h"
 #include "server/base/metrics.h"
 #include "server/base/status.h"
+#include "server/base/stream.h"
 #include "server/models/model.h"
 #include "server/oip/decode.h"
 #include "server/work/loop.h"
 #include "server/work/trail.h"
 
-#define QD_REQUEST_HEADER_COUNT_MAX 8
-#define QD_USER_BYTES 65 /* with the NUL at its end */
+#define QD_REQUEST_HEADER_COUNT_MAX 12 /* the console's five, CORS' and a trace's */
+#define QD_USER_BYTES 65               /* with the NUL at its end */
 
 /* Of a distributed trace (W3C Trace Context); "": of none. */
 struct qd_trace {
@@ -49,9 +50,10 @@ struct qd_request {
     uint64_t spent_ns[QD_REQUEST_STATE_COUNT];
     struct qd_arena arena;
 
-    struct qd_error error;   /* status QD_OK: none so far */
-    struct qd_answer answer; /* from REPLYING on */
-    unsigned retry_after_s;  /* for a refusal with Retry-After; 0: the least */
+    struct qd_error error;    /* status QD_OK: none so far */
+    struct qd_answer answer;  /* from REPLYING on */
+    unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the least */
+    struct qd_stream *stream; /* closed with the request, or its refusal; NULL: there is none */
     /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
@@ -63,6 +65,7 @@ struct qd_request {
     bool keeps_body; /* false: what comes is dropped */
     char *body;
     size_t body_capacity;
+    size_t body_bytes_said;   /* by its head, where body_capacity is less; 0: it is not */
     struct qd_making *making; /* pages of the body that are being made (making.h); NULL: none */
     /* On its loop's thread: they are there, and qd_request_take_body takes more. */
     void (*on_room)(struct qd_request *request);
@@ -80,13 +83,14 @@ struct qd_request {
     enum qd_coding coding;        /* of the body as it comes; message.body is inflated */
     enum qd_coding answer_coding; /* that the client wants, and --compress-answers grants */
     struct qd_oip_message message;
-    struct qd_oip_asked asked;      /* as far as it was read */
     struct qd_inference *inference; /* infer.c's, in the arena; NULL: none is on its way */
     void (*on_answered)(struct qd_request *request); /* an inference's: on its loop's thread */
 
     struct qd_loop *loop; /* that has its connection */
     struct qd_post post;  /* to that, of who answers on another thread */
     void *connection;     /* the listener's own */
+
+    struct qd_oip_asked asked; /* an inference's, as far as it was read; see qd_request_init */
 };
 
 /* Starts in READING, since first_byte_ns. */
@@ -110,15 +114,26 @@ void qd_request_add_header(struct qd_request *request, const char *name, const c
 
 /* Keeps the body, with room for so many bytes of it, in one piece. They count as they come. */
 enum qd_status qd_request_reserve_body(struct qd_request *request, size_t bytes);
-/* So many bytes may be written behind those that are there, at body + body_bytes, and taken then.
- * 0: none without a call of qd_request_take_body. */
-size_t qd_request_body_room(struct qd_request *request);
+/* So many bytes may be written behind those that are there and `placed` more, which are to be taken
+ * before them. 0: none without a call of qd_request_take_body. */
+size_t qd_request_body_room(struct qd_request *request, size_t placed);
 /* Appends to a kept body, and grows it if it has to; only counts any other. They may be in their
  * place already. A failure is in request->error, drops the body, and only counts all that still
  * comes. bytes_max: --max-body-bytes. Returns how many it has taken: all, or less while pages are
  * being made for the others, and on_room comes. */
 size_t qd_request_take_body(struct qd_request *request, const char *bytes, size_t count,
                             uint64_t bytes_max);
+/* Nobody looks at it any more: what it held is free for others, unless it is small. Not while its
+ * pages are being made. It may have gone before. */
+void qd_request_drop_body(struct qd_request *request);
+
+/* Its last byte is there. An inference's body may still be lost until it is kept (arena.h). Not
+ * QD_OK: it is lost, and request->error says so. */
+enum qd_status qd_request_end_body(struct qd_request *request);
+/* Whether it was lost. */
+bool qd_request_has_lost_body(const struct qd_request *request);
+/* Work on it begins. */
+enum qd_status qd_request_keep_body(struct qd_request *request);
 
 /* To REPLYING, with the answer made from request->error. All else in the arena goes: not on a
  * worker, since the scheduler's seats lie there. */

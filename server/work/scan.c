@@ -78,7 +78,7 @@ static void expire(struct qd_job *job)
 
 static void cancel(struct qd_job *job)
 {
-    qd_fail(&scan_of(job)->error, QD_UNAVAILABLE, "the server shuts down");
+    qd_fail_for(&scan_of(job)->error, QD_REASON_SHUTDOWN, QD_UNAVAILABLE, "the server shuts down");
 }
 
 static void done(struct qd_job *job)
@@ -90,7 +90,7 @@ static void done(struct qd_job *job)
 bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct qd_loop *loop,
                     struct qd_memory *memory)
 {
-    static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+    static const struct qd_job_code code = {start, on_running, expire, cancel, done, NULL};
     scan->error.status = QD_OK;
     scan->entries = NULL;
     scan->count = 0;

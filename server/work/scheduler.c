@@ -67,8 +67,8 @@ static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
     while (job != NULL) {
         bool free = job->free_seats != NULL && !atomic_load(&job->stopped);
         size_t left = free ? qd_turn_units_left(job) : 0;
-        if (left > 0 && (awake || qd_scheduler_shares(left, job->phase.unit_cost_ns,
-                                                      1 + scheduler->idle_count) > 1))
+        if (left > 0 &&
+            (awake || qd_turn_wants_help(&scheduler->signs, job, 1 + scheduler->idle_count)))
             break;
         job = job->next;
     }
@@ -159,7 +159,7 @@ static bool leave_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
 {
     struct qd_job *job = turn->job;
     pthread_mutex_lock(&scheduler->lock);
-    qd_turn_stand_up(turn);
+    qd_turn_stand_up(&scheduler->signs, turn);
     bool last = job->worker_count == 0;
     if (last && job->phase.seat_count > 1)
         qd_job_list_remove(&scheduler->open, job);
@@ -192,7 +192,8 @@ static bool may_go_on(struct qd_scheduler *scheduler, struct qd_job *job)
     return true;
 }
 
-/* The same. True: it has its first phase. */
+/* The worker is alone with the job, which is new. True: it has its first phase. False: it is over.
+ */
 static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
 {
     if (job->started_ns >= job->deadline_ns)
@@ -259,7 +260,7 @@ static struct qd_job *take_next(struct qd_queue *queue)
     }
 }
 
-/* The same. */
+/* Under the lock; something waits. A turn at the next job: at a seat, if it has a phase. */
 static struct qd_turn take_from_queue(struct qd_scheduler *scheduler, enum qd_turn_kind kind)
 {
     struct qd_turn turn = {.job = take_next(&scheduler->signs.queue), .kind = kind};
@@ -433,7 +434,7 @@ static bool compute_in_passing(struct qd_scheduler *scheduler, struct qd_turn *t
             return false;
         qd_turn_sit_down(turn);
         qd_turn_run(&scheduler->signs, turn);
-        qd_turn_stand_up(turn);
+        qd_turn_stand_up(&scheduler->signs, turn);
         if (qd_turn_units_left(job) > 0)
             return false;
         goes_on =
@@ -472,6 +473,28 @@ static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
     return true;
 }
 
+/* True: it may not start yet, and waits. Where there is no room, leave_to_workers says so. */
+static bool hold(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    const bool holds =
+        qd_scheduler_has_room(scheduler) && qd_queue_hold(&scheduler->signs.queue, job);
+    pthread_mutex_unlock(&scheduler->lock);
+    return holds;
+}
+
+void qd_scheduler_release(struct qd_scheduler *scheduler)
+{
+    if (atomic_load(&scheduler->signs.queue.held_count) == 0)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    qd_queue_release(&scheduler->signs.queue, qd_clock_ns());
+    atomic_fetch_add(&scheduler->news, 1);
+    const int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+}
+
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
                          const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
 {
@@ -482,6 +505,8 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
                            .over = {.callback = on_over, .context = job},
                            .brief = brief,
                            .deadline_ns = deadline_ns};
+    if (code->may_start != NULL && hold(scheduler, job))
+        return true;
     if (!brief || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
     job->started_ns = qd_clock_ns();
@@ -553,6 +578,7 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
     struct qd_job *job;
     pthread_mutex_lock(&scheduler->lock);
     atomic_store(&scheduler->signs.abandoned, true);
+    qd_queue_release(&scheduler->signs.queue, UINT64_MAX);
     while ((job = qd_queue_take(&scheduler->signs.queue)) != NULL) {
         job->cancelled = true;
         qd_loop_post(job->loop, &job->over);
@@ -563,7 +589,8 @@ void qd_scheduler_abandon(struct qd_scheduler *scheduler)
 unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->lock);
-    const uint64_t count = atomic_load(&scheduler->signs.queue.count) + 1;
+    const uint64_t count = atomic_load(&scheduler->signs.queue.count) +
+                           atomic_load(&scheduler->signs.queue.held_count) + 1;
     uint64_t wait_ns;
     if (__builtin_mul_overflow(count, scheduler->interval_ns, &wait_ns))
         wait_ns = UINT64_MAX;

@@ -11,7 +11,8 @@
  *
  *   Idle workers help. Who begins a phase that is worth it (qd_scheduler_shares) wakes an idle
  *   worker and goes on; that one joins in and wakes the next. Nobody waits for those that come: if
- *   they are late, all units are taken.
+ *   they are late, all units are taken. Who has taken units and is late with them is waited for;
+ *   then for a while only long phases have helpers (lateness.h).
  *
  *   Who waits comes first. As soon as something is in the queue, helpers leave their phase with the
  *   next portion of units, and who took the job from the queue leaves when QD_QUANTUM_NS are over.
@@ -101,6 +102,10 @@ struct qd_job_code {
     void (*cancel)(struct qd_job *job);
     /* On its loop, last of all: no worker touches it any more. */
     void (*done)(struct qd_job *job);
+    /* Before `start`, on any thread, and it may not call the scheduler. False: it is held until
+     * qd_scheduler_release, where it is asked again. others_wait: some are held that came before
+     * it, and it goes past them only if it has no need to wait. NULL: it may always start. */
+    bool (*may_start)(struct qd_job *job, bool others_wait);
 };
 
 struct qd_job {
@@ -124,10 +129,12 @@ struct qd_job {
     bool running;        /* as on_running was told */
     bool cancelled;
     bool queued;
+    bool held; /* it may not start yet */
     unsigned queued_level;
-    uint64_t arrival;    /* in the queue: a number that grows */
-    uint64_t started_ns; /* when its `start` began */
-    size_t worker_count; /* that sit at it */
+    uint64_t arrival;       /* in the queue: a number that grows */
+    uint64_t started_ns;    /* when its `start` began */
+    size_t worker_count;    /* that sit at it */
+    uint64_t idle_since_ns; /* one has left since nothing was left to take; 0: nobody has */
     struct qd_seat *free_seats;
     struct qd_job *next; /* in the one list that it is in */
     struct qd_job *previous;
@@ -166,6 +173,9 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
  * of it just now is over: in the queue at once. `done` comes later, after `cancel`, unless it came
  * to its end meanwhile. */
 void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job);
+
+/* What jobs are held for may have changed (may_start). On any thread. */
+void qd_scheduler_release(struct qd_scheduler *scheduler);
 
 /* When it is worth to try again where there was no room: an estimate from how many wait, and how
  * fast jobs came to their ends lately; at least 1 and at most QD_RETRY_AFTER_MAX_S. */

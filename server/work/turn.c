@@ -83,12 +83,33 @@ void qd_turn_sit_down(struct qd_turn *turn)
     qd_turn_set_running(job, true);
 }
 
-void qd_turn_stand_up(struct qd_turn *turn)
+/* Whether everybody else has waited for a helper. */
+static void note_leaving(struct qd_lateness *lateness, const struct qd_turn *turn)
+{
+    struct qd_job *job = turn->job;
+    const uint64_t now_ns = qd_clock_ns();
+    const bool last = job->worker_count == 0;
+    if (last && turn->kind == QD_TURN_HELPER && job->idle_since_ns != 0)
+        qd_lateness_note(lateness, now_ns - job->idle_since_ns, job->phase.unit_cost_ns, now_ns);
+    job->idle_since_ns = !last && qd_turn_units_left(job) == 0 ? now_ns : 0;
+}
+
+void qd_turn_stand_up(struct qd_turn_signs *signs, struct qd_turn *turn)
 {
     struct qd_job *job = turn->job;
     turn->seat->next = job->free_seats;
     job->free_seats = turn->seat;
     job->worker_count--;
+    if (job->phase.seat_count > 1)
+        note_leaving(&signs->lateness, turn);
+}
+
+bool qd_turn_wants_help(const struct qd_turn_signs *signs, struct qd_job *job, size_t worker_count)
+{
+    const size_t left = qd_turn_units_left(job);
+    const uint64_t cost_ns = job->phase.unit_cost_ns;
+    return qd_scheduler_shares(left, cost_ns, worker_count) > 1 &&
+           qd_lateness_allows(&signs->lateness, left, cost_ns, qd_clock_ns());
 }
 
 /* ---- Units -------------------------------------------------------------------------------- */

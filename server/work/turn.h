@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/work/lateness.h"
 #include "server/work/loop.h"
 #include "server/work/queue.h"
 #include "server/work/scheduler.h"
@@ -41,8 +42,9 @@ struct qd_turn {
 
 /* What turns look at between two units. */
 struct qd_turn_signs {
-    struct qd_queue queue; /* all but its count: under the scheduler's lock */
-    atomic_bool abandoned; /* every job ends without another unit */
+    struct qd_queue queue;       /* all but its count: under the scheduler's lock */
+    atomic_bool abandoned;       /* every job ends without another unit */
+    struct qd_lateness lateness; /* of helpers; under the lock, too */
 };
 
 /* The job ends without another unit. */
@@ -61,7 +63,7 @@ void qd_turn_open_phase(struct qd_job *job);
 /* Takes a seat, of which one is free, and gives it back. Under the scheduler's lock, where others
  * may know of the job. */
 void qd_turn_sit_down(struct qd_turn *turn);
-void qd_turn_stand_up(struct qd_turn *turn);
+void qd_turn_stand_up(struct qd_turn_signs *signs, struct qd_turn *turn);
 
 /* Until no unit is left, or it gives way, or the job is stopped or past its deadline. A job in
  * passing has just begun, so its deadline is not looked at. */
@@ -69,6 +71,9 @@ void qd_turn_run(const struct qd_turn_signs *signs, const struct qd_turn *turn);
 
 /* Tells the job; from one phase to the next it stays so. */
 void qd_turn_set_running(struct qd_job *job, bool running);
+
+/* Under the lock: whether the rest of its phase is worth waking somebody, of so many workers. */
+bool qd_turn_wants_help(const struct qd_turn_signs *signs, struct qd_job *job, size_t worker_count);
 
 /* Of the phase: units that nobody has taken. */
 size_t qd_turn_units_left(struct qd_job *job);

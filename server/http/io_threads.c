@@ -1,4 +1,4 @@
-#include "server/http/listeners.h"
+#include "server/http/io_threads.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 /* A loop with its listener, and what is asked of it by posts. */
 struct io_thread {
-    struct qd_listeners *all;
+    struct qd_io_threads *all;
     struct qd_loop *loop; /* of the first, borrowed */
     struct qd_listener *listener;
     pthread_t thread; /* of all but the first */
@@ -17,7 +17,8 @@ struct io_thread {
     struct qd_post drained; /* to the first */
 };
 
-struct qd_listeners {
+struct qd_io_threads {
+    struct qd_memory *memory; /* borrowed: it tells when bodies have lost theirs */
     qd_callback *on_drained;
     void *on_drained_context;
     size_t undrained_count;
@@ -33,9 +34,9 @@ struct qd_listeners {
 static void on_drained(void *context)
 {
     const struct io_thread *thread = context;
-    struct qd_listeners *listeners = thread->all;
-    if (--listeners->undrained_count == 0)
-        listeners->on_drained(listeners->on_drained_context);
+    struct qd_io_threads *all = thread->all;
+    if (--all->undrained_count == 0)
+        all->on_drained(all->on_drained_context);
 }
 
 static void on_listener_drained(void *context)
@@ -62,63 +63,73 @@ static void stop(void *context)
     qd_loop_stop(thread->loop);
 }
 
-void qd_listeners_drain(struct qd_listeners *listeners, qd_callback *callback, void *context)
+void qd_io_threads_drain(struct qd_io_threads *all, qd_callback *callback, void *context)
 {
-    listeners->on_drained = callback;
-    listeners->on_drained_context = context;
-    listeners->undrained_count = listeners->count;
-    for (size_t i = 0; i < listeners->count; i++)
-        qd_loop_post(listeners->threads[i].loop, &listeners->threads[i].drain);
+    all->on_drained = callback;
+    all->on_drained_context = context;
+    all->undrained_count = all->count;
+    for (size_t i = 0; i < all->count; i++)
+        qd_loop_post(all->threads[i].loop, &all->threads[i].drain);
 }
 
-void qd_listeners_cut(struct qd_listeners *listeners)
+void qd_io_threads_cut(struct qd_io_threads *all)
 {
-    for (size_t i = 0; i < listeners->count; i++)
-        qd_loop_post(listeners->threads[i].loop, &listeners->threads[i].cut);
+    for (size_t i = 0; i < all->count; i++)
+        qd_loop_post(all->threads[i].loop, &all->threads[i].cut);
+}
+
+/* On any thread. */
+static void on_lost(void *context)
+{
+    const struct qd_io_threads *all = context;
+    for (size_t i = 0; i < all->count; i++)
+        qd_listener_tell_lost(all->threads[i].listener);
 }
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* False: `error` says why; what there is of it goes with all others. */
-static bool open_thread(struct qd_listeners *listeners, struct qd_loop *loop,
+static bool open_thread(struct qd_io_threads *all, struct qd_loop *loop,
                         const struct qd_listener_settings *settings, struct qd_error *error)
 {
-    struct io_thread *thread = &listeners->threads[listeners->count];
-    const struct qd_listener *first = listeners->threads[0].listener;
+    struct io_thread *thread = &all->threads[all->count];
+    const struct qd_listener *first = all->threads[0].listener;
     *thread = (struct io_thread){
-        .all = listeners,
+        .all = all,
         .loop = loop,
         .drain = {.callback = drain, .context = thread},
         .cut = {.callback = cut, .context = thread},
         .stop = {.callback = stop, .context = thread},
         .drained = {.callback = on_drained, .context = thread},
     };
-    listeners->count++;
+    all->count++;
     if (loop == NULL)
         return qd_complain(error, "--io-threads: out of memory or file descriptors");
     thread->listener = qd_listener_create(loop, settings, first, error);
     return thread->listener != NULL;
 }
 
-struct qd_listeners *qd_listeners_create(struct qd_loop *loop,
-                                         const struct qd_listener_settings *settings,
-                                         struct qd_error *error)
+struct qd_io_threads *qd_io_threads_create(struct qd_loop *loop,
+                                           const struct qd_listener_settings *settings,
+                                           struct qd_error *error)
 {
-    struct qd_listeners *listeners = calloc(1, sizeof(*listeners));
+    struct qd_io_threads *all = calloc(1, sizeof(*all));
     qd_complain(error, "out of memory");
-    if (listeners == NULL)
+    if (all == NULL)
         return NULL;
-    pthread_mutex_init(&listeners->gate, NULL);
-    bool open = open_thread(listeners, loop, settings, error);
-    while (open && listeners->count < settings->config->io_threads)
-        open = open_thread(listeners, qd_loop_create(), settings, error);
+    pthread_mutex_init(&all->gate, NULL);
+    all->memory = settings->memory;
+    bool open = open_thread(all, loop, settings, error);
+    while (open && all->count < settings->config->io_threads)
+        open = open_thread(all, qd_loop_create(), settings, error);
     if (settings->tls != NULL)
         qd_tls_forget_texts(settings->tls);
     if (!open) {
-        qd_listeners_destroy(listeners);
+        qd_io_threads_destroy(all);
         return NULL;
     }
-    return listeners;
+    qd_memory_set_on_lost(all->memory, on_lost, all);
+    return all;
 }
 
 /* Serves nobody until it is clear that all will: a request may look at every thread's listener. The
@@ -135,27 +146,28 @@ static void *run(void *context)
     return NULL;
 }
 
-bool qd_listeners_start(struct qd_listeners *listeners)
+bool qd_io_threads_start(struct qd_io_threads *all)
 {
-    pthread_mutex_lock(&listeners->gate);
-    listeners->serves = true;
-    for (size_t i = 1; i < listeners->count && listeners->serves; i++) {
-        struct io_thread *thread = &listeners->threads[i];
+    pthread_mutex_lock(&all->gate);
+    all->serves = true;
+    for (size_t i = 1; i < all->count && all->serves; i++) {
+        struct io_thread *thread = &all->threads[i];
         thread->has_thread = pthread_create(&thread->thread, NULL, run, thread) == 0;
-        listeners->serves = thread->has_thread;
+        all->serves = thread->has_thread;
     }
-    pthread_mutex_unlock(&listeners->gate);
-    return listeners->serves;
+    pthread_mutex_unlock(&all->gate);
+    return all->serves;
 }
 
-void qd_listeners_destroy(struct qd_listeners *listeners)
+void qd_io_threads_destroy(struct qd_io_threads *all)
 {
-    if (listeners == NULL)
+    if (all == NULL)
         return;
-    for (size_t i = 1; i < listeners->count && listeners->serves; i++)
-        qd_loop_post(listeners->threads[i].loop, &listeners->threads[i].stop);
-    for (size_t i = 0; i < listeners->count; i++) {
-        struct io_thread *thread = &listeners->threads[i];
+    qd_memory_set_on_lost(all->memory, NULL, NULL);
+    for (size_t i = 1; i < all->count && all->serves; i++)
+        qd_loop_post(all->threads[i].loop, &all->threads[i].stop);
+    for (size_t i = 0; i < all->count; i++) {
+        struct io_thread *thread = &all->threads[i];
         if (thread->has_thread)
             pthread_join(thread->thread, NULL);
         else
@@ -163,35 +175,35 @@ void qd_listeners_destroy(struct qd_listeners *listeners)
         if (i > 0)
             qd_loop_destroy(thread->loop);
     }
-    pthread_mutex_destroy(&listeners->gate);
-    free(listeners);
+    pthread_mutex_destroy(&all->gate);
+    free(all);
 }
 
 /* ---- Looking ------------------------------------------------------------------------------ */
 
-const char *qd_listeners_name(const struct qd_listeners *listeners, size_t index)
+const char *qd_io_threads_name(const struct qd_io_threads *all, size_t index)
 {
-    return qd_listener_name(listeners->threads[0].listener, index);
+    return qd_listener_name(all->threads[0].listener, index);
 }
 
-size_t qd_listeners_connections(const struct qd_listeners *listeners,
-                                uint64_t counts[QD_IO_THREAD_COUNT_MAX])
+size_t qd_io_threads_connections(const struct qd_io_threads *all,
+                                 uint64_t counts[QD_IO_THREAD_COUNT_MAX])
 {
-    for (size_t i = 0; i < listeners->count; i++)
-        counts[i] = qd_listener_connection_count(listeners->threads[i].listener);
-    return listeners->count;
+    for (size_t i = 0; i < all->count; i++)
+        counts[i] = qd_listener_connection_count(all->threads[i].listener);
+    return all->count;
 }
 
-size_t qd_listeners_connection_count(const struct qd_listeners *listeners)
+size_t qd_io_threads_connection_count(const struct qd_io_threads *all)
 {
     size_t count = 0;
-    for (size_t i = 0; i < listeners->count; i++)
-        count += qd_listener_connection_count(listeners->threads[i].listener);
+    for (size_t i = 0; i < all->count; i++)
+        count += qd_listener_connection_count(all->threads[i].listener);
     return count;
 }
 
-size_t qd_listeners_gauges(const struct qd_listeners *listeners,
-                           struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
+size_t qd_io_threads_gauges(const struct qd_io_threads *all,
+                            struct qd_listener_gauge gauges[QD_LISTEN_COUNT_MAX])
 {
-    return qd_listener_gauges(listeners->threads[0].listener, gauges);
+    return qd_listener_gauges(all->threads[0].listener, gauges);
 }

@@ -1,0 +1,134 @@
+/* What a run brought: the time of each stage, and each output as a table, a heat map, an image or a
+ * histogram. */
+
+function showAnswer(tree, timing, milliseconds) {
+  const stages = [...(timing ?? "").matchAll(/(\w+);dur=([\d.]+)/g)]
+    .map(([, name, duration]) => [name, Number(duration)]);
+  const total = stages.find(([name]) => name === "total")?.[1];
+  $("answered").textContent = "Answered" +
+    (total === undefined ? "" : " in " + timeText(total / 1e3)) + " by " +
+    tree.parameters.kernel + ", version " + tree.model_version + "; with the way there and back " +
+    timeText(milliseconds / 1e3) + ".";
+  $("stages").replaceChildren(stageTable(stages));
+  $("outputs").replaceChildren(...tree.outputs.map(showOutput));
+}
+
+function stageTable(stages) {
+  const parts = stages.filter(([name]) => name !== "total");
+  const all = parts.reduce((sum, [, duration]) => sum + duration, 0) || 1;
+  let at = 0;
+  return h("table", {class: "facts"}, h("caption", {}, "Where the server's time went"),
+    h("thead", {}, h("tr", {}, ...["Stage", "Time", "Share"].map((name) =>
+      h("th", {scope: "col", class: "text"}, name)))),
+    h("tbody", {}, ...parts.map(([name, duration]) => {
+      const begin = at / all;
+      at += duration;
+      return h("tr", {}, h("th", {scope: "row"}, name), h("td", {}, timeText(duration / 1e3)),
+               h("td", {class: "wide"}, bar(begin, at / all)));
+    })));
+}
+
+const VIEWS = {"Table": tableView, "Heat map": heatView, "Image": imageView,
+               "Histogram": (output) => histogram(output.values)};
+
+function showOutput(output, index) {
+  const {name, datatype, shape, values} = output;
+  const title = h("h4", {}, name + ": " + datatype + " [" + shape.join(", ") + "]");
+  if (values === null)
+    return h("div", {}, title, h("p", {}, "Packed bytes, too many to show; ask for less."));
+  if (values.length === 0) return h("div", {}, title, h("p", {}, "No elements."));
+  const view = h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": name});
+  const choices = Object.keys(VIEWS).map((label, i) => {
+    const id = "view-" + index + "-" + i;
+    const radio = h("input", {type: "radio", name: "view-" + index, id, value: label,
+                              onchange: () => view.replaceChildren(VIEWS[label](output))});
+    return [radio, h("label", {class: "check", for: id}, radio, label)];
+  });
+  const last = shape.at(-1) ?? 1;
+  const start = shape.length > 1 && last > 15 && values.length / last > 7 ? 1 : 0;
+  choices[start][0].checked = true;
+  view.append(VIEWS[Object.keys(VIEWS)[start]](output));
+  return h("div", {}, title,
+    h("div", {class: "row", role: "radiogroup", "aria-label": "Show " + name + " as"},
+      ...choices.map(([, label]) => label)), view);
+}
+
+const ROWS_MAX = 200, COLUMNS_MAX = 64;
+
+/* A row for each run of the last dimension, with where it stands in the others. */
+function tableView({name, shape, values, data}) {
+  const width = shape.at(-1) ?? 1, rows = values.length / width;
+  const columns = Math.min(width, COLUMNS_MAX), shown = Math.min(rows, ROWS_MAX);
+  const place = (row) => {
+    const at = [];
+    for (let d = shape.length - 2; d >= 0; d--) {
+      at.unshift(row % shape[d]);
+      row = Math.floor(row / shape[d]);
+    }
+    return "[" + at.join(", ") + "]";
+  };
+  const left = shown < rows || columns < width
+    ? "the first " + shown + " of " + rows + " rows, " + columns + " of " + width + " columns" : "";
+  return h("table", {}, left ? h("caption", {}, name + ": " + left) : "",
+    h("thead", {}, h("tr", {}, h("th", {scope: "col"}, "at"),
+      ...Array.from({length: columns}, (_, i) => h("th", {scope: "col"}, String(i))))),
+    h("tbody", {}, ...Array.from({length: shown}, (_, row) =>
+      h("tr", {}, h("th", {scope: "row"}, place(row)),
+        ...Array.from({length: columns}, (_, i) =>
+          h("td", {}, String((data ?? values)[row * width + i])))))));
+}
+
+/* The last two dimensions; a long row is broken into several. */
+function planeOf({shape, values}) {
+  let columns = shape.at(-1) ?? 1, rows = shape.at(-2) ?? 1;
+  if (rows === 1 && columns > 256) {
+    columns = Math.ceil(Math.sqrt(columns));
+    rows = Math.ceil(values.length / columns);
+  }
+  return {rows, columns, planes: Math.max(1, Math.floor(values.length / (rows * columns)))};
+}
+
+/* draw(plane) for one of them, and a field that says which. */
+function withPlanes(planes, label, draw) {
+  const place = h("div", {}, draw(0));
+  if (planes === 1) return place;
+  const number = h("input", {type: "number", min: 0, max: planes - 1, value: 0});
+  number.addEventListener("input", () => {
+    const plane = Number(number.value);
+    if (plane >= 0 && plane < planes) place.replaceChildren(draw(Math.floor(plane)));
+  });
+  return h("div", {}, h("label", {}, label + " of " + planes + " ", number), place);
+}
+
+function heatView(output) {
+  const {rows, columns, planes} = planeOf(output), {min, max} = range(output.values);
+  const scale = "from " + round(min) + " (dark) to " + round(max) + " (light)";
+  return h("div", {}, withPlanes(planes, "Plane", (plane) =>
+    picture(rows, columns, (i) => {
+      const value = output.values[plane * rows * columns + i];
+      return Number.isFinite(value) ? heat((value - min) / (max - min || 1)) : [128, 128, 128];
+    }, "Heat map of " + output.name + ", " + rows + " by " + columns + ", " + scale)),
+  h("p", {class: "hint"}, scale + (output.values.length < rows * columns ? ", padded" : "")));
+}
+
+/* In colours where a dimension of 3 stands where images have them, else in gray. */
+function imageView(output) {
+  const {shape, values} = output, {min, max} = range(values);
+  const bytes = output.datatype === "UINT8";
+  const level = (value) => (bytes ? value : 255 * (value - min) / (max - min || 1));
+  let {rows, columns, planes} = planeOf(output);
+  let color = (plane, i) => new Array(3).fill(level(values[plane * rows * columns + i]));
+  if (shape.length > 2 && shape.at(-1) === 3) {
+    [rows, columns] = [shape.at(-3), shape.at(-2)];
+    planes = values.length / (3 * rows * columns);
+    color = (plane, i) => [0, 1, 2].map((c) => level(values[3 * (plane * rows * columns + i) + c]));
+  } else if (shape.length > 2 && shape.at(-3) === 3) {
+    planes /= 3;
+    color = (plane, i) => [0, 1, 2].map((c) =>
+      level(values[(3 * plane + c) * rows * columns + i]));
+  }
+  return h("div", {}, withPlanes(planes, "Image", (plane) =>
+    picture(rows, columns, (i) => color(plane, i),
+            output.name + " as an image, " + rows + " by " + columns)),
+  bytes ? "" : h("p", {class: "hint"}, round(min) + " is black, " + round(max) + " is white"));
+}

@@ -1,0 +1,135 @@
+/* Tensors: what somebody typed, or what a file holds, as a request's inputs; an answer's outputs as
+ * numbers. What is typed travels as it stands, so that the server judges it, not this page. */
+
+const ARRAYS = {UINT8: Uint8Array, INT8: Int8Array, UINT16: Uint16Array, INT16: Int16Array,
+                UINT32: Uint32Array, INT32: Int32Array, FP32: Float32Array};
+const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
+
+const countOf = (shape) => shape.reduce((product, size) => product * size, 1);
+const words = (text) => text.split(/[\s,;[\]]+/).filter((word) => word !== "");
+
+/* JSON of words: numbers as they are spelled; of what is none a string, which will be refused. */
+function wordsToJson(list) {
+  return "[" + list.map((word) => JSON_NUMBER.test(word) ? word
+    : Number.isFinite(Number(word)) ? String(Number(word)) : JSON.stringify(word)).join(", ") + "]";
+}
+
+/* ---- Files ---- */
+
+const NPY_TYPES = {u1: "UINT8", i1: "INT8", u2: "UINT16", i2: "INT16", u4: "UINT32", i4: "INT32",
+                   f2: "FP16", f4: "FP32", f8: "FP64"};
+
+/* NumPy's format, as numpy.save writes it. */
+function readNpy(buffer) {
+  const view = new DataView(buffer), bytes = new Uint8Array(buffer);
+  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY")
+    throw new Error("expected a file that numpy.save wrote");
+  const wide = bytes[6] > 1;
+  const begin = (wide ? 12 : 10) + (wide ? view.getUint32(8, true) : view.getUint16(8, true));
+  const head = new TextDecoder("latin1").decode(bytes.subarray(10, begin));
+  const [, order, type] = /'descr': *'([<>|=])(\w+)'/.exec(head) ?? [];
+  const [, sizes] = /'shape': *\(([\d, ]*)\)/.exec(head) ?? [];
+  const datatype = NPY_TYPES[type];
+  if (datatype === undefined || order === ">" || sizes === undefined)
+    throw new Error("expected integers of at most 32 bits or floats, little-endian; got " +
+                    (type ? order + type : "no array"));
+  const shape = words(sizes).map(Number);
+  if (/'fortran_order': *True/.test(head) && shape.length > 1)
+    throw new Error("expected rows one after the other: save numpy.ascontiguousarray(array)");
+  const expected = countOf(shape) * Number(type[1]);
+  if (bytes.length - begin !== expected)
+    throw new Error("expected " + expected + " bytes of data, got " + (bytes.length - begin));
+  const data = buffer.slice(begin);
+  if (datatype !== "FP64") return {datatype, shape, raw: new Uint8Array(data)};
+  const singles = Float32Array.from(new Float64Array(data)); /* NumPy's floats, unless asked */
+  return {datatype: "FP32", shape, raw: new Uint8Array(singles.buffer)};
+}
+
+/* What becomes of an image: its rows and columns, and where its colours go. */
+const LAYOUTS = {
+  "gray, [1, 1, H, W]": {shape: (rows, columns) => [1, 1, rows, columns], channels: 1},
+  "RGB, [1, 3, H, W]": {shape: (rows, columns) => [1, 3, rows, columns], channels: 3, planes: true},
+  "gray, [H, W]": {shape: (rows, columns) => [rows, columns], channels: 1},
+  "RGB, [H, W, 3]": {shape: (rows, columns) => [rows, columns, 3], channels: 3},
+};
+
+async function readImage(file) {
+  const bitmap = await createImageBitmap(file).catch(() => {
+    throw new Error("expected a .npy file, or an image that this browser can show");
+  });
+  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
+  const context = canvas.getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  return context.getImageData(0, 0, bitmap.width, bitmap.height);
+}
+
+function imageToTensor({width, height, data}, layoutName) {
+  const {shape, channels, planes} = LAYOUTS[layoutName];
+  const count = width * height, raw = new Uint8Array(count * channels);
+  for (let i = 0; i < count; i++) {
+    if (channels === 1)
+      raw[i] = Math.round(0.299 * data[4 * i] + 0.587 * data[4 * i + 1] + 0.114 * data[4 * i + 2]);
+    for (let c = 0; channels === 3 && c < 3; c++)
+      raw[planes ? c * count + i : 3 * i + c] = data[4 * i + c];
+  }
+  return {datatype: "UINT8", shape: shape(height, width), raw};
+}
+
+/* ---- Requests ---- */
+
+/* `inputs` are {name, datatype, shape: words, values: words | raw: bytes}. The tensors' bytes go
+ * behind the JSON. */
+function buildRequest(inputs, parameters, binaryOutput) {
+  const raws = [];
+  const tensors = inputs.map(({name, datatype, shape, values, raw}) => {
+    if (raw) raws.push(raw);
+    return '    {"name": ' + JSON.stringify(name) + ', "datatype": ' + JSON.stringify(datatype) +
+      ', "shape": ' + wordsToJson(shape) +
+      (raw ? ', "parameters": {"binary_data_size": ' + raw.length + "}}"
+        : ', "data": ' + wordsToJson(values) + "}");
+  });
+  const given = binaryOutput ? {...parameters, binary_data_output: true} : parameters;
+  const json = "{\n" + (Object.keys(given).length === 0 ? ""
+    : '  "parameters": ' + JSON.stringify(given) + ",\n") +
+    '  "inputs": [\n' + tensors.join(",\n") + "\n  ]\n}";
+  if (raws.length === 0)
+    return {json, body: json, headers: {"Content-Type": "application/json"}, binary: false};
+  return {json, body: new Blob([json, ...raws]), binary: true,
+          headers: {"Content-Type": "application/octet-stream",
+                    "Inference-Header-Content-Length": String(new Blob([json]).size)}};
+}
+
+/* ---- Answers ---- */
+
+function fromHalf(bits) {
+  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
+}
+
+/* Numbers of an output's bytes; null: of a type that JavaScript has no array for. */
+function decode(datatype, bytes) {
+  const buffer = bytes.slice().buffer;
+  if (datatype === "FP16") return Float32Array.from(new Uint16Array(buffer), fromHalf);
+  if (datatype === "BF16")
+    return new Float32Array(Uint32Array.from(new Uint16Array(buffer), (bits) => bits << 16).buffer);
+  return ARRAYS[datatype] ? new ARRAYS[datatype](buffer) : null;
+}
+
+/* The answer's JSON, with the numbers of each output as `values`. */
+async function readAnswer(answer) {
+  const bytes = new Uint8Array(await answer.arrayBuffer());
+  const length = answer.headers.get("Inference-Header-Content-Length");
+  let at = length === null ? bytes.length : Number(length);
+  const tree = JSON.parse(new TextDecoder().decode(bytes.subarray(0, at)));
+  for (const output of tree.outputs) {
+    const size = output.parameters?.binary_data_size;
+    if (size === undefined) {
+      output.values = output.data.map(Number);
+    } else {
+      output.values = decode(output.datatype, bytes.subarray(at, at + size));
+      at += size;
+    }
+  }
+  return tree;
+}

@@ -1,0 +1,151 @@
+#include "server/http/response.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "server/base/text.h"
+
+enum {
+    JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
+    VECTOR_PARTS_MAX = 64,       /* see make_body; binary outputs are half as many */
+    READER_BYTES = 256 << 10,
+};
+
+static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
+                  offsetof(struct qd_part, bytes) == offsetof(struct MHD_IoVec, iov_base) &&
+                  offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
+              "an answer's parts are libmicrohttpd's as they lie");
+
+static bool add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    return MHD_add_response_header(response, name, value) == MHD_YES;
+}
+
+/* False: malloc failed. */
+static bool add_headers(struct MHD_Response *response, const struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    char number[QD_DECIMAL_BYTES_MAX + 1];
+    bool added =
+        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
+    if (answer->json_bytes > 0) {
+        *qd_print_decimal(answer->json_bytes, number) = '\0';
+        added = add_header(response, "Inference-Header-Content-Length", number) && added;
+    }
+    if (answer->allow != NULL)
+        added = add_header(response, "Allow", answer->allow) && added;
+    if (answer->retry_after_s > 0) {
+        *qd_print_decimal(answer->retry_after_s, number) = '\0';
+        added = add_header(response, "Retry-After", number) && added;
+    }
+    if (answer->coding != NULL)
+        added = add_header(response, "Content-Encoding", answer->coding) && added;
+    if (answer->server_timing[0] != '\0')
+        added = add_header(response, "Server-Timing", answer->server_timing) && added;
+    if (answer->close)
+        added = add_header(response, "Connection", "close") && added;
+    for (size_t i = 0; i < request->header_count; i++)
+        added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
+    return added;
+}
+
+/* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
+static const char *join_parts(struct qd_request *request)
+{
+    const struct qd_answer *answer = &request->answer;
+    if (answer->bytes > JOINED_BYTES_MAX || answer->part_count == 0)
+        return NULL;
+    if (answer->part_count == 1)
+        return answer->parts[0].bytes;
+    char *joined = qd_arena_alloc(&request->arena, answer->bytes);
+    size_t count = 0;
+    for (size_t i = 0; joined != NULL && i < answer->part_count; i++) {
+        memcpy(joined + count, answer->parts[i].bytes, answer->parts[i].count);
+        count += answer->parts[i].count;
+    }
+    return joined;
+}
+
+/* Of a request: the parts that the library has not fetched yet. */
+static ssize_t read_parts(void *context, uint64_t position, char *bytes, size_t count)
+{
+    struct qd_answer *answer = &((struct qd_request *)context)->answer;
+    size_t read = 0;
+    (void)position; /* it fetches all in order */
+    while (read < count && answer->part_count > 0) {
+        const struct qd_part part = *answer->parts;
+        const size_t here = part.count - answer->taken_bytes;
+        const size_t some = here < count - read ? here : count - read;
+        memcpy(bytes + read, (const char *)part.bytes + answer->taken_bytes, some);
+        read += some;
+        answer->taken_bytes += some;
+        if (some == here) {
+            answer->parts++;
+            answer->part_count--;
+            answer->taken_bytes = 0;
+        }
+    }
+    return read > 0 ? (ssize_t)read : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+/* Of a request: what its stream prints next. */
+static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t count)
+{
+    struct qd_request *request = context;
+    const size_t read = qd_stream_read(request->stream, bytes, count);
+    (void)position;
+    request->answer.bytes += read;
+    return read > 0 ? (ssize_t)read : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+/* One that ends in its room is sent as any other answer. Of a longer one nobody knows how long: it
+ * goes in chunks, and to a client of HTTP/1.0 until the connection's end. So does the answer to a
+ * HEAD: 0.9.75 would send it a last chunk. */
+static struct MHD_Response *make_streamed(struct qd_request *request, bool is_head)
+{
+    struct qd_stream *stream = request->stream;
+    if (!qd_stream_fill(stream) || !stream->ended) {
+        struct MHD_Response *response = MHD_create_response_from_callback(
+            MHD_SIZE_UNKNOWN, QD_STREAM_BYTES, read_stream, request, NULL);
+        if (response != NULL && is_head)
+            MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+        return response;
+    }
+    request->answer.bytes = stream->end;
+    return MHD_create_response_from_buffer(stream->end, stream->room, MHD_RESPMEM_PERSISTENT);
+}
+
+/* What it sends stays in the request's arena until on_completed. libmicrohttpd sends one piece with
+ * the head before it, in one call, but parts in a second one, after which the client has been woken
+ * for nothing.
+ *
+ * It copies the vector of the parts into the connection's memory, behind the request's head. Where
+ * that has no room, 0.9.75 unlocks a mutex that it had not locked, and aborts the process some time
+ * later. So many parts, of large answers in JSON, are copied into its buffer instead. */
+static struct MHD_Response *make_body(struct qd_request *request, bool is_head)
+{
+    const struct qd_answer *answer = &request->answer;
+    if (answer->is_stream)
+        return make_streamed(request, is_head);
+    const char *joined = join_parts(request);
+    if (joined != NULL)
+        return MHD_create_response_from_buffer(answer->bytes, (void *)(uintptr_t)joined,
+                                               MHD_RESPMEM_PERSISTENT);
+    if (answer->part_count > VECTOR_PARTS_MAX)
+        return MHD_create_response_from_callback(answer->bytes, READER_BYTES, read_parts, request,
+                                                 NULL);
+    return MHD_create_response_from_iovec((const struct MHD_IoVec *)(const void *)answer->parts,
+                                          (unsigned)answer->part_count, NULL, NULL);
+}
+
+struct MHD_Response *qd_response_create(struct qd_request *request, bool is_head)
+{
+    struct MHD_Response *response = make_body(request, is_head);
+    if (response == NULL || add_headers(response, request))
+        return response;
+    MHD_destroy_response(response);
+    return NULL;
+}
