@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every client in this folder whose toolchain is there: run.py [CLIENT...]
+"""Runs every client in this folder whose toolchain is there, and pages in api_schema/:
+run.py [CLIENT...]
 
 Each must print the two right answers, and must end with a status other than 0 and one clear line
 when something is wrong: no URL, nobody listens, the server refuses, a proxy answers in HTML, a byte
@@ -9,6 +10,7 @@ build/clients.
 A client without its toolchain or packages is skipped by name. With REQUIRE=all or CI=true in the
 environment, missing packages count as a failure. The last line is "N passed, N failed, N skipped".
 """
+import contextlib
 import json
 import os
 import re
@@ -24,9 +26,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "e2e"))
+sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent / "support")]
 
+import failures  # noqa: E402
 from loading import conv_file, convolve  # noqa: E402
+from page import Page, Wrong  # noqa: E402
 from quantd import ROOT, Server  # noqa: E402
 
 OUT = ROOT / "build" / "clients"
@@ -140,11 +144,21 @@ def shell(client):
     return ["sh", client]
 
 
-# Which do something else than the others.
+def page(client):
+    """Its first block installs what the others need, where the clients' packages are, too."""
+    opened = Page((HERE / client).resolve(), OUT)
+    install = opened.blocks.pop(0).code
+    fetch("what the page needs", "page.log", ["sh", "-euc", "cd '%s'\n%s" % (OUT, install)])
+    return opened
+
+
+# Which do something else than the others: what they are asked is in TESTS.
 LOADER = "load_tritonclient.py"
 SHARER = "shared_tritonclient.py"
 COMPRESSOR = "compressed_tritonclient.py"
 SCRAPER = "scrape_prometheus.py"
+ASKER = "ask_dashboard.py"
+PAGES = ("../../api_schema/from_onnx_runtime.md", "../../api_schema/shared_memory.md")
 
 # File -> what makes its command.
 CLIENTS = {
@@ -154,12 +168,14 @@ CLIENTS = {
     SHARER: lambda client: python(client, "tritonclient[http]"),
     COMPRESSOR: lambda client: python(client, "tritonclient[http]"),
     SCRAPER: prometheus,
+    ASKER: prometheus,
     "client.mjs": node,
     "client.go": go,
     "Client.java": java,
     "rust/src/main.rs": rust,
     "client.c": c,
     "client.sh": shell,
+    **dict.fromkeys(PAGES, page),
 }
 
 
@@ -277,7 +293,11 @@ def test_spoiled(command, url, right_count, change, *words, status=None):
             server.shutdown()
 
 
-def tests_of(command, url, closed_url):
+# What makes the tests of a kind of client: pairs of a name, and what fails by an exception. `url`
+# is that of a server without flags. Nobody listens at `closed_url`.
+
+
+def plain_tests(command, url, closed_url):
     yield "right answers", lambda: test_right(command, url)
     yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
     yield "no URL", lambda: test_wrong(command, ["notaurl"], 0, "notaurl")
@@ -293,27 +313,14 @@ def tests_of(command, url, closed_url):
                words=words: test_spoiled(command, url, right_count, change, *words))
 
 
-def test_client(client, url, closed_url):
-    """(passed, failed)"""
-    others = {LOADER: test_loader, SHARER: test_sharer, COMPRESSOR: test_compressor,
-              SCRAPER: test_scraper}
-    if client in others:
-        return others[client](client, url)
+@contextlib.contextmanager
+def serving(*flags):
+    """A server with these flags: its URL."""
+    server = Server(*flags)
     try:
-        command = CLIENTS[client](client)
-    except Failure as failure:
-        print("%s: failed: %s" % (client, failure), flush=True)
-        return 0, 1
-    passed = failed = 0
-    for name, test in tests_of(command, url, closed_url):
-        try:
-            test()
-            passed += 1
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            print("%s: %s: %s" % (client, name, failure), flush=True)
-            failed += 1
-    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
-    return passed, failed
+        yield server.addresses[0]
+    finally:
+        server.stop()
 
 
 # ---- Loading -------------------------------------------------------------------------------------
@@ -326,30 +333,16 @@ def loads(command, url, file):
         raise Failure("status %d, printed %s %s" % (status, lines, errors))
 
 
-def test_loader(client, url):
-    """The same for the client that loads a model: (passed, failed)"""
-    command = CLIENTS[client](client)
+def loader_tests(command, url, _closed_url):
     file, spoiled = OUT / "model.onnx", OUT / "spoiled.onnx"
     file.write_bytes(conv_file([1, 2, 1]))
     spoiled.write_bytes(conv_file([1, 2, 1], colour="red"))
-    server = Server("--model-control-mode", "explicit")
-    own = server.addresses[0]
-    passed = failed = 0
-    for name, test in (
-            ("loads", lambda: loads(command, own, file)),
-            ("a file that does not fit",
-             lambda: test_wrong(command, [own, spoiled], 0, "node 0", "colour")),
-            ("a server that loads nothing",
-             lambda: test_wrong(command, [url, file], 0, "--model-control-mode"))):
-        try:
-            test()
-            passed += 1
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            print("%s: %s: %s" % (client, name, failure), flush=True)
-            failed += 1
-    server.stop()
-    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
-    return passed, failed
+    with serving("--model-control-mode", "explicit") as own:
+        yield "loads", lambda: loads(command, own, file)
+        yield ("a file that does not fit",
+               lambda: test_wrong(command, [own, spoiled], 0, "node 0", "colour"))
+        yield ("a server that loads nothing",
+               lambda: test_wrong(command, [url, file], 0, "--model-control-mode"))
 
 
 # ---- Shared memory -------------------------------------------------------------------------------
@@ -363,28 +356,14 @@ def shares(command, url):
         raise Failure("status %d, printed %s %s" % (status, lines, errors))
 
 
-def test_sharer(client, url):
-    """The same for the client whose tensors lie in shared memory: (passed, failed)"""
+def sharer_tests(command, url, _closed_url):
     if not os.path.isdir("/dev/shm"):
         raise Skip("there is no /dev/shm")
-    command = CLIENTS[client](client)
-    server = Server("--allow-shared-memory", "quantd-client-")
-    own = server.addresses[0]
-    passed = failed = 0
-    for name, test in (
-            ("shares", lambda: shares(command, own)),
-            ("no argument", lambda: test_wrong(command, [], 0, "usage: ")),
-            ("a server that has it off",
-             lambda: test_wrong(command, [url], 0, "--allow-shared-memory"))):
-        try:
-            test()
-            passed += 1
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            print("%s: %s: %s" % (client, name, failure), flush=True)
-            failed += 1
-    server.stop()
-    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
-    return passed, failed
+    with serving("--allow-shared-memory", "quantd-client-") as own:
+        yield "shares", lambda: shares(command, own)
+        yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
+        yield ("a server that has it off",
+               lambda: test_wrong(command, [url], 0, "--allow-shared-memory"))
 
 
 # ---- Compressing ---------------------------------------------------------------------------------
@@ -404,27 +383,14 @@ def compresses(command, url, log):
         raise Failure("expected two small bodies and answers, got %s bytes" % sizes)
 
 
-def test_compressor(client, url):
-    """The same for the client that compresses: (passed, failed)"""
-    command = CLIENTS[client](client)
+def compressor_tests(command, url, _closed_url):
     log = OUT / "access.log"
     log.unlink(missing_ok=True)
-    server = Server("--compress-answers", "on", "--access-log", str(log), "--log-format", "json")
-    own = server.addresses[0]
-    passed = failed = 0
-    for name, test in (
-            ("compresses", lambda: compresses(command, own, log)),
-            ("no argument", lambda: test_wrong(command, [], 0, "usage: ")),
-            ("refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "no such path"))):
-        try:
-            test()
-            passed += 1
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            print("%s: %s: %s" % (client, name, failure), flush=True)
-            failed += 1
-    server.stop()
-    print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
-    return passed, failed
+    with serving("--compress-answers", "on", "--access-log", str(log), "--log-format",
+                 "json") as own:
+        yield "compresses", lambda: compresses(command, own, log)
+        yield "no argument", lambda: test_wrong(command, [], 0, "usage: ")
+        yield "refused", lambda: test_wrong(command, [url + "/nowhere"], 0, "no such path")
 
 
 # ---- Scraping ------------------------------------------------------------------------------------
@@ -458,28 +424,74 @@ def lose_a_stage(path, body):
     return body.replace(b'stage="send"', b'stage="sent"') if path == "/metrics" else body
 
 
-def test_scraper(client, url):
-    """The same for Prometheus: (passed, failed)"""
-    command, programs = CLIENTS[client](client)
-    server = Server("--threads", "1")
-    own = server.addresses[0]
+def scraper_tests(command, _url, _closed_url):
+    command, programs = command
+    with serving("--threads", "1") as own:
+        yield "scrapes", lambda: scrapes(command, own, programs)
+        yield "no arguments", lambda: test_wrong(command, [], 0, "usage: ")
+        yield ("a value that is no number",
+               lambda: does_not_scrape(command, own, programs, spoil_a_value, "promtool", "one"))
+        yield ("a name against the conventions",
+               lambda: does_not_scrape(command, own, programs, spoil_a_name, "quantd_answers"))
+        yield ("a stage that is missing",
+               lambda: does_not_scrape(command, own, programs, lose_a_stage, 'stage="send"'))
+
+
+# ---- Pages ---------------------------------------------------------------------------------------
+
+
+def page_tests(opened, _url, _closed_url):
+    try:
+        for block in opened.blocks:
+            yield block.code.partition("\n")[0], lambda block=block: opened.run(block)
+    finally:
+        opened.close()
+
+
+# ---- The dashboard and the alerts ----------------------------------------------------------------
+
+
+def asks(command, url, programs):
+    status, lines, errors = run(command, url, *map(str, programs))
+    if (status, lines, errors) != (0, ["asked"], []):
+        raise Failure("status %d, printed %s %s" % (status, lines, errors))
+
+
+def misspell(path, body):
+    return body.replace(b"quantd_queue_l", b"quantd_queue_s") if path == "/metrics" else body
+
+
+def asker_tests(command, _url, _closed_url):
+    command, programs = command
+    with serving("--max-inflight-bytes", "1M") as own:
+        yield "asks", lambda: asks(command, own, programs)
+        yield "no arguments", lambda: test_wrong(command, [], 0, "usage: ")
+        yield ("a metric that is called otherwise",
+               lambda: does_not_scrape(command, own, programs, misspell, "quantd_queue_length",
+                                       "quantd_queue_length_max"))
+
+
+# ---- All of them ---------------------------------------------------------------------------------
+
+TESTS = {LOADER: loader_tests, SHARER: sharer_tests, COMPRESSOR: compressor_tests,
+         SCRAPER: scraper_tests, ASKER: asker_tests, **dict.fromkeys(PAGES, page_tests)}
+
+
+def test_client(client, url, closed_url):
+    """(passed, failed)"""
     passed = failed = 0
-    for name, test in (
-            ("scrapes", lambda: scrapes(command, own, programs)),
-            ("no arguments", lambda: test_wrong(command, [], 0, "usage: ")),
-            ("a value that is no number",
-             lambda: does_not_scrape(command, own, programs, spoil_a_value, "promtool", "one")),
-            ("a name against the conventions",
-             lambda: does_not_scrape(command, own, programs, spoil_a_name, "quantd_answers")),
-            ("a stage that is missing",
-             lambda: does_not_scrape(command, own, programs, lose_a_stage, 'stage="send"'))):
+    try:
+        command = CLIENTS[client](client)
+    except Failure as failure:
+        failures.say(client, str(failure), str(failure))
+        return 0, 1
+    for name, test in TESTS.get(client, plain_tests)(command, url, closed_url):
         try:
             test()
             passed += 1
-        except (Failure, subprocess.TimeoutExpired) as failure:
-            print("%s: %s: %s" % (client, name, failure), flush=True)
+        except (Failure, Wrong, subprocess.TimeoutExpired) as failure:
+            failures.say("%s, %s" % (client, name), str(failure), str(failure))
             failed += 1
-    server.stop()
     print("%s: %d passed, %d failed" % (client, passed, failed), flush=True)
     return passed, failed
 
@@ -490,21 +502,16 @@ def main():
         sys.exit("run.py: no client %s: %s" % (unknown[0], ", ".join(CLIENTS)))
     OUT.mkdir(parents=True, exist_ok=True)
     passed = failed = skipped = 0
-    closed = socket.socket()
-    closed.bind(("127.0.0.1", 0))  # taken, and nobody listens
-    server = Server()
-    try:
+    with socket.socket() as closed, serving() as url:
+        closed.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        closed_url = "http://127.0.0.1:%d" % closed.getsockname()[1]
         for client in sys.argv[1:] or CLIENTS:
             try:
-                counts = test_client(client, server.addresses[0],
-                                     "http://127.0.0.1:%d" % closed.getsockname()[1])
+                counts = test_client(client, url, closed_url)
                 passed, failed = passed + counts[0], failed + counts[1]
             except Skip as reason:
                 print("%s: skipped: %s" % (client, reason), flush=True)
                 skipped += 1
-    finally:
-        server.stop()
-        closed.close()
     print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     return 1 if failed else 0
 
