@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,37 @@ static const char *find_header(const char *text, size_t bytes, const char *name)
     return NULL;
 }
 
+/* An end at `at` of so many bytes, which is there where no more comes; SIZE_MAX: it is not. */
+static size_t check_end(size_t at, size_t bytes, bool ended)
+{
+    assert(!ended || at <= bytes);
+    return at <= bytes ? at : SIZE_MAX;
+}
+
+/* What the body in text[0..bytes) takes of them, which is whole where no more comes; SIZE_MAX: it
+ * is not. One without either length ends with the connection, as of an old client. */
+static size_t check_body(const char *length, bool chunked, const char *text, size_t bytes,
+                         bool ended)
+{
+    size_t at = 0;
+    if (length != NULL)
+        return check_end(strtoull(length, NULL, 10), bytes, ended);
+    if (!chunked)
+        return ended ? bytes : SIZE_MAX;
+    for (size_t size = SIZE_MAX; size > 0;) {
+        char *end = NULL;
+        if (memmem(text + at, bytes - at, "\r\n", 2) == NULL)
+            return check_end(SIZE_MAX, bytes, ended);
+        size = strtoull(text + at, &end, 16);
+        assert(end > text + at && memcmp(end, "\r\n", 2) == 0);
+        at = check_end((size_t)(end + 2 - text) + size + 2, bytes, ended);
+        if (at == SIZE_MAX)
+            return at;
+        assert(memcmp(text + at - 2, "\r\n", 2) == 0);
+    }
+    return at;
+}
+
 /* Takes one answer off, which is whole where no more comes. Returns its bytes; 0: it is not. */
 static size_t check_answer(const char *text, size_t bytes, bool ended)
 {
@@ -147,14 +179,13 @@ static size_t check_answer(const char *text, size_t bytes, bool ended)
     if (status == 100 || status == 204)
         return head_bytes;
     const char *length = find_header(text, head_bytes, "Content-Length");
-    assert(length != NULL);
-    const size_t body_bytes = strtoull(length, NULL, 10);
+    const bool chunked = find_header(text, head_bytes, "Transfer-Encoding") != NULL;
     const char *body = text + head_bytes;
-    if (!ended && body_bytes > bytes - head_bytes)
+    const size_t body_bytes = check_body(length, chunked, body, bytes - head_bytes, ended);
+    if (body_bytes == SIZE_MAX)
         return 0;
-    assert(body_bytes <= bytes - head_bytes);
     if (status >= 400) {
-        assert(body_bytes >= 12 && memcmp(body, "{\"error\":\"", 10) == 0);
+        assert(length != NULL && body_bytes >= 12 && memcmp(body, "{\"error\":\"", 10) == 0);
         assert(memcmp(body + body_bytes - 2, "\"}", 2) == 0);
         assert(find_header(text, head_bytes, "Content-Type") != NULL);
     }

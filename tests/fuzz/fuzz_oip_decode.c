@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "server/oip/decode.h"
-#include "server/oip/encode.h"
 #include "tests/fuzz/fuzz_kernels.h"
 #include "tests/fuzz/fuzz_message.h"
+#include "tests/support/encode.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -86,8 +86,8 @@ static void plan_and_encode(const struct qk_kernels *kernels, const struct qd_oi
         return;
     void *output = qd_arena_calloc(arena, 1, plan.output_bytes[0]);
     plan.outputs[0].data = output; /* every operator has one */
-    if (output != NULL && qd_oip_encode_infer(asked, plan.kernel, plan.outputs, stage_ns, arena,
-                                              answer, error) == QD_OK)
+    if (output != NULL &&
+        encode_whole(asked, plan.kernel, plan.outputs, stage_ns, arena, answer, error) == QD_OK)
         read_answer(answer);
 }
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "server/oip/decode.h"
-#include "server/oip/encode.h"
+#include "tests/support/encode.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -252,7 +252,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     qd_arena_init(&arena, memory);
     make(&made, data, bytes);
     const enum qd_status status =
-        qd_oip_encode_infer(&made.asked, "kernel", made.outputs, stage_ns, &arena, &answer, &error);
+        encode_whole(&made.asked, "kernel", made.outputs, stage_ns, &arena, &answer, &error);
     assert(status == QD_OK);
     char *all = join(&answer);
     read_back(&made, all, &answer, &arena);

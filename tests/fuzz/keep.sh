@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# keep.sh NAME LONGEST_INPUT...: of what run.sh has found, the inputs up to that length that reach
-# what all of them reach, into corpus/NAME.hex, from where each run of the fuzzers begins.
+# keep.sh NAME LONGEST_INPUT...: of what run.sh has found, and what was kept before, the inputs up
+# to that length that reach what all of them reach, into corpus/NAME.hex, from where each run of the
+# fuzzers begins.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
@@ -13,9 +14,9 @@ while test $# -ge 2; do
     fi
     rm -rf "build/short/$name" "build/kept/$name"
     mkdir -p "build/short/$name" "build/kept/$name"
-    find "build/corpus/$name" -type f -size -"$((longest + 1))"c \
-        -exec cp -t "build/short/$name" {} +
-    "build/fuzz_$name" -merge=1 "${more[@]}" "build/kept/$name" "build/short/$name" \
+    find "build/corpus/$name" "build/seeds/$name" -type f -size -"$((longest + 1))"c \
+        \( -path "build/corpus/*" -o -name "kept*" \) -exec cp -t "build/short/$name" {} +
+    "build/fuzz_$name" -set_cover_merge=1 "${more[@]}" "build/kept/$name" "build/short/$name" \
         >"build/kept-$name.log" 2>&1
     for input in "build/kept/$name"/*; do
         od -An -v -tx1 "$input" | tr -d ' \n'

@@ -18,16 +18,17 @@ make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
 # The whole server, as a function: what fuzz_http runs beside itself.
 objcopy --redefine-sym main=quantd_main build/fuzz/server/main.o build/fuzz/quantd_main.o
 
-# fuzz NAME LONGEST_INPUT [SEEDS]
+# fuzz NAME LONGEST_INPUT [NAME]: from its own seeds on, and from those of the other.
 names=("$@")
 passed=0
+failed=0
 fuzz()
 {
-    local name=$1 more=()
+    local name=$1 more=() log
     if test "${#names[@]}" != 0 && [[ " ${names[*]} " != *" $name "* ]]; then
         return
     fi
-    mkdir -p "build/corpus/$name"
+    mkdir -p "build/corpus/$name" "build/seeds/$name"
     if test "$name" = http; then
         # Signals are the server's, and its threads live as long as it does.
         more=(build/fuzz/quantd_main.o -handle_term=0 -handle_int=0 -detect_leaks=0)
@@ -35,9 +36,18 @@ fuzz()
     # shellcheck disable=SC2086  # lists of words
     clang $flags -o "build/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${more[@]:0:1}" \
         build/fuzz/libserver.a build/fuzz/libqk.a $libraries -lm -ldl -lpthread
-    "build/fuzz_$name" -max_total_time="$seconds" -max_len="$2" -artifact_prefix=build/ \
-        "${more[@]:1}" "build/corpus/$name" "build/seeds/${3:-$name}"
-    passed=$((passed + 1))
+    log=build/fuzz_$name.log
+    if "build/fuzz_$name" -max_total_time="$seconds" -max_len="$2" -artifact_prefix=build/ \
+        "${more[@]:1}" "build/corpus/$name" "build/seeds/$name" ${3:+"build/seeds/$3"} \
+        >"$log" 2>&1; then
+        passed=$((passed + 1))
+        echo "  ok   $name: $(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        cat "$log"
+        printf '\n---- FAILED %s: %s\n' "$name" \
+            "$(grep -a -m 1 -E 'ERROR|runtime error|Assertion|panic' "$log" || tail -n 1 "$log")"
+    fi
 }
 
 fuzz oip_decode 262144
@@ -50,4 +60,5 @@ fuzz tensor 65536
 fuzz config 65536
 fuzz operator 2048
 fuzz inflate 4096
-echo "$passed passed, 0 failed" # or it has ended above
+echo "$passed passed, $failed failed"
+test "$failed" = 0
