@@ -112,7 +112,7 @@ struct bench_constant_server *bench_constant_server_create(const char *answer, s
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_access,
         server, MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)QD_HEAD_BYTES_MAX,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)QD_CONNECTION_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
     if (!server->daemon || pthread_create(&server->thread, NULL, serve, server) != 0)
         bench_fail("constant: libmicrohttpd did not start");

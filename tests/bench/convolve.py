@@ -21,11 +21,8 @@ class Part(part.Part):
     @staticmethod
     def select(options, threads, gemms):
         batches = layers.BATCHES if options.full or options.only else layers.BATCHES[:1]
-        selected = (layers.smoke(threads, gemms) if options.smoke else
-                    layers.full(threads, gemms, batches))
-        for words in options.only or []:
-            selected = [row for row in selected if words in str(row)]
-        return selected
+        return (layers.smoke(threads, gemms) if options.smoke else
+                layers.full(threads, gemms, batches))
 
     @staticmethod
     def report(results, machine_lines, libqk):

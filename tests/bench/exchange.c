@@ -16,6 +16,7 @@
 
 #include "tests/bench/buffer.h"
 #include "tests/bench/reach.h"
+#include "tests/bench/times.h"
 
 enum {
     HEAD_BYTES_MAX = 4096,
@@ -53,13 +54,6 @@ struct client {
     size_t capacity;
     char room[ROOM_BYTES];
 };
-
-static double clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
-}
 
 static void watch(const struct client *client, struct connection *connection, int operation,
                   uint32_t events)
@@ -111,7 +105,7 @@ static double pause_ns(struct client *client)
 /* What has come goes out on connections that have nothing to do. What finds none waits for one. */
 static void start_due(struct client *client)
 {
-    while (client->idle_count > 0 && client->due_ns <= clock_ns()) {
+    while (client->idle_count > 0 && client->due_ns <= bench_clock_ns()) {
         start(client, client->idle[--client->idle_count], client->due_ns);
         client->due_ns += pause_ns(client);
     }
@@ -122,7 +116,7 @@ static void go_on(struct client *client, struct connection *connection)
     if (client->exchange->rate > 0)
         client->idle[client->idle_count++] = connection;
     else
-        start(client, connection, clock_ns());
+        start(client, connection, bench_clock_ns());
 }
 
 /* One after the other: servers of several processes, whose other connections are at work, take the
@@ -175,7 +169,7 @@ static size_t take_head(const struct client *client, struct connection *connecti
 
 static void on_answer(struct client *client, struct connection *connection)
 {
-    const double now_ns = clock_ns();
+    const double now_ns = bench_clock_ns();
     client->waiting--;
     if (connection->start_ns >= client->warm_until_ns && !client->ending) {
         if (client->count == client->capacity) {
@@ -218,7 +212,7 @@ static void receive(struct client *client, struct connection *connection)
 /* Until something has come, or the next request is due. */
 static void sleep_until_due(const struct client *client)
 {
-    const double left_ns = client->due_ns - clock_ns();
+    const double left_ns = client->due_ns - bench_clock_ns();
     const struct timespec pause = {.tv_sec = (time_t)(left_ns / 1e9),
                                    .tv_nsec = (long)fmod(left_ns, 1e9)};
     struct pollfd events = {.fd = client->poll_fd, .events = POLLIN};
@@ -244,12 +238,6 @@ static void turn(struct client *client)
     }
     if (!client->ending)
         start_due(client);
-}
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
 }
 
 static void close_all(struct client *client)
@@ -282,18 +270,18 @@ static struct client *create_client(const struct bench_exchange *exchange)
 struct bench_exchanged bench_exchange(const struct bench_exchange *exchange)
 {
     struct client *client = create_client(exchange);
-    const double start_ns = clock_ns();
+    const double start_ns = bench_clock_ns();
     const size_t least =
         exchange->connection_count > ANSWERS_MIN ? exchange->connection_count : ANSWERS_MIN;
     client->warm_until_ns = start_ns + (double)exchange->for_ns / WARM_SHARE;
     client->due_ns = start_ns;
     open_connections(client);
-    while (clock_ns() < start_ns + (double)exchange->for_ns || client->count < least)
+    while (bench_clock_ns() < start_ns + (double)exchange->for_ns || client->count < least)
         turn(client);
     client->ending = true;
     while (client->waiting > 0) /* the server has nothing left to do when we go */
         turn(client);
-    qsort(client->took_ns, client->count, sizeof(double), compare);
+    bench_sort(client->took_ns, client->count);
     const struct bench_exchanged exchanged = {
         .count = client->count,
         .ns = client->last_ns - client->first_ns,

@@ -5,7 +5,12 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "support"))
+
+import failures  # noqa: E402  (on the path just now)
 
 PEER_UNCERTAIN = 0.02  # of a call
 SHORT_MAX = 40
@@ -88,6 +93,26 @@ def short_lines(texts):
     return lines if texts else lines + ["None."]
 
 
+TARGET_HEAD = ["| target | reach it | of | |", "|---|---:|---:|---|"]
+
+
+def target_lines(targets):
+    """A row each of (text with a place for the target, target, values, whether they should reach it
+    or at most be as large), where there are values."""
+    for text, target, values, at_least in targets:
+        reached = sum(value >= target if at_least else value <= target for value in values)
+        if values:
+            yield "| %s | %d | %d | %s |" % (text % target, reached, len(values),
+                                             ", ".join("%.2f" % value for value in values))
+
+
+def print_targets(heading, lines):
+    print("\n%s: who reaches the target" % heading)
+    for line in lines:
+        text, reached, count, values = line.strip("| ").split(" | ")
+        print("  %-80s %s of %s; %s" % (text, reached, count, values))
+
+
 # ---- The machine ---------------------------------------------------------------------------------
 
 
@@ -162,18 +187,33 @@ def wrong(results):
     """Rows with other bytes than ONNX Runtime's; says which."""
     rows = [row for row in results if row["same"] is False]
     for row in rows:
-        print("Other bytes than ONNX Runtime's: " + row["name"])
+        failures.say(row["name"], "other bytes than ONNX Runtime's")
     return rows
 
 
+SHORT = ("tests/bench/README.md", "README.md")
+
+
 def write_short(name, lines):
-    """Puts them between the README's marks of that name."""
-    path = Path(__file__).resolve().parents[2] / "README.md"
-    marks = "<!-- %s: by make bench -->" % name, "<!-- end of %s -->" % name
-    before, _, rest = path.read_text().partition(marks[0])
-    _, found, after = rest.partition(marks[1])
-    if found:
-        path.write_text("".join((before, "\n".join((marks[0], *lines, marks[1])), after)))
+    """Puts them between the marks of that name, in README.md only the rows of the kinds that it has
+    already."""
+    for page in SHORT:
+        path = Path(__file__).resolve().parents[2] / page
+        marks = "<!-- %s: by make bench -->" % name, "<!-- end of %s -->" % name
+        before, _, rest = path.read_text().partition(marks[0])
+        shown, found, after = rest.partition(marks[1])
+        if found:
+            kept = lines if page == SHORT[0] else rows_of_the_kinds(lines, shown.split("\n"))
+            path.write_text("".join((before, "\n".join((marks[0], *kept, marks[1])), after)))
+
+
+def rows_of_the_kinds(lines, shown):
+    """A table's row is of the kind that its first cell says; what is no table stays."""
+    kinds = {line.split("|")[1] for line in shown if line.startswith("|")}
+    return [line for line in lines if not line.startswith("|") or line.split("|")[1] in kinds]
+
+
+CONTENTS = "# What was measured"
 
 
 def write_section(folder, lines):
@@ -183,4 +223,9 @@ def write_section(folder, lines):
     sections = {section.partition("\n")[0]: section.rstrip() + "\n"
                 for section in re.split(r"^(?=# )", text, flags=re.MULTILINE) if section}
     sections[lines[0]] = "\n".join(lines) + "\n"
-    path.write_text("\n".join(sections.values()))
+    sections.pop(CONTENTS, None)
+    names = [heading.removeprefix("# ") for heading in sections]
+    contents = [CONTENTS, "", "Each part names its machine: they are not all of one.", ""]
+    contents += ["- [%s](#%s)" % (name, re.sub(r"[^a-z0-9 -]", "", name.lower()).replace(" ", "-"))
+                 for name in names]
+    path.write_text("\n".join(["\n".join(contents) + "\n", *sections.values()]))

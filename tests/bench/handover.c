@@ -97,7 +97,7 @@ static void done(struct qd_job *job)
 
 static void submit(void *context)
 {
-    static const struct qd_job_code code = {start, on_running, never, never, done};
+    static const struct qd_job_code code = {start, on_running, never, never, done, NULL};
     struct trials *trials = context;
     if (!qd_scheduler_submit(trials->scheduler, trials->loop, &trials->job, &code, false,
                              UINT64_MAX))

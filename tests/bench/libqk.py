@@ -106,16 +106,16 @@ class Libqk:
         return count / ns * 1e9, p50, p99
 
     def numbers(self, task, kind, count, library):
-        """Bytes of the text of these numbers, of which numbers.h says more."""
+        """(bytes, whether the server does it right) of the text of these numbers, of which
+        numbers.h says more."""
         self.say("numbers", task, kind, count, library)
-        return int(self.answer()[0])
+        size, same = self.answer()
+        return int(size), same == "1"
 
     def numbers_round(self, names):
-        """Name -> (nanoseconds, whether it did the same), of those that are there."""
+        """Name -> nanoseconds, of those that are there."""
         self.say("numbers-round", *names)
-        words = self.answer()
-        return {name: (float(ns), same == "1")
-                for name, ns, same in zip(names, words[::2], words[1::2]) if float(ns) > 0}
+        return {name: float(ns) for name, ns in zip(names, self.answer()) if float(ns) > 0}
 
     def numbers_check(self, library, first, last):
         """How many of the floats from bits to bits are printed wrong."""

@@ -29,10 +29,9 @@ class Part(part.Part):
     def select(self, options, threads, _):
         if options.smoke:
             return rows.smoke(self.model, threads)
-        selected = [row for row in rows.full(self.model, threads)
-                    if options.full or options.only or rows.is_quick(row)]
-        for words in options.only or []:
-            selected = [row for row in selected if words in str(row)]
+        selected = part.chosen(options, [
+            row for row in rows.full(self.model, threads)
+            if options.full or options.only or rows.is_quick(row)])
         # Twice an output, libqk's and the peer's; x three times; and some room.
         room = memory_bytes() * 0.9 - 3 * max((row.size for row in selected), default=0)
         left_out = [row for row in selected if 2 * row.y_bytes > room]

@@ -37,9 +37,10 @@
  *                                  posts what is in the file for so long; answers
  *                                  "count ns p50 p99", as exchange.h has them
  *   numbers TASK KIND COUNT LIBRARY
- *                                  the numbers of numbers.h; answers how many bytes their text has
+ *                                  the numbers of numbers.h; answers "bytes same": of their text,
+ *                                  and whether the server reads or prints them right
  *   numbers-round NAME...          for each the nanoseconds of one run, 0 where there is none of
- *                                  that name, and behind it whether it did the same: "ns same"
+ *                                  that name
  *   numbers-check LIBRARY FIRST LAST
  *                                  answers how many of these floats are printed wrong
  *   save FILE                      runs once, and writes the output's bytes
@@ -54,7 +55,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/dispatch.h"
@@ -68,6 +68,7 @@
 #include "tests/bench/peak.h"
 #include "tests/bench/region.h"
 #include "tests/bench/team.h"
+#include "tests/bench/times.h"
 
 #define CHUNK_NS 100000 /* what a worker of the server takes at a time */
 #define SPLIT_NS 50000  /* work of less is one thread's */
@@ -216,23 +217,16 @@ static struct measure find_measure(const char *name)
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-static double clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
-}
-
 /* Nanoseconds of one of `count` runs. */
 static double time_batch(const struct measure *measure, struct bench *bench, size_t count)
 {
-    const double start = clock_ns();
+    const double start = bench_clock_ns();
     for (size_t i = 0; i < count; i++)
         if (measure->peak)
             measure->peak();
         else
             measure->run(bench);
-    return (clock_ns() - start) / (double)count;
+    return (bench_clock_ns() - start) / (double)count;
 }
 
 /* The best of a round. */
@@ -362,9 +356,9 @@ static void on_copy(const struct bench *bench, size_t thread_count)
     struct bench_team *team = bench_team_create(thread_count);
     bench_team_wake(team);
     for (size_t i = 0; i < COPY_RUNS; i++) {
-        const double start = clock_ns();
+        const double start = bench_clock_ns();
         bench_team_run(team, copy_slice, &copy, COPY_BYTES / COPY_SLICE_BYTES);
-        const double ns = clock_ns() - start;
+        const double ns = bench_clock_ns() - start;
         best = ns < best ? ns : best;
     }
     bench_team_rest(team);
@@ -448,17 +442,17 @@ static void on_numbers(struct bench *bench, char *const *words)
     bench_numbers_destroy(bench->numbers);
     bench->numbers =
         bench_numbers_create(words[0], words[1], strtoull(words[2], NULL, 10), words[3]);
-    printf("%zu\n", bench_numbers_bytes(bench->numbers));
+    bench_numbers_run(bench->numbers, "quantd");
+    printf("%zu %d\n", bench_numbers_bytes(bench->numbers), bench_numbers_same(bench->numbers));
 }
 
 static void on_numbers_round(struct bench *bench, char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const double start = clock_ns();
+        const double start = bench_clock_ns();
         const bool is_here = bench_numbers_run(bench->numbers, names[i]);
-        const double ns = clock_ns() - start;
-        printf("%s%.0f %d", i == 0 ? "" : " ", is_here ? ns : 0,
-               is_here && bench_numbers_same(bench->numbers));
+        const double ns = bench_clock_ns() - start;
+        printf("%s%.0f", i == 0 ? "" : " ", is_here ? ns : 0);
     }
     printf("\n");
 }

@@ -201,7 +201,6 @@ struct bench_numbers *bench_numbers_create(const char *task, const char *kind_na
         for (size_t i = 0; i < count; i++)
             ((float *)numbers->values.data)[i] = kind->value();
         bench_buffer_reserve(&numbers->text, count * TEXT_BYTES_MAX + 1);
-        bench_numbers_run(numbers, "quantd");
     } else {
         make_text(numbers, kind);
         bench_buffer_reserve(&numbers->out, value_bytes(numbers));

@@ -16,7 +16,7 @@ struct bench_numbers *bench_numbers_create(const char *task, const char *kind, s
                                            const char *library);
 void bench_numbers_destroy(struct bench_numbers *numbers); /* NULL is fine */
 
-/* Bytes of the text that is read, or that the server prints. */
+/* Bytes of the text that is read, or that the last run printed. */
 size_t bench_numbers_bytes(const struct bench_numbers *numbers);
 
 /* Has `name` do it once: "quantd", "libc" (strtof and strtoll, or printf's %.9g), or one of the

@@ -2,6 +2,13 @@
 import figures
 
 
+def chosen(options, rows):
+    """Those of the rows that --only names."""
+    for words in options.only or []:
+        rows = [row for row in rows if any(word in str(row) for word in words.split("|"))]
+    return rows
+
+
 class Part:
     """One has select, x_bytes, measure, falls_short, one_line, report, and budget_seconds."""
 

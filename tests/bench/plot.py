@@ -15,10 +15,11 @@ SERVED_COLORS = {"1 connection": "#2a6f97", "4 connections": "#014f86", "16 conn
 
 WIRE_COLORS = {"quantd": "#2a6f97", "constant": "#999", "1 worker": "#e07a5f",
                "2 workers": "#b5523a"}
-WIRE_NAMES = {"quantd": "quantd", "constant": "libmicrohttpd, a constant answer",
+WIRE_NAMES = {"quantd": "quantd", "constant": "libmicrohttpd, constant",
               "1 worker": "FastAPI, 1 worker", "2 workers": "FastAPI, 2 workers"}
-WIRE_LEFT, WIRE_TOP, WIRE_WIDTH, WIRE_HEIGHT = 70, 50, 560, 320
-WIRE_RATES, WIRE_NS = (1e3, 2e5), (1e4, 1e8)  # the axes' ends; both are logarithmic
+WIRE_LEFT, WIRE_TOP, WIRE_WIDTH, WIRE_HEIGHT, WIRE_PANEL = 60, 56, 340, 280, 370
+WIRE_RATES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # thousands; both axes are logarithmic
+WIRE_NS = ((1e4, "10 µs"), (1e5, "100 µs"), (1e6, "1 ms"), (1e7, "10 ms"), (1e8, "100 ms"))
 
 
 def linear_svg(shares, codes, sizes):
@@ -54,42 +55,46 @@ def served_svg(layers):
 
 
 def latency_svg(points):
-    """`points`: name -> [(requests in a second, of which answered, p50, p99)]: p50 as a line, p99
-    as a dashed one."""
-    parts = head(WIRE_LEFT + WIRE_WIDTH + 30, WIRE_TOP + WIRE_HEIGHT + 50)
+    """`points`: name -> [(requests in a second, of which answered, p50, p99)]: a panel for each of
+    the two."""
     bottom = WIRE_TOP + WIRE_HEIGHT
-    for rate in (1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000):
-        x = wire_x(rate)
-        parts += [line(x, WIRE_TOP, bottom), text(x, bottom + 16, "%d" % (rate // 1000), "middle")]
-    for ns, words in ((1e4, "10 µs"), (1e5, "100 µs"), (1e6, "1 ms"), (1e7, "10 ms"),
-                      (1e8, "100 ms")):
-        parts += ['<path d="M%d %.1fh%d" stroke="#ccc"/>' % (WIRE_LEFT, wire_y(ns), WIRE_WIDTH),
-                  text(WIRE_LEFT - 6, wire_y(ns) + 4, words, "end")]
-    for name, series in points.items():
-        for what, dashes in ((2, ""), (3, ' stroke-dasharray="4 3"')):
-            way = " L".join("%.1f %.1f" % (wire_x(point[0]), wire_y(point[what]))
-                            for point in series)
-            parts.append('<path d="M%s" stroke="%s" fill="none" stroke-width="2"%s/>' % (
-                way, WIRE_COLORS[name], dashes))
-    for k, name in enumerate(points):
-        left, top = WIRE_LEFT + 280 * (k // 2), 8 + 16 * (k % 2)
-        parts += legend(left, top, {WIRE_NAMES[name]: WIRE_COLORS[name]}, 0)
+    parts = head(WIRE_LEFT + WIRE_PANEL + WIRE_WIDTH + 20, bottom + 46)
+    parts += legend(WIRE_LEFT, 8, {WIRE_NAMES[name]: WIRE_COLORS[name] for name in points}, 180)
+    for ns, words in WIRE_NS:
+        parts.append(text(WIRE_LEFT - 6, wire_y(ns) + 4, words, "end"))
+    for left, words, what in ((WIRE_LEFT, "p50", 2), (WIRE_LEFT + WIRE_PANEL, "p99", 3)):
+        parts.append(text(left, WIRE_TOP - 10, words))
+        for rate in WIRE_RATES:
+            parts += [line(wire_x(left, 1000 * rate), WIRE_TOP, bottom),
+                      text(wire_x(left, 1000 * rate), bottom + 16, rate, "middle")]
+        parts += ['<path d="M%d %.1fh%d" stroke="#ccc"/>' % (left, wire_y(ns), WIRE_WIDTH)
+                  for ns, _ in WIRE_NS]
+        for name, series in points.items():
+            parts += curve([(wire_x(left, point[0]), wire_y(point[what])) for point in series],
+                           WIRE_COLORS[name])
     parts.append(text(WIRE_LEFT, bottom + 36,
-                      "thousand requests in a second; p50, and p99 dashed; each as far as it "
-                      "keeps up"))
+                      "thousand requests in a second, at random times; each as far as it keeps up"))
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
+def curve(places, color):
+    way = " L".join("%.1f %.1f" % place for place in places)
+    return (['<path d="M%s" stroke="%s" fill="none" stroke-width="2"/>' % (way, color)] +
+            ['<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>' % (*place, color)
+             for place in places]) if places else []
+
+
 def along(value, ends):
-    return math.log(value / ends[0]) / math.log(ends[1] / ends[0])
+    """From 0 to 1, by logarithm."""
+    return min(1, max(0, math.log(value / ends[0]) / math.log(ends[1] / ends[0])))
 
 
-def wire_x(rate):
-    return WIRE_LEFT + WIRE_WIDTH * along(rate, WIRE_RATES)
+def wire_x(left, rate):
+    return left + WIRE_WIDTH * along(rate / 1000, (WIRE_RATES[0], WIRE_RATES[-1]))
 
 
 def wire_y(ns):
-    return WIRE_TOP + WIRE_HEIGHT * (1 - min(1, max(0, along(ns, WIRE_NS))))
+    return WIRE_TOP + WIRE_HEIGHT * (1 - along(ns, (WIRE_NS[0][0], WIRE_NS[-1][0])))
 
 
 def times_svg(layers, colors, words):

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/bench/buffer.h"
 #include "tests/bench/team.h"
+#include "tests/bench/times.h"
 
 #define SLICE_BYTES ((size_t)64 << 10) /* of what is read */
 #define FOR_NS 20e6                    /* for each way of moving */
@@ -26,13 +26,6 @@ struct regions {
     int doublings; /* of the size of `from` to that of `to` */
     bool stream;
 };
-
-static double clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
-}
 
 static struct region open_region(const char *path)
 {
@@ -62,24 +55,18 @@ static void move_slice(void *context, size_t thread, size_t slice)
                   regions->doublings, regions->stream);
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The median. */
 static double time_runs(struct regions *regions, struct bench_team *team)
 {
     double took_ns[RUNS_MAX];
     size_t count = 0;
-    const double first_ns = clock_ns();
-    while (count < RUNS_MIN || (count < RUNS_MAX && clock_ns() - first_ns < FOR_NS)) {
-        const double start_ns = clock_ns();
+    const double first_ns = bench_clock_ns();
+    while (count < RUNS_MIN || (count < RUNS_MAX && bench_clock_ns() - first_ns < FOR_NS)) {
+        const double start_ns = bench_clock_ns();
         bench_team_run(team, move_slice, regions, regions->from.count / SLICE_BYTES);
-        took_ns[count++] = clock_ns() - start_ns;
+        took_ns[count++] = bench_clock_ns() - start_ns;
     }
-    qsort(took_ns, count, sizeof(took_ns[0]), compare);
+    bench_sort(took_ns, count);
     return took_ns[count / 2];
 }
 

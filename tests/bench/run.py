@@ -23,6 +23,7 @@ import rows
 import served
 import wire
 from libqk import FILES, ROOT, Libqk
+from part import chosen
 from peer import OnnxRuntime
 
 # With the seconds that each may take.
@@ -30,9 +31,9 @@ PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),
          "quantize": linear.Part(rows.QUANTIZE, 150),
          "conv": convolve.Part(320),
          "handover": handover.Part(),
-         "json": json_numbers.Part(60),
+         "json": json_numbers.Part(45),
          "served": served.Part(240),
-         "wire": wire.Part(180)}
+         "wire": wire.Part(240)}
 SAY_SECONDS = 10
 SMOKE_SECONDS = 0.1
 SECONDS_AGAIN = 0.5  # for a row that falls short
@@ -82,7 +83,10 @@ def parse(arguments):
     add("--smoke", action="store_true", help="a few small rows, to see that it works")
     add("--only", action="append", metavar="TEXT",
         help="rows that have TEXT in their names, as 'INT8 FP32, tensor' or 'depthwise, batch 1'; "
-        "given twice, both")
+        "'A|B': A or B; given twice, both")
+    add("--again", action="store_true",
+        help="with --only: writes the results of these rows beside those that the last run of the "
+        "same commit has of others")
     add("--cpu", default="auto", metavar="TIER", help="libqk's tier")
     add("--without-peer", action="store_true", help="without ONNX Runtime")
     add("--seconds", type=float, default=3, help="for a row, at most (default 3)")
@@ -112,11 +116,29 @@ def measure_all(part, selected, options, libqk, peer):
     return results
 
 
+def last_results(path, machine_lines):
+    """Those of the last run; of changes that are no commit it does not matter which there were."""
+    if not path.exists():
+        return []
+    last_machine, results = json.loads(path.read_text())
+    then, now = (str(lines[:3]).replace("-dirty", "") for lines in (last_machine, machine_lines))
+    if then != now:
+        raise SystemExit("bench: %s is of another commit or machine" % path)
+    return results
+
+
+def in_place(results, last):
+    """`last`, with these in the places of those that have their names, or behind them."""
+    rows = {row["name"]: row for row in last}
+    rows.update((row["name"], row) for row in results)
+    return list(rows.values())
+
+
 def run_part(name, options):
     """Its results: a wrong one is a failure, a slow one is not."""
     part = PARTS[name]
     libqk = Libqk(options.cpu)
-    selected = part.select(options, len(os.sched_getaffinity(0)), libqk.gemms)
+    selected = chosen(options, part.select(options, len(os.sched_getaffinity(0)), libqk.gemms))
     if not selected:
         libqk.close()
         return []
@@ -124,20 +146,22 @@ def run_part(name, options):
     libqk.give(x)
     peer = None if options.without_peer else start_peer(x, selected)
     del x
+    path = ROOT / FILES / (name + ".json")
+    last = last_results(path, figures.machine(libqk, peer)) if options.again else []
     try:
         selected = part.open(selected, libqk, peer)
         results = measure_all(part, selected, options, libqk, peer)
     finally:
         part.close()
+    results = in_place(results, last)
     report = part.report(results, figures.machine(libqk, peer), libqk)
     libqk.close()
-    if options.only:
+    if options.only and not options.again:
         report.print_rows()
     elif options.smoke:
         report.write(ROOT / FILES)  # nobody reads it
     else:
-        (ROOT / FILES / (name + ".json")).write_text(json.dumps([report.machine, results],
-                                                                indent=1))
+        path.write_text(json.dumps([report.machine, results], indent=1))
         report.write(ROOT / "tests" / "bench")
         figures.write_short(name, report.readme_lines())
     if not options.smoke:
@@ -152,6 +176,8 @@ def main():
         return black_box.main(threads, names, not options.without_peer)
     if options.every_float:
         return json_numbers.check_every_float(len(os.sched_getaffinity(0)))
+    if options.again and not options.only:
+        raise SystemExit("bench: --again is for --only")
     results = [result for name in names for result in run_part(name, options)]
     if not results:
         raise SystemExit("bench: no such row")

@@ -107,8 +107,6 @@ class Part(part.Part):
         selected = [row for row in rows if row.threads == threads]
         if not options.without_peer:
             selected += chains(selected)
-        for words in options.only or []:
-            selected = [row for row in selected if words in str(row)]
         return selected
 
     def open(self, selected, libqk, peer):

@@ -10,8 +10,8 @@ installed=$venv/requirements.txt
 
 works()
 {
-    cmp -s "$wanted" "$installed" &&
-        "$venv/bin/python" -c 'import fastapi, numpy, onnx, onnxruntime, uvicorn' 2>/dev/null
+    cmp -s "$wanted" "$installed" && "$venv/bin/python" -c \
+        'import fastapi, numpy, onnx, onnxruntime, orjson, uvicorn' 2>/dev/null
 }
 
 works && exit 0

@@ -1,50 +1,54 @@
 """The wire's part of `make bench`: what is left of a small request's speed, and of large bodies',
-beside a server that does nothing with them, and beside FastAPI."""
+beside a server that does nothing with them, and beside FastAPI; and what memory it takes."""
+import contextlib
 import dataclasses
 import http.client
 import importlib.util
 import json
 import os
+import re
 import statistics
 import struct
 import tempfile
 import time
 from pathlib import Path
 
+import layers
 import part
 import rows
 import shared
 from libqk import FILES, ROOT, Libqk
-from services import FastApi, clear_models, infer_head, post_text, write_onnx, Server
+from services import FastApi, Quantd, clear_models, infer_head, post_text, write_onnx, Server
 from tensors import KIB, MIB, random_bytes, size_text
 from wire_report import PEERS, Report, one_line
 
 MODEL = "/v2/models/onnx.DequantizeLinear/infer"
 LENGTH = "Inference-Header-Content-Length"
-SMALL = {"inputs": [
-    {"name": "x", "datatype": "UINT8", "shape": [4], "data": [0, 128, 129, 255]},
-    {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [0.5]},
-    {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [128]}]}
+SMALL, SMALL_COUNT, MANY_COUNT = [0, 128, 129, 255], 4, 100_000  # numbers as JSON, in and out
 CONNECTIONS = (1, 8, 64, 256)
-RATES = (1000, 2000, 4000, 8000, 12000, 16000, 24000, 32000, 48000, 64000, 96000, 128000)
+RATES = (1000, 2000, 4000, 8000, 16000, 32000, 64000, 96000, 128000, 192000)
 RATE_CONNECTIONS = 64
-KEPT_UP = 0.9  # of the rate: whoever answers fewer is not asked for more
-ROUNDS, SLICE_MS, SMOKE_SLICE_MS = 5, 250, 20
+RATE_MS, RATE_REQUESTS = 500, 1500  # of a slice: both, at least
+KEPT_UP = 0.95  # of the rate: whoever answers fewer is not asked for more
+ROUNDS, SLICE_MS, SMOKE_SLICE_MS = 6, 250, 20
+FEWER_ROUNDS = 5  # where slices are longer
 LARGE_ROUNDS = 3
 INFLIGHT_BYTES = 4 << 30  # 64 MiB on 8 connections take 2.6 GB, with their outputs
-MIXED_RATE, MIXED_LARGE_CONNECTIONS = 2000, 2
+MIXED_RATE, MIXED_LARGE_CONNECTIONS, MIXED_MS = 2000, 2, 1000
 MIXED_BEGIN_MS = 100  # in which large requests come, before those that are measured beside them
 FREE_BYTES_LEAST = 2 * INFLIGHT_BYTES
 FIRST_REQUESTS = 6  # of a server that has just started
+CHANNELS, SIDE, SMOKE_SIDE = 64, 1024, 16  # of a convolution, 3×3, padded
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    kind: str  # "small", "body", "shared", "rate", "mixed", "memory"
+    kind: str  # "small", "json", "body", "shared", "rate", "mixed", "memory"
     connections: int
     threads: int
-    body: int = 0  # bytes of a large x
+    body: int = 0  # bytes of a large x, or how many numbers it has
     is_unix: bool = False
+    form: str = "bytes"  # of what takes memory: "JSON", "convolution"
 
     x_bytes = 4  # of the model that FastAPI has
     y_bytes = 16
@@ -57,41 +61,68 @@ class Row:
             return "small requests at a rate, " + where
         if self.kind == "mixed":
             return "small requests beside large ones"
+        if self.kind == "json":
+            return "%d numbers as JSON, in and out, %s" % (self.body, where)
         sizes = "%s to %s" % (size_text(self.body), size_text(4 * self.body))
         if self.kind == "shared":
             return "%s in shared memory, %s" % (sizes, where)
+        if self.kind == "memory" and self.form == "convolution":
+            return "memory of a convolution, %s to as many" % size_text(self.body)
         if self.kind == "memory":
-            return "%s on a server that has just started" % sizes
+            return "memory of %s, %s" % (sizes, self.form)
         return "%s, %s, %s" % (sizes, "Unix socket" if self.is_unix else "TCP", where)
 
 
 def full(threads):
     selected = [Row("small", count, threads) for count in CONNECTIONS]
+    selected.append(Row("json", 1, threads, MANY_COUNT))
     for body in (MIB, 64 * MIB):
         selected += [Row("body", count, threads, body, is_unix)
                      for is_unix in (False, True) for count in (1, 8)]
-        selected.append(Row("shared", 1, threads, body))
+        selected += [Row("shared", count, threads, body) for count in (1, 8)]
     return selected + [Row("memory", 1, threads, 64 * MIB),
+                       Row("memory", 1, threads, 16 * MIB, form="JSON"),
+                       Row("memory", 1, threads, CHANNELS * SIDE * SIDE, form="convolution"),
                        Row("mixed", RATE_CONNECTIONS, threads, MIB),
                        Row("rate", RATE_CONNECTIONS, threads)]
 
 
 def smoke(threads):
-    return [Row("small", 2, threads), Row("body", 2, threads, 16 * KIB),
-            Row("body", 2, threads, 16 * KIB, True), Row("shared", 1, threads, 64 * KIB),
-            Row("memory", 1, threads, 256 * KIB), Row("mixed", 2, threads, 16 * KIB)]
+    return [Row("small", 2, threads), Row("json", 1, threads, MANY_COUNT),
+            Row("body", 2, threads, 16 * KIB), Row("body", 2, threads, 16 * KIB, True),
+            Row("shared", 2, threads, 64 * KIB), Row("memory", 1, threads, 256 * KIB),
+            Row("memory", 1, threads, 16 * KIB, form="JSON"),
+            Row("memory", 1, threads, CHANNELS * SMOKE_SIDE * SMOKE_SIDE, form="convolution"),
+            Row("mixed", 2, threads, 16 * KIB)]
 
 
 def free_bytes():
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    text = Path("/proc/meminfo").read_text()
+    return int(re.search(r"^MemAvailable: *(\d+)", text, re.MULTILINE).group(1)) * KIB
+
+
+def json_request(numbers):
+    """The body of UINT8 numbers that FP32 is made of, JSON in and out."""
+    return json.dumps({"inputs": [
+        {"name": "x", "datatype": "UINT8", "shape": [len(numbers)], "data": list(numbers)},
+        {"name": "x_scale", "datatype": "FP32", "shape": [], "data": [0.5]},
+        {"name": "x_zero_point", "datatype": "UINT8", "shape": [], "data": [128]}]},
+        separators=(",", ":")).encode()
 
 
 def body_request(size):
-    """(body, headers) of UINT8 bytes that FP32 is made of, bytes in and out."""
+    """(body, headers) of the same, bytes in and out."""
     head = infer_head([("x", "UINT8", [size], size), ("x_scale", "FP32", [], 4)],
                       {"binary_data_output": True})
     scale = b"\x00\x00\x00\x3f"
     return head + random_bytes(size) + scale, {LENGTH: str(len(head))}
+
+
+def conv_row(row):
+    """Of which x and y have as many bytes as the row says."""
+    side = round((row.body / CHANNELS) ** 0.5)
+    return layers.Row(layers.Layer("resnet50", (CHANNELS, side, side), (CHANNELS, 3, 3), (1, 1),
+                                   (1, 1), 1, (1, 1)), 1, row.threads)
 
 
 def ask(port, path, body, headers=None):
@@ -107,13 +138,32 @@ def ask(port, path, body, headers=None):
     return ("HTTP/1.1 200 OK\r\n%s\r\n" % head).encode() + content, content
 
 
-def numbers(content):
+def numbers_of(content):
     return json.loads(content)["outputs"][0]["data"]
 
 
 def peak_bytes(pid):
     text = Path("/proc/%d/status" % pid).read_text()
     return int(text.partition("VmHWM:")[2].split()[0]) * KIB
+
+
+@contextlib.contextmanager
+def awake(wanted):
+    """CPUs are kept from sleeping where nothing is to do, if we may: Linux' PM QoS, for as long as
+    the file is open."""
+    with contextlib.ExitStack() as stack:
+        if wanted:
+            with contextlib.suppress(OSError):
+                file = stack.enter_context(open("/dev/cpu_dma_latency", "wb", buffering=0))
+                file.write(struct.pack("i", 0))
+        yield
+
+
+def cpu_ns(pid):
+    """(that of its first thread, of all others) since it started"""
+    spent = {int(path.name): int((path / "schedstat").read_text().split()[0])
+             for path in Path("/proc/%d/task" % pid).iterdir()}
+    return spent[pid], sum(spent.values()) - spent[pid]
 
 
 class Part(part.Part):
@@ -132,8 +182,6 @@ class Part(part.Part):
             selected = [row for row in selected if row.kind != "shared"]
         if free_bytes() < FREE_BYTES_LEAST:
             selected = [row for row in selected if row.connections * row.body < 512 * MIB]
-        for words in options.only or []:
-            selected = [row for row in selected if words in str(row)]
         return selected
 
     @staticmethod
@@ -145,36 +193,40 @@ class Part(part.Part):
 
     def open(self, selected, libqk, peer):
         self.folder = tempfile.TemporaryDirectory()
-        self.quantd = Server("--max-inflight-bytes", str(INFLIGHT_BYTES),
-                             "--allow-shared-memory", shared.PREFIX,
+        flags = ("--max-inflight-bytes", str(INFLIGHT_BYTES))
+        self.quantd = Server(*flags, "--allow-shared-memory", shared.PREFIX,
                              listen=("127.0.0.1:0", "unix:" + self.unix_path("quantd")))
-        self.two_loops = Server("--io-threads", "2")
+        self.two_loops = Server(*flags, "--io-threads", "2")
         self.limits = Libqk("auto")  # a process of its own
         if peer and importlib.util.find_spec("uvicorn"):
             clear_models()
-            row = rows.Row(rows.DEQUANTIZE, "UINT8", "FP32", "tensor", 4, 1)
-            write_onnx("small", peer.model(row, ("x",)).SerializeToString())
+            for name, count in (("small", SMALL_COUNT), ("many", MANY_COUNT)):
+                row = rows.Row(rows.DEQUANTIZE, "UINT8", "FP32", "tensor", count, 1)
+                write_onnx(name, peer.model(row, ("x",)).SerializeToString())
             self.peers = {name: FastApi(workers + 1, 1) for workers, name in enumerate(PEERS)}
             for service in self.peers.values():
                 service.wait()
-        self.open_small()
-        return selected
-
-    def open_small(self):
-        """All who answer small requests, and what they are asked."""
-        body = json.dumps(SMALL).encode()
-        answer, content = ask(self.quantd.port, MODEL, body)
-        self.same = numbers(content) == [-64, 0, 0.5, 63.5]
+        answer, content = self.open_json("small", SMALL)
+        self.same = numbers_of(content) == [-64, 0, 0.5, 63.5]
         (ROOT / FILES / "answer").write_bytes(answer)
-        self.write_request("small", MODEL, body, {})
         request_bytes = (ROOT / self.request_file("small")).stat().st_size
         self.ports = {"quantd": self.quantd.port, "two loops": self.two_loops.port,
                       "constant": self.limits.constant(FILES / "answer"),
                       "bare": self.limits.echo(request_bytes, len(content), 1)}
-        for name, service in self.peers.items():
-            self.ports[name] = service.port
-            self.write_request(name, "/json/small", body, {})
-            self.same = self.same and len(numbers(ask(service.port, "/json/small", body)[1])) == 4
+        self.ports.update((name, service.port) for name, service in self.peers.items())
+        return selected
+
+    def open_json(self, name, numbers):
+        """Writes the requests of that name, to quantd and to the others; quantd's answer. The
+        others' has as many numbers."""
+        body = json_request(numbers)
+        self.write_request(name, MODEL, body, {})
+        self.write_request(name + " of a peer", "/json/" + name, body, {})
+        for service in self.peers.values():
+            count = len(numbers_of(ask(service.port, "/json/" + name, body)[1]))
+            if count != len(numbers):
+                raise SystemExit("bench: FastAPI answers %d numbers" % count)
+        return ask(self.quantd.port, MODEL, body)
 
     def request_file(self, name):
         return FILES / ("wire-" + name.replace(" ", "-"))
@@ -182,8 +234,8 @@ class Part(part.Part):
     def write_request(self, name, path, body, headers):
         (ROOT / self.request_file(name)).write_bytes(post_text(path, body, headers))
 
-    def small_file(self, name):
-        return self.request_file(name if name in PEERS else "small")
+    def json_file(self, who, name):
+        return self.request_file(name + " of a peer" if who in PEERS else name)
 
     def close(self):
         for service in self.peers.values():
@@ -202,20 +254,51 @@ class Part(part.Part):
         return Report(results, machine_lines)
 
     def measure(self, row, libqk, _, seconds):
-        smoke_only = seconds < 1
-        measures = {"small": self.small, "body": self.body, "shared": self.shared,
-                    "rate": self.rates, "mixed": self.mixed, "memory": self.memory}
-        return {"name": str(row), "same": self.same, "threads": row.threads,
-                **dataclasses.asdict(row), **measures[row.kind](row, libqk, smoke_only)}
+        measures = {"small": self.small, "json": self.json, "body": self.body,
+                    "shared": self.shared, "rate": self.rates, "mixed": self.mixed,
+                    "memory": self.memory}
+        with awake(row.connections == 1):
+            found = measures[row.kind](row, libqk, seconds < 1)
+        return {"name": str(row), "same": self.same, **dataclasses.asdict(row), **found}
+
+    def exchange(self, libqk, who, *words):
+        """(answers in a second, p50, p99), and of quantd also the CPU time that an answer takes: of
+        its loop, of its workers, of the client."""
+        if who != "quantd":
+            return libqk.exchange(*words)
+        processes = self.quantd.pid, libqk.process.pid
+        start, before = time.perf_counter(), [cpu_ns(pid) for pid in processes]
+        found = libqk.exchange(*words)
+        count = found[0] * (time.perf_counter() - start)
+        (loop, workers), (client, _) = [
+            [(after - then) / count for after, then in zip(cpu_ns(pid), spent)]
+            for pid, spent in zip(processes, before)]
+        return (*found, loop, workers, client)
+
+    def in_turn(self, libqk, asked, connections, rounds):
+        """Name -> what exchange() says, of each round. `asked`: (name, address, file)"""
+        series = {}
+        for _ in range(rounds or 1):
+            for who, address, path in asked:
+                series.setdefault(who, []).append(self.exchange(
+                    libqk, who, address, connections, SLICE_MS if rounds else SMOKE_SLICE_MS,
+                    path))
+        return series
 
     def small(self, row, libqk, smoke_only):
-        series = {}
-        for _ in range(1 if smoke_only else ROUNDS):
-            for name, port in self.ports.items():
-                series.setdefault(name, []).append(libqk.exchange(
-                    port, row.connections, SMOKE_SLICE_MS if smoke_only else SLICE_MS,
-                    self.small_file(name)))
-        return {"series": series}
+        return {"series": self.in_turn(
+            libqk, [(who, port, self.json_file(who, "small")) for who, port in self.ports.items()],
+            row.connections, 0 if smoke_only else ROUNDS)}
+
+    def json(self, row, libqk, smoke_only):
+        numbers = random_bytes(row.body)
+        _, content = self.open_json("many", numbers)
+        who_have_it = [who for who in self.ports if who == "quantd" or who in PEERS]
+        series = self.in_turn(
+            libqk, [(who, self.ports[who], self.json_file(who, "many")) for who in who_have_it],
+            row.connections, 0 if smoke_only else ROUNDS)
+        return {"series": series,
+                "same": numbers_of(content) == [(number - 128) / 2 for number in numbers]}
 
     def body(self, row, libqk, smoke_only):
         body, headers = body_request(row.body)
@@ -226,13 +309,12 @@ class Part(part.Part):
         port = self.limits.echo(sent, len(content), row.threads, address)
         where = {"quantd": self.unix_path("quantd") if row.is_unix else self.quantd.port,
                  "bare": address if row.is_unix else port}
-        series = {}
-        for _ in range(1 if smoke_only else ROUNDS if row.body == MIB else LARGE_ROUNDS):
-            for name, address in where.items():
-                series.setdefault(name, []).append(libqk.exchange(
-                    address, row.connections, SMOKE_SLICE_MS if smoke_only else SLICE_MS,
-                    self.request_file("body")))
-        return {"series": series}
+        if not row.is_unix and row.body <= MIB:
+            where["two loops"] = self.two_loops.port
+        rounds = 0 if smoke_only else ROUNDS if row.body <= MIB else LARGE_ROUNDS
+        return {"series": self.in_turn(
+            libqk, [(who, at, self.request_file("body")) for who, at in where.items()],
+            row.connections, rounds)}
 
     def shared(self, row, libqk, smoke_only):
         """Beside a small request, and as many threads as quantd has workers, which only move the
@@ -245,7 +327,7 @@ class Part(part.Part):
                                    1 if smoke_only else shared.FIRST_ROUNDS)
         same = y.bytes[:4 * KIB] == b"".join(struct.pack("<f", byte / 2) for byte in x.bytes[:KIB])
         series, move_ns = {}, []
-        for _ in range(1 if smoke_only else ROUNDS):
+        for _ in range(1 if smoke_only else FEWER_ROUNDS):
             for name in ("small", "shared"):
                 series.setdefault(name, []).append(libqk.exchange(
                     self.quantd.port, row.connections, SMOKE_SLICE_MS if smoke_only else SLICE_MS,
@@ -263,8 +345,8 @@ class Part(part.Part):
         self.write_request("body", MODEL, *body_request(row.body))
         others = Libqk("auto")
         servers = {switch: Server("--loop-computes", switch) for switch in ("on", "off")}
-        ms, series = SMOKE_SLICE_MS if smoke_only else 2 * SLICE_MS, {}
-        for _ in range(1 if smoke_only else ROUNDS):
+        ms, series = SMOKE_SLICE_MS if smoke_only else MIXED_MS, {}
+        for _ in range(1 if smoke_only else FEWER_ROUNDS):
             for switch, server in servers.items():
                 small = (server.port, row.connections, ms, self.request_file("small"), MIXED_RATE)
                 series.setdefault(switch + " alone", []).append(libqk.exchange(*small))
@@ -278,30 +360,49 @@ class Part(part.Part):
         others.close()
         return {"series": series}
 
+    def memory_request(self, row):
+        """(path, body, headers, bytes that it needs beside body and answer), of each form: JSON's
+        numbers as tensors; a convolution's packed weights and workspaces."""
+        if row.form == "JSON":
+            return MODEL, json_request(random_bytes(row.body)), {}, 5 * row.body
+        if row.form == "convolution":
+            conv, x = conv_row(row), random_bytes(row.body)
+            self.limits.give(x)
+            plan = self.limits.prepare(conv)
+            return (*Quantd.carried_request(conv, x),
+                    plan["resident"] + row.threads * plan["workspace"])
+        return MODEL, *body_request(row.body), 0
+
     def memory(self, row, _, smoke_only):
         """Of one connection's requests, one after the other: what the server held at most, and how
         long the first took, whose pages are all new, beside the others."""
-        body, headers = body_request(row.body)
+        path, body, headers, more = self.memory_request(row)
         server = Server("--max-inflight-bytes", str(INFLIGHT_BYTES))
         took = []
         for _ in range(2 if smoke_only else FIRST_REQUESTS):
             start = time.perf_counter_ns()
-            _, content = ask(server.port, MODEL, body, headers)
+            _, content = ask(server.port, path, body, headers)
             took.append(time.perf_counter_ns() - start)
         peak = peak_bytes(server.pid)
         server.stop()
-        return {"peak": peak, "held": len(body) + len(content), "first_ns": took[0],
+        return {"peak": peak, "held": len(body) + len(content) + more, "first_ns": took[0],
                 "later_ns": statistics.median(took[1:])}
 
     def rates(self, row, libqk, _):
         """Name -> [(rate, answers in a second, p50, p99)], while it keeps up."""
-        points = {}
-        for name, port in self.ports.items():
-            if name in ("bare", "two loops"):
-                continue
-            for rate in RATES:
-                found = libqk.exchange(port, row.connections, SLICE_MS, self.small_file(name), rate)
-                if found[0] < KEPT_UP * rate:
-                    break
-                points.setdefault(name, []).append((rate, *found))
+        points = {who: [] for who in self.ports if who not in ("bare", "two loops")}
+        going = list(points)
+        for rate in RATES:
+            series = {who: [] for who in going}
+            for _ in range(FEWER_ROUNDS):
+                for who in going:
+                    ms = max(RATE_MS, 1000 * RATE_REQUESTS // rate)
+                    series[who].append(libqk.exchange(self.ports[who], row.connections, ms,
+                                                      self.json_file(who, "small"), rate))
+            for who, found in series.items():
+                point = (rate, *map(statistics.median, zip(*found)))
+                if point[1] < KEPT_UP * rate:
+                    going.remove(who)
+                else:
+                    points[who].append(point)
         return {"points": points}

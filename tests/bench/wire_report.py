@@ -1,4 +1,5 @@
 """The wire's rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+import math
 import statistics
 
 import figures
@@ -9,6 +10,7 @@ from tensors import MIB
 PEERS = ("1 worker", "2 workers")
 CONSTANT_SHARE, P99_MOST = 0.80, 1.5  # of libmicrohttpd's requests, and times its p99
 PEER_CONNECTIONS, PEER_TIMES, PEER_P50_TIMES = 64, 15, 4
+MODEL_CPUS = 16  # for which a model says what more loops bring
 BARE_SHARE = 0.80
 SHARED_SHARE = 0.70  # of one move of the same bytes and a small request
 MEMORY_MOST = 1.25
@@ -39,7 +41,34 @@ def share(row, limit):
 
 
 def two_loops_times(row):
-    return rate(row, "two loops") / rate(row, "quantd")
+    """None: it was not measured."""
+    found = "two loops" in row.get("series", ())
+    return rate(row, "two loops") / rate(row, "quantd") if found else None
+
+
+def cpu_ns(row):
+    """What an answer takes: of the loop's CPU time, of the workers', of the client's."""
+    return [median(row, "quantd", what) for what in (3, 4, 5)]
+
+
+def model_rate(row, loops, cpus, with_client):
+    """Answers in a second, if nothing else bounds them: no loop, nor the client, can be on more
+    than a CPU, and all of them together on no more than there are."""
+    loop, workers, client = cpu_ns(row)
+    bounds = [loops / loop, cpus / (loop + workers + with_client * client)]
+    return 1e9 * min(bounds + ([1 / client] if with_client else []))
+
+
+def model_loops(row):
+    """(of MODEL_CPUS CPUs, how many want to be loops, the answers of so many, those of one)"""
+    loop, workers, _ = cpu_ns(row)
+    wanted = math.ceil(MODEL_CPUS * loop / (loop + workers) - 0.01)
+    return wanted, *(model_rate(row, loops, MODEL_CPUS, False) for loops in (wanted, 1))
+
+
+def model_times(row):
+    """What a second loop should bring on this machine, where the client is, too."""
+    return model_rate(row, 2, row["threads"], True) / model_rate(row, 1, row["threads"], True)
 
 
 def p99_times(row):
@@ -58,7 +87,10 @@ def peer_p50_times(row):
 
 
 def shared_share(row):
-    return (row["move_ns"] + p50_ns(row, "small")) / p50_ns(row, "shared")
+    """Of one connection's p50; of several, of their answers."""
+    if row["connections"] == 1:
+        return (row["move_ns"] + p50_ns(row, "small")) / p50_ns(row, "shared")
+    return rate(row, "shared") * (row["move_ns"] / 1e9 + 1 / rate(row, "small"))
 
 
 def latency(row, switch, when):
@@ -86,7 +118,7 @@ def one_line(row):
         return "%s: %s" % (row["name"], "; ".join(mixed_text(row, switch)
                                                  for switch in SWITCHES))
     if row["kind"] == "memory":
-        return "%s: %.0f MiB at most, %.2f × of body and output; the first %s, then %s" % (
+        return "%s: %.0f MiB at most, %.2f × of what it needs; the first %s, then %s" % (
             row["name"], row["peak"] / MIB, memory_share(row), ns_text(row["first_ns"]),
             ns_text(row["later_ns"]))
     if row["kind"] == "shared":
@@ -96,11 +128,13 @@ def one_line(row):
     text = "%s: %.0f/s, p50 %s, p99 %s" % (row["name"], rate(row, "quantd"),
                                            *map(ns_text, (p50_ns(row, "quantd"),
                                                           p99_ns(row, "quantd"))))
-    if row["kind"] == "body":
-        return text + "; %.2f of a bare socket" % share(row, "bare")
-    text += "; %.2f of libmicrohttpd (p99 %.2f ×), %.2f of a bare socket" % (
-        share(row, "constant"), p99_times(row), share(row, "bare"))
-    text += "; with two loops %.2f × the requests" % two_loops_times(row)
+    if row["kind"] == "small":
+        text += "; %.2f of libmicrohttpd (p99 %.2f ×)" % (share(row, "constant"), p99_times(row))
+    if row["kind"] in ("small", "body"):
+        text += ", %.2f of a bare socket" % share(row, "bare")
+    if two_loops_times(row):
+        text += "; with two loops %.2f × (%.2f by the model)" % (two_loops_times(row),
+                                                                 model_times(row))
     if peer_times(row):
         text += "; %.1f × FastAPI, p50 %.1f × shorter" % (peer_times(row), peer_p50_times(row))
     return text
@@ -120,35 +154,30 @@ class Report:
         for row in self.results:
             print(one_line(row))
 
-    def target_rows(self):
-        """(target's text, reached, of how many, detail)"""
+    def target_lines(self):
         small, bodies, shared, memory = map(self.of_kind, ("small", "body", "shared", "memory"))
-        peers = [row for row in small if peer_times(row)]
-        many = [row for row in peers if row["connections"] == PEER_CONNECTIONS]
-        alone = [row for row in peers if row["connections"] == 1]
-        for text, target, values, at_least in (
-                ("small requests: requests/s ≥ %.2f × libmicrohttpd's with a constant answer",
-                 CONSTANT_SHARE, [share(row, "constant") for row in small], True),
-                ("the same: p99 ≤ %.1f ×", P99_MOST, list(map(p99_times, small)), False),
-                ("the same: requests/s ≥ %d × the better FastAPI, 64 connections", PEER_TIMES,
-                 list(map(peer_times, many)), True),
-                ("the same: p50 ≥ %d × shorter than the better FastAPI's, 1 connection",
-                 PEER_P50_TIMES, list(map(peer_p50_times, alone)), True),
-                ("bodies: ≥ %.2f × a bare socket's answers", BARE_SHARE,
-                 [share(row, "bare") for row in bodies], True),
-                ("shared memory: ≥ %.2f × one move of the same bytes and a small request",
-                 SHARED_SHARE, list(map(shared_share, shared)), True),
-                ("memory: at most %.2f × body and output", MEMORY_MOST,
-                 list(map(memory_share, memory)), False)):
-            reached = sum(value >= target if at_least else value <= target for value in values)
-            if values:
-                yield (text % target, reached, len(values),
-                       ", ".join("%.2f" % value for value in values))
+        with_peers = [row for row in small if peer_times(row)]
+        many = [row for row in with_peers if row["connections"] == PEER_CONNECTIONS]
+        alone = [row for row in with_peers if row["connections"] == 1]
+        return list(figures.target_lines((
+            ("small requests: requests/s ≥ %.2f × libmicrohttpd's with a constant answer",
+             CONSTANT_SHARE, [share(row, "constant") for row in small], True),
+            ("the same: p99 ≤ %.1f ×", P99_MOST, list(map(p99_times, small)), False),
+            ("the same: requests/s ≥ %d × the better FastAPI, 64 connections", PEER_TIMES,
+             list(map(peer_times, many)), True),
+            ("the same: p50 ≥ %d × shorter than the better FastAPI's, 1 connection",
+             PEER_P50_TIMES, list(map(peer_p50_times, alone)), True),
+            ("100,000 numbers as JSON: requests/s ≥ %.2f × the better FastAPI with orjson", 1,
+             list(filter(None, map(peer_times, self.of_kind("json")))), True),
+            ("bodies: ≥ %.2f × a bare socket's answers", BARE_SHARE,
+             [share(row, "bare") for row in bodies], True),
+            ("shared memory: ≥ %.2f × one move of the same bytes and a small request",
+             SHARED_SHARE, list(map(shared_share, shared)), True),
+            ("memory: at most %.2f × bodies, tensors, packed weights and workspaces", MEMORY_MOST,
+             list(map(memory_share, memory)), False))))
 
     def print_summary(self):
-        print("\nThe wire: who reaches the target")
-        for text, reached, count, detail in self.target_rows():
-            print("  %-80s %d of %d; %s" % (text, reached, count, detail))
+        figures.print_targets("The wire", self.target_lines())
         self.print_rows()
 
     # ---- RESULTS.md ------------------------------------------------------------------------------
@@ -157,10 +186,12 @@ class Report:
         lines = ["# Speed of the wire", "", HEAD, ""]
         lines += ["- " + line for line in self.machine]
         lines += ["", "![latency against load](wire.svg)", "", "## Targets", "",
-                  "| target | reach it | of | |", "|---|---:|---:|---|"]
-        lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
+                  *figures.TARGET_HEAD, *self.target_lines()]
         lines += ["", "## Small requests", "", *self.small_table()]
+        if any(map(peer_times, self.of_kind("json"))):
+            lines += ["", "## Numbers as JSON", "", *self.json_table()]
         lines += ["", "## Large bodies", "", *self.body_table()]
+        lines += ["", "## More loops", "", LOOPS_HEAD, "", *self.loops_table()]
         if self.of_kind("shared"):
             lines += ["", "## Shared memory", "", SHARED_HEAD, "", *self.shared_table()]
         lines += ["", "## Memory, and the first request", "", *self.memory_table()]
@@ -173,25 +204,44 @@ class Report:
         figures.write_section(folder, lines)
 
     def small_table(self):
-        yield ("| connections | quantd/s | p50 | p99 | two loops/s | p99 | × | "
+        yield ("| connections | quantd/s | p50 | p99 | "
                "libmicrohttpd/s | p99 | share | p99 × | bare socket/s | share | "
                "FastAPI/s | p50 | × | p50 × shorter |")
-        yield "|" + "---:|" * 17
+        yield "|" + "---:|" * 14
         for row in self.of_kind("small"):
             cells = ["%.0f | %s | %s" % (rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
                                          ns_text(p99_ns(row, "quantd"))),
-                     "%.0f | %s | %.2f" % (rate(row, "two loops"),
-                                           ns_text(p99_ns(row, "two loops")),
-                                           two_loops_times(row)),
                      "%.0f | %s" % (rate(row, "constant"), ns_text(p99_ns(row, "constant"))),
                      bold_below("%.2f", share(row, "constant"), CONSTANT_SHARE),
-                     "%.2f" % p99_times(row),
+                     ("**%.2f**" if p99_times(row) > P99_MOST else "%.2f") % p99_times(row),
                      "%.0f | %.2f" % (rate(row, "bare"), share(row, "bare"))]
             cells.append("%.0f | %s | %.1f | %.1f" % (
                 rate(row, "quantd") / peer_times(row),
                 ns_text(p50_ns(row, "quantd") * peer_p50_times(row)), peer_times(row),
                 peer_p50_times(row)) if peer_times(row) else "– | – | – | –")
             yield "| %d | %s |" % (row["connections"], " | ".join(cells))
+
+    def json_table(self):
+        yield ("| numbers in and out | quantd/s | p50 | FastAPI/s, 1 worker | 2 workers | "
+               "p50, 1 worker | 2 workers | × | p50 × shorter |")
+        yield "|---|" + "---:|" * 8
+        for row in self.of_kind("json"):
+            yield "| %s | %.0f | %s | %s | %s | %.1f | %.1f |" % (
+                row["name"], rate(row, "quantd"), ns_text(p50_ns(row, "quantd")),
+                " | ".join("%.0f" % rate(row, name) for name in PEERS),
+                " | ".join(ns_text(p50_ns(row, name)) for name in PEERS), peer_times(row),
+                peer_p50_times(row))
+
+    def loops_table(self):
+        yield ("| requests | loop | workers | client | two loops/s | p99 | × | by the model | "
+               "loops of %d CPUs | answers/s | × one loop |" % MODEL_CPUS)
+        yield "|---|" + "---:|" * 10
+        for row in filter(two_loops_times, self.results):
+            wanted, with_them, with_one = model_loops(row)
+            yield "| %s | %s | %.4g | %s | %.2f | %.2f | %d | %.3g | %.1f |" % (
+                row["name"], " | ".join(map(ns_text, cpu_ns(row))), rate(row, "two loops"),
+                ns_text(p99_ns(row, "two loops")), two_loops_times(row), model_times(row), wanted,
+                with_them, with_them / with_one)
 
     def body_table(self):
         yield "| bodies | quantd/s | p50 | p99 | bare socket/s | p50 | share |"
@@ -213,7 +263,7 @@ class Report:
                 bold_below("%.2f", shared_share(row), SHARED_SHARE), ns_text(row["first_ns"]))
 
     def memory_table(self):
-        yield "| requests | body and output | held at most | × | first | later |"
+        yield "| requests | bodies and the like | held at most | × | first | later |"
         yield "|---|" + "---:|" * 5
         for row in self.of_kind("memory"):
             yield "| %s | %.0f MiB | %.0f MiB | %.2f | %s | %s |" % (
@@ -242,9 +292,7 @@ class Report:
                 if offered in points else " – | – |" for points in found.values()))
 
     def readme_lines(self):
-        lines = [self.machine[0] + ":", "", "| | share or times, row by row |", "|---|---|"]
-        return lines + ["| %s | %s |" % (text, detail)
-                        for text, *_, detail in self.target_rows()]
+        return [self.machine[0] + ":", "", *figures.TARGET_HEAD, *self.target_lines()]
 
 
 NAMES = {"quantd": "quantd", "constant": "libmicrohttpd", "1 worker": "FastAPI, 1 worker",
@@ -257,24 +305,37 @@ over connections that stay open and have one request at a time; it shares the ma
 servers, which take turns of 250 ms, and figures are medians of the rounds. quantd runs with its
 default flags, but for memory for eight large requests.
 
-- *two loops* is quantd with `--io-threads 2`, on small requests, as a multiple of its default.
+- On one connection CPUs are kept from sleeping while nothing is to do, by /dev/cpu_dma_latency,
+  where that may be opened: else a request takes as long as waking them does, on a virtual machine
+  some 40 µs.
 - *libmicrohttpd* is the library that quantd stands on, with the same settings, on one thread: it
   reads the same request and answers always the same bytes, quantd's headers among them.
 - *bare socket* is a program that receives as many bytes and sends as many, without looking at them:
   on one thread for small requests, where it shows what the client can do, on as many as quantd
   has workers for bodies.
-- *FastAPI* is what a user writes instead (tests/bench/peers/service.py), on uvicorn, uvloop and
-  httptools, with ONNX Runtime, whose scale and zero point are constants: the better of one worker
-  and two.
-- *held at most* is the largest that the process has been, its programs' pages with it.
+- *FastAPI* is what a user writes instead (tests/bench/peers/service.py), on uvicorn, uvloop,
+  httptools and orjson, with ONNX Runtime, whose scale and zero point are constants: the better of
+  one worker and two.
+- *held at most* is the largest that the process has been, its program's pages with it, beside the
+  sum of request, answer, JSON's numbers as tensors, packed weights, and each worker's workspace.
 - Bold is what misses its target."""
+
+LOOPS_HEAD = """\
+The first columns say what an answer takes of the CPU time of quantd's loop, of its other threads,
+and of the client. *two loops* is quantd with `--io-threads 2` on the same CPUs, where the client
+is, too, and *×* how many times as many answers that are as with one. The model knows only these
+times: a loop and a client are on one CPU each, and all together on no more than there are. It says
+what two loops should bring here, and then what %d CPUs without a client could do: how many loops
+they want, the answers in a second, and how many times those of one loop these are. It knows nothing
+of caches, locks, memory's speed and the network, so it is a bound.""" % MODEL_CPUS
 
 SHARED_HEAD = """\
 x and y lie in regions that the client has made, written and registered: the request, over TCP, only
 names them. *move* is what it takes to read as many bytes from the one region and to write as many
 into the other, doing nothing with them, by as many threads, which spin, as quantd has workers. The
 share is what a move and a small request, one after the other, take of the p50; *first* is the first
-request after its regions were registered."""
+request after its regions were registered. Of eight connections the share is of the answers in a
+second instead, and the regions are the same for all."""
 
 MIXED_HEAD = """\
 2000 small requests in a second, at random times, on 64 connections; then the same while another

@@ -4,12 +4,12 @@ Under /json, both are JSON, as the Open Inference Protocol has it.
 
     MODELS=models THREADS=2 uvicorn service:app --loop uvloop --http httptools --workers 1
 """
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import orjson
 from fastapi import FastAPI, Request, Response
 
 options = onnxruntime.SessionOptions()
@@ -29,8 +29,8 @@ async def infer(name: str, request: Request):
 
 @app.post("/json/{name}")
 async def infer_json(name: str, request: Request):
-    x = json.loads(await request.body())["inputs"][0]
+    x = orjson.loads(await request.body())["inputs"][0]
     y, = sessions[name].run(None, {"x": np.array(x["data"], np.uint8).reshape(x["shape"])})
-    return Response(json.dumps({"model_name": name, "outputs": [
-        {"name": "y", "datatype": "FP32", "shape": y.shape, "data": y.ravel().tolist()}]}),
-        media_type="application/json")
+    return Response(orjson.dumps({"model_name": name, "outputs": [
+        {"name": "y", "datatype": "FP32", "shape": y.shape, "data": y.ravel()}]},
+        option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
