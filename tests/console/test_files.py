@@ -1,0 +1,185 @@
+"""What comes from files: arrays of NumPy, images, ONNX models."""
+import re
+import struct
+import zlib
+
+from browser import PageTest, expect
+from loading import chain_file
+
+
+def npy(descr, shape, data, fortran=False, version=1):
+    """As numpy.save writes it."""
+    head = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode()
+    size = "<H" if version == 1 else "<I"
+    head += b" " * (-(8 + struct.calcsize(size) + len(head) + 1) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack(size, len(head)) + head + data
+
+
+def png(width, height, rgb):
+    """`rgb` are the bytes of all rows."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+    rows = b"".join(b"\0" + rgb[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0,
+                                                             0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class Files(PageTest):
+    def upload(self, name, data, to="x"):
+        self.field(to).locator("input[type=file]").set_input_files(
+            {"name": name, "mimeType": "", "buffer": data})
+
+    def setUp(self):
+        super().setUp()
+        self.open()
+
+    def test_arrays(self):
+        for model, descr, shape, data, note, expected in (
+                ("onnx.DequantizeLinear", "|u1", (2, 2), bytes([0, 128, 129, 255]),
+                 "UINT8 [2, 2], 4 B", [["-64", "0"], ["0.5", "63.5"]]),
+                ("onnx.QuantizeLinear", "<f4", (3,), struct.pack("<3f", 1, -1, 100),
+                 "FP32 [3], 12 B", None),
+                ("onnx.QuantizeLinear", "<f8", (1, 2), struct.pack("<2d", 1, -1),
+                 "FP32 [1, 2], 8 B", None)):
+            for version in (1, 2):
+                with self.subTest(descr=descr, version=version):
+                    self.choose(model)
+                    self.upload("x.npy", npy(descr, shape, data, version=version))
+                    expect(self.field("x")).to_contain_text("From the file: %s." % note)
+                    self.run_and_wait()
+                    expect(self.page.locator("#answered")).to_contain_text("Answered")
+                    if expected:
+                        self.assertEqual(self.table(), expected)
+
+    def test_a_large_array_comes_back_as_bytes(self):
+        self.choose("onnx.DequantizeLinear")
+        self.upload("x.npy", npy("|u1", (100, 1000), bytes(range(250)) * 400))
+        self.run_and_wait()
+        table = self.table()
+        self.assertEqual(table[0][:3], ["-64", "-63.5", "-63"])
+        self.assertEqual((len(table), len(table[0])), (100, 64))
+        expect(self.page.locator("#outputs")).to_contain_text("64 of 1000 columns")
+
+    def test_typing_again_instead(self):
+        self.choose("onnx.DequantizeLinear")
+        self.upload("x.npy", npy("|u1", (4,), bytes(4)))
+        expect(self.field("x").get_by_label("Values")).to_be_hidden()
+        self.field("x").get_by_role("button", name="Type values instead").click()
+        expect(self.field("x").get_by_label("Values")).to_be_focused()
+        self.run_and_wait()
+        self.assertEqual(self.table(), [["-64", "0", "0.5", "63.5"]])
+
+    def test_arrays_that_are_none(self):
+        self.choose("onnx.DequantizeLinear")
+        for name, data, words in (
+                ("x.npy", b"", "numpy.save"), ("x.npy", b"\x93NUMPY", "numpy.save"),
+                ("x.npy", npy("<i8", (2,), bytes(16)), "<i8"),
+                ("x.npy", npy(">u2", (2,), bytes(4)), ">u2"),
+                ("x.npy", npy("|u1", (5,), bytes(4)), "expected 5 bytes"),
+                ("x.npy", npy("|u1", (2, 2), bytes(4), fortran=True), "ascontiguousarray"),
+                ("x.png", b"no image", "an image that this browser can show"),
+                ("notes.txt", b"text", "an image that this browser can show")):
+            with self.subTest(name=name, words=words):
+                self.upload(name, data)
+                error = self.page.locator("#input-0-error")
+                expect(error).to_contain_text(words)
+                expect(self.field("x").locator("input[type=file]")).to_have_attribute(
+                    "aria-invalid", "true")
+        self.run_and_wait()  # with what was typed before
+        self.assertEqual(self.table(), [["-64", "0", "0.5", "63.5"]])
+
+    def test_image(self):
+        picture = png(3, 2, bytes([255, 0, 0, 0, 255, 0, 0, 0, 255] + [10, 20, 30] * 3))
+        self.choose("onnx.DequantizeLinear")
+        self.upload("x.png", picture)
+        expect(self.field("x")).to_contain_text("UINT8 [2, 3], 6 B")
+        self.field("x").get_by_label("The image as").select_option("RGB, [1, 3, H, W]")
+        expect(self.field("x")).to_contain_text("UINT8 [1, 3, 2, 3], 18 B")
+        expect(self.field("x").get_by_label("Shape")).to_have_value("[1, 3, 2, 3]")
+        self.run_and_wait()
+        self.assertEqual(self.table(), [["63.5", "-64", "-64"], ["-59", "-59", "-59"],
+                                        ["-64", "63.5", "-64"], ["-54", "-54", "-54"],
+                                        ["-64", "-64", "63.5"], ["-49", "-49", "-49"]])
+        self.choose("onnx.QLinearConv")
+        self.upload("x.png", picture)
+        expect(self.field("x")).to_contain_text("UINT8 [1, 1, 2, 3], 6 B")
+        self.run_and_wait()
+        expect(self.page.locator("#outputs")).to_contain_text("y: UINT8 [1, 1, 2, 3]")
+        self.choose("onnx.QuantizeLinear")  # which takes no bytes
+        self.upload("x.png", picture)
+        expect(self.field("x")).to_contain_text("FP32 [2, 3], 24 B")
+        self.run_and_wait()
+        expect(self.page.locator("#outputs")).to_contain_text("y: UINT8 [2, 3]")
+
+
+class Models(PageTest):
+    def load(self, name, data=None):
+        self.page.get_by_label("File", exact=True).set_input_files(
+            {"name": "model.onnx", "mimeType": "", "buffer": data or chain_file()})
+        expect(self.page.get_by_label("Name")).not_to_be_empty()  # the file's
+        self.page.get_by_label("Name").fill(name)
+        self.page.get_by_role("button", name="Load", exact=True).click()
+
+    def unload(self, name):
+        self.page.once("dialog", lambda dialog: dialog.accept())
+        self.page.get_by_role("button", name="Unload " + name).click()
+        expect(self.page.locator("#loaded")).to_have_text(name + " is unloaded.")
+
+    def test_load_run_unload(self):
+        self.open()
+        self.load("layer")
+        expect(self.page.locator("#loaded")).to_contain_text("layer is loaded")
+        expect(self.page.locator("#model")).to_have_value("layer")
+        self.program_url()
+        self.run_and_wait()
+        expect(self.page.locator("#answered")).to_contain_text("quantize")
+        row = self.page.locator("#models tbody tr").filter(has_text="layer 1")
+        expect(row).to_contain_text("READY")
+        expect(row).to_contain_text(re.compile(r"[0-9.]+ KiB"))
+        self.unload("layer")
+        expect(self.page.locator("#model option").filter(has_text="layer")).to_have_count(0)
+        self.assertEqual(self.program_url(), "/v2/models/onnx.DequantizeLinear/versions/25")
+
+    def test_a_model_given_to_an_input_goes_where_models_go(self):
+        self.open()
+        self.field("x").locator("input[type=file]").set_input_files(
+            {"name": "chain.onnx", "mimeType": "", "buffer": chain_file()})
+        expect(self.page.get_by_label("Name")).to_have_value("chain")
+        expect(self.page.get_by_label("Name")).to_be_focused()
+        self.page.keyboard.press("Enter")
+        expect(self.page.locator("#loaded")).to_contain_text("chain is loaded")
+        self.unload("chain")
+
+    def test_refusals(self):
+        self.open()
+        self.load("broken", b"no model")
+        expect(self.page.get_by_label("File", exact=True)).to_be_focused()
+        expect(self.page.locator("#load-error")).to_contain_text("model.onnx")
+        self.load("onnx.Mine")
+        expect(self.page.get_by_label("Name")).to_be_focused()
+        self.load("")
+        expect(self.page.locator("#load-error")).to_have_text("Expected a name, got none.")
+
+    def test_a_name_is_text(self):
+        name = "<img src=x onerror=alert(1)>"
+        self.open()
+        self.load(name)
+        expect(self.page.locator("#loaded")).to_contain_text(name)
+        expect(self.page.locator("#models")).to_contain_text(name)
+        expect(self.page.locator("img")).to_have_count(0)
+        self.unload(name)
+
+
+class NoLoads(PageTest):
+    FLAGS = ()
+
+    def test_a_server_that_refuses_loads_says_so_at_once(self):
+        self.open()
+        expect(self.page.locator("#load-hint")).to_contain_text("--model-control-mode none")
+        self.page.get_by_label("Name").fill("layer")
+        self.page.get_by_label("File", exact=True).set_input_files(
+            {"name": "model.onnx", "mimeType": "", "buffer": chain_file()})
+        self.page.get_by_role("button", name="Load", exact=True).click()
+        expect(self.page.locator("#load-error")).to_contain_text("explicit")
