@@ -16,6 +16,8 @@
 #   make fuzz SECONDS=60 connections, bodies, ONNX files, operators and more, so long each
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
+#   make test-console    the page at / in a browser; its screenshots are in build/console
+#   make test-kubernetes docker/kubernetes against Kubernetes' schemas, the server and the image
 #   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
 #   make test-image      builds one and runs it, as docker/README.md says
 #   make bench           speed beside its limits and ONNX Runtime, into tests/bench/RESULTS.md;
@@ -24,12 +26,13 @@
 #   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
 #   make uninstall       removes these, with the same DESTDIR and PREFIX
 #   make man             build/quantd.1, from --help
+#   make dist            build/quantd-VERSION.tar.gz, the sources of the commit that is checked out
 #   make clean           remove build/
 #   make help            this list
 #
-# `make` alone, image, install, uninstall, clean and help install no packages. All others first
-# install what is missing, through apt; conformance, bench, schema, test-schema and test-clients
-# also packages of their languages, into build/.
+# `make` alone, image, dist, install, uninstall, clean and help install no packages. All others
+# first install what is missing, through apt; conformance, bench, schema, test-schema, test-console,
+# test-kubernetes and test-clients also packages of their languages, into build/.
 
 CFLAGS ?= -O2 -g
 SAN ?=
@@ -101,13 +104,13 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/arena.c server/base/blocks.c server/base/compression.c \
-    server/base/config.c server/base/digest.c \
+    server/base/address.c server/base/admission.c server/base/arena.c server/base/blocks.c \
+    server/base/compression.c server/base/config.c server/base/digest.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/pages.c \
     server/base/process.c \
     server/base/prometheus.c server/base/refusal.c server/base/schema.c \
-    server/base/status.c server/base/text.c \
+    server/base/status.c server/base/stream.c server/base/text.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
     server/json/powers.c server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
@@ -120,19 +123,21 @@ SERVER := \
     server/models/onnx_node.c server/models/onnx_tensor.c server/models/plans.c \
     server/models/repository.c server/models/shapes.c server/models/sources.c \
     server/models/sources_body.c server/models/table.c \
-    server/work/infer.c server/work/inference_coding.c \
-    server/work/load.c server/work/loader.c server/work/loop.c server/work/making.c \
-    server/work/outputs.c \
+    server/work/infer.c server/work/inference_coding.c server/work/inference_memory.c \
+    server/work/lateness.c server/work/load.c server/work/loader.c server/work/loop.c \
+    server/work/making.c server/work/outputs.c \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c server/work/slice.c server/work/trail.c \
     server/work/turn.c \
     server/http/access.c server/http/answers.c server/http/coding.c server/http/connection.c \
-    server/http/control.c server/http/cors.c server/http/endpoint.c server/http/exchange.c \
+    server/http/console.c server/http/control.c server/http/cors.c server/http/endpoint.c \
+    server/http/exchange.c \
     server/http/framing.c server/http/handshake.c server/http/head.c \
-    server/http/healthcheck.c server/http/intercept.c \
+    server/http/healthcheck.c server/http/intercept.c server/http/io_threads.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \
-    server/http/listener.c server/http/listeners.c server/http/logging.c \
-    server/http/path.c server/http/quota.c server/http/route.c \
+    server/http/listener.c server/http/logging.c \
+    server/http/path.c server/http/quota.c server/http/response.c server/http/route.c \
+    server/http/scrape.c \
     server/http/shared.c server/http/socket.c server/http/tap.c server/http/tls.c \
     server/http/tokens.c \
     server/http/trace.c server/http/visit.c
@@ -199,8 +204,9 @@ $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(patsubst %,$(B)/server/models/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
-# The two files are in it.
+# Files that are in an object.
 $(B)/server/base/schema.o: api_schema/openapi.yaml api_schema/openapi.json
+$(B)/server/http/console.o: $(wildcard server/console/*)
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
@@ -285,13 +291,30 @@ test-schema:
 	@tests/schema/setup
 	@echo "Building $(B)/quantd"
 	+@$(SUBMAKE) $(B)/quantd
-	@B=$(B) build/schema/venv/bin/python tests/schema/run.py '$(T)'
+	@B=$(B) build/schema/venv/bin/python tests/support/run_folder.py schema '$(T)'
+
+test-console:
+	@$(INSTALL) build console
+	@tests/console/setup
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
+	@B=$(B) build/console/venv/bin/python tests/support/run_folder.py console '$(T)'
+
+test-kubernetes:
+	@$(INSTALL) build kubernetes
+	@tests/kubernetes/setup
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
+	@B=$(B) build/kubernetes/venv/bin/python tests/support/run_folder.py kubernetes '$(T)'
 
 image:
 	@docker/build.sh
 
 test-image:
 	@tests/image/run.sh $(T)
+
+dist:
+	@docker/dist.sh
 
 bench:
 	@$(INSTALL) build bench
@@ -369,8 +392,8 @@ clean:
 .PHONY: all always headers demo test test-unit test-e2e conformance test-clients fuzz lint help
 .PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated
-.PHONY: install uninstall man
-.PHONY: schema test-schema
+.PHONY: install uninstall man dist
+.PHONY: schema test-schema test-console test-kubernetes
 .PHONY: image test-image
 .PHONY: test-load
 .PHONY: bench

@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -146,6 +147,16 @@ class Server:
     def get(self, path):
         return self.request("GET", path)
 
+    def refusals(self, reason, count=0):
+        """Of that reason so far: once there are so many, as a request is counted when it goes."""
+        deadline = time.monotonic() + 30 * SLOW
+        while True:
+            metrics = parse_metrics(self.get("/metrics").body.decode())
+            found = metrics[("quantd_refusals_total", (("reason", reason),))]
+            if found >= count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.01)
+
     def infer(self, model, body, version=None, headers=None):
         """POSTs a dict as JSON, or bytes as they are."""
         if isinstance(body, dict):
@@ -271,9 +282,24 @@ class Reader:
             return None
         status = int(line.split()[1])
         headers = http.client.parse_headers(self.file)
-        length = int(headers.get("Content-Length", 0))
-        body = b"" if method == "HEAD" or status == 100 else self.file.read(length)
+        if method == "HEAD" or status == 100:
+            body = b""
+        elif headers.get("Transfer-Encoding") == "chunked":
+            body = b"".join(self.chunks())
+        else:
+            body = self.file.read(int(headers.get("Content-Length", 0)))
         return Answer(status, headers, body)
+
+    def chunks(self):
+        while True:
+            size = int(self.file.readline(), 16)
+            chunk = self.file.read(size)
+            end = self.file.readline()
+            if (len(chunk), end) != (size, b"\r\n"):
+                raise AssertionError("a chunk of %d bytes has %d, and %r" % (size, len(chunk), end))
+            if size == 0:
+                return
+            yield chunk
 
     def close(self):
         self.file.close()
@@ -344,13 +370,13 @@ def parse_metrics(text):
     """(name, sorted labels) -> value. Raises on anything that is not Prometheus' text format."""
     if not text.endswith("\n"):
         raise ValueError("no newline at the end")
-    samples, kinds = {}, {}
+    samples, kinds, last = {}, {}, None
     for line in text[:-1].split("\n"):
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             if name in kinds or kind not in ("counter", "gauge", "histogram", "summary"):
                 raise ValueError("bad line: %s" % line)
-            kinds[name] = kind
+            kinds[name], last = kind, name
             continue
         if line.startswith("# HELP "):
             continue
@@ -366,9 +392,11 @@ def parse_metrics(text):
             end = label.end()
         if end != len(labels or ""):
             raise ValueError("bad labels: %s" % line)
-        family = re.sub(r"_(bucket|sum|count)$", "", name)
-        if name not in kinds and kinds.get(family) not in ("histogram", "summary"):
-            raise ValueError("no TYPE before: %s" % line)
+        family = name
+        if kinds.get(last) in ("histogram", "summary"):
+            family = re.sub(r"_(bucket|sum|count)$", "", name)
+        if family != last:
+            raise ValueError("not behind its TYPE: %s" % line)
         key = (name, tuple(sorted(pairs)))
         if key in samples:
             raise ValueError("twice: %s" % line)

@@ -180,10 +180,11 @@ class CommandLine(unittest.TestCase):
                              rb"^quantd listening on http://127\.0\.0\.1:\d+\n$")
 
 
-class Readme(unittest.TestCase):
+class Page(unittest.TestCase):
     def test_flags_table(self):
         # | `--listen ADDR:PORT` | ...
-        table = re.findall(r"^\| `--([a-z-]+)[ `]", (ROOT / "README.md").read_text(), re.MULTILINE)
+        page = (ROOT / "server" / "flags.md").read_text()
+        table = re.findall(r"^\| `--([a-z-]+)[ `]", page, re.MULTILINE)
         self.assertEqual(sorted(table), sorted(flags_of_help()))
 
 

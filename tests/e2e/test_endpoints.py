@@ -160,7 +160,7 @@ class Endpoints(ServerTest):
         self.assertEqual(answer.json()["model_version"], newest)
 
     def test_unknown_paths(self):
-        for path in ("/v2/nothing", "/", "/v1/models", "/v2/health", "/v2/health/alive", "/v3",
+        for path in ("/v2/nothing", "/v1/models", "/v2/health", "/v2/health/alive", "/v3",
                      "/v2/models/%s/" % DEQUANTIZE, "/v2/models/%s/infer/" % DEQUANTIZE,
                      "/v2/models/%s/versions" % DEQUANTIZE, "/v2/models//ready", "//v2", "/V2",
                      "/v2/models/%s/version/10" % DEQUANTIZE, "/v2%2fhealth%2flive", "/v2/../v2",

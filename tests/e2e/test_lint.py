@@ -51,6 +51,14 @@ class Lint(unittest.TestCase):
                 ("text", "tests/a.py", "\tx = 1\n"),
                 ("text", "tests/a.py", "x = 1\r\n"),
                 ("text", "tests/a.py", "x" * 101 + "\n"),
+                ("measured", "README.md",
+                 "<!-- a: by make bench -->\n| target | of |\n<!-- end of a -->\n"),
+                ("measured", "tests/bench/README.md",
+                 "<!-- a: by make bench -->\n| target | of |\n<!-- end of a -->\n"),
+                ("links", "README.md", "[a](kernels/moved.md)\n"),
+                ("links", "tests/README.md", "[a](b.md)\n"),
+                ("links", "README.md", "# A\n[a](#b)\n"),
+                ("links", "README.md", "```\n# b\n```\n[a](#b)\n"),
                 ("machine paths", "README.md", "see /" + "home/me/notes\n"),
                 ("includes", "kernels/a.c", '#include "server/base/log.h"\n'),
                 ("includes", "kernels/a.c", "#include <cblas.h>\n"),
@@ -80,6 +88,8 @@ class Lint(unittest.TestCase):
                            ("tests/a.py", "x = 1\n"),
                            ("tests/a.c", WHOLE_LIST),
                            ("tests/README.md", "see `tests/README.md` and `x.c`\n"),
+                           ("tests/README.md", "# A `b`, c\n[a](../Makefile) [b](#a-b-c)\n"
+                                               "[c](https://example.org/x#y) [d](README.md)\n"),
                            ("tests/a.go", "\tx()\n"),
                            ("server/base/log.h",
                             "#ifndef SERVER_BASE_LOG_H\n#define SERVER_BASE_LOG_H\n\n"

@@ -14,12 +14,23 @@ from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json
 MIB = 1 << 20
 
 
-def heavy_request(size=400):
-    """A 5 x 5 convolution of [1, 8, size, size] to 16 channels; tens of milliseconds at 400."""
+def heavy_request(size=400, kernel=5):
+    """A convolution of [1, 8, size, size] to 16 channels; some milliseconds at 400."""
     tensors = conv_tensors([1], [1], [0], [1])
     tensors[0] = Tensor("x", "UINT8", [1, 8, size, size], bytes(8 * size * size))
-    tensors[3] = Tensor("w", "INT8", [16, 8, 5, 5], bytes(16 * 8 * 25))
+    tensors[3] = Tensor("w", "INT8", [16, 8, kernel, kernel], bytes(16 * 8 * kernel * kernel))
     return binary_request(tensors)
+
+
+def heavy_enough(server):
+    """One that takes this server far longer than the way of a request there and back, however fast
+    the CPU is."""
+    for kernel in (5, 9, 17, 33):
+        body, headers = heavy_request(400, kernel)
+        answer = server.infer(CONV, body, headers=headers)
+        if answer.tree()["parameters"]["compute_us"] > 50000:
+            break
+    return body, headers
 
 
 class Concurrent(ServerTest):
@@ -63,35 +74,38 @@ class Concurrent(ServerTest):
         self.assertLessEqual(set(statuses), {200, 503})
         self.assertIn(200, statuses)
 
-    def test_small_requests_beside_large_ones(self):
-        body, headers = heavy_request(600)
+    def check_beside_heavy(self, heavy_count, light):
+        """light(client) a hundred times, while so many others send large convolutions."""
+        body, headers = heavy_enough(self.server)
         stop = threading.Event()
-        large_answers = []
+        heavy_answers = []
 
-        def large():
+        def heavy():
             client = self.server.client(60)
             while not stop.is_set():
                 answer = exchange(client, "POST", infer_path(CONV), body, headers)
-                large_answers.append(answer.status)
+                heavy_answers.append(answer.status)
             client.close()
 
-        def small():
+        def beside():
             client = self.server.client()
             try:
-                while not large_answers:
+                while not heavy_answers:
                     time.sleep(0.01)
                 for _ in range(100):
-                    answer = exchange(client, "POST", infer_path(DEQUANTIZE),
-                                      json.dumps(dequantize_json()))
-                    self.assertEqual(answer.status, 200)
+                    self.assertEqual(light(client).status, 200)
             finally:
                 stop.set()
                 client.close()
 
-        run_threads([large, large, small])
-        self.assertEqual(set(large_answers), {200})
+        run_threads([heavy] * heavy_count + [beside])
+        self.assertEqual(set(heavy_answers), {200})
         # Who waits for the end of a large one is answered after it, each time.
-        self.assertLess(len(large_answers), 80)
+        self.assertLess(len(heavy_answers), 80)
+
+    def test_small_requests_beside_large_ones(self):
+        self.check_beside_heavy(2, lambda client: exchange(client, "POST", infer_path(DEQUANTIZE),
+                                                           json.dumps(dequantize_json())))
 
     def test_small_requests_beside_large_json(self):
         """Reading and printing give way, too: a small request waits for some quanta of a worker,
@@ -134,36 +148,14 @@ class Concurrent(ServerTest):
         self.assertLess(len(statuses), 80)
 
     def test_health_under_load(self):
-        body, headers = heavy_request(600)
-        stop = threading.Event()
-        large_answers = []
-
-        def large():
-            client = self.server.client(60)
-            while not stop.is_set():
-                answer = exchange(client, "POST", infer_path(CONV), body, headers)
-                large_answers.append(answer.status)
-            client.close()
-
-        def health():
-            try:
-                while not large_answers:
-                    time.sleep(0.01)
-                for _ in range(100):
-                    self.assertEqual(self.server.get("/v2/health/ready").status, 200)
-            finally:
-                stop.set()
-
-        run_threads([large, large, large, health])
-        self.assertEqual(set(large_answers), {200})
-        self.assertLess(len(large_answers), 80)
+        self.check_beside_heavy(3, lambda client: exchange(client, "GET", "/v2/health/ready"))
 
 
 class FullQueue(unittest.TestCase):
     def test_more_than_the_queue_holds_is_refused_at_once(self):
         server = Server("--threads", "1", "--max-queue", "2")
         try:
-            body, headers = heavy_request()
+            body, headers = heavy_enough(server)
             answers = []
 
             def post():
@@ -176,6 +168,8 @@ class FullQueue(unittest.TestCase):
                 if answer.status == 503:
                     self.assertIn("--max-queue", answer.json()["error"])
                     self.assertGreaterEqual(int(answer.headers["Retry-After"]), 1)
+            self.assertEqual(server.refusals("queue", statuses.count(503)),
+                             statuses.count(503))
             # It goes on afterwards.
             self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
         finally:
@@ -184,7 +178,7 @@ class FullQueue(unittest.TestCase):
     def test_waiting_longer_than_the_timeout_parameter(self):
         server = Server("--threads", "1")
         try:
-            body, headers = heavy_request()
+            body, headers = heavy_enough(server)
             answers = []
 
             def heavy():
@@ -219,6 +213,7 @@ class ComputeTimeout(unittest.TestCase):
             self.assertLess(time.monotonic() - started, 25 * SLOW)
             self.assertEqual(answer.status, 503)
             self.assertIn("--compute-timeout", answer.json()["error"])
+            self.assertEqual(server.refusals("compute_timeout", 1), 1)
             self.assertEqual(server.infer(DEQUANTIZE, dequantize_json()).status, 200)
         finally:
             server.stop()

@@ -82,7 +82,7 @@ class LeftOver(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "test_left.py").write_text(LEAVES_ONE)
             result = run(sys.executable, "-c", program, "--e2e", folder)
-        self.assertRegex(result.stdout, r"FAILED test_left.Test: left a process behind: \d+ "
+        self.assertRegex(result.stdout, r"\n---- FAILED test_left.Test: left a process behind: \d+ "
                                         r"sleep 1000")
         self.assertEqual(result.stdout.count("taken down"), 1)
         self.assertTrue(result.stdout.endswith("\n2 passed, 1 failed\n"), result.stdout)
@@ -104,34 +104,50 @@ class UnitTests(unittest.TestCase):
     def test_killed(self):
         result = self.run_tests("echo check-kernels --seed 7\n"
                                 "echo 'ok   gemm/dot   amx   9 cases'\nkill -SEGV $$\n")
-        self.assertIn("  check-kernels --seed 7\ncheck-kernels was ended by SIGSEGV, before it was "
-                      "done; the last kernel that passed: gemm/dot amx\n", result.stdout)
+        self.assertIn("  check-kernels --seed 7\n\n"
+                      "---- FAILED check-kernels: was ended by SIGSEGV, before it was done; "
+                      "the last kernel that passed: gemm/dot amx\n", result.stdout)
         self.assertTrue(result.stdout.endswith("\n1 passed, 1 failed\n"), result.stdout)
 
     def test_a_report_of_a_sanitizer(self):
         result = self.run_tests("echo 'ERROR: AddressSanitizer' >&2\nexit 1\n")
-        self.assertIn("  ERROR: AddressSanitizer\ncheck-kernels exited with 1, before it was done; "
+        self.assertIn("  ERROR: AddressSanitizer\n\n"
+                      "---- FAILED check-kernels: exited with 1, before it was done; "
                       "the last kernel that passed: none\n", result.stdout)
+
+    def test_a_kernel_that_fails(self):
+        result = self.run_tests("echo 'FAIL dot of amx, case 3: 1 is not 2'\n"
+                                "echo 'FAIL dot of amx, case 4: 2 is not 3'\n"
+                                "echo 'FAIL dot  amx  9 cases, 2 or more failed'\n"
+                                "echo 0 passed, 1 failed\nexit 1\n")
+        self.assertIn("\n---- FAILED check-kernels: FAIL dot of amx, case 3: 1 is not 2\n",
+                      result.stdout)
+        self.assertEqual(result.stdout.count("---- FAILED"), 1)
 
     def test_something_after_the_end(self):
         result = self.run_tests("echo 3 passed, 0 failed\necho more\nexit 23\n")
-        self.assertIn("check-kernels exited with 23, although no kernel failed", result.stdout)
+        self.assertIn("FAILED check-kernels: exited with 23, although no kernel failed",
+                      result.stdout)
         self.assertTrue(result.stdout.endswith("\n4 passed, 1 failed\n"), result.stdout)
 
     def test_failures_whose_messages_have_quotes(self):
         result = self.run_tests("echo 3 passed, 0 failed\n", FAILURES)
         self.assertEqual((result.returncode, result.stderr), (1, ""))
-        self.assertIn("failed: a/c d/e d/f\n", result.stdout)
+        for line in ("a/c: - test_a.c:7: |+ | Assertion failed: got "
+                     "\"name\": \"x\", \"status\": \"PASSED\" | ok - a::fake (0.00s)",
+                     "d/e: unexpected signal after test_d.c:5", "d/f: timed out (1.06s)"):
+            self.assertIn("\n---- FAILED %s\n" % line, result.stdout)
         self.assertIn("\nskipped: d/g: no \"g\" here\n", result.stdout)
         self.assertTrue(result.stdout.endswith("\n4 passed, 3 failed\n"), result.stdout)
 
     def test_unit_tests_that_do_not_begin(self):
         result = self.run_tests("echo 3 passed, 0 failed\n", "kill -SEGV $$\n")
-        self.assertIn("unit-tests was ended by SIGSEGV before it ran any test\n", result.stdout)
+        self.assertIn("FAILED unit-tests: was ended by SIGSEGV before it ran any test\n",
+                      result.stdout)
         self.assertTrue(result.stdout.endswith("\n3 passed, 1 failed\n"), result.stdout)
 
     def test_nothing(self):
-        self.assertIn("check-kernels exited with 0, before it was done",
+        self.assertIn("FAILED check-kernels: exited with 0, before it was done",
                       self.run_tests("exit 0\n").stdout)
 
 

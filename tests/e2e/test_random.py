@@ -26,8 +26,8 @@ def some_scale(rng):
     return oracle.fl32(value)
 
 
-def dequantize_case(rng):
-    datatype = rng.choice(("UINT8", "INT8", "INT32"))
+def some_shapes(rng):
+    """Of x, and of the scales along one of its axes or for all of it."""
     shape = [rng.randint(1, 5) for _ in range(rng.randint(0, 4))]
     if rng.random() < 0.2:
         shape = [rng.randint(100, 700)]
@@ -37,6 +37,12 @@ def dequantize_case(rng):
         channels = shape[axis]
         attributes["axis"] = rng.choice((axis, axis - len(shape)))
     scale_shape = [channels] if channels > 1 or rng.random() < 0.5 else []
+    return shape, attributes, axis, channels, scale_shape
+
+
+def dequantize_case(rng):
+    datatype = rng.choice(("UINT8", "INT8", "INT32"))
+    shape, attributes, axis, channels, scale_shape = some_shapes(rng)
     tensors = {"x": (datatype, shape, some(rng, datatype, count_of(shape))),
                "x_scale": ("FP32", scale_shape, [some_scale(rng) for _ in range(channels)])}
     if rng.random() < 0.7:
@@ -48,15 +54,7 @@ def dequantize_case(rng):
 
 def quantize_case(rng):
     datatype = rng.choice(("UINT8", "INT8"))
-    shape = [rng.randint(1, 5) for _ in range(rng.randint(0, 4))]
-    if rng.random() < 0.2:
-        shape = [rng.randint(100, 700)]
-    attributes, channels, axis = {}, 1, 0
-    if shape and rng.random() < 0.6:
-        axis = rng.randrange(len(shape))
-        channels = shape[axis]
-        attributes["axis"] = rng.choice((axis, axis - len(shape)))
-    scale_shape = [channels] if channels > 1 or rng.random() < 0.5 else []
+    shape, attributes, axis, channels, scale_shape = some_shapes(rng)
     x = [oracle.fl32(rng.choice((rng.randint(-600, 600) / 2, rng.gauss(0, 50), 1e30, -3e38, 0.0)))
          for _ in range(count_of(shape))]
     tensors = {"x": ("FP32", shape, x),

@@ -1,11 +1,15 @@
 """What libmicrohttpd would answer by itself: ours, as JSON and once."""
 import json
 import re
+import socket
+import tempfile
+import threading
 import time
 import unittest
 
-from quantd import SLOW, Server, infer_path, parse_metrics, receive_all
-from samples import DEQUANTIZE
+from quantd import (SLOW, Reader, Server, ServerTest, infer_path, parse_metrics, raw_infer,
+                    raw_request, receive_all)
+from samples import DEQUANTIZE, dequantize_json
 
 POST = b"POST %s HTTP/1.1\r\nHost: q\r\n" % infer_path(DEQUANTIZE).encode()
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -42,15 +46,72 @@ REFUSED = {
 }
 
 
-class Refusals(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
+def fill(before, filler, after, count):
+    """A request of so many bytes."""
+    room = count - len(before) - len(after)
+    return before + (filler * (room // len(filler) + 1))[:room] + after
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
 
+GET = b"GET /v2 HTTP/1.1\r\nHost: q\r\nConnection: close\r\n"
+UPLOAD = POST + b"Content-Length: 2\r\nConnection: close\r\n"
+END = b"\r\n\r\n"
+
+# Heads of a given size, and what they get if they are too large.
+SIZED = {
+    "a path": (b"GET /", b"p", b" HTTP/1.1\r\nHost: q\r\nConnection: close" + END, (414, 431)),
+    "a query": (b"GET /v2?", b"q", b" HTTP/1.1\r\nHost: q\r\nConnection: close" + END, (414, 431)),
+    "a value": (GET + b"X: ", b"a", END, (431,)),
+    "headers": (GET, b"A: b\r\n", b"\r\nX: " + END, (431,)),
+    "long headers": (GET, b"A: %s\r\n" % (b"b" * 120), b"\r\nX: " + END, (431,)),
+    "a cookie": (GET + b"Cookie: a=", b"b", END, (431,)),
+    "cookies": (GET + b"Cookie: ", b"a=b; ", END, (431,)),
+    "empty lines": (b"\r\n", b"\r\n", GET + b"\r\n", (400,)),
+    "an upload": (UPLOAD + b"X: ", b"a", END + b"{}", (431,)),
+    "an upload that asks": (UPLOAD + b"Expect: 100-continue\r\nX: ", b"a", END + b"{}", (431,)),
+    "a trailer": (POST + b"Transfer-Encoding: chunked\r\nConnection: close" + END + b"0\r\n",
+                  b"A: b\r\n", b"\r\nX: " + END, (431,)),
+}
+
+
+class Sizes(ServerTest):
+    """Whatever the size of a head, it is answered: our own bound is below libmicrohttpd's memory,
+    which closed without a word where a head left no room in it for the answer's."""
+
+    def statuses(self, request):
+        connection = self.server.connect(timeout=10)
+        connection.sendall(request)
+        got = receive_all(connection)
+        connection.close()
+        got = got.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.assertEqual(got.count(b"\r\nContent-Type: application/json\r\n"),
+                         got.count(b"HTTP/1.1"))
+        return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", got)]
+
+    def test_each_is_answered_once(self):
+        sizes = [*range(1000, 34000, 997), *range(24 << 10, (24 << 10) + 200, 41),
+                 *range(31900, 33000, 61)]
+        for name, (before, filler, after, refusals) in SIZED.items():
+            for size in sorted(sizes):
+                request = fill(before, filler, after, size)
+                if filler.endswith(b"\n") and not request.removesuffix(after).endswith(b"\n"):
+                    request = request.replace(b"\r\r\n", b"\r\n")
+                with self.subTest(name, size=size):
+                    statuses = self.statuses(request)
+                    self.assertEqual(len(statuses), 1)
+                    self.assertIn(statuses[0], (200, 400, 404, *refusals))
+                    if size > 28000:
+                        self.assertIn(statuses[0], refusals)
+
+    def test_with_more_requests_behind_it(self):
+        behind = fill(GET.replace(b"close", b"keep-alive") + b"X: ", b"a", END, 900) * 20
+        for count in range(20, 400, 10):
+            with self.subTest(headers=count):
+                statuses = self.statuses(GET.replace(b"close", b"keep-alive") + b"A: b\r\n" * count
+                                         + b"\r\n" + behind + GET + b"\r\n")
+                self.assertIn(statuses, ([200] * 22, [431]))
+
+
+class Refusals(ServerTest):
     def talk(self, request):
         connection = self.server.connect(timeout=10)
         try:
@@ -128,6 +189,19 @@ class Refusals(unittest.TestCase):
         server.stop()
         connection.close()
 
+    def test_the_end_comes_at_once(self):
+        """Also behind an answer, when nobody closes for us: it took a second."""
+        def wait():
+            connection = self.server.connect(timeout=10)
+            begun = time.monotonic()
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\nGET /\r\n\r\n")
+            got = receive_all(connection)
+            connection.close()
+            self.assertEqual(len(re.findall(rb"HTTP/1.1 (200|400) ", got)), 2)
+            return time.monotonic() - begun
+
+        self.assertLess(min(wait() for _ in range(5)), 0.5)
+
     def test_counted(self):
         def count():
             metrics = parse_metrics(self.server.get("/metrics").body.decode())
@@ -136,6 +210,86 @@ class Refusals(unittest.TestCase):
         before = count()
         self.talk(b"GET /v2 HTTP/2.0\r\nHost: q\r\n\r\n")
         self.assertEqual(count(), before + 1)
+
+    def test_who_asks_first(self):
+        """No 100, and the end behind the refusal: what the client does next nobody could tell."""
+        target = infer_path(DEQUANTIZE)
+        length = "Content-Length: 5"
+        for status, method, path, *fields in (
+                (404, "POST", "/nowhere", length),
+                (404, "POST", infer_path("nobody"), length),
+                (405, "PUT", "/v2", length),
+                (405, "DELETE", target, "Transfer-Encoding: chunked"),
+                (413, "POST", target, "Content-Length: 8000000000"),
+                (413, "POST", "/v2/repository/index", "Content-Length: 20000"),
+                (415, "POST", target, length, "Content-Encoding: br"),
+                (400, "POST", target, "Content-Length: -5"),
+                (501, "POST", target, "Transfer-Encoding: gzip")):
+            with self.subTest(status=status, path=path):
+                lines = ["%s %s HTTP/1.1" % (method, path), "Host: q", *fields,
+                         "Expect: 100-continue"]
+                self.check(self.talk("\r\n".join(lines + ["", ""]).encode()), (status,))
+
+    def test_other_protocols_are_not_spoken(self):
+        """Who offers one gets plain HTTP/1.1, and the connection goes on."""
+        offers = (
+            {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c",
+             "HTTP2-Settings": "AAMAAABkAAQAAP__"},
+            {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="},
+            {"Connection": "keep-alive, Upgrade", "Upgrade": "TLS/1.0"},
+        )
+        for offer in offers:
+            reader = Reader(self.server.connect())
+            reader.connection.sendall(
+                raw_request("GET", "/v2/health/live", headers=offer)
+                + raw_infer(DEQUANTIZE, dequantize_json(), offer)
+                + raw_request("GET", "/v2/health/live"))
+            for _ in range(3):
+                answer = reader.answer()
+                self.assertEqual(answer.status, 200, answer.body)
+                self.assertIsNone(answer.headers.get("Upgrade"))
+                self.assertIsNone(answer.headers.get("Connection"))
+            reader.close()
+
+
+class FullSocket(unittest.TestCase):
+    COUNTS = range(16, 80)
+
+    def test_the_refusal_finds_room(self):
+        """A body that is too large, behind answers that nobody has read yet. With some number of
+        them the socket is just full; the 413 was lost then."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = folder.name + "/s"
+        server = Server("--max-body-bytes", "64K", "--min-rate", "0", "--max-connections", "1000",
+                        listen=("unix:" + path,))
+        self.addCleanup(server.stop)
+        connections = [self.ask(path, count) for count in self.COUNTS]
+        time.sleep(0.5)
+        for count, connection in zip(self.COUNTS, connections):
+            got = receive_all(connection)
+            connection.close()
+            self.assertEqual(got.count(b"HTTP/1.1 200 "), count)
+            self.assertEqual(got.count(b"HTTP/1.1 413 "), 1, "behind %d answers" % count)
+            self.assertTrue(got.endswith(b'"}'), got[-100:])
+
+    @staticmethod
+    def ask(path, count):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(30 * SLOW)
+        connection.connect(path)
+        body = CHUNKED + b"10001\r\n" + b"x" * 0x10001 + b"\r\n"
+        request = raw_request("GET", "/v2/models/" + DEQUANTIZE) * count + body
+        threading.Thread(target=send, args=(connection, request), daemon=True).start()
+        return connection
+
+
+def send(connection, request):
+    try:
+        connection.sendall(request)
+    except OSError:
+        pass  # it is refused before its end
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "support")]
 
 import test_golden  # noqa: E402
+from pages import blocks  # noqa: E402
 from quantd import (Answer, Reader, Server, Tensor, binary_request, exchange,  # noqa: E402
                     infer_path, run_threads, trusting_anybody)
 from run_tests import Result  # noqa: E402
@@ -635,6 +636,39 @@ class Compose(unittest.TestCase):
         self.assertEqual(json.loads(must("inspect", name))[0]["State"]["ExitCode"], 0)
 
 
+class Sidecar(unittest.TestCase):
+    """docker/sidecar.md: its blocks as they stand, but for the names of images and containers,
+    which others may have here. run.sh has done what the first does, and Compose the second."""
+
+    def test_by_hand(self):
+        made, composed, *rest = blocks((ROOT / "docker" / "sidecar.md").read_text())
+        self.assertEqual(made.code, "make image\n"
+                                    "docker build --tag quantd-example docker/example\n")
+        self.assertEqual(composed.code, "docker compose -f docker/compose.yaml up "
+                                        "--exit-code-from application\n")
+        programs = tempfile.TemporaryDirectory()
+        self.addCleanup(programs.cleanup)
+        Path(programs.name, "docker").symlink_to(shutil.which(ENGINE))
+        name = new_name()
+        self.addCleanup(engine, "volume", "rm", name + "-socket")
+        self.addCleanup(engine, "rm", "--force", name)
+        shown = 0
+        for block in rest:
+            if block.language != "sh":
+                continue  # what an application of somebody's may write
+            code = block.code.replace("quantd:latest", IMAGE).replace("beside", name)
+            code = code.replace("quantd-example:latest", os.environ["APPLICATION"])
+            result = subprocess.run(
+                ["sh", "-euc", code], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                env=dict(os.environ, PATH=programs.name + ":" + os.environ["PATH"]), timeout=120,
+                check=False)
+            self.assertEqual(result.returncode, 0, block.code + result.stdout + result.stderr)
+            if block.expected:
+                self.assertEqual(result.stdout, block.expected)
+                shown += 1
+        self.assertEqual(shown, 2)
+
+
 class Kubernetes(unittest.TestCase):
     FILES = sorted((ROOT / "docker" / "kubernetes").glob("*.yaml"))
     VERSIONS = ("1.33.0", "1.35.0", "1.37.0")
@@ -653,7 +687,7 @@ class Kubernetes(unittest.TestCase):
 
     def test_schemas(self):
         import kubernetes_validate
-        self.assertEqual([path.name for path in self.FILES], ["service.yaml", "sidecar.yaml"])
+        self.assertEqual([path.name for path in self.FILES], ["sidecar.yaml"])
         for path, version in itertools.product(self.FILES, self.VERSIONS):
             for document in self.documents(path):
                 with self.subTest(file=path.name, kind=document["kind"], version=version):

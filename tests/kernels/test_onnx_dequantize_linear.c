@@ -6,6 +6,7 @@
 
 #include "kernels/dispatch.h"
 #include "tests/support/dequantize_oracle.h"
+#include "tests/support/granularity.h"
 #include "tests/support/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -15,13 +16,8 @@ struct spec {
     enum qk_type x_type;
     enum qk_type scale_type;
     enum qk_type y_type; /* QK_NONE: no output_dtype */
-    uint32_t rank;
-    const size_t *dims;
-    uint32_t axis; /* from the front; WHOLE: one scale */
-    size_t block;  /* 0: none */
+    struct granularity granularity;
 };
-
-#define WHOLE UINT32_MAX
 
 /* A call with all that it borrows. */
 struct sample {
@@ -60,29 +56,9 @@ static uint8_t *random_zero_points(uint64_t *random, enum qk_type type, size_t c
     return block;
 }
 
-static uint32_t scale_shape(const struct spec *spec, uint64_t *random, size_t *dims)
-{
-    dims[0] = 1;
-    if (spec->axis == WHOLE)
-        return (uint32_t)qk_test_random_below(random, 2);
-    dims[0] = spec->dims[spec->axis];
-    if (spec->block == 0)
-        return 1;
-    for (uint32_t i = 0; i < spec->rank; i++)
-        dims[i] = spec->dims[i];
-    dims[spec->axis] = (dims[spec->axis] + spec->block - 1) / spec->block;
-    return spec->rank;
-}
-
 static void add_attributes(struct qk_call *call, const struct spec *spec, uint64_t *random)
 {
-    const int64_t axis = spec->axis;
-    if (spec->axis == WHOLE)
-        qk_test_call_int(call, "axis", 9); /* out of range, and not read */
-    else if (axis != 1 || qk_test_random_below(random, 2))
-        qk_test_call_int(call, "axis", qk_test_random_below(random, 2) ? axis : axis - spec->rank);
-    if (spec->block > 0)
-        qk_test_call_int(call, "block_size", (int64_t)spec->block);
+    granularity_add(&spec->granularity, call, random);
     if (spec->y_type != QK_NONE)
         qk_test_call_int(call, "output_dtype", qk_type_info(spec->y_type)->onnx);
 }
@@ -91,10 +67,11 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
 {
     struct qk_call *call = &sample->call;
     size_t dims[QK_RANK_MAX];
-    uint32_t rank = scale_shape(spec, random, dims);
+    uint32_t rank = granularity_scale_shape(&spec->granularity, random, dims);
     sample->spec = *spec;
     qk_test_call_init(call, "onnx.DequantizeLinear", 25);
-    qk_test_call_input(call, "x", spec->x_type, NULL, spec->rank, spec->dims);
+    qk_test_call_input(call, "x", spec->x_type, NULL, spec->granularity.rank,
+                       spec->granularity.dims);
     sample->x = random_elements(random, spec->x_type, call->inputs[0].count);
     call->inputs[0].data = sample->x + 1;
     qk_test_call_input(call, "x_scale", spec->scale_type, NULL, rank, dims);
@@ -102,7 +79,7 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     call->inputs[1].data = sample->scales + 1;
     sample->zero_points = random_zero_points(random, spec->x_type, call->inputs[1].count);
     sample->has_zero_points = qk_test_random_below(random, 4) != 0;
-    if (spec->axis == WHOLE)
+    if (spec->granularity.axis == WHOLE)
         rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] mix */
     if (sample->has_zero_points)
         qk_test_call_input(call, "x_zero_point", spec->x_type, sample->zero_points + 1, rank, dims);
@@ -116,30 +93,11 @@ static void sample_deinit(struct sample *sample)
     free(sample->zero_points);
 }
 
-/* Which scale the flattened element `index` has, by its coordinates. */
-static size_t scale_index(const struct sample *sample, size_t index)
-{
-    const struct spec *spec = &sample->spec;
-    size_t at[QK_RANK_MAX];
-    size_t result = 0;
-    if (spec->axis == WHOLE)
-        return 0;
-    for (uint32_t i = spec->rank; i-- > 0;) {
-        at[i] = index % spec->dims[i];
-        index /= spec->dims[i];
-    }
-    if (spec->block == 0)
-        return at[spec->axis];
-    at[spec->axis] /= spec->block;
-    for (uint32_t i = 0; i < spec->rank; i++)
-        result = result * sample->call.inputs[1].dims[i] + at[i];
-    return result;
-}
-
 static float expected_element(const struct sample *sample, size_t i)
 {
     const enum qk_type type = sample->spec.x_type;
-    const size_t at = scale_index(sample, i);
+    const size_t at =
+        granularity_scale_index(&sample->spec.granularity, sample->call.inputs[1].dims, i);
     const float scale = (float)dequantize_value(sample->spec.scale_type, sample->scales + 1, at);
     if (is_float(type))
         return dequantize_product(dequantize_value(type, sample->x + 1, i), scale);
@@ -164,8 +122,8 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
         cr_assert(dequantize_is(y->type, result->output, i, expected_element(sample, i)),
                   "%s %s %s, axis %u, block %zu: element %zu of %zu: expected %a",
                   qk_type_info(spec->x_type)->name, qk_type_info(spec->scale_type)->name,
-                  qk_type_info(y->type)->name, spec->axis, spec->block, i, x->count,
-                  (double)expected_element(sample, i));
+                  qk_type_info(y->type)->name, spec->granularity.axis, spec->granularity.block, i,
+                  x->count, (double)expected_element(sample, i));
 }
 
 /* On every tier, whole and in pieces. */
@@ -187,18 +145,9 @@ static const enum qk_type y_types[] = {QK_NONE, QK_FP32, QK_FP16, QK_BF16};
 /* Any shape and granularity, for types that the caller chose. */
 static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
-    size_t dims[6];
+    size_t dims[GRANULARITY_RANK_MAX];
     struct sample sample;
-    spec.rank = (uint32_t)qk_test_random_below(random, 7);
-    spec.dims = dims;
-    for (uint32_t i = 0; i < spec.rank; i++)
-        dims[i] = qk_test_random_below(random, 20) ? 1 + qk_test_random_below(random, 6) : 0;
-    if (spec.rank > 0 && qk_test_random_below(random, 2)) /* rows that kernels take */
-        dims[spec.rank - 1] = 1 + qk_test_random_below(random, 50);
-    const uint32_t axis = (uint32_t)qk_test_random_below(random, spec.rank + 1);
-    spec.axis = axis == spec.rank ? WHOLE : axis;
-    if (spec.axis != WHOLE && qk_test_random_below(random, 2))
-        spec.block = 1 + qk_test_random_below(random, dims[axis] + 2);
+    spec.granularity = granularity_random(random, dims);
     sample_init(&sample, random, &spec);
     check_sample(tiers, &sample, qk_test_random(random));
     sample_deinit(&sample);
@@ -243,13 +192,11 @@ Test(onnx_dequantize_linear, many_units)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         for (size_t type = i % 2; type < COUNT_OF(x_types); type += 2) {
             struct sample sample;
-            sample_init(&sample, &random,
-                        &(struct spec){.x_type = x_types[type],
-                                       .scale_type = scale_types[(i + type) % 3],
-                                       .rank = 3,
-                                       .dims = cases[i].dims,
-                                       .axis = cases[i].axis,
-                                       .block = cases[i].block});
+            sample_init(
+                &sample, &random,
+                &(struct spec){.x_type = x_types[type],
+                               .scale_type = scale_types[(i + type) % 3],
+                               .granularity = {3, cases[i].dims, cases[i].axis, cases[i].block}});
             check_sample(&tiers, &sample, qk_test_random(&random));
             sample_deinit(&sample);
         }
@@ -277,8 +224,10 @@ Test(onnx_dequantize_linear, large_outputs)
     uint64_t random = 9;
     qk_test_tiers_init(&tiers);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        const struct spec spec = {cases[i].x_type, QK_FP32,       cases[i].y_type, 2,
-                                  cases[i].dims,   cases[i].axis, cases[i].block};
+        const struct spec spec = {cases[i].x_type,
+                                  QK_FP32,
+                                  cases[i].y_type,
+                                  {2, cases[i].dims, cases[i].axis, cases[i].block}};
         struct sample sample;
         struct qk_test_result result;
         sample_init(&sample, &random, &spec);
@@ -345,8 +294,10 @@ Test(onnx_dequantize_linear, names_the_kernel_that_runs)
         struct sample sample;
         struct qk_test_result result;
         sample_init(&sample, &random,
-                    &(struct spec){cases[c].x_type, QK_FP32, cases[c].y_type, 2, dims,
-                                   cases[c].axis, cases[c].block});
+                    &(struct spec){cases[c].x_type,
+                                   QK_FP32,
+                                   cases[c].y_type,
+                                   {2, dims, cases[c].axis, cases[c].block}});
         qk_test_run(table, &sample.call, &result);
         cr_expect_str_eq(result.plan.kernel, table->dequantize.name, "case %zu", c);
         qk_test_result_deinit(&result);
@@ -398,7 +349,7 @@ Test(onnx_dequantize_linear, a_unit_writes_its_own_elements)
         struct qk_plan plan;
         struct qk_error error;
         const struct qk_instance *instance;
-        const struct spec spec = {QK_INT8, QK_FP32, QK_NONE, 2, dims, i % 2, 0};
+        const struct spec spec = {QK_INT8, QK_FP32, QK_NONE, {2, dims, i % 2, 0}};
         sample_init(&sample, &random, &spec);
         qk_test_memory_init(&memory, SIZE_MAX);
         struct qk_memory face = qk_test_memory_face(&memory);
@@ -425,7 +376,7 @@ Test(onnx_dequantize_linear, plan_splits_into_units)
         struct sample sample;
         struct qk_test_result result;
         sample_init(&sample, &random,
-                    &(struct spec){QK_UINT8, QK_FP32, QK_NONE, 1, &count, WHOLE, 0});
+                    &(struct spec){QK_UINT8, QK_FP32, QK_NONE, {1, &count, WHOLE, 0}});
         qk_test_run(kernels, &sample.call, &result);
         cr_assert_eq(result.plan.workspace_bytes, 0);
         cr_assert_eq(result.plan.unit_count == 0, count == 0);
@@ -445,7 +396,8 @@ Test(onnx_dequantize_linear, survives_every_failed_allocation)
     uint64_t random = 6;
     for (size_t i = 0; i < COUNT_OF(x_types); i++) {
         struct sample sample;
-        sample_init(&sample, &random, &(struct spec){x_types[i], QK_FP32, QK_NONE, 2, dims, 1, 3});
+        sample_init(&sample, &random,
+                    &(struct spec){x_types[i], QK_FP32, QK_NONE, {2, dims, 1, 3}});
         cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call),
                       2); /* aligned FP32 is borrowed */
         sample_deinit(&sample);

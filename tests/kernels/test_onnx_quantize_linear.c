@@ -5,6 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "tests/support/dequantize_oracle.h"
+#include "tests/support/granularity.h"
 #include "tests/support/qk_test.h"
 #include "tests/support/quantize_oracle.h"
 
@@ -13,13 +14,8 @@
 /* What to ask for. */
 struct spec {
     struct quantize_rule rule;
-    uint32_t rank;
-    const size_t *dims;
-    uint32_t axis; /* from the front; WHOLE: one scale */
-    size_t block;  /* 0: none */
+    struct granularity granularity;
 };
-
-#define WHOLE UINT32_MAX
 
 /* A call with all that it borrows. */
 struct sample {
@@ -46,32 +42,12 @@ static uint8_t *random_elements(uint64_t *random, enum qk_type type, size_t coun
     return block;
 }
 
-static uint32_t scale_shape(const struct spec *spec, uint64_t *random, size_t *dims)
-{
-    dims[0] = 1;
-    if (spec->axis == WHOLE)
-        return (uint32_t)qk_test_random_below(random, 2);
-    dims[0] = spec->dims[spec->axis];
-    if (spec->block == 0)
-        return 1;
-    for (uint32_t i = 0; i < spec->rank; i++)
-        dims[i] = spec->dims[i];
-    dims[spec->axis] = (dims[spec->axis] + spec->block - 1) / spec->block;
-    return spec->rank;
-}
-
 static void add_attributes(struct sample *sample, uint64_t *random)
 {
     const struct spec *spec = &sample->spec;
     const struct quantize_rule *rule = &spec->rule;
-    const int64_t axis = spec->axis;
     struct qk_call *call = &sample->call;
-    if (spec->axis == WHOLE)
-        qk_test_call_int(call, "axis", 9); /* out of range, and not read */
-    else if (axis != 1 || qk_test_random_below(random, 2))
-        qk_test_call_int(call, "axis", qk_test_random_below(random, 2) ? axis : axis - spec->rank);
-    if (spec->block > 0)
-        qk_test_call_int(call, "block_size", (int64_t)spec->block);
+    granularity_add(&spec->granularity, call, random);
     const bool implied = sample->has_zero_points || rule->y_type == QK_UINT8;
     if (!implied || qk_test_random_below(random, 2))
         qk_test_call_int(call, "output_dtype", qk_type_info(rule->y_type)->onnx);
@@ -86,10 +62,11 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     const struct quantize_rule *rule = &spec->rule;
     struct qk_call *call = &sample->call;
     size_t dims[QK_RANK_MAX];
-    uint32_t rank = scale_shape(spec, random, dims);
+    uint32_t rank = granularity_scale_shape(&spec->granularity, random, dims);
     sample->spec = *spec;
     qk_test_call_init(call, "onnx.QuantizeLinear", 25);
-    qk_test_call_input(call, "x", rule->x_type, NULL, spec->rank, spec->dims);
+    qk_test_call_input(call, "x", rule->x_type, NULL, spec->granularity.rank,
+                       spec->granularity.dims);
     sample->x = random_elements(random, rule->x_type, call->inputs[0].count, quantize_random_x);
     call->inputs[0].data = sample->x + 1;
     qk_test_call_input(call, "y_scale", rule->scale_type, NULL, rank, dims);
@@ -98,7 +75,7 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     call->inputs[1].data = sample->scales + 1;
     sample->zero_points = random_elements(random, rule->y_type, call->inputs[1].count, NULL);
     sample->has_zero_points = qk_test_random_below(random, 4) != 0;
-    if (spec->axis == WHOLE)
+    if (spec->granularity.axis == WHOLE)
         rank = (uint32_t)qk_test_random_below(random, 2); /* [] and [1] mix */
     if (sample->has_zero_points)
         qk_test_call_input(call, "y_zero_point", rule->y_type, sample->zero_points + 1, rank, dims);
@@ -112,30 +89,11 @@ static void sample_deinit(struct sample *sample)
     free(sample->zero_points);
 }
 
-/* Which scale the flattened element `index` has, by its coordinates. */
-static size_t scale_index(const struct sample *sample, size_t index)
-{
-    const struct spec *spec = &sample->spec;
-    size_t at[QK_RANK_MAX];
-    size_t result = 0;
-    if (spec->axis == WHOLE)
-        return 0;
-    for (uint32_t i = spec->rank; i-- > 0;) {
-        at[i] = index % spec->dims[i];
-        index /= spec->dims[i];
-    }
-    if (spec->block == 0)
-        return at[spec->axis];
-    at[spec->axis] /= spec->block;
-    for (uint32_t i = 0; i < spec->rank; i++)
-        result = result * sample->call.inputs[1].dims[i] + at[i];
-    return result;
-}
-
 static uint32_t expected_element(const struct sample *sample, size_t i)
 {
     const struct quantize_rule *rule = &sample->spec.rule;
-    const size_t at = scale_index(sample, i);
+    const size_t at =
+        granularity_scale_index(&sample->spec.granularity, sample->call.inputs[1].dims, i);
     const double zero = dequantize_value(rule->y_type, sample->zero_points + 1, at);
     const unsigned bits = qk_type_info(rule->y_type)->bits;
     return quantize_expected(rule, dequantize_value(rule->x_type, sample->x + 1, i),
@@ -160,7 +118,7 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
                      "%s / %s to %s, axis %u, block %zu: element %zu of %zu is %#x, not %#x",
                      qk_type_info(spec->rule.x_type)->name,
                      qk_type_info(spec->rule.scale_type)->name, qk_type_info(y->type)->name,
-                     spec->axis, spec->block, i, x->count,
+                     spec->granularity.axis, spec->granularity.block, i, x->count,
                      qk_element_load(y->type, result->output, i), expected_element(sample, i));
 }
 
@@ -188,18 +146,9 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
 /* Any shape and granularity, for types that the caller chose. */
 static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
-    size_t dims[6];
+    size_t dims[GRANULARITY_RANK_MAX];
     struct sample sample;
-    spec.rank = (uint32_t)qk_test_random_below(random, 7);
-    spec.dims = dims;
-    for (uint32_t i = 0; i < spec.rank; i++)
-        dims[i] = qk_test_random_below(random, 20) ? 1 + qk_test_random_below(random, 6) : 0;
-    if (spec.rank > 0 && qk_test_random_below(random, 2)) /* rows that kernels take */
-        dims[spec.rank - 1] = 1 + qk_test_random_below(random, 50);
-    const uint32_t axis = (uint32_t)qk_test_random_below(random, spec.rank + 1);
-    spec.axis = axis == spec.rank ? WHOLE : axis;
-    if (spec.axis != WHOLE && qk_test_random_below(random, 2))
-        spec.block = 1 + qk_test_random_below(random, dims[axis] + 2);
+    spec.granularity = granularity_random(random, dims);
     sample_init(&sample, random, &spec);
     check_sample(tiers, &sample, qk_test_random(random));
     sample_deinit(&sample);
@@ -245,15 +194,13 @@ Test(onnx_quantize_linear, many_units)
         for (size_t n = i % 3; n < 13; n += 3) {
             struct sample sample;
             const enum qk_type x_type = quantize_x_type((i + n) % 4);
-            sample_init(&sample, &random,
-                        &(struct spec){.rule = {.x_type = x_type,
-                                                .scale_type = n % 2 ? x_type : QK_FP32,
-                                                .y_type = quantize_y_type(n),
-                                                .saturates = n % 5 != 0},
-                                       .rank = 3,
-                                       .dims = cases[i].dims,
-                                       .axis = cases[i].axis,
-                                       .block = cases[i].block});
+            sample_init(
+                &sample, &random,
+                &(struct spec){.rule = {.x_type = x_type,
+                                        .scale_type = n % 2 ? x_type : QK_FP32,
+                                        .y_type = quantize_y_type(n),
+                                        .saturates = n % 5 != 0},
+                               .granularity = {3, cases[i].dims, cases[i].axis, cases[i].block}});
             check_sample(&tiers, &sample, qk_test_random(&random));
             sample_deinit(&sample);
         }
@@ -280,10 +227,7 @@ Test(onnx_quantize_linear, large_outputs)
     qk_test_tiers_init(&tiers);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const struct spec spec = {{QK_FP16, QK_FP16, cases[i].y_type, QK_NONE, true},
-                                  2,
-                                  cases[i].dims,
-                                  cases[i].axis,
-                                  cases[i].block};
+                                  {2, cases[i].dims, cases[i].axis, cases[i].block}};
         struct sample sample;
         struct qk_test_result result;
         sample_init(&sample, &random, &spec);
@@ -310,10 +254,7 @@ Test(onnx_quantize_linear, names_the_kernel_that_runs)
         struct qk_test_result result;
         sample_init(&sample, &random,
                     &(struct spec){{quantize_x_type(n % 4), QK_FP32, quantize_y_type(n), 0, true},
-                                   2,
-                                   dims,
-                                   n % 3 == 2 ? WHOLE : (uint32_t)n % 3,
-                                   0});
+                                   {2, dims, n % 3 == 2 ? WHOLE : (uint32_t)n % 3, 0}});
         qk_test_run(table, &sample.call, &result);
         cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
         cr_expect_str_eq(result.plan.kernel, table->quantize.name);
@@ -331,8 +272,9 @@ Test(onnx_quantize_linear, survives_every_failed_allocation)
     uint64_t random = 35;
     for (size_t n = 0; n < 13; n++) {
         struct sample sample;
-        sample_init(&sample, &random,
-                    &(struct spec){{QK_FP32, QK_FP16, quantize_y_type(n), 0, true}, 2, dims, 1, 3});
+        sample_init(
+            &sample, &random,
+            &(struct spec){{QK_FP32, QK_FP16, quantize_y_type(n), 0, true}, {2, dims, 1, 3}});
         /* The instance, its scales, and a plan of two. */
         cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call), 4);
         sample_deinit(&sample);

@@ -7,6 +7,7 @@ lint.py [--fast]    --fast leaves out the builds
 A finding is one line, "file:line: rule: what"; the last line is "N passed, N failed", counted in
 checks. A tool that is missing, or of another version than pinned, makes its check skipped by name.
 """
+import posixpath
 import re
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "tests" / "support"))
+
+import failures  # noqa: E402  (on the path just now)
 
 TOP_LEVEL = {"Makefile", "server", "kernels", "api_schema", "docker", "tests", "README.md",
              "LICENSE", ".ci", ".github", ".clang-format", ".dockerignore", ".gitignore",
@@ -31,7 +35,8 @@ OUTSIDE = {
     "microhttpd.h": {"server/http/endpoint.h",
                      "server/http/exchange.h",
                      "server/http/intercept.h",
-                     "server/http/listener.c"},
+                     "server/http/listener.c",
+                     "server/http/response.h"},
     "gnutls/gnutls.h": {"server/http/handshake.c", "server/http/tls.c"},
     "gnutls/x509.h": {"server/http/tls.c"},
     "gnutls/crypto.h": {"server/base/digest.c"},
@@ -56,7 +61,7 @@ def is_c(path):
 
 
 def is_text(path):
-    others = (".ppm", ".svg", ".jsonl", ".json", ".bin", ".hex")
+    others = (".ppm", ".jpg", ".svg", ".jsonl", ".json", ".bin", ".hex")
     return not path.endswith(others) and path != "LICENSE"
 
 
@@ -214,8 +219,63 @@ def rule_named_files(files, contents):
                     yield path, number, "there is no file %s" % name
 
 
+SHORT = "tests/bench/README.md"
+
+
+def measured_lines(contents, path):
+    """(line number, line, whether it is in a table of targets) between make bench's marks."""
+    is_measured, is_target = False, False
+    for number, line in enumerate(contents.get(path, "").split("\n"), 1):
+        if line.startswith("<!-- end of "):
+            is_measured = is_target = False
+        is_target = is_target or line.startswith("| target |")
+        if is_measured:
+            yield number, line, is_target
+        is_measured = is_measured or re.match(r"<!-- .*\w: by make bench -->", line) is not None
+
+
+def rule_measured(_files, contents):
+    """The targets that the short tables repeat are in the results, the README's rows in these."""
+    results = contents.get("tests/bench/RESULTS.md", "").split("\n")
+    short = [line for _, line, _ in measured_lines(contents, SHORT)]
+    for number, line, is_target in measured_lines(contents, SHORT):
+        if is_target and line not in results:
+            yield SHORT, number, "tests/bench/RESULTS.md has no such line"
+    for number, line, _ in measured_lines(contents, "README.md"):
+        if line not in short:
+            yield "README.md", number, SHORT + " has no such line"
+
+
+def anchors(text):
+    """Of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+def rule_links(files, contents):
+    """A page's links lead to files and headings that there are."""
+    folders = {"/".join(path.split("/")[:depth]) for path in files
+               for depth in range(1, path.count("/") + 1)}
+    for path, text in contents.items():
+        if not path.endswith(".md"):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            for link in re.findall(r"\]\(([^()\s]+)\)", line):
+                name, _, anchor = link.partition("#")
+                target = posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) \
+                    if name else path
+                if ":" in name:
+                    continue
+                if target not in files and target not in folders:
+                    yield path, number, "there is no file %s" % target
+                elif anchor and anchor not in anchors(contents.get(target, "")):
+                    yield path, number, "%s has no heading #%s" % (target, anchor)
+
+
 TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
-              "sources listed": rule_sources_listed, "named files": rule_named_files}
+              "sources listed": rule_sources_listed, "named files": rule_named_files,
+              "measured": rule_measured, "links": rule_links}
 
 
 def check_text(files, contents):
@@ -299,10 +359,12 @@ def main():
     fast = sys.argv[1:] == ["--fast"]
     if sys.argv[1:] and not fast:
         sys.exit(__doc__)
-    _, files = run("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    status, files = run("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    if status != 0:
+        sys.exit("lint.py: expected a checkout of git, got: %s" % files[0])
     files = [path for path in files if (ROOT / path).is_file()]
     contents = {path: (ROOT / path).read_bytes().decode(errors="replace") for path in files
-                if not path.endswith(".ppm")}
+                if not path.endswith((".ppm", ".jpg"))}
     results = list(check_text(files, contents))
     tools = [("clang-format", tool_clang_format), ("shellcheck", tool_shellcheck),
              ("gofmt", tool_gofmt), ("rustfmt", tool_rustfmt)]
@@ -318,6 +380,8 @@ def main():
         failed += bool(findings)
         for finding in findings:
             print(finding)
+        if findings:
+            failures.say(rule, "\n".join(findings))
     print("%d passed, %d failed" % (len(results) - failed, failed))
     return 1 if failed else 0
 

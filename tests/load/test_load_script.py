@@ -13,9 +13,12 @@ import time
 import unittest
 from pathlib import Path
 
-from faulty_server import FaultyServer
-
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "support"))
+
+from faulty_server import FaultyServer  # noqa: E402
+from run_tests import Result  # noqa: E402
+
 ROOT = HERE.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
 
@@ -292,12 +295,12 @@ class CleanUp(LoadTest):
 
 
 def main():
-    program = unittest.main(exit=False, verbosity=2)
-    result = program.result
-    failed = len({str(test) for test, _ in result.failures + result.errors})
-    passed = result.testsRun - failed - len(result.skipped)
-    print("%d passed, %d failed" % (passed, failed), flush=True)
-    return 1 if failed else 0
+    loader = unittest.TestLoader()
+    result = Result()
+    loader.loadTestsFromModule(sys.modules["__main__"]).run(result)
+    result.leave()
+    print("%d passed, %d failed" % (result.count.passed, result.count.failed), flush=True)
+    return 1 if result.count.failed or not result.count.passed else 0
 
 
 if __name__ == "__main__":

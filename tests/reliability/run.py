@@ -14,8 +14,9 @@ import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
+import failures  # noqa: E402
 import rows  # noqa: E402
 import soak  # noqa: E402
 
@@ -48,6 +49,8 @@ def try_row(function, short):
     mark = {True: "ok", False: "FAIL", None: "skip"}[good if good is None else bool(good)]
     print("  %-4s %-26s %5.1f s  %s" % (mark, function.__name__, time.monotonic() - begun, seen),
           flush=True)
+    if mark == "FAIL":
+        failures.say(function.__name__, seen)
     return mark, what, bound, seen
 
 

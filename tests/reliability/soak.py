@@ -116,7 +116,7 @@ def judge(samples, idle, left, outcomes):
     first, last = first or [samples[0]["rss"] / MIB], last or [samples[-1]["rss"] / MIB]
     growth = statistics.median(last) / statistics.median(first) - 1
     yield ("resident memory, MiB: median of the first minute %.0f, of the last %.0f (%+.1f %%); "
-           "most %.0f, then %.0f"
+           "most %.0f in the first minute, %.0f in all"
            % (statistics.median(first), statistics.median(last), 100 * growth, max(first),
               max(s["rss"] / MIB for s in samples)), growth <= 0.05)
     yield ("descriptors: %d before, %d behind" % (idle["fds"], left["fds"]),
@@ -152,10 +152,12 @@ def run(seconds, folder):
     except AssertionError as error:
         verdicts.append(("the end: %s" % error, False))
     nonsense = [result for result in results[len(names):] if isinstance(result, dict)]
-    verdicts.append(("refusals: %s" % nonsense, all(-1 not in each for each in nonsense)))
+    verdicts.append(("nonsense, each client: %s" % nonsense,
+                     all(-1 not in each for each in nonsense)))
     lines = ["# The soak", "",
              "%.0f minutes of small and large requests, loads, slow senders and readers, nonsense, "
-             "and clients that vanish; %.0f answers. %s, %d CPUs that client and server share."
+             "and clients that vanish; %.0f answers. %s, %d CPUs that client and server share. In "
+             "braces is how often each status came; 0: no answer came in a second."
              % (seconds / 60, samples[-1]["answers"], datetime.date.today(), os.cpu_count()),
              "", "![resident memory and answers](soak.svg)", ""]
     lines += ["- %s%s" % ("" if good else "**FAIL** ", text) for text, good in verdicts]

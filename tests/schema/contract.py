@@ -116,7 +116,8 @@ def answer_problem(method, path, answer):
     return response_problem(resolve(responses[str(answer.status)]), answer)
 
 
-UNDESCRIBED = {"Date", "Content-Length", "Content-Type", "Connection"}
+# HTTP's own, which OpenAPI leaves to HTTP: how a message is framed and what it says of itself.
+UNDESCRIBED = {"Date", "Content-Length", "Transfer-Encoding", "Content-Type", "Connection"}
 
 
 def response_problem(response, answer):

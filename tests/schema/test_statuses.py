@@ -11,7 +11,8 @@ import unittest
 from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, header_problem, operation,
                       resolve)
 from loading import kept_request
-from quantd import LENGTH, Answer, Reader, Server, ServerTest, example_request, infer_path
+from quantd import (LENGTH, Answer, Reader, Server, ServerTest, example_request, exchange,
+                    infer_path)
 
 BODY_BYTES_MAX = 1 << 20
 
@@ -236,6 +237,19 @@ class Statuses(ServerTest):
 
             self.of_each(ask)
 
+    def try_console(self):
+        """What only the page has: one that the client has, one that is off, one too many."""
+        answer = self.server.request("GET", "/", headers={"If-None-Match": "*"})
+        self.check("GET", "/", answer, 304)
+        server = Server("--no-console", "--max-connections", "1")
+        self.addCleanup(server.stop)
+        self.check("GET", "/", server.get("/"), 404)
+        client = server.client()
+        self.addCleanup(client.close)
+        while exchange(client, "GET", "/v2/health/live").status != 200:
+            time.sleep(0.01)  # the first connection is not gone yet
+        self.check("GET", "/", server.get("/"), 503)
+
     def try_draining(self):
         """What comes on an open connection still has its answer; it is ready for no more."""
         server = Server()
@@ -262,6 +276,7 @@ class Statuses(ServerTest):
         self.try_without_memory()
         self.try_without_token()
         self.try_draining()
+        self.try_console()
         self.of_each(lambda method, template, _: self.assertEqual(
             self.seen[method, template], set(operation(method, template)["responses"])))
 

@@ -58,11 +58,14 @@ void *guarded_alloc(size_t bytes, size_t alignment)
     return block.begin;
 }
 
+// One assertion for all of them: one for each byte was half the time of all unit tests.
 static void check_fill(const uint8_t *begin, const uint8_t *end, const char *where, size_t bytes)
 {
-    for (const uint8_t *byte = begin; byte < end; byte++)
-        cr_assert_eq(*byte, FILL, "byte %zu %s a block of %zu was written", (size_t)(byte - begin),
-                     where, bytes);
+    const uint8_t *byte = begin;
+    while (byte < end && *byte == FILL)
+        byte++;
+    cr_assert(byte == end, "byte %zu %s a block of %zu was written", (size_t)(byte - begin), where,
+              bytes);
 }
 
 void guarded_free(void *begin)

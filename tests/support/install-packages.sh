@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, load, reliability, clients, schema, man, image,
-# podman, bench or numbers.
+# GROUP: build, demo, test, fuzz, lint, conformance, load, reliability, clients, schema, console,
+# kubernetes, man, image, podman, bench or numbers.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -15,7 +15,7 @@ packages_of()
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
         libopenblas-pthread-dev libisal-dev ;;
     demo) echo curl ;;
-    test) echo libcriterion-dev python3 curl openssl ;;
+    test) echo libcriterion-dev python3 curl openssl git ;;
     fuzz) echo clang libclang-rt-dev python3 zlib1g-dev ;;
     lint) echo clang clang-format shellcheck git zlib1g-dev ;;
     conformance) echo python3 python3-venv curl ;;
@@ -26,12 +26,15 @@ packages_of()
     image) echo python3 python3-venv ;;
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
     schema) echo python3 python3-venv npm ;;
+    kubernetes) echo python3 python3-venv npm openssl ;;
+    console) echo python3 python3-venv npm chromium fonts-dejavu-core curl ;;
     bench) echo python3 python3-venv ;;
     numbers) echo gcc g++ python3-pip libsimdjson-dev libfmt-dev libdragonbox-dev \
         libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, reliability, clients, schema, man, image, podman, bench, numbers" >&2
+            "load, reliability, clients, schema, console, kubernetes, man, image, podman, bench," \
+            "numbers" >&2
         exit 2
         ;;
     esac
@@ -65,6 +68,7 @@ found()
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     python3-venv) python3 -c 'import ensurepip' ;;
+    fonts-dejavu-core) ;; # whatever a browser finds there will do
     *) command -v "$1" >/dev/null ;;
     esac 2>/dev/null
 }

@@ -1,12 +1,14 @@
-/* Criterion's tests without Criterion's runner, for the thread sanitizer: that runner maps memory
- * where the sanitizer has its own, and stops. Here each test is a forked process that ends by exit,
- * where the sanitizer fails it if it has seen a race. All that the tests include is Criterion's.
+/* Criterion's tests without Criterion's runner, for the sanitizers of threads and addresses. That
+ * runner maps memory where the thread sanitizer has its own, and stops; and it ends a test's
+ * process where nobody looks for leaks. Here each test is a forked process that ends by exit, where
+ * the sanitizer fails it if it has seen a race, or finds memory that nobody points to. All that the
+ * tests include is Criterion's.
  *
  * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as Criterion has them; others are ignored. */
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -15,7 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { JOBS_MAX = 64, TEST_S = 600 }; /* the tests' own times are for programs at full speed */
+enum {
+    JOBS_MAX = 64,
+    TEST_S = 600, /* the tests' own times are for programs at full speed */
+    LINE_BYTES_MAX = 4096
+};
 
 /* Where the macros leave what they define. */
 extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
@@ -24,6 +30,7 @@ extern struct criterion_suite *__start_cr_sts[], *__stop_cr_sts[];
 static struct job {
     const struct criterion_test *test;
     pid_t pid;
+    FILE *said; /* on its standard error */
 } jobs[JOBS_MAX];
 static size_t job_count;
 static unsigned passed_count;
@@ -92,6 +99,20 @@ void cri_asserts_passed_incr(void)
 
 /* ---- Around them --------------------------------------------------------------------------- */
 
+/* What a test's process has said goes on, and into the report, too, if it has failed: indented, as
+ * Criterion has it there. */
+static void tell(FILE *said, bool passed)
+{
+    static char line[LINE_BYTES_MAX];
+    rewind(said);
+    while (fgets(line, sizeof(line), said) != NULL) {
+        fputs(line, stderr);
+        if (!passed)
+            fprintf(report, "  %s%s", line, strchr(line, '\n') != NULL ? "" : "\n");
+    }
+    fclose(said);
+}
+
 /* Waits for one of the jobs to end. */
 static void reap(void)
 {
@@ -103,16 +124,18 @@ static void reap(void)
     if (i == job_count)
         return;
     const struct criterion_test *test = jobs[i].test;
+    FILE *said = jobs[i].said;
     jobs[i] = jobs[--job_count];
     const bool passed = test->data->signal != 0
                             ? WIFSIGNALED(status) && WTERMSIG(status) == test->data->signal
                             : WIFEXITED(status) && WEXITSTATUS(status) == test->data->exit_code;
-    if (!passed) {
-        fprintf(stderr, "---- FAILED %s/%s: %s %d\n", test->category, test->name,
+    if (passed)
+        fprintf(report, "ok - %s::%s\n", test->category, test->name);
+    else
+        fprintf(report, "not ok - %s::%s %s %d\n", test->category, test->name,
                 WIFSIGNALED(status) ? "signal" : "exit status",
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    }
-    fprintf(report, "%s - %s::%s\n", passed ? "ok" : "not ok", test->category, test->name);
+    tell(said, passed);
     *(passed ? &passed_count : &failed_count) += 1;
 }
 
@@ -123,9 +146,14 @@ static void start(const struct criterion_test *test, void *with)
     while (job_count >= (size_t)at_once || job_count == JOBS_MAX)
         reap();
     fflush(NULL);
-    const pid_t pid = fork();
+    FILE *said = tmpfile();
+    const pid_t pid = said == NULL ? -1 : fork();
     if (pid == 0) {
         fclose(report);
+        dup2(fileno(said), STDERR_FILENO);
+        fclose(said);
+        for (size_t i = 0; i < job_count; i++)
+            fclose(jobs[i].said);
         alarm(TEST_S);
         current = test;
         parameter = with;
@@ -133,10 +161,10 @@ static void start(const struct criterion_test *test, void *with)
         exit(continued ? EXIT_FAILURE : EXIT_SUCCESS);
     }
     if (pid < 0) {
-        perror("fork");
+        perror("a test's process");
         exit(EXIT_FAILURE);
     }
-    jobs[job_count++] = (struct job){test, pid};
+    jobs[job_count++] = (struct job){test, pid, said};
 }
 
 static void start_all(const char *filter)

@@ -19,6 +19,8 @@ import traceback
 import unittest
 from pathlib import Path
 
+import failures
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
 BUILD = ROOT / os.environ.get("B", "build")
@@ -27,7 +29,8 @@ BUILD = ROOT / os.environ.get("B", "build")
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 # A test in Criterion's TAP report: its other lines are comments, or indented.
 TAP_LINE = re.compile(r"(?P<failed>not )?ok - (?P<suite>\w+)::(?P<test>\w+)"
-                      r"(?:  # SKIP (?P<skipped>.*))?")
+                      r"(?:  # SKIP (?P<skipped>.*))?(?P<rest>.*)")
+TAP_FRAME = re.compile(r"---|\.\.\.|failures:|assertions: \d+|\(\d+\.\d+s\)")
 
 
 class Count:
@@ -83,7 +86,7 @@ def end_left_over(name):
     while (left := children()) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid, words in left.items():
-        print("\n---- FAILED %s: left a process behind: %d %s" % (name, pid, words), flush=True)
+        failures.say(name, "left a process behind: %d %s" % (pid, words))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return len(left)
@@ -91,10 +94,26 @@ def end_left_over(name):
 
 # ---- The three kinds -------------------------------------------------------------------------
 
+def tap_tests(lines):
+    """Criterion's report: (what TAP_LINE finds, the lines below it) for each test."""
+    tests = []
+    for line in lines:
+        if (found := TAP_LINE.match(line)) is not None:
+            tests.append((found, []))
+        elif tests and line.startswith(" "):
+            tests[-1][1].append(line.strip())
+    return tests
+
+
+def tap_reason(found, below):
+    return "\n".join(line for line in [found["rest"].strip(), *below]
+                     if not TAP_FRAME.fullmatch(line))
+
+
 def run_unit(pattern):
     """The Criterion program. It prints its own failures and summary."""
     count = Count()
-    failed = []
+    failed = False
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.tap"  # JSON is invalid if a message has quotes
         command = [str(BUILD / "unit-tests"), "--tap=%s" % report, "--short-filename"]
@@ -102,24 +121,23 @@ def run_unit(pattern):
             command += ["--filter", pattern]
         status = subprocess.call(command, stdin=subprocess.DEVNULL)
         lines = report.read_bytes().decode(errors="replace").split("\n") if report.exists() else []
-    tests = [found for found in map(TAP_LINE.match, lines) if found is not None]
+    tests = tap_tests(lines)
     if not tests:
-        print("unit-tests %s before it ran any test" % ending(status))
+        failures.say("unit-tests", "%s before it ran any test" % ending(status))
         count.failed += 1
         return count
-    for found in tests:
+    for found, below in tests:
         name = "%s/%s" % (found["suite"], found["test"])
         if found["failed"]:
-            failed.append(name)
+            failures.say(name, tap_reason(found, below))
+            failed = True
+            count.failed += 1
         elif found["skipped"] is None:
             count.passed += 1
         elif not pattern:  # or else most likely the pattern leaves it out
             count.skipped.append((name, found["skipped"]))
-    if failed:
-        print("unit-tests failed: %s" % " ".join(failed))
-    count.failed += len(failed)
     if status != 0 and not failed:
-        print("unit-tests %s although no test failed" % ending(status))
+        failures.say("unit-tests", "%s although no test failed" % ending(status))
         count.failed += 1
     count.failed += end_left_over("unit-tests")
     return count
@@ -133,7 +151,14 @@ def run_kernels():
                                errors="replace")
     summary = None
     passed = "none"
+    first_case = ""  # that failed, of the kernel that is checked
+    kernels = []
     for line in process.stdout:
+        if line.startswith("FAIL ") and ", case " in line:
+            first_case = first_case or line
+        elif line.startswith("FAIL "):
+            kernels.append(first_case or line)
+            first_case = ""
         if line.startswith("ok "):
             passed = " ".join(line.split()[1:3])
         elif (found := SUMMARY.match(line)) is not None:
@@ -144,10 +169,12 @@ def run_kernels():
     if summary is not None:
         count.passed, count.failed = int(summary[1]), int(summary[2])
     if summary is None or (status != 0 and count.failed == 0):
-        print("check-kernels %s, %s; the last kernel that passed: %s"
-              % (ending(status), "before it was done" if summary is None
-                 else "although no kernel failed", passed))
+        failures.say("check-kernels", "%s, %s; the last kernel that passed: %s"
+                     % (ending(status), "before it was done" if summary is None
+                        else "although no kernel failed", passed))
         count.failed += 1
+    for case in kernels:
+        failures.say("check-kernels", case)
     return count
 
 
@@ -184,10 +211,10 @@ class Result(unittest.TestResult):
         self.in_class = Count()
         self.current = None
 
-    def note_failure(self, test, error, trace):
+    def note_failure(self, test, trace):
         self.in_class.failed += 1
-        text = error or "".join(traceback.format_exception(*trace))
-        print("\n---- FAILED %s\n%s" % (test, text), flush=True)
+        failures.say(test, failures.reason_of(trace[1]),
+                     "".join(traceback.format_exception(*trace)))
 
     def addSuccess(self, test):
         if not self.broken:
@@ -196,19 +223,20 @@ class Result(unittest.TestResult):
     def addSubTest(self, test, subtest, outcome):
         if outcome is not None:
             self.broken = True
-            self.note_failure(subtest, None, outcome)
+            self.note_failure(subtest, outcome)
 
     def addFailure(self, test, err):
-        self.note_failure(test, None, err)
+        self.note_failure(test, err)
 
     def addError(self, test, err):
-        self.note_failure(test, None, err)  # also setUpClass and tearDownClass
+        self.note_failure(test, err)  # also setUpClass and tearDownClass
 
     def addExpectedFailure(self, test, err):
-        self.note_failure(test, None, err)
+        self.note_failure(test, err)
 
     def addUnexpectedSuccess(self, test):
-        self.note_failure(test, "unexpected success", None)
+        self.in_class.failed += 1
+        failures.say(test, "unexpected success")
 
     def addSkip(self, test, reason):
         self.in_class.skipped.append((test.id(), reason))

@@ -2,6 +2,7 @@
 #ifndef TESTS_UNIT_SCRATCH_H
 #define TESTS_UNIT_SCRATCH_H
 
+#include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,22 @@ static inline char *join_parts(const struct qd_part *parts, size_t part_count)
     }
     *at = '\0';
     return all;
+}
+
+/* Ends a scratch in which a whole text was printed: the text. The caller frees it. */
+static inline char *scratch_take_text(struct scratch *scratch, const struct qd_text *text)
+{
+    cr_assert_not(text->failed);
+    char *printed = join_parts(text->parts, text->part_count);
+    scratch_deinit(scratch);
+    return printed;
+}
+
+static inline void assert_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+    cr_assert(at != NULL && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n',
+              "no line %s in\n%s", line, text);
 }
 
 #endif

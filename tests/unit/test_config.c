@@ -53,6 +53,22 @@ Test(config, both_ways_to_give_a_value)
     cr_assert_eq(config.log_format, QD_LINE_JSON);
 }
 
+Test(config, switches_have_a_short_way_off)
+{
+    struct qd_config config;
+    cr_assert_eq(PARSE(&config, "--log-level", "info"), QD_CONFIG_RUN, "%s", error.text);
+    cr_assert(config.console && config.measure);
+    cr_assert_eq(PARSE(&config, "--no-console", "--no-measure"), QD_CONFIG_RUN, "%s", error.text);
+    cr_assert(!config.console && !config.measure);
+    cr_assert_eq(PARSE(&config, "--no-console", "--console", "on"), QD_CONFIG_RUN, "%s",
+                 error.text);
+    cr_assert(config.console);
+    static const char *const bad[] = {"--no-threads", "--no-", "--no-console=off", "--no-help",
+                                      "--no-no-console"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        cr_assert_eq(PARSE(&config, (char *)bad[i]), QD_CONFIG_BAD, "%s", bad[i]);
+}
+
 Test(config, bytes_have_units)
 {
     static const struct {

@@ -219,6 +219,19 @@ Test(connection, a_body_that_waits_unread_is_stuck)
     desk_deinit(&desk);
 }
 
+/* Nobody cuts a body that waits for us, also where its client has sent all and shut its side. */
+static void expect_patience(struct desk *desk)
+{
+    let_time_pass(desk);
+    cr_assert_not(is_cut(desk));
+    shutdown(desk->client, SHUT_WR); /* it has sent all */
+    cr_assert_not(is_cut(desk));
+    cr_assert_eq(desk->connection->peer, QD_PEER_ENDED);
+    desk->connection->since_ns -= QD_NS_PER_S;
+    let_time_pass(desk);
+    cr_assert_not(is_cut(desk));
+}
+
 /* What it has sent is the library's already, and its socket is read up. */
 Test(connection, a_body_that_is_held_is_not_late)
 {
@@ -227,18 +240,25 @@ Test(connection, a_body_that_is_held_is_not_late)
     make_old(&desk);
     advance_to(&desk, QD_CONNECTION_BODY);
     desk.connection->held = true;
-    let_time_pass(&desk);
-    cr_assert_not(is_cut(&desk));
-    shutdown(desk.client, SHUT_WR); /* it has sent all */
-    cr_assert_not(is_cut(&desk));
-    cr_assert_eq(desk.connection->peer, QD_PEER_ENDED);
-    desk.connection->since_ns -= QD_NS_PER_S;
-    let_time_pass(&desk);
-    cr_assert_not(is_cut(&desk));
+    expect_patience(&desk);
     qd_connections_look_for_stuck(&desk.all, true);
     qd_connections_look_for_stuck(&desk.all, false);
     cr_assert_eq(slow_count, 0);
     desk.connection->held = false;
+    cr_assert(is_cut(&desk));
+    desk_deinit(&desk);
+}
+
+/* The same of what is in its place, and the library does not know of. */
+Test(connection, a_body_that_is_not_taken_yet_is_not_late)
+{
+    struct desk desk;
+    desk_init(&desk);
+    make_old(&desk);
+    advance_to(&desk, QD_CONNECTION_BODY);
+    desk.connection->placed_bytes = 1;
+    expect_patience(&desk);
+    desk.connection->placed_bytes = 0;
     cr_assert(is_cut(&desk));
     desk_deinit(&desk);
 }

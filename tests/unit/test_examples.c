@@ -7,7 +7,7 @@
 
 #include "server/models/table.h"
 #include "server/oip/decode.h"
-#include "server/oip/encode.h"
+#include "tests/support/encode.h"
 #include "tests/unit/scratch.h"
 
 /* What a client sends. */
@@ -141,7 +141,7 @@ static enum qd_status answer_message(const struct qd_model *model, const struct 
         plan.outputs[i].data = outputs[i] = qd_arena_alloc(arena, plan.output_bytes[i]);
     qk_run(&plan, inputs, outputs, qd_arena_alloc(arena, plan.workspace_bytes), 0, plan.unit_count);
     uint64_t stage_ns[QD_STAGE_COUNT] = {0};
-    return qd_oip_encode_infer(&asked, plan.kernel, plan.outputs, stage_ns, arena, answer, error);
+    return encode_whole(&asked, plan.kernel, plan.outputs, stage_ns, arena, answer, error);
 }
 
 /* ---- What came against what was expected -------------------------------------------------- */

@@ -73,12 +73,11 @@ Test(framing, what_is_fine_stays)
 {
     static const char *const texts[] = {
         "GET / HTTP/1.1\r\nHost: q\r\n\r\n",
-        "\r\n\r\nGET / HTTP/1.1\r\nHost: q\r\nX:\ta\tb\r\nX-\xc3\xa4: \xff\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: q\r\nX:\ta\tb\r\nX-\xc3\xa4: \xff\r\n\r\n",
         POST "Content-Length: 0\r\n\r\n",
         POST "content-LENGTH:\t 25\r\n\r\nPOST / HTTP/1.1\r\n\n\r\n0\r\n\r\n",
         POST "Content-Length: 00000000000000000000000002\r\n\r\n\r\n",
         CHUNKED "2\r\n\r\n\r\n0A\r\n0123456789\r\n0\r\n\r\n",
-        CHUNKED "0\r\nContent-Length: 7\r\nTransfer-Encoding: x\r\n\r\n",
         POST "transfer-encoding:CHUNKED\r\nContent-Type: x\r\nT: y\r\n\r\n0\r\n\r\n",
         POST "Content-Lengthy: 5\r\nContent-Lengt: 5\r\nTransfer-Encodin: chunked\r\n\r\n",
     };
@@ -100,20 +99,32 @@ Test(framing, what_says_nothing_goes)
     assert_reads(CHUNKED "000000000000000000000002\r\nab\r\n00A;x\r\n0123456789\r\n"
                          "10\r\n0123456789abcdef\r\n00000000000000000 \r\n\r\n",
                  1, CHUNKED "02\r\nab\r\n0A\r\n0123456789\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n");
+    assert_reads("\r\n\r\n" CHUNKED
+                 "0\r\nContent-Length: 7\r\nTransfer-Encoding:\r\nX: \t a\r\n\r\n"
+                 "\r\nGET / HTTP/1.1\r\n\r\n",
+                 2, CHUNKED "0\r\n\r\nGET / HTTP/1.1\r\n\r\n");
 }
 
 /* Two readers of a lenient one could see different targets. */
 Test(framing, first_lines)
 {
-    assert_reads(
-        "OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n", 3,
-        "OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n");
+    assert_reads("OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\n\r\nH / HTTP/1.0\r\n\r\n",
+                 3, "OPTIONS * HTTP/1.1\r\n\r\nHEADER /a%20b HTTP/1.2\r\n\r\nH / HTTP/1.0\r\n\r\n");
     ASSERT_FAULT("GET  / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "the first line: expected");
     ASSERT_FAULT("HEAD  / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "got another blank");
     ASSERT_FAULT("GET /  HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
     ASSERT_FAULT("GET / HTTP/1.1 \r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
-    ASSERT_FAULT("GET /a b HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
-    ASSERT_FAULT(" GET / HTTP/1.1\r\n\r\n", QD_FAULT_FIRST_LINE, "first line");
+    ASSERT_FAULT("GET /a b HTTP/1.1\r\n\r\n", QD_FAULT_VERSION, "first line");
+    ASSERT_FAULT(" GET / HTTP/1.1\r\n\r\n", QD_FAULT_VERSION, "first line");
+    ASSERT_FAULT("GET /\r\n\r\n", QD_FAULT_FIRST_LINE, "got its end before that");
+    ASSERT_FAULT("GET\r\n\r\n", QD_FAULT_FIRST_LINE, "got its end before that");
+    ASSERT_FAULT("GET / HTTP/2.0\r\n\r\n", QD_FAULT_OTHER_VERSION, "got \"HTTP/\" and '2'");
+    ASSERT_FAULT("GET / HTTP/0.9\r\n\r\n", QD_FAULT_OTHER_VERSION, "got \"HTTP/\" and '0'");
+    ASSERT_FAULT("GET / HTTP/x.1\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/\" and 'x'");
+    ASSERT_FAULT("GET / HTTP/1.x\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1.\" and 'x'");
+    ASSERT_FAULT("GET / HTTP/1.10\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1.1\" and '0'");
+    ASSERT_FAULT("GET / HTTP/1\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1\" and 0x0d");
+    ASSERT_FAULT("GET / what\r\n\r\n", QD_FAULT_VERSION, "got \"\" and 'w'");
 }
 
 Test(framing, lines)
@@ -142,6 +153,9 @@ Test(framing, lines)
     ASSERT_FAULT(CHUNKED "0\r\nX:\ta\r\nY\x01", QD_FAULT_CONTROL, "trailer, line 2: ");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\nY: b\r\n\r\n", QD_FAULT_BARE_LF, "trailer, line");
     ASSERT_FAULT(CHUNKED "0\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "trailer, line");
+    ASSERT_FAULT(CHUNKED "0\r\nX: a\r\nwhat\r\n\r\n", QD_FAULT_NO_COLON,
+                 "trailer, line 2: expected a colon");
+    ASSERT_FAULT(CHUNKED "0\r\nX\x7f: a\r\n\r\n", QD_FAULT_CONTROL, "got 0x7f");
 }
 
 Test(framing, lengths)
@@ -241,13 +255,37 @@ Test(framing, waste_has_a_bound_that_bytes_pay_for)
     cr_assert_eq(count, QD_WASTE_BYTES_MAX / sizeof(chunk));
 }
 
+Test(framing, empty_lines_and_trailers_are_bounded)
+{
+    struct qd_framing framing = {.body_bytes_max = 1};
+    char lines[1024];
+    size_t begun;
+    unsigned count = 0;
+    for (size_t i = 0; i < sizeof(lines); i += 2)
+        memcpy(lines + i, "\r\n", 2);
+    for (; framing.fault == QD_FAULT_NONE; count++)
+        cr_assert_eq(qd_framing_read(&framing, lines, sizeof(lines), &begun), 0);
+    cr_assert_eq(framing.fault, QD_FAULT_WASTE);
+    cr_assert_eq(count, QD_WASTE_BYTES_MAX / sizeof(lines) + 1);
+    framing = (struct qd_framing){.body_bytes_max = 1};
+    char trailer[] = CHUNKED "0\r\n";
+    qd_framing_read(&framing, trailer, sizeof(trailer) - 1, &begun);
+    for (count = 0; framing.fault == QD_FAULT_NONE; count++) {
+        char field[] = "Name: 0123456789\r\n";
+        qd_framing_read(&framing, field, sizeof(field) - 1, &begun);
+    }
+    struct qd_error error;
+    cr_assert_eq(qd_framing_explain(&framing, &error), QD_HEAD_TOO_LARGE);
+    cr_assert_eq(count, QD_WASTE_BYTES_MAX / 18 + 1);
+}
+
 Test(framing, where_the_last_begins)
 {
     char two[] = "GET / HTTP/1.1\r\n\r\n\r\nHEAD / HTTP/1.1\r\nX: \n";
     struct qd_framing framing = {.body_bytes_max = 1000};
     size_t begun = 999;
     qd_framing_read(&framing, two, sizeof(two) - 1, &begun);
-    cr_assert_eq(begun, 20);
+    cr_assert_eq(begun, 18);
     cr_assert(framing.is_head);
     framing = (struct qd_framing){.body_bytes_max = 1000};
     char part[] = "GET / HT";

@@ -3,16 +3,20 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "server/base/limits.h"
+
 /* "Name: value" lines, until NULL. */
 static enum qd_status check(struct qd_head *head, struct qd_error *error,
                             const char *const *headers)
 {
+    static char names[16][128]; /* the head borrows them */
     error->status = QD_OK;
-    for (; *headers != NULL; headers++) {
-        char name[128];
-        const char *colon = strchr(*headers, ':');
-        size_t bytes = (size_t)(colon - *headers);
-        memcpy(name, *headers, bytes);
+    for (size_t i = 0; headers[i] != NULL; i++) {
+        const char *colon = strchr(headers[i], ':');
+        const size_t bytes = (size_t)(colon - headers[i]);
+        cr_assert(i < 16 && bytes < sizeof(names[i]));
+        char *name = names[i];
+        memcpy(name, headers[i], bytes);
         name[bytes] = '\0';
         qd_head_add(head, name, bytes, colon + 1, strlen(colon + 1));
     }
@@ -123,6 +127,33 @@ Test(head, names_and_values)
     qd_head_add(&head, "Host", 4, "q", 1);
     qd_head_add(&head, "X", 1, "a\0b", 3); /* a NUL in the middle */
     cr_assert_eq(qd_head_check(&head, &error), QD_INVALID);
+}
+
+Test(head, bad_names_are_shown)
+{
+    struct qd_error error;
+    struct qd_head head = post();
+    CHECK(&head, &error, "Host:q", "Bra[ket:x");
+    cr_assert(strstr(error.text, "got \"Bra[ket\"") != NULL, "%s", error.text);
+    head = post();
+    CHECK(&head, &error, "Host:q", "Name:\x01");
+    cr_assert(strstr(error.text, "header Name: expected") != NULL, "%s", error.text);
+}
+
+Test(head, its_size_counts_fields_and_cookies)
+{
+    struct qd_error error;
+    struct qd_head head = post();
+    const size_t most = QD_HEAD_BYTES_MAX - QD_HEAD_FIELD_BYTES;
+    qd_head_add(&head, "Host", 4, "q", 1);
+    cr_assert_eq(qd_head_check_size(&head, most, QD_HEAD_BYTES_MAX, &error), QD_OK);
+    cr_assert_eq(qd_head_check_size(&head, most + 1, 1, &error), QD_HEAD_TOO_LARGE);
+    cr_assert(strstr(error.text, "got 24577") != NULL, "%s", error.text);
+    cr_assert_eq(qd_head_check_size(&head, most, QD_HEAD_BYTES_MAX + 1, &error), QD_LINE_TOO_LONG);
+    qd_head_add_cookie(&head, 1, 2);
+    cr_assert_eq(qd_head_check_size(&head, most - QD_HEAD_FIELD_BYTES - 6, 1, &error), QD_OK);
+    cr_assert_eq(qd_head_check_size(&head, most - QD_HEAD_FIELD_BYTES - 5, 1, &error),
+                 QD_HEAD_TOO_LARGE);
 }
 
 Test(head, lengths_that_are_no_numbers)

@@ -6,79 +6,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/base/clock.h"
-#include "server/models/table.h"
 #include "server/oip/regions.h"
 #include "server/work/inference.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/service.h"
 
-enum { REQUEST_COUNT_MAX = 200 };
-
-struct desk {
-    struct qk_kernels *kernels;
-    struct qd_loop *loop;
-    struct qd_infer_tools tools;
-    struct qd_memory *memory;
-    struct qd_memory *model_memory;
-    struct qd_metrics *metrics;
-    struct qd_models *models;
-    struct qd_regions *regions; /* NULL: requests may name none */
-    struct graph_case *made;
-    struct qd_request *requests[REQUEST_COUNT_MAX];
-    size_t request_count;
-    size_t left;
-};
-
-static struct desk desk;
-
-static void start(unsigned thread_count, size_t bytes_max)
-{
-    struct qk_error error;
-    cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
-                 QK_OK, "%s", error.text);
-    desk.loop = qd_loop_create();
-    const struct qd_scheduler_settings settings = {
-        .thread_count = thread_count, .queue_max = REQUEST_COUNT_MAX, .loop_computes = true};
-    desk.tools = (struct qd_infer_tools){
-        .kernels = desk.kernels,
-        .scheduler = qd_scheduler_create(desk.loop, &settings),
-        .thread_count = thread_count,
-        .compute_timeout_ns = 60 * QD_NS_PER_S,
-    };
-    desk.memory = qd_memory_create(bytes_max);
-    desk.model_memory = qd_memory_create(64 << 20);
-    desk.metrics = qd_metrics_create();
-    desk.models = qd_models_create(desk.metrics);
-}
-
-static void forget(void)
-{
-    for (size_t i = 0; i < desk.request_count; i++)
-        qd_request_destroy(desk.requests[i]);
-    desk.request_count = 0;
-}
-
-/* All memory has come back. */
-static void end(void)
-{
-    forget();
-    cr_assert_eq(qd_memory_used(desk.memory), 0);
-    qd_models_destroy(desk.models);
-    cr_assert_eq(qd_memory_used(desk.model_memory), 0);
-    qd_memory_destroy(desk.model_memory);
-    qd_memory_destroy(desk.memory);
-    qd_scheduler_destroy(desk.tools.scheduler);
-    qd_loop_destroy(desk.loop);
-    qd_metrics_destroy(desk.metrics);
-    qk_kernels_destroy(desk.kernels);
-}
+static struct qd_regions *regions; /* NULL: requests may name none */
 
 static void install(const struct graph_case *made, uint64_t version)
 {
-    struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", version);
+    struct qd_model *model =
+        loaded_create(made, service.kernels, service.model_memory, "chain", version);
     struct qd_error error;
-    cr_assert_eq(qd_models_install(desk.models, "chain", &model, 1, &error), QD_OK, "%s",
+    cr_assert_eq(qd_models_install(service.models, "chain", &model, 1, &error), QD_OK, "%s",
                  error.text);
 }
 
@@ -96,29 +37,12 @@ static struct graph_case *make_chain(uint64_t seed, const char *shape, size_t co
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-static void on_answered(struct qd_request *request)
-{
-    cr_assert_eq(request->state, QD_REPLYING);
-    if (--desk.left == 0)
-        qd_loop_stop(desk.loop);
-}
-
-/* As the router does it. */
 static struct qd_request *ask(const char *body, size_t body_bytes, const char *header)
 {
-    struct qd_request *request = qd_request_create(desk.memory, qd_clock_ns());
-    desk.requests[desk.request_count++] = request;
-    cr_assert_eq(qd_models_find(desk.models, "chain", NULL, &request->model, &request->error),
-                 QD_OK, "%s", request->error.text);
-    request->message.signature = &request->model->signature;
+    struct qd_request *request = service_request("chain");
     request->message.json_bytes_header = header;
-    request->message.regions = desk.regions;
-    request->loop = desk.loop;
-    request->on_answered = on_answered;
-    cr_assert_eq(qd_request_reserve_body(request, body_bytes), QD_OK);
-    qd_request_take_body(request, body, body_bytes, body_bytes);
-    desk.left++;
-    cr_assert(qd_infer_submit(&desk.tools, request));
+    request->message.regions = regions;
+    service_submit(request, body, body_bytes);
     return request;
 }
 
@@ -128,7 +52,7 @@ static struct qd_request *ask_binary(const struct graph_case *made, size_t batch
     const struct qk_tensor *x = &made->values[0];
     const size_t bytes = x->count * sizeof(float);
     static char headers[REQUEST_COUNT_MAX][16]; /* each as long as its request */
-    char *header = headers[desk.request_count];
+    char *header = headers[service.request_count];
     char *body = malloc(512 + batch * bytes);
     int json =
         snprintf(body, 512,
@@ -142,17 +66,6 @@ static struct qd_request *ask_binary(const struct graph_case *made, size_t batch
     struct qd_request *request = ask(body, (size_t)json + batch * bytes, header);
     free(body);
     return request;
-}
-
-/* As the listener does: the loop helps before it sleeps. */
-static void run(void)
-{
-    while (desk.left > 0) {
-        while (qd_scheduler_help(desk.tools.scheduler, desk.loop)) {
-        }
-        if (desk.left > 0)
-            qd_loop_run(desk.loop); /* or it only takes notice of an earlier stop */
-    }
 }
 
 static char *body_of(const struct qd_request *request)
@@ -191,14 +104,14 @@ static void expect_answer(const struct qd_request *request, const struct graph_c
 static void check_chain(unsigned thread_count)
 {
     struct graph_case *made = make_chain(1, "1,3,20,20", 3);
-    start(thread_count, 256 << 20);
+    service_start(thread_count, 256 << 20);
     install(made, 5);
     for (size_t i = 0; i < 60; i++)
         ask_binary(made, 1 + i % 12);
-    run();
+    service_run();
     for (size_t i = 0; i < 60; i++)
-        expect_answer(desk.requests[i], made, 1 + i % 12);
-    end();
+        expect_answer(service.requests[i], made, 1 + i % 12);
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -216,14 +129,14 @@ Test(infer, a_chain_on_three_threads)
 Test(infer, large_nodes_on_three_threads)
 {
     struct graph_case *made = make_chain(2, "1,8,150,150", 2);
-    start(3, 512 << 20);
+    service_start(3, 512 << 20);
     install(made, 1);
     for (size_t i = 0; i < 12; i++)
         ask_binary(made, 1 + i % 3);
-    run();
+    service_run();
     for (size_t i = 0; i < 12; i++)
-        expect_answer(desk.requests[i], made, 1 + i % 3);
-    end();
+        expect_answer(service.requests[i], made, 1 + i % 3);
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -233,12 +146,12 @@ Test(infer, json_says_which_kernels_ran)
     const uint32_t x = graph_case_input(made, QK_UINT8, "2,2");
     graph_case_output(made,
                       graph_case_quantize(made, graph_case_dequantize(made, x, QK_FP32), QK_INT8));
-    start(1, 16 << 20);
+    service_start(1, 16 << 20);
     install(made, 9);
     static const char json[] = "{\"id\":\"i\",\"inputs\":[{\"name\":\"v0\",\"datatype\":\"UINT8\","
                                "\"shape\":[0,2],\"data\":[]}]}";
     const struct qd_request *request = ask(json, strlen(json), NULL);
-    run();
+    service_run();
     char *body = body_of(request);
     const char *kernel = strstr(body, "\"kernel\":\"dequantize_");
     cr_assert(strstr(body, "{\"id\":\"i\",\"model_name\":\"chain\",\"model_version\":\"9\",") ==
@@ -250,7 +163,7 @@ Test(infer, json_says_which_kernels_ran)
                                     "\"shape\":[0,2],\"data\":[]}]}"),
                        "%s", body);
     free(body);
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -258,21 +171,21 @@ Test(infer, json_says_which_kernels_ran)
 Test(infer, a_known_shape_takes_only_its_bytes)
 {
     struct graph_case *made = make_chain(4, "1,3,8,8", 3);
-    start(1, 16 << 20);
+    service_start(1, 16 << 20);
     install(made, 1);
     ask_binary(made, 1);
-    run();
-    const size_t planned = qd_memory_used(desk.model_memory);
-    const size_t first = desk.requests[0]->arena.bytes;
+    service_run();
+    const size_t planned = qd_memory_used(service.model_memory);
+    const size_t first = service.requests[0]->arena.bytes;
     for (size_t i = 1; i < 20; i++) {
         ask_binary(made, 1);
-        run();
-        cr_assert_eq(qd_memory_used(desk.model_memory), planned);
-        cr_assert_eq(desk.requests[i]->arena.bytes, first);
-        cr_assert_null(desk.requests[i]->inference);
+        service_run();
+        cr_assert_eq(qd_memory_used(service.model_memory), planned);
+        cr_assert_eq(service.requests[i]->arena.bytes, first);
+        cr_assert_null(service.requests[i]->inference);
     }
     cr_assert_leq(first, 64 << 10);
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -289,13 +202,13 @@ static void check_in_shared_memory(const struct graph_case *made, size_t count)
 {
     char key[64], json[256];
     struct qd_error error;
-    start(1, 128 << 20);
+    service_start(1, 128 << 20);
     install(made, 1);
     snprintf(key, sizeof(key), "/quantd-unit-infer-%d", getpid());
     make_object(key, count);
     const struct qd_region_call call = {"r", key, 0, count};
-    desk.regions = qd_regions_create("*", count);
-    cr_assert_eq(qd_regions_register(desk.regions, &call, &error), QD_OK, "%s", error.text);
+    regions = qd_regions_create("*", count);
+    cr_assert_eq(qd_regions_register(regions, &call, &error), QD_OK, "%s", error.text);
     shm_unlink(key);
     snprintf(json, sizeof(json),
              "{\"parameters\":{\"binary_data_output\":true},\"inputs\":[{\"name\":\"v0\","
@@ -308,10 +221,10 @@ static void check_in_shared_memory(const struct graph_case *made, size_t count)
               "it waits for a worker, who is to plan");
     const struct qk_plan *node = &inference->plan->nodes[0].plan;
     cr_assert_eq(inference->job.brief, node->unit_count * node->unit_cost_ns <= QD_QUANTUM_NS);
-    run();
+    service_run();
     cr_assert_eq(request->answer.http_status, 200);
-    end();
-    qd_regions_destroy(desk.regions);
+    service_end();
+    qd_regions_destroy(regions);
 }
 
 Test(infer, the_loop_computes_from_shared_memory)
@@ -329,22 +242,22 @@ Test(infer, the_loop_computes_from_shared_memory)
 Test(infer, requests_end_with_the_model_that_they_began_with)
 {
     struct graph_case *made[] = {make_chain(5, "1,3,9,9", 1), make_chain(6, "1,3,9,9", 1)};
-    start(2, 64 << 20);
+    service_start(2, 64 << 20);
     install(made[0], 1);
     for (size_t i = 0; i < 100; i++) {
         ask_binary(made[i % 2], 1 + i % 5); /* queued: no worker needs the loop, but for the end */
         install(made[(i + 1) % 2], 2 + i);
     }
-    cr_assert(qd_models_remove(desk.models, "chain"));
-    run();
+    cr_assert(qd_models_remove(service.models, "chain"));
+    service_run();
     for (size_t i = 0; i < 100; i++) {
-        expect_answer(desk.requests[i], made[i % 2], 1 + i % 5);
-        cr_assert_eq(desk.requests[i]->model->signature.version, 1 + i);
+        expect_answer(service.requests[i], made[i % 2], 1 + i % 5);
+        cr_assert_eq(service.requests[i]->model->signature.version, 1 + i);
     }
-    cr_assert_eq(qd_models_loaded_count(desk.models), 100);
-    forget();
-    cr_assert_eq(qd_models_loaded_count(desk.models), 0);
-    end();
+    cr_assert_eq(qd_models_loaded_count(service.models), 100);
+    service_forget();
+    cr_assert_eq(qd_models_loaded_count(service.models), 0);
+    service_end();
     graph_case_destroy(made[0]);
     graph_case_destroy(made[1]);
 }
@@ -354,17 +267,17 @@ Test(infer, requests_end_with_the_model_that_they_began_with)
 Test(infer, shapes_that_do_not_fit)
 {
     struct graph_case *made = make_chain(7, "1,3,9,9", 1);
-    start(1, 16 << 20);
+    service_start(1, 16 << 20);
     install(made, 1);
     static const char other[] = "{\"inputs\":[{\"name\":\"v0\",\"datatype\":\"FP32\","
                                 "\"shape\":[1,3,9,8],\"data\":[]}]}";
     ask(other, strlen(other), NULL);
-    run();
+    service_run();
     expect_refusal(
-        desk.requests[0], 400,
+        service.requests[0], 400,
         "{\"error\":\"inputs[0].shape (\\\"v0\\\"): expected [-1,3,9,9], where -1 is any "
         "size, got [1,3,9,8]\"}");
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -372,60 +285,60 @@ Test(infer, shapes_that_do_not_fit)
 Test(infer, what_the_graph_refuses)
 {
     struct graph_case *made = make_chain(8, "1,3,9,9", 1);
-    start(1, 16 << 20);
-    struct qd_model *model = loaded_create(made, desk.kernels, desk.model_memory, "chain", 1);
+    service_start(1, 16 << 20);
+    struct qd_model *model = loaded_create(made, service.kernels, service.model_memory, "chain", 1);
     ((struct qd_port *)model->signature.inputs)->shaped = false;
     struct qd_error error;
-    cr_assert_eq(qd_models_install(desk.models, "chain", &model, 1, &error), QD_OK, "%s",
+    cr_assert_eq(qd_models_install(service.models, "chain", &model, 1, &error), QD_OK, "%s",
                  error.text);
     static const char other[] = "{\"inputs\":[{\"name\":\"v0\",\"datatype\":\"FP32\","
                                 "\"shape\":[0,4,9,9],\"data\":[]}]}";
     ask(other, strlen(other), NULL);
-    run();
-    char *body = body_of(desk.requests[0]);
-    cr_assert_eq(desk.requests[0]->answer.http_status, 400, "%s", body);
+    service_run();
+    char *body = body_of(service.requests[0]);
+    cr_assert_eq(service.requests[0]->answer.http_status, 400, "%s", body);
     cr_assert_not_null(strstr(body, "n1"), "%s", body);
     free(body);
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
 Test(infer, a_deadline_that_has_passed)
 {
     struct graph_case *made = make_chain(9, "1,3,60,60", 3);
-    start(2, 64 << 20);
+    service_start(2, 64 << 20);
     install(made, 1);
-    desk.tools.compute_timeout_ns = 0;
+    service.tools.compute_timeout_ns = 0;
     for (size_t i = 0; i < 5; i++)
         ask_binary(made, 1 + i);
-    run();
+    service_run();
     for (size_t i = 0; i < 5; i++) {
-        expect_refusal(desk.requests[i], 503,
+        expect_refusal(service.requests[i], 503,
                        "{\"error\":\"the request: expected an answer within 0 ms "
                        "(--compute-timeout); it takes longer\"}");
-        cr_assert_null(desk.requests[i]->inference);
+        cr_assert_null(service.requests[i]->inference);
     }
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
 Test(infer, a_server_that_shuts_down)
 {
     struct graph_case *made = make_chain(10, "1,8,100,100", 3);
-    start(2, 256 << 20);
+    service_start(2, 256 << 20);
     install(made, 1);
     for (size_t i = 0; i < 20; i++)
         ask_binary(made, 1 + i % 3);
-    qd_scheduler_abandon(desk.tools.scheduler);
-    run();
+    qd_scheduler_abandon(service.tools.scheduler);
+    service_run();
     for (size_t i = 0; i < 20; i++) {
-        if (desk.requests[i]->answer.http_status == 200)
-            expect_answer(desk.requests[i], made, 1 + i % 3);
+        if (service.requests[i]->answer.http_status == 200)
+            expect_answer(service.requests[i], made, 1 + i % 3);
         else
-            expect_refusal(desk.requests[i], 503, "{\"error\":\"the server shuts down\"}");
-        cr_assert_null(desk.requests[i]->inference);
+            expect_refusal(service.requests[i], 503, "{\"error\":\"the server shuts down\"}");
+        cr_assert_null(service.requests[i]->inference);
     }
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -433,7 +346,7 @@ Test(infer, a_server_that_shuts_down)
 Test(infer, clients_that_have_gone)
 {
     struct graph_case *made = make_chain(12, "1,8,100,100", 3);
-    start(2, 256 << 20);
+    service_start(2, 256 << 20);
     install(made, 1);
     size_t gone = 0;
     for (size_t i = 0; i < 20; i++) {
@@ -441,20 +354,20 @@ Test(infer, clients_that_have_gone)
         for (int k = 0; k < 2 && i % 2 == 0; k++) /* as often as you like */
             qd_infer_abandon(request);
     }
-    run();
+    service_run();
     for (size_t i = 0; i < 20; i++) {
-        if (i % 2 == 1 || desk.requests[i]->answer.http_status == 200) { /* it was quicker */
-            expect_answer(desk.requests[i], made, 5);
+        if (i % 2 == 1 || service.requests[i]->answer.http_status == 200) { /* it was quicker */
+            expect_answer(service.requests[i], made, 5);
             continue;
         }
-        cr_assert_leq(desk.requests[i]->arena.bytes, 64 << 10);
+        cr_assert_leq(service.requests[i]->arena.bytes, 64 << 10);
         gone++;
-        expect_refusal(desk.requests[i], 503, "{\"error\":\"the client has gone\"}");
-        cr_assert_null(desk.requests[i]->inference);
-        qd_infer_abandon(desk.requests[i]); /* there is nothing left to do */
+        expect_refusal(service.requests[i], 503, "{\"error\":\"the client has gone\"}");
+        cr_assert_null(service.requests[i]->inference);
+        qd_infer_abandon(service.requests[i]); /* there is nothing left to do */
     }
     cr_assert_gt(gone, 0);
-    end();
+    service_end();
     graph_case_destroy(made);
 }
 
@@ -464,17 +377,16 @@ Test(infer, with_little_memory)
     struct graph_case *made = make_chain(11, "1,3,40,40", 2);
     size_t refused = 0;
     for (size_t bytes = 64 << 10; bytes < 512 << 10; bytes += 16 << 10) {
-        start(2, bytes);
+        service_start(2, bytes);
         install(made, 1);
         ask_binary(made, 1);
-        run();
-        const unsigned http_status = desk.requests[0]->answer.http_status;
+        service_run();
+        const unsigned http_status = service.requests[0]->answer.http_status;
         cr_assert(http_status == 200 || http_status == 413 || http_status == 503);
         if (http_status == 200)
-            expect_answer(desk.requests[0], made, 1);
+            expect_answer(service.requests[0], made, 1);
         refused += http_status != 200;
-        end();
-        desk.left = 0;
+        service_end();
     }
     cr_assert_gt(refused, 2);
     cr_assert_lt(refused, 26);

@@ -178,41 +178,52 @@ Test(json_reader, whole_numbers)
 {
     static const struct {
         const char *json;
-        bool is_whole, is_int64;
-        int64_t number;
+        bool is_whole, is_int64, is_uint64;
+        uint64_t number;
     } cases[] = {
-        {"0", true, true, 0},
-        {"-0", true, true, 0},
-        {"-7", true, true, -7},
-        {"1.0", true, true, 1},
-        {"120e-1", true, true, 12},
-        {"1.5e1", true, true, 15},
-        {"0.00e99", true, true, 0},
-        {"9e15", true, true, 9000000000000000},
-        {"1e16", false, false, 0},
-        {"1e300", false, false, 0},
-        {"1.5", false, false, 0},
-        {"1e-1", false, false, 0},
-        {"9007199254740991", true, true, 9007199254740991},
-        {"9007199254740992.0", false, false, 0},
-        {"9007199254740993", false, true, 9007199254740993},
-        {"-9223372036854775808", false, true, INT64_MIN},
-        {"9223372036854775808", false, false, 0},
-        {"100000000000000000000000e-22", true, true, 10},
-        {"1000000000000000000000001e-24", false, false, 0},
-        {"\"1\"", false, false, 0},
-        {"true", false, false, 0},
+        {"0", true, true, true, 0},
+        {"-0", true, true, true, 0},
+        {"-7", true, true, false, (uint64_t)-7},
+        {"1.0", true, true, true, 1},
+        {"120e-1", true, true, true, 12},
+        {"1.5e1", true, true, true, 15},
+        {"0.00e99", true, true, true, 0},
+        {"9e15", true, true, true, 9000000000000000},
+        {"1e16", false, false, false, 0},
+        {"1e300", false, false, false, 0},
+        {"1.5", false, false, false, 0},
+        {"1e-1", false, false, false, 0},
+        {"9007199254740991", true, true, true, 9007199254740991},
+        {"-9007199254740991", true, true, false, (uint64_t)-9007199254740991},
+        {"9007199254740992.0", false, false, false, 0},
+        {"9007199254740993", false, true, true, 9007199254740993},
+        {"-9223372036854775808", false, true, false, (uint64_t)INT64_MIN},
+        {"9223372036854775808", false, false, true, UINT64_C(9223372036854775808)},
+        {"9999999999999999999", false, false, true, UINT64_C(9999999999999999999)},
+        {"18446744073709551609", false, false, true, UINT64_C(18446744073709551609)},
+        {"18446744073709551615", false, false, true, UINT64_MAX},
+        {"18446744073709551616", false, false, false, 0},
+        {"20000000000000000000", false, false, false, 0},
+        {"100000000000000000000", false, false, false, 0},
+        {"18446744073709551614.5", false, false, false, 0},
+        {"100000000000000000000000e-22", true, true, true, 10},
+        {"1000000000000000000000001e-24", false, false, false, 0},
+        {"\"1\"", false, false, false, 0},
+        {"true", false, false, false, 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char json[64];
         int64_t number = 0;
+        uint64_t magnitude = 0;
         snprintf(json, sizeof(json), "[%s]", cases[i].json);
         expect_tree(json, json);
         const struct qd_json_value *value = root->first;
         cr_assert_eq(qd_json_whole(value, &number), cases[i].is_whole, "%s", json);
-        cr_assert(!cases[i].is_whole || number == cases[i].number, "%s", json);
+        cr_assert(!cases[i].is_whole || number == (int64_t)cases[i].number, "%s", json);
         cr_assert_eq(qd_json_int64(value, &number), cases[i].is_int64, "%s", json);
-        cr_assert(!cases[i].is_int64 || number == cases[i].number, "%s", json);
+        cr_assert(!cases[i].is_int64 || number == (int64_t)cases[i].number, "%s", json);
+        cr_assert_eq(qd_json_uint64(value, &magnitude), cases[i].is_uint64, "%s", json);
+        cr_assert(!cases[i].is_uint64 || magnitude == cases[i].number, "%s", json);
     }
 }
 

@@ -18,30 +18,36 @@ TestSuite(making, .timeout = 60);
 
 enum { ORDER_COUNT = 40 };
 
-struct order {
+static struct order {
     struct qd_pages_order order; /* first */
-    atomic_uint *told;
-    unsigned number; /* when it was told */
-};
+    unsigned number;             /* when it was told */
+} orders[ORDER_COUNT];
+static atomic_uint told;
 
 static void on_made(struct qd_pages_order *order)
 {
     struct order *own = (struct order *)order;
-    own->number = atomic_load(own->told) + 1; /* told on one thread: nobody counts meanwhile */
-    atomic_fetch_add(own->told, 1);
+    own->number = atomic_load(&told) + 1; /* told on one thread: nobody counts meanwhile */
+    atomic_fetch_add(&told, 1);
+}
+
+/* All of them, of fresh memory. Returns where that begins. */
+static char *order_all(struct qd_pages *pages, size_t each_bytes)
+{
+    char *bytes = mmap(NULL, ORDER_COUNT * each_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < ORDER_COUNT; i++) {
+        orders[i].order =
+            (struct qd_pages_order){bytes + i * each_bytes, each_bytes, on_made, NULL};
+        qd_pages_make(pages, &orders[i].order);
+    }
+    return bytes;
 }
 
 Test(making, orders_are_served_as_they_came)
 {
-    char *bytes = mmap(NULL, ORDER_COUNT * 2 * MIB, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct qd_pages *pages = qd_pages_create();
-    atomic_uint told = 0;
-    static struct order orders[ORDER_COUNT];
-    for (unsigned i = 0; i < ORDER_COUNT; i++) {
-        orders[i] = (struct order){{bytes + i * 64 * KIB, 64 * KIB, on_made, NULL}, &told, 0};
-        qd_pages_make(pages, &orders[i].order);
-    }
+    char *bytes = order_all(pages, 64 * KIB);
     while (atomic_load(&told) < ORDER_COUNT)
         sched_yield();
     unsigned char there[ORDER_COUNT * 64 * KIB / 4096];
@@ -55,15 +61,8 @@ Test(making, orders_are_served_as_they_came)
 
 Test(making, all_is_told_before_the_end)
 {
-    char *bytes = mmap(NULL, ORDER_COUNT * 2 * MIB, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct qd_pages *pages = qd_pages_create();
-    atomic_uint told = 0;
-    static struct order orders[ORDER_COUNT];
-    for (unsigned i = 0; i < ORDER_COUNT; i++) {
-        orders[i] = (struct order){{bytes + i * 2 * MIB, 2 * MIB, on_made, NULL}, &told, 0};
-        qd_pages_make(pages, &orders[i].order);
-    }
+    order_all(pages, 2 * MIB);
     qd_pages_destroy(pages);
     cr_assert_eq(told, ORDER_COUNT);
 }
@@ -133,7 +132,7 @@ static unsigned send_up_to(struct sender *sender, size_t end, size_t piece)
         if (taken == count)
             continue;
         cr_assert_not_null(request->making);
-        cr_assert_eq(qd_request_body_room(request), 0);
+        cr_assert_eq(qd_request_body_room(request, 0), 0);
         qd_loop_run(sender->loop);
         cr_assert_null(request->making);
         waits++;

@@ -3,40 +3,46 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "server/base/stream.h"
 #include "tests/unit/scratch.h"
 
-/* The caller frees it. */
+typedef bool print_next(struct qd_metrics_cursor *cursor, struct qd_text *text);
+
+/* A whole text, each unit in a room of its own of so many bytes, or twice as many where that is too
+ * small. The caller frees it. */
+static char *print_all(struct qd_metrics_cursor *cursor, print_next *next, size_t room_bytes)
+{
+    char *all = NULL;
+    size_t bytes = 0;
+    bool more = true;
+    for (size_t room = room_bytes; more;) {
+        struct qd_part part;
+        struct qd_text text;
+        all = realloc(all, bytes + room + 1);
+        cr_assert_not_null(all);
+        qd_text_init_in(&text, &part, all + bytes, room);
+        more = next(cursor, &text);
+        cr_assert(more || !text.failed, "the last unit has no room, and is not asked for again");
+        bytes += text.failed ? 0 : part.count;
+        room = text.failed ? 2 * room : room_bytes;
+    }
+    all[bytes] = '\0';
+    qd_metrics_cursor_deinit(cursor);
+    return all;
+}
+
 static char *print(struct qd_metrics *metrics)
 {
-    struct scratch scratch;
-    struct qd_text text;
-    scratch_init(&scratch, 16 << 20);
-    qd_text_init(&text, &scratch.arena);
-    qd_metrics_print(metrics, &text);
-    cr_assert_not(text.failed);
-    char *printed = join_parts(text.parts, text.part_count);
-    scratch_deinit(&scratch);
-    return printed;
+    struct qd_metrics_cursor cursor;
+    qd_metrics_cursor_init(&cursor, metrics, NULL, NULL);
+    return print_all(&cursor, qd_metrics_print_next, QD_STREAM_BYTES);
 }
 
 static char *print_stats(struct qd_metrics *metrics, const char *name, const uint64_t *version)
 {
-    struct scratch scratch;
-    struct qd_text text;
-    scratch_init(&scratch, 16 << 20);
-    qd_text_init(&text, &scratch.arena);
-    qd_metrics_print_stats(metrics, name, version, &text);
-    cr_assert_not(text.failed);
-    char *printed = join_parts(text.parts, text.part_count);
-    scratch_deinit(&scratch);
-    return printed;
-}
-
-static void assert_line(const char *text, const char *line)
-{
-    const char *at = strstr(text, line);
-    cr_assert(at != NULL && (at == text || at[-1] == '\n') && at[strlen(line)] == '\n',
-              "no line %s in\n%s", line, text);
+    struct qd_metrics_cursor cursor;
+    qd_metrics_cursor_init(&cursor, metrics, name, version);
+    return print_all(&cursor, qd_metrics_print_next_stats, QD_STREAM_BYTES);
 }
 
 Test(metrics, at_the_start)
@@ -66,6 +72,9 @@ Test(metrics, counts_what_it_is_told)
     qd_metrics_count_answer(metrics, 200);
     qd_metrics_count_answer(metrics, 200);
     qd_metrics_count_answer(metrics, 413);
+    qd_metrics_count_refusal(metrics, QD_REASON_MEMORY);
+    qd_metrics_count_refusal(metrics, QD_REASON_SLOW_READER);
+    qd_metrics_count_refusal(metrics, QD_REASON_SLOW_READER);
     qd_counters_count(counters, 200, ns);
     qd_counters_count(counters, 200, ns);
     qd_counters_count(counters, 400, ns);
@@ -76,6 +85,9 @@ Test(metrics, counts_what_it_is_told)
     char *text = print(metrics);
     assert_line(text, "quantd_answers_total{code=\"200\"} 2");
     assert_line(text, "quantd_answers_total{code=\"413\"} 1");
+    assert_line(text, "quantd_refusals_total{reason=\"memory\"} 1");
+    assert_line(text, "quantd_refusals_total{reason=\"slow_reader\"} 2");
+    assert_line(text, "quantd_refusals_total{reason=\"other\"} 0");
 #define LABELS "model=\"onnx.QLinearConv\",version=\"10\""
     assert_line(text, "nv_inference_request_success{" LABELS "} 2");
     assert_line(text, "nv_inference_exec_count{" LABELS "} 2");
@@ -175,4 +187,161 @@ Test(metrics, counters_live_as_long_as_their_holders)
     qd_counters_release(other);
     qd_counters_release(NULL);
     qd_metrics_destroy(metrics);
+}
+
+static const uint64_t some_ns[QD_STAGE_COUNT] = {1000, 70000, 3000000, 4, 5, 3071009, 7};
+
+struct models {
+    struct qd_metrics *metrics;
+    struct qd_counters *counters[3];
+};
+
+static struct models models_create(void)
+{
+    struct models models = {.metrics = qd_metrics_create()};
+    models.counters[0] = qd_metrics_counters(models.metrics, "one", 1);
+    models.counters[1] = qd_metrics_counters(models.metrics, "two \"\\\n", UINT64_MAX);
+    models.counters[2] = qd_metrics_counters(models.metrics, "three", 3);
+    qd_counters_count(models.counters[0], 200, some_ns);
+    qd_counters_count(models.counters[2], 200, some_ns);
+    qd_counters_count(models.counters[2], 400, some_ns);
+    qd_metrics_count_answer(models.metrics, 200);
+    return models;
+}
+
+static void models_destroy(struct models *models)
+{
+    for (unsigned i = 0; i < 3; i++)
+        qd_counters_release(models->counters[i]);
+    qd_metrics_destroy(models->metrics);
+}
+
+/* A unit that finds no room is the next again, whole. */
+Test(metrics, any_room_makes_the_same_text)
+{
+    static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};
+    struct models models = models_create();
+    for (unsigned i = 0; i < 2; i++) {
+        struct qd_metrics_cursor cursor;
+        qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+        char *whole = print_all(&cursor, prints[i], QD_STREAM_BYTES);
+        for (size_t room = 1; room < 3000; room += room < 40 ? 1 : 97) {
+            qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+            char *text = print_all(&cursor, prints[i], room);
+            cr_assert_str_eq(text, whole, "in units of %zu bytes", room);
+            free(text);
+        }
+        free(whole);
+    }
+    models_destroy(&models);
+}
+
+/* At each unit a model goes and comes again, and a new one comes. */
+Test(metrics, models_come_and_go_while_a_text_is_printed)
+{
+    static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};
+    for (unsigned i = 0; i < 2; i++) {
+        bool more = true;
+        for (unsigned when = 0; more; when++) {
+            struct models models = models_create();
+            struct qd_metrics_cursor cursor;
+            char room[QD_STREAM_BYTES];
+            more = true;
+            qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+            for (unsigned unit = 0; more && unit <= when + 3; unit++) {
+                struct qd_part part;
+                struct qd_text text;
+                qd_text_init_in(&text, &part, room, sizeof(room));
+                more = prints[i](&cursor, &text);
+                cr_assert_not(text.failed);
+                if (unit >= when && unit < when + 3) {
+                    qd_counters_release(models.counters[unit - when]);
+                    models.counters[unit - when] = qd_metrics_counters(models.metrics, "new", unit);
+                }
+            }
+            if (when % 2 == 0 || !more) {
+                qd_metrics_cursor_deinit(&cursor);
+                models_destroy(&models);
+            } else { /* the text is given up behind them */
+                for (unsigned k = 0; k < 3; k++)
+                    qd_counters_release(models.counters[k]);
+                qd_metrics_cursor_deinit(&cursor);
+                qd_metrics_destroy(models.metrics);
+            }
+        }
+    }
+}
+
+/* Prometheus takes no text in which a series is twice. */
+Test(metrics, a_model_that_comes_again_is_not_twice_in_a_text)
+{
+    static print_next *const prints[] = {qd_metrics_print_next, qd_metrics_print_next_stats};
+    static const char *const series[] = {"nv_inference_request_success{model=\"one\"",
+                                         "\"name\":\"one\""};
+    for (unsigned i = 0; i < 2; i++) {
+        struct models models = models_create();
+        struct qd_metrics_cursor cursor;
+        struct qd_part part;
+        struct qd_text text;
+        char room[QD_STREAM_BYTES];
+        qd_metrics_cursor_init(&cursor, models.metrics, NULL, NULL);
+        qd_text_init_in(&text, &part, room, sizeof(room));
+        for (unsigned unit = 0; unit < 2; unit++)
+            cr_assert(prints[i](&cursor, &text));
+        qd_counters_release(models.counters[0]);
+        models.counters[0] = qd_metrics_counters(models.metrics, "one", 1);
+        while (prints[i](&cursor, &text))
+            ;
+        room[part.count] = '\0';
+        const char *first = strstr(room, series[i]);
+        cr_assert_not_null(first);
+        cr_assert_null(strstr(first + 1, series[i]), "%s", room);
+        qd_metrics_cursor_deinit(&cursor);
+        models_destroy(&models);
+    }
+}
+
+enum { MORE_COUNT = 16 };
+
+/* ---- A stream of them --------------------------------------------------------------------- */
+
+struct printed {
+    struct qd_stream stream;
+    struct qd_metrics_cursor cursor;
+};
+
+static bool print_stream(struct qd_stream *stream, struct qd_text *text)
+{
+    return qd_metrics_print_next(&((struct printed *)stream)->cursor, text);
+}
+
+Test(metrics, a_stream_has_the_same_bytes_however_it_is_read)
+{
+    static const size_t counts[] = {1, 7, 128, 1024, QD_STREAM_BYTES, QD_STREAM_BYTES + 1, 1 << 20};
+    struct models models = models_create();
+    struct qd_counters *more[MORE_COUNT];
+    for (uint64_t i = 0; i < MORE_COUNT; i++) {
+        more[i] = qd_metrics_counters(models.metrics, "more", i);
+        qd_counters_count(more[i], 200, some_ns);
+    }
+    char *whole = print(models.metrics);
+    const size_t bytes = strlen(whole);
+    char *text = malloc(bytes + (1 << 20));
+    cr_assert_gt(bytes, QD_STREAM_BYTES, "it takes more than one filling");
+    for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+        struct printed printed = {.stream = {.print = print_stream}};
+        size_t read = 0, some;
+        qd_metrics_cursor_init(&printed.cursor, models.metrics, NULL, NULL);
+        while ((some = qd_stream_read(&printed.stream, text + read, counts[i])) > 0)
+            read += some;
+        cr_assert_eq(read, bytes);
+        cr_assert_eq(memcmp(text, whole, bytes), 0, "in reads of %zu bytes", counts[i]);
+        cr_assert_not(qd_stream_fill(&printed.stream));
+        qd_metrics_cursor_deinit(&printed.cursor);
+    }
+    free(text);
+    free(whole);
+    for (unsigned i = 0; i < MORE_COUNT; i++)
+        qd_counters_release(more[i]);
+    models_destroy(&models);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "server/base/limits.h"
-#include "server/oip/encode.h"
+#include "tests/support/encode.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;
@@ -37,8 +37,8 @@ static struct qd_oip_asked infer_of(const char *id, bool binary)
 static enum qd_status encode(const struct qd_oip_asked *asked, const struct qk_tensor *output)
 {
     static const uint64_t stage_ns[QD_STAGE_COUNT] = {1499, 1500, 999999, 2000000};
-    return qd_oip_encode_infer(asked, "dequantize_scalar", output, stage_ns, &scratch.arena,
-                               &answer, &error);
+    return encode_whole(asked, "dequantize_scalar", output, stage_ns, &scratch.arena, &answer,
+                        &error);
 }
 
 static const float values[] = {-64.0f, 0.5f};
@@ -130,7 +130,7 @@ Test(oip_encode, refuses_softly_without_memory)
     for (size_t bytes_max = 0; status != QD_OK; bytes_max += 16 << 10) {
         struct scratch tight;
         scratch_init(&tight, bytes_max);
-        status = qd_oip_encode_infer(&asked, "k", &tensor, stage_ns, &tight.arena, &answer, &error);
+        status = encode_whole(&asked, "k", &tensor, stage_ns, &tight.arena, &answer, &error);
         cr_assert(status == QD_OK || status == QD_TOO_LARGE);
         cr_assert(status != QD_OK || answer.bytes > 2 * COUNT);
         scratch_deinit(&tight);
@@ -211,7 +211,7 @@ static const char *string_at(const cJSON *json, const char *key)
 Test(oip_encode, server_metadata)
 {
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_server_metadata(&text, false);
+    qd_oip_encode_server_metadata(&text, NULL, NULL);
     cJSON *json = parse_text();
     cr_assert_str_eq(string_at(json, "name"), "quantd");
     cr_assert_gt(strlen(string_at(json, "version")), 0);
@@ -221,6 +221,25 @@ Test(oip_encode, server_metadata)
     {
         cr_assert(cJSON_IsString(extension));
     }
+    cJSON_Delete(json);
+}
+
+Test(oip_encode, server_properties)
+{
+    struct qd_config config;
+    char *const arguments[] = {"quantd", "--threads", "3", "--idle-timeout", "1.5", "--no-console"};
+    cr_assert_eq(qd_config_parse(&config, 6, arguments, &error), QD_CONFIG_RUN);
+    qd_text_init(&text, &scratch.arena);
+    qd_oip_encode_server_metadata(&text, &config, "a \"CPU\"\nof lines");
+    cJSON *json = parse_text();
+    const cJSON *properties = at(json, "properties");
+    cr_assert_str_eq(string_at(properties, "kernels"), "a \"CPU\"\nof lines");
+    cr_assert_str_eq(string_at(properties, "threads"), "3");
+    cr_assert_str_eq(string_at(properties, "max-body-bytes"), "268435456");
+    cr_assert_str_eq(string_at(properties, "idle-timeout"), "1.5");
+    cr_assert_str_eq(string_at(properties, "console"), "off");
+    cr_assert_str_eq(string_at(properties, "model-control-mode"), "none");
+    cr_assert_not(cJSON_HasObjectItem(properties, "token-file"));
     cJSON_Delete(json);
 }
 
@@ -258,7 +277,7 @@ static void encode_metadata(const struct qk_operator *op, const struct qk_versio
     if (row != NULL)
         versions[count++] = row->number;
     qd_builtin_init(&builtin, op, row == NULL ? &op->versions[op->version_count - 1] : row);
-    qd_oip_encode_model_metadata(&text, &builtin.signature, versions, count);
+    qd_oip_encode_model_metadata(&text, &builtin.signature, versions, count, 0);
 }
 
 static void expect_metadata(const struct qk_operator *op, const struct qk_version *row)

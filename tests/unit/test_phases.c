@@ -3,81 +3,21 @@
 #include <stdio.h>
 
 #include "server/base/clock.h"
-#include "server/models/table.h"
-#include "server/work/infer.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/service.h"
 
 TestSuite(phases, .timeout = 120);
 
-enum { REQUEST_COUNT_MAX = 64 };
+static enum qd_coding coding; /* of requests and of answers */
 
-static struct {
-    struct qk_kernels *kernels;
-    struct qd_loop *loop;
-    struct qd_infer_tools tools;
-    struct qd_memory *memory;
-    struct qd_metrics *metrics;
-    struct qd_models *models;
-    enum qd_coding coding; /* of requests and of answers */
-    struct qd_request *requests[REQUEST_COUNT_MAX];
-    size_t request_count;
-    size_t left;
-    size_t order[REQUEST_COUNT_MAX]; /* in which they were answered */
-    size_t answered;
-} desk;
-
-static void start(unsigned thread_count, size_t bytes_max)
-{
-    struct qk_error error;
-    memset(&desk, 0, sizeof(desk));
-    cr_assert_eq(qk_kernels_create("auto", "auto", false, thread_count, &desk.kernels, &error),
-                 QK_OK, "%s", error.text);
-    desk.loop = qd_loop_create();
-    const struct qd_scheduler_settings settings = {
-        .thread_count = thread_count, .queue_max = REQUEST_COUNT_MAX, .loop_computes = true};
-    desk.tools = (struct qd_infer_tools){
-        .kernels = desk.kernels,
-        .scheduler = qd_scheduler_create(desk.loop, &settings),
-        .thread_count = thread_count,
-        .compute_timeout_ns = 60 * QD_NS_PER_S,
-        .max_body_bytes = 64 << 20,
-    };
-    desk.memory = qd_memory_create(bytes_max);
-    desk.metrics = qd_metrics_create();
-    desk.models = qd_models_create(desk.metrics);
-}
-
-static void end(void)
-{
-    for (size_t i = 0; i < desk.request_count; i++)
-        qd_request_destroy(desk.requests[i]);
-    cr_assert_eq(qd_memory_used(desk.memory), 0, "all memory has come back");
-    qd_models_destroy(desk.models);
-    qd_memory_destroy(desk.memory);
-    qd_scheduler_destroy(desk.tools.scheduler);
-    qd_loop_destroy(desk.loop);
-    qd_metrics_destroy(desk.metrics);
-    qk_kernels_destroy(desk.kernels);
-}
-
-static void on_answered(struct qd_request *request)
-{
-    for (size_t i = 0; i < desk.request_count; i++)
-        if (desk.requests[i] == request)
-            desk.order[desk.answered] = i;
-    desk.answered++;
-    if (--desk.left == 0)
-        qd_loop_stop(desk.loop);
-}
-
-/* The body as desk.coding has it; in the arena. */
+/* The body as `coding` wants it, in the arena. */
 static struct qd_part encode(const char *body, struct qd_arena *arena)
 {
     const struct qd_part plain = {body, strlen(body)};
     const struct qd_part *part = &plain;
-    if (desk.coding == QD_CODING_IDENTITY)
+    if (coding == QD_CODING_IDENTITY)
         return plain;
-    struct qd_deflater *deflater = qd_deflater_create(desk.coding, &plain, 1, plain.count, arena);
+    struct qd_deflater *deflater = qd_deflater_create(coding, &plain, 1, plain.count, arena);
     cr_assert_not_null(deflater);
     while (!qd_deflater_end(deflater, &part))
         qd_deflater_step(deflater);
@@ -90,31 +30,11 @@ static struct qd_request *ask(const char *model, const char *text)
     struct scratch scratch;
     scratch_init(&scratch, 64 << 20);
     const struct qd_part body = encode(text, &scratch.arena);
-    struct qd_request *request = qd_request_create(desk.memory, qd_clock_ns());
-    desk.requests[desk.request_count++] = request;
-    cr_assert_eq(qd_models_find(desk.models, model, NULL, &request->model, &request->error), QD_OK,
-                 "%s", request->error.text);
-    request->message.signature = &request->model->signature;
-    request->loop = desk.loop;
-    request->on_answered = on_answered;
-    request->coding = request->answer_coding = desk.coding;
-    cr_assert_eq(qd_request_reserve_body(request, body.count), QD_OK);
-    qd_request_take_body(request, body.bytes, body.count, body.count);
+    struct qd_request *request = service_request(model);
+    request->coding = request->answer_coding = coding;
+    service_submit(request, body.bytes, body.count);
     scratch_deinit(&scratch);
-    desk.left++;
-    cr_assert(qd_infer_submit(&desk.tools, request));
     return request;
-}
-
-/* As the listener does: the loop helps before it sleeps. */
-static void run(void)
-{
-    while (desk.left > 0) {
-        while (qd_scheduler_help(desk.tools.scheduler, desk.loop)) {
-        }
-        if (desk.left > 0)
-            qd_loop_run(desk.loop); /* or it only takes notice of an earlier stop */
-    }
 }
 
 /* ---- A large one -------------------------------------------------------------------------- */
@@ -143,12 +63,12 @@ static char *decode(const struct qd_answer *answer)
     struct qd_error error = {.status = QD_OK};
     if (answer->coding == NULL)
         return join_parts(answer->parts, answer->part_count);
-    cr_assert_str_eq(answer->coding, qd_coding_name(desk.coding));
+    cr_assert_str_eq(answer->coding, qd_coding_name(coding));
     cr_assert_eq(answer->part_count, 1);
     cr_assert_eq(answer->bytes, answer->parts[0].count);
     scratch_init(&scratch, 256 << 20);
-    struct qd_inflater *inflater = qd_inflater_create(
-        desk.coding, answer->parts[0].bytes, answer->bytes, 128 << 20, &scratch.arena, &error);
+    struct qd_inflater *inflater = qd_inflater_create(coding, answer->parts[0].bytes, answer->bytes,
+                                                      128 << 20, &scratch.arena, &error);
     cr_assert_not_null(inflater);
     while (!qd_inflater_end(inflater, &bytes, &count)) {
         qd_inflater_step(inflater);
@@ -163,7 +83,7 @@ static void expect_large(const struct qd_request *request, size_t count)
 {
     char *body = decode(&request->answer);
     cr_assert_eq(request->answer.http_status, 200, "%.300s", body);
-    cr_assert_eq(request->answer.coding != NULL, desk.coding != QD_CODING_IDENTITY);
+    cr_assert_eq(request->answer.coding != NULL, coding != QD_CODING_IDENTITY);
     cr_assert(request->answer.coding != NULL || strlen(body) == request->answer.bytes);
     const char *at = strstr(body, "\"data\":[");
     cr_assert_not_null(at);
@@ -178,26 +98,26 @@ static void expect_large(const struct qd_request *request, size_t count)
     free(body);
 }
 
-static void check_large(unsigned thread_count, enum qd_coding coding)
+static void check_large(unsigned thread_count, enum qd_coding both_ways)
 {
     static const size_t counts[] = {2047, 2048, 2049, 4096, 30000, 300001};
-    start(thread_count, 512 << 20);
-    desk.coding = coding;
+    service_start(thread_count, 512 << 20);
+    coding = both_ways;
     for (size_t i = 0; i < 18; i++) {
         char *body = large_body(counts[i % 6], "");
         ask("onnx.DequantizeLinear", body);
         free(body);
     }
-    run();
+    service_run();
     for (size_t i = 0; i < 18; i++) {
-        const struct qd_request *request = desk.requests[i];
+        const struct qd_request *request = service.requests[i];
         expect_large(request, counts[i % 6]);
         uint64_t stage_ns[QD_STAGE_COUNT];
         qd_request_stages(request, stage_ns);
         for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++)
             cr_assert_gt(stage_ns[stage], 0, "%s", qd_stage_names[stage]);
     }
-    end();
+    service_end();
 }
 
 Test(phases, large_json_on_one_thread)
@@ -234,8 +154,8 @@ is_in_wanted_state(const struct qd_request *request)
 static void abandon_there(void *context)
 {
     (void)context;
-    if (is_in_wanted_state(desk.requests[0]))
-        qd_infer_abandon(desk.requests[0]);
+    if (is_in_wanted_state(service.requests[0]))
+        qd_infer_abandon(service.requests[0]);
 }
 
 /* A client goes when its request is seen in that state. False: the request was never seen there, or
@@ -244,11 +164,11 @@ static bool goes_in(enum qd_request_state state, unsigned threads, const char *m
                     const char *body)
 {
     wanted_state = state;
-    start(threads, 512 << 20);
+    service_start(threads, 512 << 20);
     const struct qd_request *request = ask(model, body);
-    struct qd_handle *timer = qd_loop_timer(desk.loop, abandon_there, NULL);
+    struct qd_handle *timer = qd_loop_timer(service.loop, abandon_there, NULL);
     qd_timer_start(timer, 1, 1);
-    run();
+    service_run();
     qd_timer_stop(timer);
     qd_handle_destroy(timer);
     const bool gone = request->answer.http_status != 200;
@@ -257,7 +177,7 @@ static bool goes_in(enum qd_request_state state, unsigned threads, const char *m
         cr_assert_str_eq(request->error.text, "the client has gone");
         cr_assert_lt(request->arena.bytes, 64 << 10);
     }
-    end();
+    service_end();
     return gone;
 }
 
@@ -313,26 +233,26 @@ Test(phases, a_client_goes_while_its_body_is_inflated)
 {
     char *body = large_body(3000000, "");
     for (unsigned threads = 1; threads < 4; threads++) {
-        start(threads, 512 << 20);
-        desk.coding = QD_CODING_GZIP;
+        service_start(threads, 512 << 20);
+        coding = QD_CODING_GZIP;
         struct qd_request *request = ask("onnx.DequantizeLinear", body);
         qd_infer_abandon(request);
-        run();
+        service_run();
         cr_assert_eq(request->answer.http_status, 503);
         cr_assert_lt(request->arena.bytes, 64 << 10);
-        end();
-        start(threads, 512 << 20);
-        desk.coding = QD_CODING_GZIP;
+        service_end();
+        service_start(threads, 512 << 20);
+        coding = QD_CODING_GZIP;
         request = ask("onnx.DequantizeLinear", body);
         wanted_state = QD_DECODING;
-        struct qd_handle *timer = qd_loop_timer(desk.loop, abandon_there, NULL);
+        struct qd_handle *timer = qd_loop_timer(service.loop, abandon_there, NULL);
         qd_timer_start(timer, 1, 1);
-        run();
+        service_run();
         qd_timer_stop(timer);
         qd_handle_destroy(timer);
         cr_assert(request->answer.http_status == 503 || request->answer.http_status == 200);
         cr_assert(request->answer.http_status == 200 || request->arena.bytes < 64 << 10);
-        end();
+        service_end();
     }
     free(body);
 }
@@ -341,10 +261,10 @@ Test(phases, the_deadline_is_over_all_of_them)
 {
     char *body = large_body(3000000, "");
     for (uint64_t ms = 2; ms < 40; ms += 8) {
-        start(2, 512 << 20);
-        desk.tools.compute_timeout_ns = ms * QD_NS_PER_MS;
+        service_start(2, 512 << 20);
+        service.tools.compute_timeout_ns = ms * QD_NS_PER_MS;
         struct qd_request *request = ask("onnx.DequantizeLinear", body);
-        run();
+        service_run();
         uint64_t stage_ns[QD_STAGE_COUNT];
         qd_request_stages(request, stage_ns);
         const uint64_t spent_ns = stage_ns[QD_STAGE_TOTAL] - stage_ns[QD_STAGE_RECEIVE];
@@ -356,7 +276,7 @@ Test(phases, the_deadline_is_over_all_of_them)
             cr_assert_geq(spent_ns, ms * QD_NS_PER_MS);
             cr_assert_gt(request->answer.retry_after_s, 0);
         }
-        end();
+        service_end();
     }
     free(body);
 }
@@ -368,16 +288,16 @@ Test(phases, with_little_memory)
     size_t refused = 0;
     size_t whole = 0;
     for (size_t bytes = 1 << 20; bytes < 4 << 20; bytes += 128 << 10) {
-        start(3, bytes);
+        service_start(3, bytes);
         struct qd_request *request = ask("onnx.DequantizeLinear", body);
-        run();
+        service_run();
         const unsigned http_status = request->answer.http_status;
         cr_assert(http_status == 200 || http_status == 413 || http_status == 503);
         if (http_status == 200)
             expect_large(request, 200000);
         refused += http_status != 200;
         whole += http_status == 200;
-        end();
+        service_end();
     }
     cr_assert_gt(refused, 2);
     cr_assert_gt(whole, 2);
@@ -390,7 +310,7 @@ Test(phases, with_little_memory)
 Test(phases, the_higher_priority_is_answered_first)
 {
     static const unsigned priorities[] = {0, 5, 4, 0, 2, 1};
-    start(1, 512 << 20);
+    service_start(1, 512 << 20);
     char *bodies[6];
     for (size_t i = 0; i < 6; i++) {
         char parameters[64];
@@ -401,23 +321,23 @@ Test(phases, the_higher_priority_is_answered_first)
         ask("onnx.DequantizeLinear", bodies[i]);
         free(bodies[i]);
     }
-    run();
+    service_run();
     size_t place[6] = {0};
     for (size_t i = 0; i < 6; i++) {
-        cr_assert_eq(desk.requests[i]->answer.http_status, 200);
-        place[desk.order[i]] = i;
+        cr_assert_eq(service.requests[i]->answer.http_status, 200);
+        place[service.order[i]] = i;
     }
     cr_assert_lt(place[5], place[4], "1 before 2");
     cr_assert_lt(place[4], place[3], "2 before the others");
     cr_assert_lt(place[3], place[2], "the others before 4");
     cr_assert_lt(place[2], place[1], "4 before 5");
-    end();
+    service_end();
 }
 
 /* It is refused once its envelope has been read: no number of it is converted. */
 Test(phases, a_timeout_is_looked_at_before_numbers)
 {
-    start(1, 512 << 20);
+    service_start(1, 512 << 20);
     char *first = large_body(3000000, "");
     char *body = large_body(1000000, "\"parameters\":{\"timeout\":1},");
     ask("onnx.DequantizeLinear", first);
@@ -425,12 +345,12 @@ Test(phases, a_timeout_is_looked_at_before_numbers)
     body[strlen(body) - 5] = 'x'; /* nobody comes to see the last number */
     struct qd_request *request = ask("onnx.DequantizeLinear", body);
     free(body);
-    run();
+    service_run();
     cr_assert_eq(request->answer.http_status, 503, "%s", request->error.text);
     cr_assert_not_null(strstr(request->error.text, "parameters.timeout"), "%s",
                        request->error.text);
-    expect_large(desk.requests[0], 3000000);
-    end();
+    expect_large(service.requests[0], 3000000);
+    service_end();
 }
 
 /* ---- What a request may become ------------------------------------------------------------ */
@@ -447,14 +367,14 @@ Test(phases, an_output_is_bounded_by_what_came)
         "{\"name\":\"w_zero_point\",\"datatype\":\"UINT8\",\"shape\":[],\"data\":[0]},"
         "{\"name\":\"y_scale\",\"datatype\":\"FP32\",\"shape\":[],\"data\":[1]},"
         "{\"name\":\"y_zero_point\",\"datatype\":\"UINT8\",\"shape\":[],\"data\":[0]}]}";
-    start(1, 2u << 30);
+    service_start(1, 2u << 30);
     const struct qd_request *request = ask("onnx.QLinearConv", body);
-    run();
+    service_run();
     char expected[64];
     snprintf(expected, sizeof(expected), "expected at most %zu bytes",
              (64u << 20) + 16 * strlen(body));
     cr_assert_eq(request->answer.http_status, 413, "%s", request->error.text);
     cr_assert_not_null(strstr(request->error.text, expected), "%s", request->error.text);
-    cr_assert_lt(qd_memory_kept(desk.memory), 16 << 20, "it was refused before it had memory");
-    end();
+    cr_assert_lt(qd_memory_kept(service.memory), 16 << 20, "it was refused before it had memory");
+    service_end();
 }

@@ -2,7 +2,9 @@
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "server/base/clock.h"
@@ -110,14 +112,66 @@ Test(request, a_body_of_unknown_length_grows)
     desk_destroy(&desk);
 }
 
+/* While it is told to, takes nearly all the memory and gives it back: what bodies have touched
+ * beyond their use goes. */
+struct taker {
+    struct qd_memory *memory;
+    atomic_bool takes;
+    atomic_bool over;
+};
+
+static void *take_much(void *context)
+{
+    struct taker *taker = context;
+    struct qd_arena arena;
+    qd_arena_init(&arena, taker->memory);
+    while (!atomic_load(&taker->over)) {
+        if (atomic_load(&taker->takes))
+            qd_arena_alloc(&arena, 4 * MIB - 512 * KIB);
+        qd_arena_deinit(&arena);
+    }
+    return NULL;
+}
+
+/* A body of unknown length whose first 60 KiB move when the rest comes. */
+static void assert_moved(struct taker *taker, const char *bytes, size_t count)
+{
+    struct qd_request *request = qd_request_create(taker->memory, qd_clock_ns());
+    cr_assert_eq(qd_request_reserve_body(request, 0), QD_OK);
+    qd_request_take_body(request, bytes, 60 * KIB, MIB);
+    atomic_store(&taker->takes, count < MIB / 2);
+    qd_request_take_body(request, bytes + 60 * KIB, count - 60 * KIB, MIB);
+    atomic_store(&taker->takes, false);
+    if (request->error.status == QD_OK && qd_request_end_body(request) == QD_OK)
+        cr_assert_eq(memcmp(request->body, bytes, count), 0);
+    qd_request_destroy(request);
+}
+
+Test(request, a_body_that_moves_keeps_its_bytes_where_others_want_memory)
+{
+    static char bytes[MIB];
+    struct taker taker = {.memory = qd_memory_create(4 * MIB)};
+    pthread_t thread;
+    memset(bytes, 1, sizeof(bytes));
+    cr_assert_eq(pthread_create(&thread, NULL, take_much, &taker), 0);
+    for (int i = 0; i < 3000; i++) {
+        assert_moved(&taker, bytes, MIB);
+        assert_moved(&taker, bytes, 80 * KIB); /* in pages that the one before has touched */
+    }
+    atomic_store(&taker.over, true);
+    pthread_join(thread, NULL);
+    cr_assert_eq(qd_memory_used(taker.memory), 0);
+    qd_memory_destroy(taker.memory);
+}
+
 Test(request, a_body_is_written_in_its_place)
 {
     struct desk desk = desk_create(4 * MIB);
     struct qd_request *request = desk.request;
-    cr_assert_eq(qd_request_body_room(request), 0, "nobody wants it");
+    cr_assert_eq(qd_request_body_room(request, 0), 0, "nobody wants it");
     cr_assert_eq(qd_request_reserve_body(request, 3 * MIB), QD_OK);
     while (request->body_bytes < 3 * MIB) {
-        const size_t room = qd_request_body_room(request);
+        const size_t room = qd_request_body_room(request, 0);
         cr_assert_gt(room, 0);
         cr_assert_leq(request->body_bytes + room, qd_memory_used(desk.memory));
         cr_assert_leq(qd_memory_used(desk.memory), request->body_bytes + 2 * MIB + 64 * KIB);
@@ -127,7 +181,7 @@ Test(request, a_body_is_written_in_its_place)
         cr_assert_eq(request->error.status, QD_OK);
     }
     cr_assert_eq(request->body_bytes, 3 * MIB);
-    cr_assert_eq(qd_request_body_room(request), 0, "it is complete");
+    cr_assert_eq(qd_request_body_room(request, 0), 0, "it is complete");
     desk_destroy(&desk);
 }
 
@@ -138,10 +192,10 @@ Test(request, what_is_refused_has_no_room)
     qd_arena_init(&other, desk.memory);
     cr_assert_eq(qd_request_reserve_body(desk.request, 3 * MIB), QD_OK);
     cr_assert_not_null(qd_arena_alloc(&other, 4 * MIB));
-    cr_assert_eq(qd_request_body_room(desk.request), 0);
+    cr_assert_eq(qd_request_body_room(desk.request, 0), 0);
     qd_request_take_body(desk.request, "1", 1, 3 * MIB);
     cr_assert_eq(desk.request->error.status, QD_UNAVAILABLE, "%s", desk.request->error.text);
-    cr_assert_eq(qd_request_body_room(desk.request), 0);
+    cr_assert_eq(qd_request_body_room(desk.request, 0), 0);
     qd_arena_deinit(&other);
     desk_destroy(&desk);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "server/oip/decode.h"
-#include "server/oip/encode.h"
+#include "tests/support/encode.h"
 #include "tests/unit/scratch.h"
 
 static struct scratch scratch;
@@ -209,7 +209,7 @@ Test(signature, metadata)
 {
     static const uint64_t versions[] = {3, 12345678901};
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_model_metadata(&text, &loaded, versions, 2);
+    qd_oip_encode_model_metadata(&text, &loaded, versions, 2, 0);
     expect_text(NAME
                 "\"versions\":[\"3\",\"12345678901\"],\"platform\":\"quantd_onnx\",\"inputs\":["
                 "{\"name\":\"image\",\"datatype\":\"UINT8\",\"shape\":[-1,3,2,-1]},"
@@ -256,9 +256,8 @@ Test(signature, answers_name_the_model_and_its_outputs)
     };
     struct qd_oip_asked subset = {.signature = &loaded, .outputs = 5, .binary_outputs = 4};
     struct qd_answer answer;
-    cr_assert_eq(
-        qd_oip_encode_infer(&subset, "a+b", made, stage_ns, &scratch.arena, &answer, &error),
-        QD_OK);
+    cr_assert_eq(encode_whole(&subset, "a+b", made, stage_ns, &scratch.arena, &answer, &error),
+                 QD_OK);
     char *joined = join_parts(answer.parts, answer.part_count);
     cr_assert_str_eq(
         joined, "{\"model_name\":\"my \\\"net\\\"\",\"model_version\":\"12345678901\","
@@ -303,7 +302,7 @@ Test(signature, ports_are_bounded)
     cr_assert_eq(qd_signature_check(&good, &error), QD_OK);
     static const uint64_t version = 1;
     qd_text_init(&text, &scratch.arena);
-    qd_oip_encode_model_metadata(&text, &good, &version, 1);
+    qd_oip_encode_model_metadata(&text, &good, &version, 1, 0);
     char *joined = join_parts(text.parts, text.part_count);
     cr_assert_not_null(strstr(joined, "aaa.types\":"));
     free(joined);

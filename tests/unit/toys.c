@@ -150,7 +150,7 @@ static void done(struct qd_job *job)
         qd_loop_stop(toy->desk->loop);
 }
 
-static const struct qd_job_code code = {start, on_running, expire, cancel, done};
+static const struct qd_job_code code = {start, on_running, expire, cancel, done, NULL};
 
 struct desk *desk_create_with(const struct qd_scheduler_settings *settings)
 {
@@ -201,6 +201,23 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
 bool desk_submit(struct desk *desk, size_t index, size_t units, uint64_t unit_ns)
 {
     return desk_submit_toy(desk, &desk->toys[index], units, unit_ns);
+}
+
+static bool has_started(struct toy *toy)
+{
+    return atomic_load(&toy->desk->starts) > 0;
+}
+
+void desk_hold_worker(struct desk *desk)
+{
+    desk->toys[0].gated = true;
+    cr_assert(desk_submit(desk, 0, 0, 0));
+    cr_assert(toy_wait_until(has_started, &desk->toys[0]));
+}
+
+void desk_let_worker_go(struct desk *desk)
+{
+    atomic_store(&desk->toys[0].gate, true);
 }
 
 void toy_assert_whole(const struct toy *toy)

@@ -71,6 +71,10 @@ void desk_destroy(struct desk *desk);
 bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t unit_ns);
 bool desk_submit(struct desk *desk, size_t index, size_t units, uint64_t unit_ns);
 
+/* Submits the first toy, which is in its start, on a worker, until it is let go. */
+void desk_hold_worker(struct desk *desk);
+void desk_let_worker_go(struct desk *desk);
+
 size_t toy_thread_count(const struct toy *toy); /* that ran some of its units */
 
 /* False: it did not come true in 10 s. */

@@ -1,0 +1,95 @@
+"""The shell examples of the README and of the pages about the interface, run as they stand, and
+their tables against the server."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from loading import kept_request
+from pages import blocks, blur
+from quantd import ROOT, SLOW, ServerTest
+
+INTERFACE = ROOT / "api_schema" / "README.md"
+PAGES = (ROOT / "README.md", INTERFACE, ROOT / "api_schema" / "loading.md")
+TOUR = (ROOT / "server" / "README.md").read_text()
+
+
+@unittest.skipIf(shutil.which("curl") is None, "curl is not installed")
+class Examples(ServerTest):
+    FLAGS = ("--model-control-mode", "explicit")
+
+    def test_curl_examples(self):
+        for page in PAGES:
+            done = 0
+            for block in blocks(page.read_text()):
+                if block.language == "sh" and "curl" in block.code:
+                    with self.subTest(page=page.relative_to(ROOT), commands=block.code):
+                        self.run_block(block.code, block.expected)
+                        done += 1
+            self.assertGreaterEqual(done, 2, page)
+
+    def run_block(self, commands, expected):
+        commands = commands.replace("http://127.0.0.1:8000", self.server.addresses[0])
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "build").mkdir()
+            Path(folder, "tests").symlink_to(ROOT / "tests")
+            result = subprocess.run(["sh", "-euc", commands], cwd=folder, text=True,
+                                    stdin=subprocess.DEVNULL, capture_output=True,
+                                    timeout=20 * SLOW, env=dict(os.environ), check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(blur(result.stdout), blur(expected))
+
+    def test_endpoints_table(self):
+        rows = re.findall(r"^\| `(GET|POST) (/[^`]*)` \|", INTERFACE.read_text(), re.MULTILINE)
+        self.assertGreaterEqual(len(rows), 10)
+        for method, path in rows:
+            with self.subTest(method=method, path=path):
+                path = path.replace("[/versions/V]", "").replace("M", "onnx.QLinearConv", 1)
+                path = path.replace("/N/", "/layer/")
+                body = json.dumps(kept_request([1, 2])) if path.endswith("/load") else None
+                answer = self.server.request(method, path, body)
+                # Without a body an inference is a 400, and that is an answer of its own.
+                self.assertIn(answer.status, (200, 400) if path.endswith("/infer") else (200,))
+                self.assertEqual(self.server.request("PUT", path).status, 405)
+
+
+class Readme(unittest.TestCase):
+    """What somebody sees who comes new: an answer on the first screen, and not too much else."""
+
+    TEXT = (ROOT / "README.md").read_text()
+
+    def test_first_answer(self):
+        first_screen = "\n".join(self.TEXT.splitlines()[:45])
+        for words in ("make demo", "make test", "\ncurl ", '"data":[-64,0,0.5,63.5]'):
+            self.assertIn(words, first_screen)
+        self.assertLessEqual(len(self.TEXT.splitlines()), 300)
+
+    def test_pictures(self):
+        pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", self.TEXT)
+        self.assertIn("tests/console/console.jpg", pictures)
+        for picture in pictures:
+            self.assertLess((ROOT / picture).stat().st_size, 150 << 10, picture)
+
+
+class Tour(unittest.TestCase):
+    def test_every_path_exists(self):
+        text = TOUR + "".join(page.read_text() for page in PAGES)
+        for path in re.findall(r"`((?:server|kernels|tests|api_schema|\.ci)/[\w./-]*)`", text):
+            with self.subTest(path=path):
+                self.assertTrue((ROOT / path).exists() or list(ROOT.glob(path + ".*")), path)
+
+    def test_every_server_file_is_on_the_tour(self):
+        files = [file.relative_to(ROOT) for file in (ROOT / "server").rglob("*.c")]
+        self.assertGreater(len(files), 50)
+        missing = [str(file) for file in files
+                   if "`%s`" % file not in TOUR and "`%s.h`" % file.with_suffix("") not in TOUR
+                   and not (file.parent.name == "models" and "`%s`" % file.name in TOUR)]
+        self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,28 @@
+/* A whole answer of an inference at once, as the server makes it of units. */
+#ifndef TESTS_SUPPORT_ENCODE_H
+#define TESTS_SUPPORT_ENCODE_H
+
+#include "server/base/refusal.h"
+#include "server/oip/encode.h"
+
+static inline enum qd_status encode_whole(const struct qd_oip_asked *asked, const char *kernel,
+                                          const struct qk_tensor *outputs,
+                                          const uint64_t stage_ns[QD_STAGE_COUNT],
+                                          struct qd_arena *arena, struct qd_answer *answer,
+                                          struct qd_error *error)
+{
+    struct qd_oip_writer *writer = qd_oip_writer_create(asked, kernel, outputs, arena, error);
+    if (writer == NULL)
+        return error->status;
+    const size_t unit_count = qd_oip_writer_unit_count(writer);
+    char *workspace = unit_count == 0 ? NULL : qd_arena_alloc(arena, QD_OIP_PRINT_BYTES);
+    if (workspace != NULL)
+        qd_oip_writer_print(writer, workspace, 0, unit_count);
+    const enum qd_status status = unit_count > 0 && workspace == NULL
+                                      ? qd_refuse_memory(arena, "the answer", error)
+                                      : qd_oip_writer_end(writer, stage_ns, answer);
+    qd_oip_writer_deinit(writer);
+    return status;
+}
+
+#endif
