@@ -29,8 +29,8 @@ enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
     if (arena->refused_bytes == 0) {
         return qd_fail_for(
             error, QD_REASON_MEMORY, QD_UNAVAILABLE,
-            "no memory for %s: it gave way to requests that came before it, which hold "
-            "most of --max-inflight-bytes (%zu); try again later",
+            "no memory for %s: it gave way to other requests, which hold most of "
+            "--max-inflight-bytes (%zu); try again later",
             what, bytes_max);
     }
     if (qd_arena_hopeless(arena)) {
