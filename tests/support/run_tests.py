@@ -7,6 +7,7 @@ under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last
 "N passed, N failed".
 """
 import argparse
+import concurrent.futures
 import ctypes
 import os
 import re
@@ -143,12 +144,25 @@ def run_unit(pattern):
     return count
 
 
+KERNELS_PARTS_MAX = 16  # each with some kernels, on CPUs of few tiers, too
+
+
 def run_kernels():
-    """The kernel checker: what it says of kernels that pass is left out."""
+    """The kernel checker, a part of the kernels on each CPU."""
     count = Count()
-    process = subprocess.Popen([str(BUILD / "check-kernels")], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace")
+    parts = min(len(os.sched_getaffinity(0)), KERNELS_PARTS_MAX)
+    with concurrent.futures.ThreadPoolExecutor(parts) as pool:
+        for part in pool.map(lambda k: run_kernels_part("%d/%d" % (k, parts)), range(parts)):
+            count.add(part)
+    return count
+
+
+def run_kernels_part(part):
+    """What it says of kernels that pass is left out."""
+    count = Count()
+    process = subprocess.Popen([str(BUILD / "check-kernels"), "--part", part],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace")
     summary = None
     passed = "none"
     first_case = ""  # that failed, of the kernel that is checked
@@ -164,13 +178,13 @@ def run_kernels():
         elif (found := SUMMARY.match(line)) is not None:
             summary = found
         else:
-            print("  " + line, end="", flush=True)
+            print("  %s: %s" % (part, line), end="", flush=True)
     status = process.wait()
     if summary is not None:
         count.passed, count.failed = int(summary[1]), int(summary[2])
     if summary is None or (status != 0 and count.failed == 0):
-        failures.say("check-kernels", "%s, %s; the last kernel that passed: %s"
-                     % (ending(status), "before it was done" if summary is None
+        failures.say("check-kernels", "part %s %s, %s; the last kernel that passed: %s"
+                     % (part, ending(status), "before it was done" if summary is None
                         else "although no kernel failed", passed))
         count.failed += 1
     for case in kernels:

@@ -30,6 +30,9 @@ struct check {
     uint64_t seed;
     const char *only;                              /* part of "function tier"; NULL: all */
     const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* the same of those that are left out */
+    size_t part,
+        parts;   /* the kernels numbered part, part + parts and so on, of those that are left */
+    size_t seen; /* the next one's number */
     bool timed;
     bool list;
     size_t passed, failed; /* subjects */

@@ -5,7 +5,8 @@
  *   check-kernels --only TEXT    those whose name and tier have this in them: "gemm/multiply avx2"
  *   check-kernels --except TEXT  leaves those out; may come several times
  *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
- *   check-kernels --list         names and tiers
+ *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0: parts can run side by
+ * side check-kernels --list         names and tiers
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 #include "tests/kernels/check/frame.h"
 
 static const char usage[] =
-    "usage: check-kernels [--time] [--list] [--only TEXT] [--except TEXT] [--seed NUMBER]\n";
+    "usage: check-kernels [--time] [--list] [--only TEXT] [--except TEXT] [--seed NUMBER] "
+    "[--part K/N]\n";
 
 static bool read_number(const char *text, uint64_t *number)
 {
@@ -25,6 +27,13 @@ static bool read_number(const char *text, uint64_t *number)
     errno = 0;
     *number = strtoull(text, &end, 0);
     return errno == 0 && end != text && *end == '\0';
+}
+
+static bool read_part(const char *text, struct check *check)
+{
+    char end;
+    return sscanf(text, "%zu/%zu%c", &check->part, &check->parts, &end) == 2 &&
+           check->part < check->parts;
 }
 
 static bool read_options(struct check *check, int count, char **words)
@@ -40,15 +49,18 @@ static bool read_options(struct check *check, int count, char **words)
         else if (strcmp(words[i], "--except") == 0 && i + 1 < count &&
                  except < CHECK_EXCEPTIONS_MOST)
             check->except[except++] = words[++i];
-        else if (strcmp(words[i], "--seed") != 0 || i + 1 == count ||
-                 !read_number(words[++i], &check->seed))
+        else if (strcmp(words[i], "--part") == 0 && i + 1 < count) {
+            if (!read_part(words[++i], check))
+                return false;
+        } else if (strcmp(words[i], "--seed") != 0 || i + 1 == count ||
+                   !read_number(words[++i], &check->seed))
             return false;
     return true;
 }
 
 int main(int count, char **words)
 {
-    static struct check check;
+    static struct check check = {.parts = 1};
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     check.seed = ((uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 20) & UINT32_MAX;
