@@ -15,6 +15,8 @@ IMAGE_ENVIRONMENT = dict(re.findall(r"^ENV (\w+)=(\S+)$", DOCKERFILE, re.MULTILI
 IMAGE_USER = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
 HELP = subprocess.run([str(PROGRAM), "--help"], capture_output=True, text=True, check=True).stdout
 FLAGS = set(re.findall(r"^ +(--[a-z-]+)", HELP, re.MULTILINE))
+ALERTS_JOB, = set(re.findall(r'job="([^"]+)"',
+                             (ROOT / "docker/prometheus/alerts.yml").read_text()))
 MIB = 1 << 20
 
 
@@ -104,8 +106,13 @@ def selectors(kit):
     services = [service["metadata"]["labels"] for service in kit.all("Service")]
     for monitor in kit.all("ServiceMonitor"):
         selector = monitor["spec"]["selector"]["matchLabels"]
-        if not any(fits(selector, known) for known in services):
+        found = [known for known in services if fits(selector, known)]
+        if not found:
             yield "ServiceMonitor: selects no Service: %s" % selector
+        job = monitor["spec"].get("jobLabel")
+        for known in found:
+            if known.get(job) != ALERTS_JOB:
+                yield "ServiceMonitor: the job is not %s, for which alerts ask" % ALERTS_JOB
 
 
 def ports(kit):

@@ -103,6 +103,8 @@ MISTAKES = (
      "adapter.yaml does not serve"),
     ("prometheus/kustomization.yaml", "  - network-policy.yaml\n", "", "Prometheus may not come"),
     ("prometheus/service-monitor.yaml", "port: http", "port: metrics", "has the port metrics"),
+    ("prometheus/service-monitor.yaml", "jobLabel: app.kubernetes.io/name", "jobLabel: app",
+     "the job is not quantd"),
     ("prometheus/service-monitor.yaml", "/metrics", "/metric", "metrics are at /metrics"),
     ("tls-token/deployment.yaml", "readinessProbe:\n            httpGet: {scheme: HTTPS}",
      "readinessProbe: {}", "readinessProbe: quantd speaks HTTPS"),
