@@ -27,11 +27,10 @@ enum qd_status qd_refuse_memory(const struct qd_arena *arena, const char *what,
     if (qd_memory_is_for_models(arena->memory))
         return refuse_model_memory(arena, what, error);
     if (arena->refused_bytes == 0) {
-        return qd_fail_for(
-            error, QD_REASON_MEMORY, QD_UNAVAILABLE,
-            "no memory for %s: it gave way to other requests, which hold most of "
-            "--max-inflight-bytes (%zu); try again later",
-            what, bytes_max);
+        return qd_fail_for(error, QD_REASON_MEMORY, QD_UNAVAILABLE,
+                           "no memory for %s: it gave way to other requests, which hold most of "
+                           "--max-inflight-bytes (%zu); try again later",
+                           what, bytes_max);
     }
     if (qd_arena_hopeless(arena)) {
         return qd_fail_for(
