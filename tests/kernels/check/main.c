@@ -5,8 +5,8 @@
  *   check-kernels --only TEXT    those whose name and tier have this in them: "gemm/multiply avx2"
  *   check-kernels --except TEXT  leaves those out; may come several times
  *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
- *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0: parts can run side by
- * side check-kernels --list         names and tiers
+ *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0, to run side by side
+ *   check-kernels --list         names and tiers
  */
 #include <errno.h>
 #include <stdio.h>
