@@ -36,12 +36,15 @@ void qd_queue_append(struct qd_queue *queue, struct qd_job *job)
 
 bool qd_queue_hold(struct qd_queue *queue, struct qd_job *job)
 {
-    if (job->code->may_start(job, queue->held.head != NULL))
+    /* Counted before it is asked: whoever makes room meanwhile sees that somebody waits for it. */
+    atomic_fetch_add(&queue->held_count, 1);
+    if (job->code->may_start(job, queue->held.head != NULL)) {
+        atomic_fetch_sub(&queue->held_count, 1);
         return false;
+    }
     job->queued = true;
     job->held = true;
     qd_job_list_append(&queue->held, job);
-    atomic_fetch_add(&queue->held_count, 1);
     atomic_fetch_add(&queue->new_count, 1);
     return true;
 }

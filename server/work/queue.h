@@ -27,11 +27,11 @@ void qd_job_list_remove(struct qd_job_list *list, struct qd_job *job);
 
 struct qd_queue {
     struct qd_job_list levels[QD_LEVEL_COUNT];
-    atomic_size_t count;     /* who only looks at this needs no lock */
-    atomic_size_t new_count; /* whom no worker has had yet, with those that are held: */
-    struct qd_job_list held; /* nobody takes them; who came first comes first */
-    atomic_size_t held_count;
-    uint64_t arrivals; /* in all, for who has waited longest */
+    atomic_size_t count;      /* who only looks at this needs no lock */
+    atomic_size_t new_count;  /* whom no worker has had yet, with those that are held: */
+    struct qd_job_list held;  /* nobody takes them; who came first comes first */
+    atomic_size_t held_count; /* with the one whose may_start is being asked */
+    uint64_t arrivals;        /* in all, for who has waited longest */
     unsigned turns;
 };
 

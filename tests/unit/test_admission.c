@@ -192,16 +192,18 @@ Test(admission, a_time_to_come_back)
     crowd_deinit(&crowd);
 }
 
+static struct qd_queue queue;
+
 /* Its deadline says whether it may start; nobody goes past others. */
 static bool may_start(struct qd_job *job, bool others_wait)
 {
+    cr_assert_gt(atomic_load(&queue.held_count), 0, "who makes room now would wake nobody");
     return !others_wait && job->deadline_ns == 1000;
 }
 
 Test(admission, a_job_that_is_held_is_new_and_nobody_takes_it)
 {
     static const struct qd_job_code code = {.may_start = may_start};
-    struct qd_queue queue = {.count = 0};
     struct qd_job jobs[3];
     for (int i = 0; i < 3; i++)
         jobs[i] = (struct qd_job){.code = &code, .deadline_ns = i == 0 ? 1000 : 2000};
