@@ -31,8 +31,9 @@ struct check {
     const char *only;                              /* part of "function tier"; NULL: all */
     const char *except[CHECK_EXCEPTIONS_MOST + 1]; /* the same of those that are left out */
     size_t part,
-        parts;   /* the kernels numbered part, part + parts and so on, of those that are left */
-    size_t seen; /* the next one's number */
+        parts;      /* the kernels numbered part, part + parts and so on, of those that are left */
+    size_t seen;    /* the next one's number */
+    uint64_t every; /* of their cases those numbered 0, every, 2 * every and so on */
     bool timed;
     bool list;
     size_t passed, failed; /* subjects */

@@ -6,6 +6,7 @@
  *   check-kernels --except TEXT  leaves those out; may come several times
  *   check-kernels --seed NUMBER  the same cases again; without it they are new ones each time
  *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0, to run side by side
+ *   check-kernels --every N      every Nth of a kernel's cases: sanitizers make them slow
  *   check-kernels --list         names and tiers
  */
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 static const char usage[] =
     "usage: check-kernels [--time] [--list] [--only TEXT] [--except TEXT] [--seed NUMBER] "
-    "[--part K/N]\n";
+    "[--part K/N] [--every N]\n";
 
 static bool read_number(const char *text, uint64_t *number)
 {
@@ -36,31 +37,47 @@ static bool read_part(const char *text, struct check *check)
            check->part < check->parts;
 }
 
+static bool leave_out(struct check *check, const char *text)
+{
+    size_t count = 0;
+    while (check->except[count] != NULL)
+        count++;
+    if (count < CHECK_EXCEPTIONS_MOST)
+        check->except[count] = text;
+    return count < CHECK_EXCEPTIONS_MOST;
+}
+
+static bool read_option(struct check *check, const char *name, const char *value)
+{
+    if (strcmp(name, "--except") == 0)
+        return leave_out(check, value);
+    if (strcmp(name, "--part") == 0)
+        return read_part(value, check);
+    if (strcmp(name, "--every") == 0)
+        return read_number(value, &check->every) && check->every > 0;
+    if (strcmp(name, "--seed") == 0)
+        return read_number(value, &check->seed);
+    check->only = value;
+    return strcmp(name, "--only") == 0;
+}
+
 static bool read_options(struct check *check, int count, char **words)
 {
-    size_t except = 0;
     for (int i = 1; i < count; i++)
         if (strcmp(words[i], "--time") == 0)
             check->timed = true;
         else if (strcmp(words[i], "--list") == 0)
             check->list = true;
-        else if (strcmp(words[i], "--only") == 0 && i + 1 < count)
-            check->only = words[++i];
-        else if (strcmp(words[i], "--except") == 0 && i + 1 < count &&
-                 except < CHECK_EXCEPTIONS_MOST)
-            check->except[except++] = words[++i];
-        else if (strcmp(words[i], "--part") == 0 && i + 1 < count) {
-            if (!read_part(words[++i], check))
-                return false;
-        } else if (strcmp(words[i], "--seed") != 0 || i + 1 == count ||
-                   !read_number(words[++i], &check->seed))
+        else if (i + 1 == count || !read_option(check, words[i], words[i + 1]))
             return false;
+        else
+            i++;
     return true;
 }
 
 int main(int count, char **words)
 {
-    static struct check check = {.parts = 1};
+    static struct check check = {.parts = 1, .every = 1};
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     check.seed = ((uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 20) & UINT32_MAX;
