@@ -160,7 +160,7 @@ def run_kernels():
 def run_kernels_part(part):
     """What it says of kernels that pass is left out."""
     count = Count()
-    # ASan makes a case slow. A prime, so that each of the lengths, which go by a case's number, comes.
+    # ASan makes cases slow. A prime: lengths go by a case's number, and each of them shall come.
     every = "11" if BUILD.name == "address" else "1"
     process = subprocess.Popen([str(BUILD / "check-kernels"), "--part", part, "--every", every],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
