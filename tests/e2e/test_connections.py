@@ -66,8 +66,8 @@ class Crowded(ServerTest):
             self.assertEqual(ask(connection).status, 200)
 
     def ask_anew(self, request, method="POST"):
-        """On connections of their own, until one is neither closed for being slower than two seconds
-        nor one beyond those that may be told: (answer, reader)."""
+        """On connections of their own, until one is not closed for being slower than two seconds,
+        or one too many to be told why: (answer, reader)."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             connection = self.connect()
