@@ -60,6 +60,7 @@ function showError(field, text) {
   field.setAttribute("aria-invalid", "true");
   if (field.closest("details")) field.closest("details").open = true;
   field.focus();
+  $(id).scrollIntoView({block: "nearest"});
 }
 
 function clearErrors(form) {

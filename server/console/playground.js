@@ -128,7 +128,7 @@ function fieldOf(text) {
 function showRefusal(error) {
   const field = error.status === 400 ? fieldOf(error.message) : null;
   $("answered").textContent = error.status > 0 ? "Refused, HTTP status " + error.status + "."
-    : error.message;
+    : "No answer.";
   if (field === null) {
     $("try-error").textContent = error.message;
     return;
@@ -150,8 +150,8 @@ async function run(event) {
     const begun = performance.now();
     const answer = await ask("POST", path, body, {headers, seconds: 120});
     const tree = await readAnswer(answer);
-    $("answer").scrollIntoView({block: "nearest"});
     showAnswer(tree, answer.headers.get("Server-Timing"), performance.now() - begun);
+    $("answer").scrollIntoView({block: "nearest"});
   } catch (error) {
     if (!(error instanceof Refusal)) error.message = "No answer that can be read: " + error.message;
     showRefusal(error);

@@ -1,7 +1,8 @@
 /* What this server is and does: figures of /metrics as they change, its models, its limits. */
 
 const POINT_COUNT = 60, LOOK_MS = 2000;
-const live = {looks: [], points: {}, rows: new Map(), start: 0, bytes: new Map(), told: ""};
+const live = {looks: [], points: {}, rows: new Map(), start: 0, bytes: new Map(), told: "",
+              offered: ""};
 
 function addPoint(name, value) {
   const list = live.points[name] ??= [];
@@ -119,8 +120,9 @@ async function findBytes() {
 }
 
 function offerLoad(text) {
-  const [file] = $("load-file").files;
-  if (file && $("load-name").value === "") $("load-name").value = file.name.replace(/\.onnx$/, "");
+  const [file] = $("load-file").files, name = $("load-name");
+  if (file && ["", live.offered].includes(name.value)) /* not where somebody has typed one */
+    name.value = live.offered = file.name.replace(/\.onnx$/, "");
   if (text !== "") $("loaded").textContent = text;
   if (text !== "") $("load-name").focus();
 }

@@ -31,8 +31,8 @@ function readNpy(buffer) {
   const [, sizes] = /'shape': *\(([\d, ]*)\)/.exec(head) ?? [];
   const datatype = NPY_TYPES[type];
   if (datatype === undefined || order === ">" || sizes === undefined)
-    throw new Error("expected integers of at most 32 bits or floats, little-endian; got " +
-                    (type ? order + type : "no array"));
+    throw new Error("expected integers of at most 32 bits or floats, little-endian, as " +
+                    "array.astype makes them; got " + (type ? order + type : "no array"));
   const shape = words(sizes).map(Number);
   if (/'fortran_order': *True/.test(head) && shape.length > 1)
     throw new Error("expected rows one after the other: save numpy.ascontiguousarray(array)");

@@ -152,6 +152,17 @@ class Models(PageTest):
         expect(self.page.locator("#loaded")).to_contain_text("chain is loaded")
         self.unload("chain")
 
+    def test_a_name_follows_its_file_unless_it_was_typed(self):
+        self.open()
+        name = self.page.get_by_label("Name")
+        for file, typed, expected in (("first", None, "first"), ("second", None, "second"),
+                                      ("third", "mine", "mine")):
+            if typed:
+                name.fill(typed)
+            self.page.get_by_label("File", exact=True).set_input_files(
+                {"name": file + ".onnx", "mimeType": "", "buffer": chain_file()})
+            expect(name).to_have_value(expected)
+
     def test_refusals(self):
         self.open()
         self.load("broken", b"no model")

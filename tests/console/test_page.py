@@ -59,6 +59,17 @@ class Looks(PageTest):
             self.assertEqual(small, [], "too small for a finger")
         self.check_accessible(page, "phone")
 
+    def test_phone_shows_what_came(self):
+        self.page = page = self.new_page(viewport={"width": 360, "height": 740}, is_mobile=True)
+        self.open()
+        self.choose("onnx.QLinearConv")
+        self.run_and_wait()
+        top, bottom = page.evaluate("""() => {
+            const {top, bottom} = document.getElementById("answer").getBoundingClientRect();
+            return [top, bottom];
+        }""")
+        self.assertTrue(-1 < top < 740 and (bottom < 741 or top < 1), (top, bottom))
+
     def test_photograph(self):
         """An edge filter, after two minutes that pass in a moment: the picture of the README."""
         self.page = page = self.new_page(viewport={"width": 1200, "height": 1150})
@@ -136,6 +147,21 @@ class Keyboard(PageTest):
         self.page.keyboard.type("x")
         self.page.keyboard.press("Control+Enter")
         expect(self.page.locator("#input-0-error")).to_contain_text("x")
+
+    def test_nothing_hides_what_has_the_focus(self):
+        self.page = page = self.new_page(viewport={"width": 1280, "height": 500})
+        self.open()
+        self.choose("onnx.QLinearConv")
+        page.focus("#model")
+        hidden = []
+        while self.focused() != "run":
+            page.keyboard.press("Tab")
+            hidden += page.evaluate("""() => {
+                const focused = document.activeElement, box = focused.getBoundingClientRect();
+                const at = document.elementFromPoint(box.left + box.width / 2, box.bottom - 1);
+                return at?.closest("#go") && !focused.closest("#go") ? [focused.id] : [];
+            }""")
+        self.assertEqual(hidden, [])
 
     def test_each_field_has_a_name(self):
         self.open()
