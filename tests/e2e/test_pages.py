@@ -66,7 +66,7 @@ class Readme(unittest.TestCase):
         first_screen = "\n".join(self.TEXT.splitlines()[:45])
         for words in ("make demo", "make test", "\ncurl ", '"data":[-64,0,0.5,63.5]'):
             self.assertIn(words, first_screen)
-        self.assertLessEqual(len(self.TEXT.splitlines()), 300)
+        self.assertLessEqual(len(self.TEXT.splitlines()), 140)
 
     def test_pictures(self):
         pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", self.TEXT)
