@@ -34,7 +34,8 @@ enum state {
     IN_DATA,
 };
 
-static enum qd_status expected(const struct qd_json_reader *reader, const char *what)
+__attribute__((cold)) static enum qd_status expected(const struct qd_json_reader *reader,
+                                                     const char *what)
 {
     size_t offset = (size_t)(reader->at - reader->begin);
     char got[24] = "the end of the JSON";
@@ -48,7 +49,7 @@ static enum qd_status expected(const struct qd_json_reader *reader, const char *
 
 /* ---- The tree ---------------------------------------------------------------------------- */
 
-static bool make_room(struct qd_json_reader *reader, size_t bytes)
+__attribute__((cold)) static bool make_room(struct qd_json_reader *reader, size_t bytes)
 {
     reader->room_bytes = bytes > ROOM_BYTES ? bytes : ROOM_BYTES;
     reader->room = qd_arena_alloc(reader->arena, reader->room_bytes);
@@ -59,64 +60,60 @@ static bool make_room(struct qd_json_reader *reader, size_t bytes)
     return false;
 }
 
-/* NULL: no memory; the error says so. */
-static inline void *take(struct qd_json_reader *reader, size_t bytes)
+/* Room for so many bytes, for take. NULL: no memory; the error says so. */
+static inline char *find_room(struct qd_json_reader *reader, size_t bytes)
 {
-    bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > reader->room_bytes && !make_room(reader, bytes))
-        return NULL;
-    void *taken = reader->room;
-    reader->room += bytes;
-    reader->room_bytes -= bytes;
-    return taken;
+    return bytes <= reader->room_bytes || make_room(reader, bytes) ? reader->room : NULL;
 }
 
-/* The value that comes next in the text, written as [text, reader->at). NULL: no memory. */
-static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kind kind,
-                                 const char *text)
+static inline size_t rounded(size_t bytes)
 {
-    struct qd_json_value *value = take(reader, sizeof(*value));
+    return (bytes + 7) & ~(size_t)7;
+}
+
+static inline void take(struct qd_json_reader *reader, size_t bytes)
+{
+    reader->room += rounded(bytes);
+    reader->room_bytes -= rounded(bytes);
+}
+
+/* The value that comes next in the text. NULL: no memory. */
+static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kind kind,
+                                 const char *text, size_t bytes)
+{
+    struct qd_json_value *value = (void *)find_room(reader, sizeof(*value));
     if (value == NULL)
         return NULL;
-    *value = (struct qd_json_value){
-        .kind = kind, .key = reader->key, .text = text, .bytes = (size_t)(reader->at - text)};
-    *reader->links[reader->depth] = value;
-    reader->links[reader->depth] = &value->next;
+    take(reader, sizeof(*value));
+    *value =
+        (struct qd_json_value){.kind = kind, .key = reader->key, .text = text, .bytes = bytes};
+    const struct qd_json_value ***link = &reader->links[reader->depth];
+    **link = value;
+    *link = &value->next;
     reader->key = NULL;
     reader->state = AFTER_VALUE;
     return value;
 }
 
-static enum qd_status add_value(struct qd_json_reader *reader, enum qd_json_kind kind,
-                                const char *text)
+/* As it is written, from `text` up to here. */
+static enum qd_status add_written(struct qd_json_reader *reader, enum qd_json_kind kind,
+                                  const char *text)
 {
-    return add(reader, kind, text) != NULL ? QD_OK : reader->error->status;
+    return add(reader, kind, text, (size_t)(reader->at - text)) != NULL ? QD_OK
+                                                                        : reader->error->status;
 }
 
-/* The string that ends here, without its quotes, is a key or a value. */
-static enum qd_status add_string(struct qd_json_reader *reader, bool is_plain)
+/* A key or a value, in the room. */
+static inline enum qd_status add_string(struct qd_json_reader *reader, size_t bytes)
 {
-    const char *written = reader->token + 1;
-    size_t bytes = (size_t)(reader->at - written) - 1;
-    char *string = take(reader, bytes + 1);
-    if (string == NULL)
-        return reader->error->status;
-    if (is_plain)
-        memcpy(string, written, bytes);
-    else
-        bytes = qd_json_string_decode(written, bytes, string);
-    string[bytes] = '\0';
+    const char *string = reader->room;
+    take(reader, bytes + 1);
     if (reader->state == IN_KEY) {
         reader->key = string;
         reader->state = COLON;
         return QD_OK;
     }
-    struct qd_json_value *value = add(reader, QD_JSON_STRING, reader->token);
-    if (value == NULL)
-        return reader->error->status;
-    value->text = string;
-    value->bytes = bytes;
-    return QD_OK;
+    return add(reader, QD_JSON_STRING, string, bytes) != NULL ? QD_OK : reader->error->status;
 }
 
 /* ---- Data, skipped ----------------------------------------------------------------------- */
@@ -263,8 +260,12 @@ static enum qd_status begin_data(struct qd_json_reader *reader)
 
 static enum qd_status end_data(struct qd_json_reader *reader)
 {
-    struct qd_json_data *data = take(reader, sizeof(*data));
-    struct qd_json_value *value = data == NULL ? NULL : add(reader, QD_JSON_DATA, reader->token);
+    struct qd_json_data *data = (void *)find_room(reader, sizeof(*data));
+    if (data == NULL)
+        return reader->error->status;
+    take(reader, sizeof(*data));
+    struct qd_json_value *value =
+        add(reader, QD_JSON_DATA, reader->token, (size_t)(reader->at - reader->token));
     if (value == NULL)
         return reader->error->status;
     if (value->bytes == 4 && memcmp(value->text, "null", 4) == 0)
@@ -313,11 +314,15 @@ static enum qd_status begin_string(struct qd_json_reader *reader, enum state sta
 {
     reader->token = reader->at++;
     reader->state = state;
-    const char *quote = qd_json_string_plain_end(reader->at, reader->end);
+    char *room = find_room(reader, QD_JSON_PLAIN_BYTES);
+    if (room == NULL)
+        return reader->error->status;
+    const char *begin = reader->at;
+    const char *quote = qd_json_string_copy_plain(begin, reader->end, room);
     if (quote == NULL)
         return QD_OK;
     reader->at = quote + 1;
-    return add_string(reader, true);
+    return add_string(reader, (size_t)(quote - begin));
 }
 
 /* On in a string. */
@@ -327,7 +332,16 @@ static enum qd_status read_string(struct qd_json_reader *reader)
     const char *wanted = qd_json_string_scan(&reader->at, reader->pause, reader->end, &closed);
     if (wanted != NULL)
         return expected(reader, wanted);
-    return closed ? add_string(reader, false) : QD_OK;
+    if (!closed)
+        return QD_OK;
+    const char *written = reader->token + 1;
+    const size_t bytes = (size_t)(reader->at - written) - 1;
+    char *room = find_room(reader, rounded(bytes + 1));
+    if (room == NULL)
+        return reader->error->status;
+    const size_t decoded = qd_json_string_decode(written, bytes, room);
+    room[decoded] = '\0';
+    return add_string(reader, decoded);
 }
 
 static enum qd_status read_colon(struct qd_json_reader *reader)
@@ -368,7 +382,7 @@ static enum qd_status read_number(struct qd_json_reader *reader)
             return expected(reader, "a number within the range of double precision");
         }
     }
-    return add_value(reader, QD_JSON_NUMBER, begin);
+    return add_written(reader, QD_JSON_NUMBER, begin);
 }
 
 static enum qd_status open_value(struct qd_json_reader *reader)
@@ -380,7 +394,7 @@ static enum qd_status open_value(struct qd_json_reader *reader)
     }
     const bool is_object = *reader->at == '{';
     struct qd_json_value *value =
-        add(reader, is_object ? QD_JSON_OBJECT : QD_JSON_ARRAY, reader->at);
+        add(reader, is_object ? QD_JSON_OBJECT : QD_JSON_ARRAY, reader->at, 0);
     if (value == NULL)
         return reader->error->status;
     uint64_t bit = UINT64_C(1) << reader->depth++;
@@ -400,7 +414,7 @@ static enum qd_status read_literal(struct qd_json_reader *reader)
         size_t count = strlen(literals[kind]);
         if (left >= count && memcmp(reader->at, literals[kind], count) == 0) {
             reader->at += count;
-            return add_value(reader, kind, reader->at - count);
+            return add_written(reader, kind, reader->at - count);
         }
     }
     return expected(reader, "a value");
@@ -416,6 +430,27 @@ static enum qd_status read_value(struct qd_json_reader *reader)
     if (byte == '-' || (byte >= '0' && byte <= '9'))
         return read_number(reader);
     return read_literal(reader);
+}
+
+/* Whether what comes next is here, without spaces before it. */
+static inline bool goes_on(const struct qd_json_reader *reader)
+{
+    return reader->at < reader->pause && !is_space(*reader->at);
+}
+
+/* Mostly the colon and the value are there, too. */
+static enum qd_status read_key(struct qd_json_reader *reader, const char *wanted)
+{
+    if (reader->at == reader->end || *reader->at != '"')
+        return expected(reader, wanted);
+    enum qd_status status = begin_string(reader, IN_KEY);
+    if (status == QD_OK && reader->state == COLON && goes_on(reader))
+        status = read_colon(reader);
+    if (status != QD_OK || !goes_on(reader))
+        return status;
+    if (reader->state == DATA)
+        return begin_data(reader);
+    return reader->state == VALUE ? read_value(reader) : QD_OK;
 }
 
 static bool is_over(const struct qd_json_reader *reader)
@@ -440,17 +475,7 @@ static enum qd_status read_separator(struct qd_json_reader *reader)
         return expected(reader, object ? "',' or '}'" : "',' or ']'");
     }
     reader->at++;
-    return QD_OK;
-}
-
-/* The colon is there mostly, too. */
-static enum qd_status read_key(struct qd_json_reader *reader, const char *wanted)
-{
-    if (reader->at == reader->end || *reader->at != '"')
-        return expected(reader, wanted);
-    const enum qd_status status = begin_string(reader, IN_KEY);
-    const bool goes_on = reader->state == COLON && reader->at < reader->pause && *reader->at == ':';
-    return status == QD_OK && goes_on ? read_colon(reader) : status;
+    return reader->state == KEY && goes_on(reader) ? read_key(reader, "a key") : QD_OK;
 }
 
 static enum qd_status read_token(struct qd_json_reader *reader)
