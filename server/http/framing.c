@@ -93,13 +93,6 @@ static const char *read_text(struct qd_framing *framing, const char *at, const c
     return at;
 }
 
-static const char *skip_zeros(const char *at, const char *end)
-{
-    while (at < end && *at == '0')
-        at++;
-    return at;
-}
-
 static const char *skip_blanks(const char *at, const char *end)
 {
     while (at < end && is_blank(*at))
@@ -415,8 +408,6 @@ static bool read_one(struct qd_framing *framing, char c)
         if (c == ' ')
             fail(framing, QD_FAULT_FIRST_LINE, c);
         return false;
-    case VERSION:
-        return read_version(framing, c);
     case LINE_BEGIN:
         begin_line(framing, c);
         return framing->state == HEAD_LF;
@@ -424,8 +415,6 @@ static bool read_one(struct qd_framing *framing, char c)
         if (!is_blank(c))
             framing->state = framing->is_length ? LENGTH : CODING;
         return is_blank(c);
-    case LENGTH:
-        return read_length(framing, c);
     case CODING:
         return read_coding(framing, c);
     case VALUE_CR:
@@ -456,8 +445,16 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
         return read_part(framing, at, end);
     case LINE:
         return read_lines(framing, at, end);
+    case VERSION:
+        while (at < end && read_version(framing, *at))
+            at++;
+        return at;
     case NAME:
         return read_name(framing, at, end);
+    case LENGTH:
+        while (at < end && read_length(framing, *at))
+            at++;
+        return at;
     case TRAILER_NAME:
         return read_trailer_name(framing, at, end);
     case VALUE_BLANKS:
@@ -465,7 +462,8 @@ static const char *read_some(struct qd_framing *framing, const char *at, const c
         framing->state = at < end ? VALUE_CR : VALUE_BLANKS;
         return at;
     case SIZE_ZEROS:
-        at = skip_zeros(at, end);
+        while (at < end && *at == '0')
+            at++;
         framing->state = at < end ? SIZE : SIZE_ZEROS;
         return at;
     case SIZE_BLANKS:
