@@ -397,8 +397,8 @@ size_t qd_json_floats_read(const char **at, const char *end, float *values, size
     return index;
 }
 
-size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
-                             uint32_t *values, size_t count)
+static inline size_t read_integers(const char **at, const char *end, int64_t min, int64_t max,
+                                   uint32_t *values, size_t count)
 {
     size_t index = 0;
     for (const char *next = *at; index < count; index++) {
@@ -418,4 +418,20 @@ size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int6
         next = *at = digits + digit_count + 1;
     }
     return index;
+}
+
+/* The last few have nothing behind them to load with them: they are read in a copy. */
+size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
+                             uint32_t *values, size_t count)
+{
+    const size_t index = read_integers(at, end, min, max, values, count);
+    const size_t left = (size_t)(end - *at);
+    if (index == count || left > 1 + READ_DIGITS)
+        return index;
+    char copy[1 + READ_DIGITS + 1 + READ_DIGITS + 1] = {0};
+    const char *next = memcpy(copy, *at, left);
+    const size_t more =
+        read_integers(&next, copy + sizeof(copy), min, max, values + index, count - index);
+    *at += next - copy;
+    return index + more;
 }

@@ -85,8 +85,7 @@ static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kin
     if (value == NULL)
         return NULL;
     take(reader, sizeof(*value));
-    *value =
-        (struct qd_json_value){.kind = kind, .key = reader->key, .text = text, .bytes = bytes};
+    *value = (struct qd_json_value){.kind = kind, .key = reader->key, .text = text, .bytes = bytes};
     const struct qd_json_value ***link = &reader->links[reader->depth];
     **link = value;
     *link = &value->next;

@@ -11,8 +11,8 @@
  * was expected there. The text goes up to `end`. */
 const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
-/* Copies the string that goes on at `at`, where it is short and ASCII that stands for itself, with a
- * NUL behind it, into room for QD_JSON_PLAIN_BYTES, of which the rest is undefined. Returns its
+/* Copies the string that goes on at `at`, where it is short and ASCII that stands for itself, with
+ * a NUL behind it, into room for QD_JSON_PLAIN_BYTES, of which the rest is undefined. Returns its
  * closing quote. NULL: it is another string, for the functions before and behind this. */
 #define QD_JSON_PLAIN_BYTES 64
 const char *qd_json_string_copy_plain(const char *at, const char *end, char *out);

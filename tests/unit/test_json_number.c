@@ -339,6 +339,43 @@ Test(json_number, floats_that_are_large_whole_numbers_print_all_digits)
 }
 
 /* As one by one. */
+/* Wherever the text ends: with much behind a number, with little, and with none of its comma. */
+Test(json_number, integers_are_read_in_a_row)
+{
+    static const char text[] = "0,-1,128,255,-32768,4294967295,-2147483648,7,65535,12,3,42,-9,";
+    static const int64_t wanted[] = {0, -1,    128, 255, -32768, 4294967295, -2147483648,
+                                     7, 65535, 12,  3,   42,     -9};
+    enum { COUNT = sizeof(wanted) / sizeof(*wanted) };
+    for (size_t bytes = 0; bytes < sizeof(text); bytes++) {
+        char *copy = malloc(bytes + 1); /* so that sanitizers see who reads beyond */
+        uint32_t values[COUNT];
+        const char *at = memcpy(copy, text, bytes);
+        const size_t read =
+            qd_json_integers_read(&at, copy + bytes, INT32_MIN, UINT32_MAX, values, COUNT);
+        size_t whole = 0;
+        for (size_t i = 0; i < bytes; i++)
+            whole += text[i] == ',';
+        cr_assert_eq(read, whole, "%zu bytes: %zu of %zu", bytes, read, whole);
+        for (size_t i = 0; i < read; i++)
+            cr_assert_eq(values[i], (uint32_t)wanted[i], "%zu of %zu bytes", i, bytes);
+        cr_assert(read == 0 ? at == copy : at[-1] == ',', "%zu bytes", bytes);
+        free(copy);
+    }
+}
+
+Test(json_number, integers_in_a_row_stop_before_what_is_none)
+{
+    static const char *const bad[] = {"1,02,",  "1,-0,", "1,2.5,", "1,3e2,",
+                                      "1,300,", "1,x,",  "1,2]",   "1,,"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        uint32_t values[4];
+        const char *at = bad[i];
+        cr_assert_eq(qd_json_integers_read(&at, at + strlen(at), 0, 255, values, 4), 1, "%s",
+                     bad[i]);
+        cr_assert_eq(at, bad[i] + 2, "%s", bad[i]);
+    }
+}
+
 Test(json_number, floats_print_in_a_row)
 {
     enum { COUNT = 40 };
