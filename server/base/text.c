@@ -119,6 +119,10 @@ void qd_text_format(struct qd_text *text, const char *format, ...)
 char *qd_print_decimal(uint64_t number, char *at)
 {
     size_t digits = 1;
+    if (number < 10) { /* times in microseconds are mostly small */
+        *at = (char)('0' + number);
+        return at + 1;
+    }
     for (uint64_t rest = number; rest >= 10; rest /= 10)
         digits++;
     for (size_t i = digits; i-- > 0; number /= 10)
@@ -202,6 +206,10 @@ static size_t count_plain(const char *text, size_t count)
 {
     size_t plain = 0;
     while (plain < count) {
+        const unsigned many = count - plain < 8 ? 0 : qd_json_plain_count(text + plain);
+        plain += many;
+        if (many > 0)
+            continue;
         const unsigned char byte = (unsigned char)text[plain];
         const size_t length = byte < 0x80 ? 1 : qd_utf8_length(text + plain, count - plain);
         if (length == 0 || byte < 0x20 || byte == '"' || byte == '\\')

@@ -43,20 +43,6 @@ static const char *scan_unit(const char **at, const char *end)
     return NULL;
 }
 
-/* How many of the eight bytes at `at` stand for themselves in a string, from the first one on:
- * ASCII but control characters, quotes and backslashes. */
-static unsigned count_plain(const char *at)
-{
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    uint64_t word;
-    memcpy(&word, at, sizeof(word));
-    /* A byte that is found sets its bit 7, and may do so in bytes above it, which do not matter. */
-    uint64_t found =
-        word | (word - ones * 0x20) | ((word ^ ones * '"') - ones) | ((word ^ ones * '\\') - ones);
-    found &= ones * 0x80;
-    return found == 0 ? 8 : (unsigned)__builtin_ctzll(found) / 8;
-}
-
 /* Keys and names are all so short. Words are copied before they are looked at: the last one ends
  * behind the quote, in whose place is the NUL. */
 const char *qd_json_string_copy_plain(const char *at, const char *end, char *out)
@@ -64,7 +50,7 @@ const char *qd_json_string_copy_plain(const char *at, const char *end, char *out
     const char *last = end - at > QD_JSON_PLAIN_BYTES ? at + QD_JSON_PLAIN_BYTES : end;
     for (; last - at >= 8; at += 8, out += 8) {
         memcpy(out, at, 8);
-        const unsigned plain = count_plain(at);
+        const unsigned plain = qd_json_plain_count(at);
         if (plain == 8)
             continue;
         out[plain] = '\0';
@@ -86,7 +72,7 @@ const char *qd_json_string_scan(const char **at, const char *pause, const char *
     *closed = false;
     while (*at < pause) {
         if (end - *at >= 8) {
-            unsigned plain = count_plain(*at);
+            unsigned plain = qd_json_plain_count(*at);
             *at += plain;
             if (plain == 8)
                 continue;
