@@ -80,19 +80,32 @@ static enum qd_status refuse_twice(const struct qd_json_path *path, const char *
                    path == NULL ? "" : path->tail, key);
 }
 
+/* Members mostly come in the order of the keys: looks from one of these on, then at those before
+ * it. `count`: it is none of them. */
+static size_t find_key(const char *key, const char *const *keys, size_t count, size_t from)
+{
+    for (size_t i = from; i < count; i++)
+        if (qd_json_key_is(key, keys[i]))
+            return i;
+    for (size_t i = 0; i < from; i++)
+        if (qd_json_key_is(key, keys[i]))
+            return i;
+    return count;
+}
+
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
                               const char *const *keys, size_t count,
                               const struct qd_json_value **values, struct qd_error *error)
 {
     for (size_t i = 0; i < count; i++)
         values[i] = NULL;
+    size_t next = 0;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
-        size_t i = 0;
-        while (i < count && !qd_json_key_is(member->key, keys[i]))
-            i++;
+        const size_t i = find_key(member->key, keys, count, next);
         if (i == count)
             continue;
+        next = i + 1;
         if (values[i] != NULL)
             return refuse_twice(path, keys[i], error);
         values[i] = member;
