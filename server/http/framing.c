@@ -125,12 +125,14 @@ static const char *read_lines(struct qd_framing *framing, const char *at, const 
         at = read_text(framing, at, end, LINE_LF);
         if (at == end || framing->fault != QD_FAULT_NONE)
             return at;
-        if (end - at < 3 || framing->is_trailer || at[1] != '\n' || at[2] == '\r' ||
-            is_blank(at[2]) || at[2] == ':' || lower(at[2]) == 'c' || lower(at[2]) == 't')
+        if (end - at < 3 || framing->is_trailer || at[1] != '\n')
             return at + 1;
-        framing->state = LINE;
-        framing->line++;
+        begin_line(framing, at[2]);
         at += 2;
+        if (framing->state == HEAD_LF)
+            return at + 1;
+        if (framing->state != LINE || framing->fault != QD_FAULT_NONE)
+            return at;
     }
 }
 
@@ -186,7 +188,7 @@ static bool read_length(struct qd_framing *framing, char c)
         framing->digit_count = 1;
         return true;
     }
-    framing->state = VALUE_BLANKS;
+    framing->state = c == '\r' ? LINE : VALUE_BLANKS;
     if (c >= '0' && c <= '9')
         fail(framing, QD_FAULT_BEYOND_64_BITS, c);
     else if (framing->digit_count == 0 || (c != '\r' && !is_blank(c)))
@@ -418,12 +420,12 @@ static bool read_one(struct qd_framing *framing, char c)
     case CODING:
         return read_coding(framing, c);
     case VALUE_CR:
-        if (c != '\r' && !framing->is_length) { /* another coding */
+        framing->state = LINE;
+        if (c != '\r' && framing->is_length)
+            fail(framing, QD_FAULT_LENGTH, c);
+        else if (c != '\r') /* another coding */
             framing->is_unclear = true;
-            framing->state = LINE;
-            return false;
-        }
-        return read_cr(framing, c, LINE_LF, QD_FAULT_LENGTH);
+        return false;
     case SIZE:
         return read_size(framing, c);
     case SIZE_CR:
