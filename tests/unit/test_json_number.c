@@ -338,7 +338,6 @@ Test(json_number, floats_that_are_large_whole_numbers_print_all_digits)
     }
 }
 
-/* As one by one. */
 /* Wherever the text ends: with much behind a number, with little, and with none of its comma. */
 Test(json_number, integers_are_read_in_a_row)
 {
@@ -376,6 +375,7 @@ Test(json_number, integers_in_a_row_stop_before_what_is_none)
     }
 }
 
+/* As one by one. */
 Test(json_number, floats_print_in_a_row)
 {
     enum { COUNT = 40 };
