@@ -1,0 +1,160 @@
+"""Replicas of quantd on fixed ports, and the shipped HAProxy in front of them."""
+import contextlib
+import csv
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from quantd import BUILD, ROOT, SLOW, Server, read_shared
+
+CONFIGURATION = ROOT / "docker" / "haproxy" / "haproxy.cfg"
+HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+# Longer than anything may take that goes well, so that who waits for an event says what is missing.
+PATIENCE_S = 40 * SLOW
+
+
+def free_ports(count):
+    """Not of those that the kernel gives to connections: nobody takes one while its replica is
+    away."""
+    found = []
+    for port in random.sample(range(15000, 32000), 1000):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("expected %d free ports, got %d" % (count, len(found)))
+
+
+def wait_until(condition, what, seconds=PATIENCE_S):
+    """Its value, once that is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError("waited %d s, and not %s" % (seconds, what))
+        time.sleep(0.02)
+    return value
+
+
+def fetch(address, path):
+    """(status, headers, text) of a GET on a connection of its own."""
+    try:
+        with urllib.request.urlopen("http://%s%s" % (address, path), timeout=PATIENCE_S) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
+class Replica:
+    """One port, and the quantd that listens there just now."""
+
+    def __init__(self, port, flags):
+        self.address = "127.0.0.1:%d" % port
+        self.flags = flags
+        self.server = None
+
+    def start(self):
+        """Returns when it is ready."""
+        self.server = Server(*self.flags, listen=(self.address,))
+        wait_until(lambda: self.server.get("/v2/health/ready").status == 200,
+                   "ready at %s" % self.address)
+
+    def restart(self):
+        self.server.stop()
+        self.start()
+
+    def signal(self, number):
+        self.server.process.send_signal(number)
+
+    def kill(self):
+        """At once; also one that hangs."""
+        if self.server is not None:
+            self.server.process.kill()
+            self.server.process.wait()
+            self.server.process.stdout.close()
+            self.server.stderr_file.close()
+            self.server = None
+
+    def metric(self, name, **labels):
+        """The sum over all labels but these."""
+        text = self.server.get("/metrics").body.decode()
+        wanted = ['%s="%s"' % pair for pair in labels.items()]
+        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines()
+                   if line.partition("{")[0].partition(" ")[0] == name
+                   and all(pair in line for pair in wanted))
+
+
+class Proxy:
+    """HAProxy with haproxy.cfg as it is."""
+
+    def __init__(self, replicas):
+        listen, metrics, health = free_ports(3)
+        self.address = "127.0.0.1:%d" % listen
+        self.port = listen
+        self.metrics = "127.0.0.1:%d" % metrics
+        self.log = tempfile.TemporaryFile()
+        environment = dict(os.environ, LISTEN=self.address, METRICS=self.metrics,
+                           HEALTH="127.0.0.1:%d" % health)
+        for index, replica in enumerate(replicas):
+            environment["REPLICA_%d" % (index + 1)] = replica.address
+        self.process = subprocess.Popen(
+            [HAPROXY, "-dMglobal", "-f", str(CONFIGURATION)], env=environment,
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def servers(self):
+        """What it knows of each replica: its statistics' row."""
+        try:
+            rows = list(csv.DictReader(fetch(self.metrics, "/;csv")[2].lstrip("# ").splitlines()))
+        except urllib.error.URLError:
+            if self.process.poll() is not None:
+                raise AssertionError("haproxy ended: %s" % self.said()) from None
+            return []
+        return [row for row in rows if row["pxname"] == "replicas" and row["svname"] != "BACKEND"]
+
+    def states(self):
+        return [server["status"].split()[0] for server in self.servers()]
+
+    def wait_for(self, *states):
+        wait_until(lambda: self.states() == list(states),
+                   "%s but %s; haproxy says: %s" % (states, self.states(), self.said()))
+
+    def said(self):
+        return read_shared(self.log).decode(errors="replace")
+
+    def stop(self):
+        """As compose.yaml does; the last request is answered before it ends."""
+        self.process.send_signal(signal.SIGUSR1)
+        try:
+            self.process.wait(PATIENCE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.log.close()
+
+
+class Fleet:
+    """Three replicas, ready, and HAProxy, which knows it."""
+
+    def __init__(self, *flags, count=3):
+        self.stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as begun:
+            self.replicas = [Replica(port, flags) for port in free_ports(3)]
+            for replica in self.replicas:
+                begun.callback(replica.kill)
+            for replica in self.replicas[:count]:
+                replica.start()
+            self.proxy = Proxy(self.replicas)
+            begun.callback(self.proxy.stop)
+            self.proxy.wait_for(*["UP"] * count + ["NOLB"] * (3 - count))
+            self.stack = begun.pop_all()
+
+    def stop(self):
+        self.stack.close()
