@@ -10,6 +10,8 @@
 #   make check-kernels-emulated   the same on older CPUs and on ARM, where qemu-user is installed
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
+#   make test-replicas   docker/haproxy before three replicas that end, are killed, hang, reload;
+#                        A=--throughput measures 1, 2, 3 of them into docker/scale.md
 #   make test-reliability   p99 beside large work, attacks, drains: into tests/RELIABILITY.md;
 #                        A=--short some of it, A='--soak 30' everything mixed for half an hour
 #   make test-clients    small clients in seven languages; skips those without their toolchain
@@ -275,6 +277,13 @@ test-load:
 	@$(SUBMAKE) $(B)/quantd
 	@B=$(B) python3 tests/load/test_load_script.py
 
+test-replicas:
+	@$(INSTALL) build replicas
+	@echo "Building $(B)/quantd"
+	+@$(SUBMAKE) $(B)/quantd
+	@B=$(B) python3 $(if $(filter --throughput,$(A)),tests/replicas/throughput.py, \
+	    tests/support/run_folder.py replicas '$(T)')
+
 test-reliability:
 	@$(INSTALL) build test reliability
 	@$(SUBMAKE) $(B)/quantd $(B)/measure
@@ -403,7 +412,7 @@ clean:
 .PHONY: install uninstall man dist
 .PHONY: schema test-schema test-console test-kubernetes
 .PHONY: image test-image
-.PHONY: test-load
+.PHONY: test-load test-replicas
 .PHONY: bench
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \

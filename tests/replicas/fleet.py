@@ -7,15 +7,19 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
-from quantd import BUILD, ROOT, SLOW, Server, read_shared
+from quantd import ROOT, SLOW, Server, parse_metrics, read_shared
 
 CONFIGURATION = ROOT / "docker" / "haproxy" / "haproxy.cfg"
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+if HAPROXY is None:
+    sys.exit("tests/replicas: expected haproxy (Debian: apt-get install haproxy), got none")
+
 # Longer than anything may take that goes well, so that who waits for an event says what is missing.
 PATIENCE_S = 40 * SLOW
 
@@ -83,13 +87,9 @@ class Replica:
             self.server.stderr_file.close()
             self.server = None
 
-    def metric(self, name, **labels):
-        """The sum over all labels but these."""
-        text = self.server.get("/metrics").body.decode()
-        wanted = ['%s="%s"' % pair for pair in labels.items()]
-        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines()
-                   if line.partition("{")[0].partition(" ")[0] == name
-                   and all(pair in line for pair in wanted))
+    def refusals(self, reason):
+        metrics = parse_metrics(self.server.get("/metrics").body.decode())
+        return metrics[("quantd_refusals_total", (("reason", reason),))]
 
 
 class Proxy:
@@ -125,6 +125,13 @@ class Proxy:
     def wait_for(self, *states):
         wait_until(lambda: self.states() == list(states),
                    "%s but %s; haproxy says: %s" % (states, self.states(), self.said()))
+
+    def busy(self):
+        """The index of the replica that has a request just now: the only one there is."""
+        def found():
+            return [index for index, server in enumerate(self.servers()) if server["scur"] != "0"]
+        index, = wait_until(found, "a replica has the request")
+        return index
 
     def said(self):
         return read_shared(self.log).decode(errors="replace")

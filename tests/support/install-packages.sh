@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
-# GROUP: build, demo, test, fuzz, lint, conformance, load, reliability, clients, schema, console,
-# kubernetes, man, image, podman, bench or numbers.
+# GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
+# console, kubernetes, man, image, podman, bench or numbers.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -20,6 +20,7 @@ packages_of()
     lint) echo clang clang-format shellcheck git zlib1g-dev ;;
     conformance) echo python3 python3-venv curl ;;
     load) echo python3 curl gnuplot-nox ;;
+    replicas) echo python3 haproxy wrk ;;
     reliability) echo slowhttptest wrk ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
     man) echo help2man ;;
@@ -33,8 +34,8 @@ packages_of()
         libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, reliability, clients, schema, console, kubernetes, man, image, podman, bench," \
-            "numbers" >&2
+            "load, replicas, reliability, clients, schema, console, kubernetes, man, image, podman," \
+            "bench, numbers" >&2
         exit 2
         ;;
     esac
@@ -68,6 +69,7 @@ found()
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     python3-venv) python3 -c 'import ensurepip' ;;
+    haproxy) command -v haproxy || test -x /usr/sbin/haproxy ;; # who is not root may not see it
     fonts-dejavu-core) ;; # whatever a browser finds there will do
     *) command -v "$1" >/dev/null ;;
     esac 2>/dev/null
