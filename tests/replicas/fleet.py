@@ -61,6 +61,7 @@ class Replica:
     """One port, and the quantd that listens there just now."""
 
     def __init__(self, port, flags):
+        self.port = port
         self.address = "127.0.0.1:%d" % port
         self.flags = flags
         self.server = None

@@ -32,7 +32,8 @@ def conv_request(channels, size):
                Tensor.of("x_scale", "FP32", [], [1]), Tensor.of("x_zero_point", "UINT8", [], [0]),
                Tensor("w", "INT8", [channels, channels, 3, 3], w),
                Tensor.of("w_scale", "FP32", [], [1]), Tensor.of("w_zero_point", "INT8", [], [0]),
-               Tensor.of("y_scale", "FP32", [], [4096]), Tensor.of("y_zero_point", "UINT8", [], [0])]
+               Tensor.of("y_scale", "FP32", [], [4096]),
+               Tensor.of("y_zero_point", "UINT8", [], [0])]
     return binary_request(tensors)
 
 

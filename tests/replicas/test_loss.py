@@ -1,6 +1,8 @@
 """Replicas that end, are killed, hang or come back while clients ask: no request fails."""
+import contextlib
 import os
 import signal
+import socket
 import unittest
 
 from fleet import Fleet, fetch, wait_until
@@ -72,6 +74,24 @@ class UnderLoad(FleetTest):
         # Some were there: they waited for two checks, of 2 s each.
         self.assertGreater(traffic.slowest_s, 3.9)
         self.replicas[1].restart()  # it has taken no harm
+
+    def test_the_way_to_a_replica_is_lost(self):
+        """Nothing comes back, not even a refusal: as from a socket whose queue is full. Nobody asks
+        until HAProxy knows, as README.md says what that may cost."""
+        with contextlib.ExitStack() as sockets:
+            self.replicas[2].kill()
+            there = ("127.0.0.1", self.replicas[2].port)
+            hole = sockets.enter_context(socket.socket())
+            hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            hole.bind(there)
+            hole.listen(0)
+            for _ in range(4):
+                filler = sockets.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(there)
+            self.proxy.wait_for(*self.states_but(2, "DOWN"))
+            with self.traffic():
+                pass
 
 
 class AllAreGone(FleetTest):

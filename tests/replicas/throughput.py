@@ -40,7 +40,8 @@ def write_model(folder):
     tensors = [Tensor.of("x_scale", "FP32", [], [1]), Tensor.of("x_zero_point", "UINT8", [], [0]),
                Tensor("w", "INT8", [CHANNELS, CHANNELS, KERNEL, KERNEL], weights),
                Tensor.of("w_scale", "FP32", [], [1]), Tensor.of("w_zero_point", "INT8", [], [0]),
-               Tensor.of("y_scale", "FP32", [], [4096]), Tensor.of("y_zero_point", "UINT8", [], [0])]
+               Tensor.of("y_scale", "FP32", [], [4096]),
+               Tensor.of("y_zero_point", "UINT8", [], [0])]
     pads = {"pads": [KERNEL // 2] * 4}
     body, headers = binary_request(tensors, pads, model_name=CONV)
     json_bytes = int(headers[LENGTH])
@@ -135,18 +136,18 @@ def machine():
 
 
 def report(by_count, ways):
-    one = by_count[1][0]
     version = subprocess.run([HAPROXY, "-v"], capture_output=True, text=True, check=True).stdout
     others = statistics.median(row[4] for row in [*by_count.values(), *ways])
     lines = ["%s, of which others had %.1f meanwhile; HAProxy %s, wrk with %d connections; medians "
              "of %d rounds:" % (machine(), others, re.search(r"version ([\d.]+)", version)[1],
                                 CONNECTIONS, ROUNDS), "",
-             "| replicas | requests/s | × one | N × one, or all CPUs | replica, ms of CPU | HAProxy |"
-             " client |", "|---:|---:|---:|---:|---:|---:|---:|"]
+             "| replicas | requests/s | × one | CPU of a request, ms: replica | HAProxy | client |"
+             " the CPUs allow | × one |", "|" + "---:|" * 8]
+    allowed = {count: min(count / row[1], CPUS / sum(row[1:4])) for count, row in by_count.items()}
     for count, (rate, *used, _) in by_count.items():
-        lines.append("| %d | %.1f | %.2f | %.1f | %s |" % (
-            count, rate, rate / one, min(count * one, CPUS / sum(used)),
-            " | ".join("%.2f" % (1000 * s) for s in used)))
+        lines.append("| %d | %.1f | %.2f | %s | %.1f | %.2f |" % (
+            count, rate, rate / by_count[1][0], " | ".join("%.2f" % (1000 * s) for s in used),
+            allowed[count], allowed[count] / allowed[1]))
     lines += ["", "| small request | requests/s | replica, µs of CPU | HAProxy | client |",
               "|---|---:|---:|---:|---:|"]
     for name, (rate, *used, _) in zip(("straight to a replica", "by way of HAProxy"), ways):

@@ -34,8 +34,8 @@ packages_of()
         libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, replicas, reliability, clients, schema, console, kubernetes, man, image, podman," \
-            "bench, numbers" >&2
+            "load, replicas, reliability, clients, schema, console, kubernetes, man, image," \
+            "podman, bench, numbers" >&2
         exit 2
         ;;
     esac
