@@ -281,8 +281,7 @@ test-replicas:
 	@$(INSTALL) build replicas
 	@echo "Building $(B)/quantd"
 	+@$(SUBMAKE) $(B)/quantd
-	@B=$(B) python3 $(if $(filter --throughput,$(A)),tests/replicas/throughput.py, \
-	    tests/support/run_folder.py replicas '$(T)')
+	@B=$(B) python3 tests/replicas/run.py $(A) $(T)
 
 test-reliability:
 	@$(INSTALL) build test reliability

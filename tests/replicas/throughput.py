@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Measures what 1, 2 and 3 replicas of one thread carry behind HAProxy, and what HAProxy costs a
-small request, and writes it into docker/scale.md: throughput.py
+small request, and writes it into docker/scale.md.
 
 Rounds are taken in turn, and medians of them told. CPU times are those of the processes, which say
-more than requests/s where others want the CPUs, too. The environment's B is the build directory.
+more than requests/s where others want the CPUs, too.
 """
 import json
 import os
@@ -18,13 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent.parent
-sys.path += [str(TESTS / "e2e"), str(TESTS / "support")]
-
-from fleet import HAPROXY, Fleet  # noqa: E402
-from loading import CONV  # noqa: E402
-from quantd import LENGTH, ROOT, Tensor, binary_request, infer_path  # noqa: E402
-from samples import DEQUANTIZE, dequantize_json  # noqa: E402
+from fleet import HAPROXY, Fleet
+from loading import CONV
+from quantd import LENGTH, ROOT, Tensor, binary_request, infer_path
+from samples import DEQUANTIZE, dequantize_json
 
 PAGE = ROOT / "docker" / "scale.md"
 ROUNDS, SECONDS, CONNECTIONS = 5, 3, 8
@@ -84,7 +80,7 @@ class Load:
         before = times()
         result = subprocess.run(
             ["wrk", "-t1", "-c%d" % CONNECTIONS, "-d%d" % SECONDS, "--timeout", "30s", "-s",
-             str(TESTS / "load" / "post.lua"), "http://%s%s" % (address, self.path), "--",
+             str(ROOT / "tests" / "load" / "post.lua"), "http://%s%s" % (address, self.path), "--",
              str(self.file), *self.more],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
         servers, haproxy, client, busy, elapsed = map(float.__sub__, times(), before)
@@ -157,8 +153,6 @@ def report(by_count, ways):
 
 
 def main():
-    if len(sys.argv) > 1:
-        sys.exit("throughput.py: expected no arguments, got '%s'" % sys.argv[1])
     if shutil.which("wrk") is None:
         sys.exit("throughput.py: expected wrk (Debian: apt-get install wrk), got none")
     with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +164,3 @@ def main():
     if count != 1:
         sys.exit("throughput.py: expected the marks of its table in %s, got none" % PAGE)
     PAGE.write_text(page)
-
-
-if __name__ == "__main__":
-    main()

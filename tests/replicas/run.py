@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Replicas behind the shipped HAProxy: run.py [NAME | --throughput]
+
+Runs the tests of this folder, or that of this name, as test_loss.UnderLoad; the last line is
+"N passed, N failed". --throughput measures instead, and writes docker/scale.md. The environment's B
+is the build directory (default: build).
+"""
+import os
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path += [str(TESTS / "e2e"), str(TESTS / "support")]
+
+import fleet  # noqa: E402,F401  (it ends this where there is no haproxy)
+import throughput  # noqa: E402
+
+
+def main():
+    if sys.argv[1:] == ["--throughput"]:
+        throughput.main()
+        return
+    runner = str(TESTS / "support" / "run_folder.py")
+    os.execv(sys.executable, [sys.executable, runner, "replicas", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
