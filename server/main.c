@@ -482,6 +482,8 @@ static void deinit(struct process *process)
 {
     qd_pages_destroy(process->pages); /* first: its last posts are called by qd_loop_destroy */
     qd_io_threads_destroy(process->io_threads);
+    if (process->memory != NULL) /* what comes back from here on is for nobody */
+        qd_admission_on_room(qd_memory_admission(process->memory), NULL, NULL);
     qd_quota_destroy(process->quota);
     qd_log_file_destroy(process->access_log);
     qd_handle_destroy(process->sigterm);

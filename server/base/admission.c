@@ -121,6 +121,11 @@ void qd_admission_forget(struct qd_admission *admission)
     tell(admission);
 }
 
+void qd_admission_room(const struct qd_admission *admission)
+{
+    tell(admission);
+}
+
 unsigned qd_admission_retry_after_s(struct qd_admission *admission)
 {
     uint64_t oldest_ns;

@@ -26,8 +26,8 @@ struct qd_memory;
 struct qd_admission *qd_admission_create(struct qd_memory *memory); /* NULL: malloc failed */
 void qd_admission_destroy(struct qd_admission *admission);
 
-/* What to call, on any thread, whenever somebody who had to wait may be able to begin. To be set
- * before other threads use it. */
+/* What to call, on any thread, whenever somebody who had to wait may be able to begin; NULL: nobody
+ * waits any more. To be set while no other thread uses it. */
 void qd_admission_on_room(struct qd_admission *admission, void (*on_room)(void *context),
                           void *context);
 
@@ -39,6 +39,8 @@ void qd_admission_take(struct qd_admission *admission, size_t bytes);
 void qd_admission_end(struct qd_admission *admission);
 /* Now that is back, too. */
 void qd_admission_forget(struct qd_admission *admission);
+/* Some memory is back, whoever had it: a body whose answer goes out, or whose client has left. */
+void qd_admission_room(const struct qd_admission *admission);
 
 /* In how many seconds to try again where there was no memory, at least 1: as long as all that is
  * there takes, one after another, by how fast work came to its end lately; and no less than the

@@ -454,10 +454,13 @@ void qd_block_give(struct qd_memory *memory, struct qd_block *block)
     } else if (block->large) {
         block->touched = block->bytes; /* who had it has written it, as far as we know */
     }
+    const bool large = block->large; /* others may take it as soon as it is kept */
     memory->bytes_used -= block->bytes;
     memory->bytes_kept += held_bytes(block);
     keep(memory, block);
     pthread_mutex_unlock(&memory->lock);
+    if (large)
+        qd_admission_room(memory->admission);
 }
 
 bool qd_block_extend(struct qd_memory *memory, struct qd_block *block, size_t bytes, size_t *fresh)

@@ -154,8 +154,40 @@ Test(admission, who_fits_beside_others_begins_and_who_is_alone_always)
     qd_arena_deinit(&crowd.arenas[3]);
     qd_arena_deinit(&crowd.arenas[2]);
     qd_arena_deinit(&crowd.arenas[0]);
-    cr_assert_eq(calls, 6, "each at its end, and when its memory is back");
+    cr_assert_eq(calls, 7, "each at its end, when its memory is back, and for the one large block");
     cr_assert(qd_arena_try_begin(&crowd.arenas[1], SIZE_MAX), "alone");
+    crowd_deinit(&crowd);
+}
+
+struct room {
+    struct qd_memory *memory;
+    size_t used; /* when somebody was told last */
+};
+
+static void note_room(void *context)
+{
+    struct room *room = context;
+    room->used = qd_memory_used(room->memory);
+}
+
+/* Nobody else would wake who waits: an answer may go out for long, and a body's client just leave.
+ */
+Test(admission, whoever_gives_memory_back_tells_those_who_wait)
+{
+    struct crowd crowd = {.memory = NULL};
+    crowd_init(&crowd, 16 * MIB);
+    struct room room = {crowd.memory, SIZE_MAX};
+    qd_admission_on_room(qd_memory_admission(crowd.memory), note_room, &room);
+    cr_assert(come(&crowd, 0, 4 * MIB));
+    cr_assert(come(&crowd, 1, 4 * MIB));
+    cr_assert(claim(&crowd, 0, QD_CLAIM_FIRM));
+    cr_assert(qd_arena_try_begin(&crowd.arenas[0], 4 * MIB));
+    cr_assert_not_null(qd_arena_alloc(&crowd.arenas[0], 4 * MIB));
+    qd_arena_end_work(&crowd.arenas[0]);
+    qd_arena_release(&crowd.arenas[0], crowd.bodies[0], qd_memory_max(crowd.memory));
+    cr_assert_eq(room.used, 8 * MIB, "the body, whose answer goes out, went");
+    qd_arena_deinit(&crowd.arenas[1]);
+    cr_assert_eq(room.used, 4 * MIB, "a body went that still came");
     crowd_deinit(&crowd);
 }
 
