@@ -166,11 +166,11 @@ enum qd_status qd_answer_console(const struct qd_visit *visit)
                        "no such path: \"/\"; POST /v2/repository/index lists the models");
     }
     request->end = end_page;
-    if (has_tag(visit->head->if_none_match, console->tag)) {
-        request->answer = (struct qd_answer){.http_status = 304};
-        return QD_OK;
-    }
     qd_visit_answer_constant(request, QD_OK, &console->page);
     request->answer.content_type = "text/html; charset=utf-8";
+    if (has_tag(visit->head->if_none_match, console->tag)) {
+        request->answer.http_status = 304; /* of the page the library sends the length alone */
+        request->answer.content_type = NULL;
+    }
     return QD_OK;
 }

@@ -67,6 +67,8 @@ class Page(ServerTest):
             self.assertEqual(answer.status, status, asked)
             self.assertEqual(answer.headers["ETag"], tag)
             self.assertEqual(answer.body, b"" if status == 304 else self.page.body)
+            # RFC 9110, 8.6: a 304 has the length that the page would have, or none.
+            self.assertEqual(answer.headers["Content-Length"], str(len(self.page.body)))
 
     def test_other_methods(self):
         answer = self.server.request("POST", "/", b"{}")
