@@ -159,20 +159,14 @@ all: $(B)/quantd
 # A file's suffix sets its own machine flags; dispatch calls it only where the CPU has them. Other
 # machines have no such flags, and compile these files to nothing. (No compiler yet: demo and test
 # install one, and read this again.)
-ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
-HARDEN += -fcf-protection
-# Where ASan looks for use after return, gcc aligns frames for 32 bytes, not 64 (its bug 110027).
-SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
-    --param=asan-use-after-return=0))
-# GCC would clear and copy structs of up to 8 KiB with rep stos and rep movs, which take some 30
-# cycles before they begin; clang does not.
-STRUCTS := unrolled_loop:256:noalign,libcall:-1:noalign
-TIER := $(shell $(CC) -mmemset-strategy=$(STRUCTS) -E -x c /dev/null >/dev/null 2>&1 && \
-    echo -mmemset-strategy=$(STRUCTS) -mmemcpy-strategy=$(STRUCTS))
+MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 # A kernel is called for a few cycles' work with bounds that its plan has checked; its arrays are
 # registers. Canaries made some of them a sixth slower.
 BARE := -fno-stack-protector -fno-stack-clash-protection
 %_scalar.o: TIER := $(BARE)
+# Where ASan looks for use after return, gcc aligns frames for 32 bytes, not 64 (its bug 110027).
+SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
+    --param=asan-use-after-return=0))
 # Fuzzers look at what plans the calls. Vector kernels have guard pages and gcc's sanitizers on them
 # elsewhere; clang 14 takes minutes for them with its own, and fails on some.
 SAN_VECTORS := $(SAN_FRAMES) $(if $(filter fuzz,$(SAN)),-fno-sanitize=all)
@@ -182,6 +176,13 @@ ifeq ($(filter address,$(SAN))$(findstring clang,$(CC)),address)
 SAN_VECTORS += -fno-sanitize=null,alignment,object-size \
     --param=asan-instrumentation-with-call-threshold=0
 endif
+ifneq ($(filter x86_64%,$(MACHINE)),)
+HARDEN += -fcf-protection
+# GCC would clear and copy structs of up to 8 KiB with rep stos and rep movs, which take some 30
+# cycles before they begin; clang does not.
+STRUCTS := unrolled_loop:256:noalign,libcall:-1:noalign
+TIER := $(shell $(CC) -mmemset-strategy=$(STRUCTS) -E -x c /dev/null >/dev/null 2>&1 && \
+    echo -mmemset-strategy=$(STRUCTS) -mmemcpy-strategy=$(STRUCTS))
 AVX2 := $(BARE) -mavx2 -mfma -mf16c -mbmi -mbmi2 $(SAN_VECTORS)
 %_avx2.o: TIER := $(AVX2)
 %_avxvnni.o: TIER := $(AVX2) -mavxvnni
@@ -192,6 +193,13 @@ AVX512BW := $(AVX2) -mavx512f -mavx512cd -mavx512bw -mavx512dq -mavx512vl
 %_amx.o: TIER := $(BARE) -mavx512f -mavx512vnni -mamx-tile -mamx-int8 $(SAN_VECTORS)
 %/move_avx2.o: TIER := -O3 -mavx2
 %/move_avx512.o: TIER := -O3 -mavx512f
+else ifneq ($(filter aarch64%,$(MACHINE)),)
+HARDEN += -mbranch-protection=standard
+NEON := $(BARE) $(SAN_VECTORS)
+%_neon.o: TIER := $(NEON) -march=armv8-a
+%_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
+%_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm
+%_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16
 endif
 %/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
 

@@ -12,10 +12,10 @@ static double sgemm_ops(const struct qk_profile *profile)
 {
     const uint32_t flags = profile->cpu_flags;
     const bool halves = flags & QK_CPU_AMD && profile->family < 0x1a; /* Zen 4's vectors */
-    const double lanes = flags & QK_CPU_AVX512 && !halves ? 16
-                         : flags & QK_CPU_AVX2            ? 8
-                         : flags & QK_CPU_AVX             ? 4
-                                                          : 2;
+    const double lanes = flags & QK_CPU_AVX512 && !halves     ? 16
+                         : flags & QK_CPU_AVX2                ? 8
+                         : flags & (QK_CPU_AVX | QK_CPU_NEON) ? 4
+                                                              : 2;
     return 0.85 * 2 * 2 * lanes;
 }
 
@@ -32,6 +32,12 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
         return 2 * (halves ? 64 : 128);
     case QK_PRODUCT_AMX:
         return 2 * 680;
+    case QK_PRODUCT_NEON:
+        return 2 * 7;
+    case QK_PRODUCT_DOTPROD:
+        return 2 * 28;
+    case QK_PRODUCT_I8MM:
+        return 2 * 56;
     default:
         return 2 * 0.8;
     }
@@ -71,8 +77,12 @@ static const struct {
     uint32_t cpu_flags;
 } tiers[] = {
     {"scalar", 0},
+#ifdef __x86_64__
     {"avx2", AVX2_FLAGS},
     {"avx512", AVX512_FLAGS},
+#elif defined(__aarch64__)
+    {"neon", QK_CPU_NEON},
+#endif
 };
 
 #define TIER_COUNT (sizeof(tiers) / sizeof(tiers[0]))
@@ -216,7 +226,7 @@ static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuni
 {
     const size_t kib = 1024;
     const size_t half = profile->l2_bytes / 2;
-    const bool vectors = profile->cpu_flags & QK_CPU_AVX2;
+    const bool vectors = profile->cpu_flags & (QK_CPU_AVX2 | QK_CPU_NEON);
     conv->cycles_a_ns = profile->cycles_a_ns;
     conv->pack_unit_ns = 50000;
     conv->unit_ns = 40000;

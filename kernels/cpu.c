@@ -1,5 +1,6 @@
 #include "kernels/cpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #ifdef __x86_64__
@@ -133,7 +134,7 @@ static bool read_caches(struct qk_profile *profile, uint32_t leaf)
     return any;
 }
 
-static void read_cpuid(struct qk_profile *profile)
+static void read_identity(struct qk_profile *profile)
 {
     uint32_t a, b, c, d;
     const uint32_t topology_ecx = 1 << 22; /* AMD's leaf of caches is there */
@@ -143,6 +144,75 @@ static void read_cpuid(struct qk_profile *profile)
         read_caches(profile, 0x8000001d);
 }
 
+#elif defined(__aarch64__)
+
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+/* ---- Features ---------------------------------------------------------------------------- */
+
+/* Where cores differ, Linux tells what all of them have. */
+uint32_t qk_cpu_flags(void)
+{
+    const unsigned long caps = getauxval(AT_HWCAP);
+    const unsigned long caps2 = getauxval(AT_HWCAP2);
+    uint32_t flags = QK_CPU_NEON; /* programs of this ABI have it */
+    if (caps & HWCAP_ASIMDHP)
+        flags |= QK_CPU_FP16;
+    if (caps2 & HWCAP2_BF16)
+        flags |= QK_CPU_BF16;
+    if (caps & HWCAP_ASIMDDP)
+        flags |= QK_CPU_DOTPROD;
+    if (caps & HWCAP_ASIMDDP && caps2 & HWCAP2_I8MM)
+        flags |= QK_CPU_I8MM;
+    return flags;
+}
+
+/* ---- Name and caches --------------------------------------------------------------------- */
+
+/* MIDR_EL1 of the core that this runs on, which Linux reads for who asks; 0: it does not. */
+static uint64_t read_midr(void)
+{
+    uint64_t midr = 0;
+    if (getauxval(AT_HWCAP) & HWCAP_CPUID)
+        __asm__("mrs %0, midr_el1" : "=r"(midr));
+    return midr;
+}
+
+/* What a file of a cache in /sys says; false: there is no such cache, or no /sys. */
+static bool read_cache(unsigned index, const char *file, const char *format, void *value)
+{
+    char path[80];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%u/%s", index, file);
+    FILE *opened = fopen(path, "re");
+    if (!opened)
+        return false;
+    const bool read = fscanf(opened, format, value) == 1;
+    fclose(opened);
+    return read;
+}
+
+/* A program may not ask the caches themselves. */
+static void read_caches(struct qk_profile *profile)
+{
+    size_t *const sizes[] = {&profile->l1_bytes, &profile->l2_bytes, &profile->l3_bytes};
+    unsigned level;
+    size_t kib;
+    char type;
+    for (unsigned i = 0; i < 8 && read_cache(i, "level", "%u", &level); i++)
+        if (level >= 1 && level <= 3 && read_cache(i, "type", "%c", &type) && type != 'I' &&
+            read_cache(i, "size", "%zuK", &kib) && kib < SIZE_MAX / 1024)
+            *sizes[level - 1] = kib * 1024;
+}
+
+static void read_identity(struct qk_profile *profile)
+{
+    const uint64_t midr = read_midr();
+    profile->family = midr >> 24 & 255;
+    profile->model = midr >> 4 & 4095;
+    read_caches(profile);
+}
+
 #else
 
 uint32_t qk_cpu_flags(void)
@@ -150,7 +220,7 @@ uint32_t qk_cpu_flags(void)
     return 0;
 }
 
-static void read_cpuid(struct qk_profile *profile)
+static void read_identity(struct qk_profile *profile)
 {
     (void)profile;
 }
@@ -158,6 +228,36 @@ static void read_cpuid(struct qk_profile *profile)
 #endif
 
 /* ---- What is not known ------------------------------------------------------------------- */
+
+#define ANY_PART UINT32_MAX
+
+/* Cores of ARM's architecture, whose names only lists know, and the least of their caches that
+ * machines have: virtual ones often tell none. */
+static const struct part {
+    uint32_t implementer, part;
+    const char *name;
+    size_t l1_kib, l2_kib;
+} parts[] = {
+    {0x41, 0xd03, "Cortex-A53", 32, 256},        {0x41, 0xd05, "Cortex-A55", 32, 128},
+    {0x41, 0xd07, "Cortex-A57", 32, 512},        {0x41, 0xd08, "Cortex-A72", 32, 512},
+    {0x41, 0xd0b, "Cortex-A76", 64, 256},        {0x41, 0xd0c, "Neoverse N1", 64, 512},
+    {0x41, 0xd40, "Neoverse V1", 64, 1024},      {0x41, 0xd49, "Neoverse N2", 64, 512},
+    {0x41, 0xd4f, "Neoverse V2", 64, 1024},      {0x46, 0x001, "A64FX", 64, 8192},
+    {0x61, ANY_PART, "Apple silicon", 64, 4096}, {0xc0, 0xac3, "AmpereOne", 64, 2048},
+};
+
+static void fill_arm(struct qk_profile *profile)
+{
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i].implementer != profile->family ||
+            (parts[i].part != profile->model && parts[i].part != ANY_PART))
+            continue;
+        snprintf(profile->name, sizeof(profile->name), "%s", parts[i].name);
+        profile->l1_bytes = profile->l1_bytes ? profile->l1_bytes : parts[i].l1_kib * 1024;
+        profile->l2_bytes = profile->l2_bytes ? profile->l2_bytes : parts[i].l2_kib * 1024;
+        return;
+    }
+}
 
 static size_t sane(size_t bytes, size_t least, size_t most, size_t usual)
 {
@@ -169,6 +269,8 @@ void qk_profile_fill(struct qk_profile *profile)
     const size_t kib = 1024;
     const size_t mib = 1024 * kib;
     const bool sunny_cove = profile->cpu_flags & QK_CPU_VBMI && !(profile->cpu_flags & QK_CPU_AMD);
+    if (profile->cpu_flags & QK_CPU_NEON)
+        fill_arm(profile);
     profile->l1_bytes = sane(profile->l1_bytes, 8 * kib, 1 * mib, (sunny_cove ? 48 : 32) * kib);
     profile->l2_bytes = sane(profile->l2_bytes, 128 * kib, 64 * mib,
                              profile->cpu_flags & QK_CPU_AVX512 ? 1 * mib : 256 * kib);
@@ -184,6 +286,6 @@ void qk_profile_fill(struct qk_profile *profile)
 void qk_profile_read(struct qk_profile *profile)
 {
     *profile = (struct qk_profile){.cpu_flags = qk_cpu_flags()};
-    read_cpuid(profile);
+    read_identity(profile);
     qk_profile_fill(profile);
 }

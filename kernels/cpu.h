@@ -1,9 +1,9 @@
 /* The profile of the machine: what its CPU and operating system can run, how large its caches are,
  * and how fast it computes.
  *
- * It is read once, at start: from CPUID, and where that says nothing, from a short measurement
- * (kernels/measure.h). What follows from it, which kernels run and how their work is cut, is in
- * kernels/choice.h. Nothing else has a number of some machine.
+ * It is read once, at start: from CPUID or, on ARM, what Linux tells, and where that says nothing,
+ * from a short measurement (kernels/measure.h). What follows from it, which kernels run and how
+ * their work is cut, is in kernels/choice.h. Nothing else has a number of some machine.
  */
 #ifndef KERNELS_CPU_H
 #define KERNELS_CPU_H
@@ -16,14 +16,19 @@
  * CPU, have no flag: a kernel gathers only what it would else load element by element. */
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
-    QK_CPU_AVX = 1 << 1,     /* and the system saves YMM */
-    QK_CPU_AVX2 = 1 << 2,    /* with FMA, F16C and BMI: Haswell's set */
-    QK_CPU_AVX512 = 1 << 3,  /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
-    QK_CPU_VNNI = 1 << 4,    /* AVX512, and its VNNI: Cascade Lake's */
-    QK_CPU_VBMI = 1 << 5,    /* VNNI, and VBMI and VBMI2, permutations of bytes: Ice Lake's */
-    QK_CPU_AMX = 1 << 6,     /* VBMI, and int8 tiles, which the system has let us use */
-    QK_CPU_AVXVNNI = 1 << 7, /* AVX2, and its form of VNNI's instructions */
-    QK_CPU_AMD = 1 << 8      /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
+    QK_CPU_AVX = 1 << 1,      /* and the system saves YMM */
+    QK_CPU_AVX2 = 1 << 2,     /* with FMA, F16C and BMI: Haswell's set */
+    QK_CPU_AVX512 = 1 << 3,   /* F CD BW DQ VL, and the system saves ZMM: Skylake-X's set */
+    QK_CPU_VNNI = 1 << 4,     /* AVX512, and its VNNI: Cascade Lake's */
+    QK_CPU_VBMI = 1 << 5,     /* VNNI, and VBMI and VBMI2, permutations of bytes: Ice Lake's */
+    QK_CPU_AMX = 1 << 6,      /* VBMI, and int8 tiles, which the system has let us use */
+    QK_CPU_AVXVNNI = 1 << 7,  /* AVX2, and its form of VNNI's instructions */
+    QK_CPU_AMD = 1 << 8,      /* vendor AuthenticAMD: OpenBLAS has cores of its own for it */
+    QK_CPU_NEON = 1 << 9,     /* Armv8's Advanced SIMD, with FMA and half precision as a format */
+    QK_CPU_DOTPROD = 1 << 10, /* NEON, and SDOT and UDOT */
+    QK_CPU_I8MM = 1 << 11,    /* DOTPROD, and SMMLA, UMMLA, USMMLA and USDOT */
+    QK_CPU_FP16 = 1 << 12,    /* NEON, and arithmetic in half precision */
+    QK_CPU_BF16 = 1 << 13     /* NEON, and its conversions to bfloat16 */
 };
 
 /* What multiplies in a convolution; the first is OpenBLAS's sgemm. */
@@ -34,13 +39,16 @@ enum qk_product {
     QK_PRODUCT_AVXVNNI,
     QK_PRODUCT_VNNI,
     QK_PRODUCT_AMX,
+    QK_PRODUCT_NEON,
+    QK_PRODUCT_DOTPROD,
+    QK_PRODUCT_I8MM,
     QK_PRODUCT_COUNT
 };
 
 struct qk_profile {
-    char name[49]; /* as CPUID has it; "" where it has none */
+    char name[49]; /* as CPUID has it; "" where it has none, and for ARM's unknown parts */
     uint32_t cpu_flags;
-    uint32_t family, model;
+    uint32_t family, model; /* of ARM's, the implementer and the part */
     /* Data caches that one core sees. The last one may be shared by cores, and by other virtual
      * machines: no choice may need all of it. Never 0. */
     size_t l1_bytes, l2_bytes, l3_bytes;
@@ -60,7 +68,7 @@ void qk_profile_read(struct qk_profile *profile);
  * qk_profile_read, and tests. */
 void qk_profile_fill(struct qk_profile *profile);
 
-/* The QK_CPU_* of this machine; 0 where it is not an x86-64. */
+/* The QK_CPU_* of this machine; 0 where it is neither an x86-64 nor an AArch64. */
 uint32_t qk_cpu_flags(void);
 
 #endif

@@ -35,7 +35,9 @@ static void print_features(struct text *text, uint32_t cpu_flags)
     } names[] = {
         {QK_CPU_SSE42, "sse4.2"},     {QK_CPU_AVX, "avx"},       {QK_CPU_AVX2, "avx2"},
         {QK_CPU_AVXVNNI, "avx_vnni"}, {QK_CPU_AVX512, "avx512"}, {QK_CPU_VNNI, "avx512_vnni"},
-        {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},
+        {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},  {QK_CPU_NEON, "neon"},
+        {QK_CPU_DOTPROD, "dotprod"},  {QK_CPU_I8MM, "i8mm"},     {QK_CPU_FP16, "fp16"},
+        {QK_CPU_BF16, "bf16"},
     };
     const char *none = " none that kernels use";
     print(text, "  %-18s", "features");
@@ -53,6 +55,8 @@ static void print_products(struct text *text, const struct qk_profile *profile)
         [QK_PRODUCT_SGEMM] = "sgemm", [QK_PRODUCT_SCALAR] = "scalar",
         [QK_PRODUCT_AVX2] = "avx2",   [QK_PRODUCT_AVXVNNI] = "avxvnni",
         [QK_PRODUCT_VNNI] = "vnni",   [QK_PRODUCT_AMX] = "amx",
+        [QK_PRODUCT_NEON] = "neon",   [QK_PRODUCT_DOTPROD] = "dotprod",
+        [QK_PRODUCT_I8MM] = "i8mm",
     };
     if (!profile->measured) {
         print(text, "  %-18s%s\n", "products", "not measured");

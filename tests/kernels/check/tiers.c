@@ -19,6 +19,10 @@ static const struct {
     {"avx512vnni", QK_CPU_VNNI, "AVX-512 with VNNI"},
     {"avx512vbmi", QK_CPU_VBMI, "AVX-512 with VNNI and VBMI"},
     {"amx", QK_CPU_AMX, "AMX"},
+    {"neon", QK_CPU_NEON, "NEON"},
+    {"dotprod", QK_CPU_DOTPROD, "dot products of bytes"},
+    {"i8mm", QK_CPU_I8MM, "matrix products of bytes"},
+    {"fp16", QK_CPU_FP16, "arithmetic in half precision"},
 };
 
 const char *check_lacks(const char *tier)
