@@ -2,6 +2,7 @@
 #
 #   make                 build/quantd
 #   make SAN=address     address+undefined sanitizers, in build/address (or undefined, thread)
+#   make ARCH=arm64      for that machine, in build/arm64; test and check-kernels run it in QEMU
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
@@ -37,13 +38,34 @@
 # test-kubernetes and test-clients also packages of their languages, into build/.
 
 SAN ?=
+ARCH ?=
 # Sanitizers' checks are most of what they build: where variables live between them costs a third of
 # the compiler's time, and tells a debugger little.
 CFLAGS ?= $(if $(SAN),-O1 -g -fno-var-tracking,-O2 -g)
-B ?= build$(if $(SAN),/$(SAN))
+B ?= build$(ARCH:%=/%)$(if $(SAN),/$(SAN))
 PACKAGES := libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal
 PKG_CONFIG ?= pkg-config
 PROTOC ?= protoc
+
+# For an ARM where this is none: a cross compiler, libraries in a folder of their own, and an
+# emulator to run what is made.
+ifneq ($(filter-out arm64,$(ARCH)),)
+$(error ARCH: expected arm64 or nothing, got $(ARCH))
+endif
+ifneq ($(and $(ARCH),$(filter-out aarch64,$(shell uname -m))),)
+ARM_ROOT := $(CURDIR)/build/arm64/root
+CC := aarch64-linux-gnu-gcc
+AR := aarch64-linux-gnu-ar
+SYSROOT := --sysroot=$(ARM_ROOT)
+PKG_CONFIG := env PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) \
+    PKG_CONFIG_LIBDIR=$(ARM_ROOT)/usr/lib/aarch64-linux-gnu/pkgconfig pkg-config
+# Criterion's runner needs more of Linux than QEMU plays (tests/support/run_forked.c).
+FORKED := -DRUN_FORKED
+export CC SYSROOT
+export EMULATOR := qemu-aarch64
+export QEMU_LD_PREFIX := $(ARM_ROOT)
+export QEMU_CPU ?= max
+endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wstrict-prototypes \
     -Wmissing-prototypes -Wvla -Werror
@@ -62,9 +84,9 @@ ifeq ($(SAN),)
 HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif
 HARDEN_LINK := -pie -Wl,-z,relro,-z,now,-z,noexecstack
-ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(HARDEN) $(SAN_$(SAN)) $(CFLAGS) \
+ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SYSROOT) $(HARDEN) $(SAN_$(SAN)) $(CFLAGS) \
     $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
-ALL_LDFLAGS = $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
+ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
 
@@ -237,6 +259,7 @@ $(B)/libserver.a: $(call objects,$(SERVER)) Makefile
 $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
+$(B)/tests/support/run_forked.o: TIER := $(FORKED)
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
 
@@ -249,6 +272,8 @@ $(B)/measure: $(call objects,$(MEASURE)) $(B)/libserver.a $(B)/libqk.a
 # Quiet, and on all cores unless the caller chose -j.
 SUBMAKE = $(MAKE) --no-print-directory -s $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 INSTALL = tests/support/install-packages.sh
+# Behind it, where what is made is another machine's.
+ARM_LIBRARIES = @$(if $(ARM_ROOT),$(INSTALL) arm64 && tests/support/arm64-root.sh $(ARM_ROOT))
 
 demo:
 	@$(INSTALL) build demo
@@ -258,15 +283,18 @@ demo:
 
 test test-unit test-e2e:
 	@$(INSTALL) build test
+	$(ARM_LIBRARIES)
 	@echo "Building what is tested into $(B)"
 	+@$(SUBMAKE) $(B)/quantd $(if $(filter test-e2e,$@),,$(B)/unit-tests \
 	    $(if $(filter thread,$(SAN)),,$(B)/check-kernels))
-	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
+	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) \
+	    $(A) '$(T)'
 
 check-kernels:
 	@$(INSTALL) build
+	$(ARM_LIBRARIES)
 	+@$(SUBMAKE) $(B)/check-kernels
-	@$(B)/check-kernels $(A)
+	@$(EMULATOR) $(B)/check-kernels $(A)
 
 check-kernels-emulated:
 	@$(INSTALL) build

@@ -23,9 +23,21 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LENGTH = "Inference-Header-Content-Length"
 BUILD = ROOT / os.environ.get("B", "build")
 PROGRAM = BUILD / "quantd"
-# Sanitizers make everything a few times slower: deadlines and sizes in the tests scale with it.
+# Another machine's program is run by an emulator, which `make test ARCH=arm64` names.
+EMULATOR = os.environ.get("EMULATOR", "").split()
+COMMAND = [*EMULATOR, str(PROGRAM)]
+COMPILER = [os.environ.get("CC", "cc").split()[-1], *os.environ.get("SYSROOT", "").split()]
+# Sanitizers make everything a few times slower, and emulators more: deadlines and sizes in the tests
+# scale with it.
 SANITIZED = BUILD.name in ("address", "undefined", "thread")
-SLOW = 4 if SANITIZED else 1
+SLOW = 8 if EMULATOR else 4 if SANITIZED else 1
+
+
+
+def unless_emulated(why):
+    """Skips a test, or a class of them, of what an emulator has not."""
+    return unittest.skipIf(EMULATOR, "emulated: " + why)
+
 
 SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|"
                               r"runtime error:|Assertion .* failed")
@@ -41,6 +53,14 @@ def has_ipv6():
     return True
 
 
+def environment(more):
+    """Ours and that of a program that we start: it loads LD_PRELOAD, and no emulator around it."""
+    if EMULATOR and "LD_PRELOAD" in more:
+        more = dict(more, QEMU_SET_ENV="LD_PRELOAD=" + more["LD_PRELOAD"])
+        del more["LD_PRELOAD"]
+    return dict(os.environ, **more)
+
+
 def read_shared(file):
     """All of a file to which a process of ours writes just now. It has its position from us: who
     seeks here lets it write over what it has written."""
@@ -54,14 +74,14 @@ class Server:
     tls = None  # of the clients, where it speaks HTTPS
 
     def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None, before=()):
-        arguments = [*before, str(PROGRAM)]
+        arguments = [*before, *COMMAND]
         for address in listen:
             arguments += ["--listen", address]
         self.terminated = False
         self.stderr_file = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             arguments + list(flags), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=self.stderr_file, env=dict(os.environ, **(env or {})))
+            stderr=self.stderr_file, env=environment(env or {}))
         self.addresses = []
         for _ in range(len(listen) if lines is None else lines):
             line = self.process.stdout.readline().decode()

@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import (PROGRAM, SLOW, Reader, Server, infer_path, parse_metrics, refuse_constant,
+from quantd import (COMMAND, SLOW, Reader, Server, infer_path, parse_metrics, refuse_constant,
                     refuse_duplicates)
 from samples import DEQUANTIZE, dequantize_json, spoiled
 
@@ -234,7 +234,7 @@ class AccessLog(unittest.TestCase):
         self.assertNotIn(b"/second", old.read_bytes())
 
     def test_a_file_that_cannot_be(self):
-        result = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--access-log",
+        result = subprocess.run([*COMMAND, "--listen", "127.0.0.1:0", "--access-log",
                                  "/nowhere/access.log"], capture_output=True, check=False)
         self.assertEqual((result.returncode, result.stdout), (1, b""))
         self.assertIn(b"--access-log", result.stderr)

@@ -7,13 +7,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import PROGRAM, ROOT, SLOW, Server, read_shared
+from quantd import COMMAND, ROOT, SLOW, Server, read_shared
 
 FLAG_LINE = re.compile(r"  --([a-z-]+) ")
 
 
 def run(*arguments, **environment):
-    return subprocess.run([str(PROGRAM), *arguments], stdin=subprocess.DEVNULL, text=True,
+    return subprocess.run([*COMMAND, *arguments], stdin=subprocess.DEVNULL, text=True,
                           capture_output=True, timeout=20 * SLOW,
                           env=dict(os.environ, **environment), check=False)
 
@@ -165,7 +165,7 @@ class CommandLine(unittest.TestCase):
 
     def test_standard_output_holds_the_listening_lines_only(self):
         with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0"], stdout=output,
+            process = subprocess.Popen([*COMMAND, "--listen", "127.0.0.1:0"], stdout=output,
                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
             for _ in range(1000):
                 if read_shared(output).endswith(b"\n"):

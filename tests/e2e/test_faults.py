@@ -15,8 +15,9 @@ from pathlib import Path
 
 from loading import ModelTest, chain_file, conv_file, external_file, kept_binary_request, \
     kept_request
-from quantd import (PROGRAM, SANITIZED, SLOW, Answer, Reader, Server, Tensor, binary_request,
-                    infer_path, json_request, parse_metrics, raw_infer, raw_request)
+from quantd import (COMMAND, COMPILER, SANITIZED, SLOW, Answer, Reader, Server, Tensor,
+                    binary_request, environment, infer_path, json_request, parse_metrics, raw_infer,
+                    raw_request)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 
 HERE = Path(__file__).parent
@@ -35,7 +36,7 @@ def shim(test, name):
     folder = tempfile.TemporaryDirectory()
     test.addCleanup(folder.cleanup)
     path = os.path.join(folder.name, name + ".so")
-    subprocess.run([os.environ.get("CC", "cc").split()[-1], "-O1", "-shared", "-fPIC", "-o", path,
+    subprocess.run([*COMPILER, "-O1", "-shared", "-fPIC", "-o", path,
                     str(HERE / (name + ".c"))], check=True)
     return path
 
@@ -343,7 +344,7 @@ class Start(unittest.TestCase):
         """It ends well, too."""
         with socket.socket(socket.AF_UNIX) as connection, tempfile.TemporaryDirectory() as folder:
             path = folder + "/s"
-            process = subprocess.Popen(["sh", "-c", 'exec "$@" ' + arguments, "sh", str(PROGRAM),
+            process = subprocess.Popen(["sh", "-c", 'exec "$@" ' + arguments, "sh", *COMMAND,
                                         "--listen", "unix:" + path, "--log-level", "debug"],
                                        stdout=subprocess.DEVNULL)
             end = time.monotonic() + 30 * SLOW
@@ -372,9 +373,9 @@ class Start(unittest.TestCase):
         library = shim(self, "nth_thread")
         for number in (1, 2, 3, 4, 100):
             result = subprocess.Popen(
-                [str(PROGRAM), "--listen", "127.0.0.1:0", "--threads", "3"],
+                [*COMMAND, "--listen", "127.0.0.1:0", "--threads", "3"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env=dict(os.environ, LD_PRELOAD=library, NTH_THREAD=str(number)))
+                env=environment({"LD_PRELOAD": library, "NTH_THREAD": str(number)}))
             line = result.stdout.readline()
             if line:
                 result.terminate()

@@ -11,14 +11,14 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import PROGRAM, SLOW, Server, has_ipv6
+from quantd import COMMAND, SLOW, Server, has_ipv6
 
 IPV6 = has_ipv6()
 
 
 def check(*addresses, **environment):
     flags = [word for address in addresses for word in ("--listen", address)]
-    return subprocess.run([str(PROGRAM), "--healthcheck", *flags], stdin=subprocess.DEVNULL,
+    return subprocess.run([*COMMAND, "--healthcheck", *flags], stdin=subprocess.DEVNULL,
                           text=True, capture_output=True, timeout=20 * SLOW, check=False,
                           env=dict(os.environ, **environment))
 
@@ -165,7 +165,7 @@ class Healthcheck(unittest.TestCase):
 
     def test_bad_flags(self):
         for flags in (("--listen", "nowhere"), ("--lisen", "127.0.0.1:1"), ("--threads", "x")):
-            result = subprocess.run([str(PROGRAM), "--healthcheck", *flags], text=True,
+            result = subprocess.run([*COMMAND, "--healthcheck", *flags], text=True,
                                     capture_output=True, timeout=20 * SLOW, check=False)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertRegex(result.stderr, r"\Aquantd: %s: [^\n]+\n\Z" % re.escape(flags[0]))

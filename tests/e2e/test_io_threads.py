@@ -12,7 +12,7 @@ import unittest
 
 from elements import to_raw
 from loading import ModelTest, conv_file, convolve
-from quantd import (PROGRAM, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
+from quantd import (COMMAND, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
                     json_request, parse_metrics, raw_infer, raw_request)
 from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json
 from test_faults import load, shim, unload
@@ -195,7 +195,7 @@ class End(IoThreads):
 class Start(unittest.TestCase):
     def run_and_fail(self, *flags, env=None):
         """What it says instead of serving."""
-        result = subprocess.run([str(PROGRAM), *flags], stdin=subprocess.DEVNULL,
+        result = subprocess.run([*COMMAND, *flags], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                                 env=dict(os.environ, **(env or {})), timeout=60 * SLOW)
         said = result.stderr.decode()

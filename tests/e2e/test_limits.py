@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import SANITIZED, Server
+from quantd import COMPILER, SANITIZED, Server
 
 GIB = 1 << 30
 
@@ -58,7 +58,7 @@ class OfAContainer(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.shim = os.path.join(cls.folder.name, "fake_limits.so")
-        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", cls.shim,
+        subprocess.run([*COMPILER, "-shared", "-fPIC", "-o", cls.shim,
                         str(Path(__file__).with_name("fake_limits.c"))], check=True)
 
     @classmethod

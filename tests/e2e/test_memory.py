@@ -5,8 +5,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import (SANITIZED, Reader, Server, Tensor, binary_request, infer_path, json_request,
-                    parse_metrics)
+from quantd import (COMPILER, SANITIZED, Reader, Server, Tensor, binary_request, infer_path,
+                    json_request, parse_metrics)
 
 DEQUANTIZE = "onnx.DequantizeLinear"
 SHIM = Path(__file__).with_name("failing_malloc.c")
@@ -29,7 +29,7 @@ class FailingMalloc(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         shim = os.path.join(directory.name, "failing_malloc.so")
         self.switch = os.path.join(directory.name, "switch")
-        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", shim, str(SHIM)],
+        subprocess.run([*COMPILER, "-shared", "-fPIC", "-o", shim, str(SHIM)],
                        check=True)
         self.server = Server(env={"LD_PRELOAD": shim, "FAILING_MALLOC_SWITCH": self.switch})
 

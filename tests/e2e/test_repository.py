@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from loading import (ModelTest, conv_file, external_file, kept_binary_request, kept_request)
-from quantd import PROGRAM, SLOW, Server
+from quantd import COMMAND, SLOW, Server
 
 WEIGHTS = [1, 2, 1]
 
@@ -48,7 +48,7 @@ class RepositoryTest(ModelTest):
     def fail_to_start(self, *flags, repository=True, status=1):
         """What it says, in one line."""
         flags = (["--model-repository", str(self.folder)] if repository else []) + list(flags)
-        result = subprocess.run([str(PROGRAM), "--listen", "127.0.0.1:0", "--log-level", "error",
+        result = subprocess.run([*COMMAND, "--listen", "127.0.0.1:0", "--log-level", "error",
                                  *flags], stdin=subprocess.DEVNULL, capture_output=True,
                                 timeout=30 * SLOW, check=False)
         self.assertEqual((result.returncode, result.stdout), (status, b""), result.stderr)
@@ -235,7 +235,7 @@ class AtStart(RepositoryTest):
         for i in range(5):
             self.write("m%d/1/model.onnx" % i, large)
         for seconds in (0.01, 0.05, 0.1, 0.2):
-            process = subprocess.Popen([str(PROGRAM), "--listen", "127.0.0.1:0",
+            process = subprocess.Popen([*COMMAND, "--listen", "127.0.0.1:0",
                                         "--model-repository", str(self.folder)],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE)

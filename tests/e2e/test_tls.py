@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 import test_start
-from quantd import (PROGRAM, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
+from quantd import (COMMAND, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
                     infer_path, json_request, receive_all, run_threads)
 
 MODEL = "onnx.DequantizeLinear"
@@ -325,7 +325,7 @@ class Tls(TlsTest):
         tls = ("--tls-cert", str(self.folder / "cert"), "--tls-key", str(self.folder / "key"))
 
         def check(*flags):
-            return subprocess.run([str(PROGRAM), "--healthcheck", *flags], capture_output=True,
+            return subprocess.run([*COMMAND, "--healthcheck", *flags], capture_output=True,
                                   text=True, timeout=20 * SLOW, check=False)
 
         result = check("--listen", address, *tls)
@@ -445,7 +445,7 @@ class BesideUnix(TlsTest):
             reader.close()
             self.assertEqual(server.get("/v2").status, 200)
             result = subprocess.run(
-                [str(PROGRAM), "--healthcheck", *tls, "--listen", "unix:" + path, "--listen",
+                [*COMMAND, "--healthcheck", *tls, "--listen", "unix:" + path, "--listen",
                  "127.0.0.1:%d" % server.port], capture_output=True, text=True,
                 timeout=20 * SLOW, check=False)
             self.assertEqual((result.returncode, result.stderr), (0, ""))

@@ -78,12 +78,12 @@ static struct qk_choice choose(const struct qk_profile *profile, const char *tie
     return choice;
 }
 
+#ifdef __x86_64__ /* others have no such backends */
 static const char *name_of(const struct qk_conv_backend *backend)
 {
     return backend ? backend->name : "blas";
 }
 
-#ifdef __x86_64__ /* others have no such backends */
 Test(choice, kernels_that_run)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {

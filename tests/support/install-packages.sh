@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
-# console, kubernetes, man, image, podman, bench or numbers.
+# console, kubernetes, arm64, man, image, podman, bench or numbers.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -23,6 +23,7 @@ packages_of()
     replicas) echo python3 haproxy wrk ;;
     reliability) echo slowhttptest wrk ;;
     clients) echo python3 python3-venv curl libcurl4-openssl-dev ;;
+    arm64) echo gcc-aarch64-linux-gnu qemu-user mmdebstrap ;;
     man) echo help2man ;;
     image) echo python3 python3-venv ;;
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
@@ -34,8 +35,8 @@ packages_of()
         libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
-            "load, replicas, reliability, clients, schema, console, kubernetes, man, image," \
-            "podman, bench, numbers" >&2
+            "load, replicas, reliability, clients, schema, console, kubernetes, arm64, man," \
+            "image, podman, bench, numbers" >&2
         exit 2
         ;;
     esac

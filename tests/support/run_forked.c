@@ -1,5 +1,5 @@
-/* Criterion's tests without Criterion's runner, for the sanitizers of threads and addresses. That
- * runner maps memory where the thread sanitizer has its own, and stops; and it ends a test's
+/* Criterion's tests without Criterion's runner, for the sanitizers of threads and addresses, and
+ * for emulators, which lack what it asks of Linux. That runner maps memory where the thread sanitizer has its own, and stops; and it ends a test's
  * process where nobody looks for leaks. Here each test is a forked process that ends by exit, where
  * the sanitizer fails it if it has seen a race, or finds memory that nobody points to. All that the
  * tests include is Criterion's.
@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/internal/parameterized.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(RUN_FORKED)
 
 #include <fnmatch.h>
 #include <stdio.h>
