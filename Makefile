@@ -277,6 +277,7 @@ ARM_LIBRARIES = @$(if $(ARM_ROOT),$(INSTALL) arm64 && tests/support/arm64-root.s
 
 demo:
 	@$(INSTALL) build demo
+	$(ARM_LIBRARIES)
 	@echo "Building $(B)/quantd"
 	+@$(SUBMAKE) $(B)/quantd
 	@B=$(B) tests/demo/demo.sh

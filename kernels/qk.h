@@ -40,9 +40,17 @@
  * cannot fail. What is not in a call, such as an index of a unit or a workspace, is the caller's to
  * get right.
  *
- * Nothing here does I/O, keeps globals, prints, or aborts on input. */
+ * Nothing here does I/O, keeps globals, prints, or aborts on input; but qk_kernels_create asks the
+ * system what machine this is. */
 #ifndef KERNELS_QK_H
 #define KERNELS_QK_H
+
+/* Tensors travel as little-endian bytes and are computed where they lie; sizes are up to 2^63. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "quantd needs a little-endian machine, such as x86-64 or AArch64; this one is big-endian"
+#elif __SIZEOF_POINTER__ != 8
+#error "quantd needs a 64-bit machine, such as x86-64 or AArch64; pointers of this one have 32 bits"
+#endif
 
 #include <stdbool.h>
 #include <stddef.h>

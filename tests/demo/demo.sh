@@ -23,7 +23,7 @@ fail()
 
 # ---- The server, on a free port -----------------------------------------------------------------
 
-"$build/quantd" --listen 127.0.0.1:0 >"$out/listening" 2>"$out/log" &
+${EMULATOR:-} "$build/quantd" --listen 127.0.0.1:0 >"$out/listening" 2>"$out/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || :' EXIT
 trap 'exit 1' HUP INT PIPE TERM

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import test_start
-from quantd import (ROOT, SLOW, Reader, Server, ServerTest, Tensor, exchange, infer_path,
+from quantd import (COMMAND, ROOT, SLOW, Reader, Server, ServerTest, Tensor, exchange, infer_path,
                     json_request, parse_metrics, run_threads)
 
 MODEL = "onnx.DequantizeLinear"
@@ -189,7 +189,7 @@ class Tokens(TokenTest):
     def test_healthcheck(self):
         for flags in ([], ["--token-file", str(self.file)]):
             result = subprocess.run(
-                [str(ROOT / os.environ.get("B", "build") / "quantd"), "--healthcheck", "--listen",
+                [*COMMAND, "--healthcheck", "--listen",
                  "%s:%d" % (self.server.host, self.server.port), *flags],
                 capture_output=True, text=True, timeout=20 * SLOW, check=False)
             self.assertEqual((result.returncode, result.stderr), (0, ""))

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import BUILD, PROGRAM, ROOT, SANITIZED
+from quantd import BUILD, PROGRAM, ROOT, SANITIZED, unless_emulated
 
 # Nothing of the make, the checkout and the user that run these tests; a commit of long ago, so that
 # objects which are built already are newer than its files.
@@ -44,6 +44,7 @@ def project_files():
 
 @unittest.skipIf(shutil.which("git") is None, "git is not installed")
 @unittest.skipIf(SANITIZED, "the same without a sanitizer")
+@unless_emulated("the same sources, for this machine")
 class Dist(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

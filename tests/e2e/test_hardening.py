@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import BUILD, PROGRAM, ROOT, SANITIZED
+from quantd import BUILD, COMPILER, PROGRAM, ROOT, SANITIZED
 
 
 def readelf(*arguments):
@@ -40,14 +40,36 @@ class Hardening(unittest.TestCase):
         self.assertIn("__snprintf_chk", names)
         self.assertIn("__memcpy_chk", names)
 
-    @unittest.skipIf(os.uname().machine != "x86_64", "x86's own")
     def test_jumps_land_where_they_may(self):
         """Each of our objects says so; the program only if all of its libraries' parts do."""
         objects = [path for folder in ("server", "kernels") for path in
                    (BUILD / folder).rglob("*.o")]
         self.assertGreater(len(objects), 100)
+        arm = "AArch64" in readelf("-h", str(PROGRAM))
         for path in objects:
-            self.assertRegex(readelf("-n", str(path)), "IBT, SHSTK", path)
+            self.assertRegex(readelf("-n", str(path)), "BTI, PAC" if arm else "IBT, SHSTK", path)
+
+
+class Machines(unittest.TestCase):
+    """What it cannot be built for is refused, with a sentence."""
+
+    def refused(self, *flags):
+        return subprocess.run([*COMPILER, *flags, "-fsyntax-only", "-I.", "-x", "c",
+                               "kernels/qk.h"], cwd=ROOT, capture_output=True, text=True,
+                              timeout=60, check=False).stderr.splitlines()
+
+    def test_this_one_is_not(self):
+        self.assertEqual(self.refused(), [])
+
+    def test_32_bits(self):
+        flags = "-mabi=ilp32" if "aarch64" in COMPILER[0] or os.uname().machine == "aarch64" \
+            else "-m32"
+        self.assertIn("quantd needs a 64-bit machine", " ".join(self.refused(flags)[:2]))
+
+    @unittest.skipUnless("aarch64" in COMPILER[0], "x86 is never big-endian")
+    def test_big_endian(self):
+        self.assertIn("quantd needs a little-endian machine",
+                      " ".join(self.refused("-mbig-endian")[:2]))
 
 
 class Flags(unittest.TestCase):

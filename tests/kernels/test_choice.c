@@ -9,6 +9,9 @@
 #define SKYLAKEX (HASWELL | QK_CPU_AVX512)
 #define CASCADELAKE (SKYLAKEX | QK_CPU_VNNI)
 #define ICELAKE (CASCADELAKE | QK_CPU_VBMI)
+#define ARMV8 QK_CPU_NEON
+#define ARMV82 (ARMV8 | QK_CPU_FP16 | QK_CPU_DOTPROD)
+#define ARMV86 (ARMV82 | QK_CPU_I8MM | QK_CPU_BF16)
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 
@@ -16,11 +19,15 @@ struct machine {
     const char *name;
     uint32_t cpu_flags, family;
     size_t l1_bytes, l2_bytes, l3_bytes;
-    double sgemm, avx2; /* measured operations in a nanosecond; 0: not */
+    double sgemm, slowest; /* measured operations in a nanosecond; 0: not */
     bool no_blas;
     const char *tier, *dense, *narrow, *depthwise; /* what is expected */
     size_t cells_bytes, stream_bytes;
 };
+
+/* Each machine's are there on its kind only. The last but one has all products. */
+#ifdef __x86_64__
+enum { SLOWEST = QK_PRODUCT_AVX2, SECOND = QK_PRODUCT_VNNI, FASTEST = QK_PRODUCT_AMX };
 
 static const struct machine machines[] = {
     {"Haswell", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 0, 0, false, "avx2", "avx2", "avx2",
@@ -50,6 +57,32 @@ static const struct machine machines[] = {
     {"Alder Lake", HASWELL | QK_CPU_AVXVNNI, 6, 48 * KIB, 1280 * KIB, 30 * MIB, 0, 0, false, "avx2",
      "avxvnni", "avxvnni", "avxvnni", 512 * KIB, 30 * MIB},
 };
+#elif defined(__aarch64__)
+enum { SLOWEST = QK_PRODUCT_NEON, SECOND = QK_PRODUCT_DOTPROD, FASTEST = QK_PRODUCT_I8MM };
+
+static const struct machine machines[] = {
+    {"Cortex-A72", ARMV8, 0x41, 32 * KIB, 1 * MIB, 8 * MIB, 0, 0, false, "neon", "neon", "neon",
+     "neon", 512 * KIB, 8 * MIB},
+    {"Cortex-A72, slow integers", ARMV8, 0x41, 32 * KIB, 1 * MIB, 8 * MIB, 20, 12, false, "neon",
+     "blas", "neon", "neon", 512 * KIB, 8 * MIB},
+    {"Cortex-A72, slow floats", ARMV8, 0x41, 32 * KIB, 1 * MIB, 8 * MIB, 20, 18, false, "neon",
+     "neon", "neon", "neon", 512 * KIB, 8 * MIB},
+    {"Cortex-A72 without OpenBLAS", ARMV8, 0x41, 32 * KIB, 1 * MIB, 8 * MIB, 20, 12, true, "neon",
+     "neon", "neon", "neon", 512 * KIB, 8 * MIB},
+    {"Neoverse N1", ARMV82, 0x41, 64 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "neon", "dotprod",
+     "dotprod", "dotprod", 512 * KIB, 32 * MIB},
+    {"Apple M1, virtual", ARMV82, 0x61, 64 * KIB, 4 * MIB, 8 * MIB, 0, 0, false, "neon", "dotprod",
+     "dotprod", "dotprod", 512 * KIB, 8 * MIB},
+    {"Apple M2, virtual", ARMV86, 0x61, 64 * KIB, 4 * MIB, 8 * MIB, 0, 0, false, "neon", "i8mm",
+     "i8mm", "i8mm", 512 * KIB, 8 * MIB},
+    {"Neoverse V1", ARMV86, 0x41, 64 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "neon", "i8mm", "i8mm",
+     "i8mm", 512 * KIB, 32 * MIB},
+    {"Neoverse V2", ARMV86, 0x41, 64 * KIB, 2 * MIB, 36 * MIB, 0, 0, false, "neon", "i8mm", "i8mm",
+     "i8mm", 512 * KIB, 36 * MIB},
+    {"A64FX", ARMV8 | QK_CPU_FP16, 0x46, 64 * KIB, 8 * MIB, 8 * MIB, 0, 0, false, "neon", "neon",
+     "neon", "neon", 512 * KIB, 8 * MIB},
+};
+#endif
 
 enum { MACHINE_COUNT = sizeof(machines) / sizeof(machines[0]) };
 
@@ -61,8 +94,7 @@ static struct qk_profile profile_of(const struct machine *machine)
         .l1_bytes = machine->l1_bytes,
         .l2_bytes = machine->l2_bytes,
         .l3_bytes = machine->l3_bytes,
-        .product_ops_a_ns =
-            {[QK_PRODUCT_SGEMM] = machine->sgemm, [QK_PRODUCT_AVX2] = machine->avx2},
+        .product_ops_a_ns = {[QK_PRODUCT_SGEMM] = machine->sgemm, [SLOWEST] = machine->slowest},
     };
     qk_profile_fill(&profile);
     return profile;
@@ -78,7 +110,6 @@ static struct qk_choice choose(const struct qk_profile *profile, const char *tie
     return choice;
 }
 
-#ifdef __x86_64__ /* others have no such backends */
 static const char *name_of(const struct qk_conv_backend *backend)
 {
     return backend ? backend->name : "blas";
@@ -119,12 +150,12 @@ Test(choice, compares_measured_speeds_with_each_other_only)
 {
     struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
     const char *best = name_of(choose(&profile, "auto", "auto", true).conv.dense);
-    profile.product_ops_a_ns[QK_PRODUCT_AMX] = 0.1;
+    profile.product_ops_a_ns[FASTEST] = 0.1;
     cr_expect_str_eq(name_of(choose(&profile, "auto", "auto", true).conv.dense), best);
-    profile.product_ops_a_ns[QK_PRODUCT_VNNI] = 0.2;
-    cr_expect_str_eq(name_of(choose(&profile, "auto", "auto", true).conv.dense), "vnni");
+    profile.product_ops_a_ns[SECOND] = 0.2;
+    const struct qk_conv_backend *second = choose(&profile, "auto", "auto", true).conv.dense;
+    cr_expect_eq((int)second->product, SECOND, "%s", second->name);
 }
-#endif
 
 Test(choice, sizes_stay_inside_their_caches)
 {
@@ -204,13 +235,53 @@ Test(choice, loads_openblas_where_it_may_win)
 {
     for (size_t i = 0; i < MACHINE_COUNT; i++) {
         const struct qk_profile profile = profile_of(&machines[i]);
-        const bool near = !(machines[i].cpu_flags & (QK_CPU_VNNI | QK_CPU_AVXVNNI));
+        const bool near =
+            !(machines[i].cpu_flags & (QK_CPU_VNNI | QK_CPU_AVXVNNI | QK_CPU_DOTPROD));
         cr_expect_eq(choose(&profile, "auto", "auto", false).wants_blas, near, "%s",
                      machines[i].name);
         cr_expect(choose(&profile, "auto", "blas", false).wants_blas);
         cr_expect(!choose(&profile, "scalar", "auto", true).wants_blas);
         cr_expect(!choose(&profile, "auto", "scalar", true).wants_blas);
     }
+}
+
+/* What is known of an ARM by its implementer and part, where Linux tells no caches; and nothing of
+ * one that nobody knows. */
+Test(choice, arm_cores_by_name)
+{
+    static const struct {
+        uint32_t implementer, part;
+        const char *name;
+        size_t l1_bytes, l2_bytes;
+    } cores[] = {
+        {0x41, 0xd08, "Cortex-A72", 32 * KIB, 512 * KIB},
+        {0x41, 0xd0c, "Neoverse N1", 64 * KIB, 512 * KIB},
+        {0x41, 0xd40, "Neoverse V1", 64 * KIB, 1 * MIB},
+        {0x41, 0xd49, "Neoverse N2", 64 * KIB, 512 * KIB},
+        {0x41, 0xd4f, "Neoverse V2", 64 * KIB, 1 * MIB},
+        {0x61, 0x000, "Apple silicon", 64 * KIB, 4 * MIB},
+        {0x61, 0x032, "Apple silicon", 64 * KIB, 4 * MIB},
+        {0x41, 0xfff, "", 32 * KIB, 256 * KIB},
+        {0, 0, "", 32 * KIB, 256 * KIB},
+    };
+    for (size_t i = 0; i < sizeof(cores) / sizeof(cores[0]); i++) {
+        struct qk_profile profile = {
+            .cpu_flags = ARMV8, .family = cores[i].implementer, .model = cores[i].part};
+        qk_profile_fill(&profile);
+        cr_expect_str_eq(profile.name, cores[i].name, "%s", profile.name);
+        cr_expect_eq(profile.l1_bytes, cores[i].l1_bytes, "%s", cores[i].name);
+        cr_expect_eq(profile.l2_bytes, cores[i].l2_bytes, "%s", cores[i].name);
+        struct qk_profile told = {.cpu_flags = ARMV8,
+                                  .family = cores[i].implementer,
+                                  .model = cores[i].part,
+                                  .l1_bytes = 16 * KIB,
+                                  .l2_bytes = 3 * MIB};
+        qk_profile_fill(&told);
+        cr_expect(told.l1_bytes == 16 * KIB && told.l2_bytes == 3 * MIB, "%s", cores[i].name);
+    }
+    struct qk_profile x86 = {.cpu_flags = HASWELL, .family = 0x41, .model = 0xd0c};
+    qk_profile_fill(&x86);
+    cr_expect_str_eq(x86.name, "");
 }
 
 Test(choice, this_machine)

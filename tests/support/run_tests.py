@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests and counts them: run_tests.py [--unit | --e2e] [PATTERN]
+"""Runs the tests and counts them: run_tests.py [--unit | --e2e | --short] [PATTERN]
 
 The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
 star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
@@ -25,7 +25,11 @@ import failures
 ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
 BUILD = ROOT / os.environ.get("B", "build")
+EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine's programs
 
+
+# End to end, of a short run: each operator's golden cases, bytes and JSON, TLS.
+SHORT = ["test_golden", "test_infer", "test_tls"]
 
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 # A test in Criterion's TAP report: its other lines are comments, or indented.
@@ -117,7 +121,7 @@ def run_unit(pattern):
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.tap"  # JSON is invalid if a message has quotes
-        command = [str(BUILD / "unit-tests"), "--tap=%s" % report, "--short-filename"]
+        command = [*EMULATOR, str(BUILD / "unit-tests"), "--tap=%s" % report, "--short-filename"]
         if pattern:
             command += ["--filter", pattern]
         status = subprocess.call(command, stdin=subprocess.DEVNULL)
@@ -147,24 +151,72 @@ def run_unit(pattern):
 KERNELS_PARTS_MAX = 16  # each with some kernels, on CPUs of few tiers, too
 
 
+# Cores that the emulator plays, and which of the tiers beside the scalar one are theirs.
+CORES = {
+    "cortex-a72": {"neon"},
+    "a64fx": {"neon", "fp16"},
+    "neoverse-n1": {"neon", "dotprod", "fp16"},
+    "max": {"neon", "dotprod", "i8mm", "fp16"},
+}
+
+
 def run_kernels():
-    """The kernel checker, a part of the kernels on each CPU."""
+    """The kernel checker, on each core that the emulator plays, or on this machine's."""
+    if not EMULATOR:
+        return run_kernels_on({}, Tiers())
+    count = Count()
+    for core, has in CORES.items():
+        print("  %s:" % core, flush=True)
+        tiers = Tiers()
+        count.add(run_kernels_on({"QEMU_CPU": core}, tiers))
+        expected = {"scalar"} | has & (tiers.ran | tiers.lacking)
+        if tiers.ran == expected and "neon" in expected:
+            count.passed += 1
+        else:
+            failures.say("check-kernels", "on %s ran the tiers %s, expected %s"
+                         % (core, sorted(tiers.ran), sorted(expected)))
+            count.failed += 1
+    return count
+
+
+class Tiers:
+    """Those of which kernels ran, and those that the CPU lacks."""
+
+    def __init__(self):
+        self.ran, self.lacking = set(), set()
+
+    def read(self, line):
+        what, _, names = line.partition(": ")
+        if what == "Tiers that ran":
+            self.ran |= set(re.findall(r"\w+", names))
+        elif what == "Tiers that did not":
+            self.lacking |= set(re.findall(r"(\w+) \(", names))
+
+
+def run_kernels_on(environment, tiers):
+    """A part of the kernels on each CPU."""
     count = Count()
     parts = min(len(os.sched_getaffinity(0)), KERNELS_PARTS_MAX)
+
+    def run(k):
+        return run_kernels_part("%d/%d" % (k, parts), environment, tiers)
+
     with concurrent.futures.ThreadPoolExecutor(parts) as pool:
-        for part in pool.map(lambda k: run_kernels_part("%d/%d" % (k, parts)), range(parts)):
+        for part in pool.map(run, range(parts)):
             count.add(part)
     return count
 
 
-def run_kernels_part(part):
+def run_kernels_part(part, environment, tiers):
     """What it says of kernels that pass is left out."""
     count = Count()
-    # ASan makes cases slow. A prime: lengths go by a case's number, and each of them shall come.
-    every = "11" if BUILD.name == "address" else "1"
-    process = subprocess.Popen([str(BUILD / "check-kernels"), "--part", part, "--every", every],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace")
+    # ASan and emulators make cases slow. A prime: lengths go by a case's number, and each of them
+    # shall come.
+    every = "11" if BUILD.name == "address" or EMULATOR else "1"
+    process = subprocess.Popen([*EMULATOR, str(BUILD / "check-kernels"), "--part", part, "--every",
+                                every], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               env=dict(os.environ, **environment))
     summary = None
     passed = "none"
     first_case = ""  # that failed, of the kernel that is checked
@@ -181,6 +233,7 @@ def run_kernels_part(part):
             summary = found
         else:
             print("  %s: %s" % (part, line), end="", flush=True)
+        tiers.read(line)
     status = process.wait()
     if summary is not None:
         count.passed, count.failed = int(summary[1]), int(summary[2])
@@ -269,14 +322,14 @@ def classes(suite):
                            else unittest.TestSuite([part]))
 
 
-def run_e2e(pattern):
+def run_e2e(patterns):
     """The tests under tests/e2e, in this process."""
     sys.path.insert(0, str(E2E))
     loader = unittest.TestLoader()
-    if pattern:
-        if not (E2E / (pattern.split(".")[0] + ".py")).exists():
+    if patterns != [""]:
+        if not all((E2E / (pattern.split(".")[0] + ".py")).exists() for pattern in patterns):
             return Count()
-        suite = loader.loadTestsFromName(pattern)
+        suite = unittest.TestSuite(map(loader.loadTestsFromName, patterns))
     else:
         suite = loader.discover(str(E2E))
     total = Count()
@@ -297,6 +350,8 @@ def main():
     parser.add_argument("--unit", action="store_true",
                         help="only the ones in C: Criterion, check-kernels")
     parser.add_argument("--e2e", action="store_true", help="only the end-to-end tests")
+    parser.add_argument("--short", action="store_true",
+                        help="only check-kernels, and end to end %s" % ", ".join(SHORT))
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
     adopt_orphans()
@@ -306,11 +361,13 @@ def main():
 
     # Kernels start no threads, and take long under the thread sanitizer.
     kernels = unit and not options.pattern and BUILD.name != "thread"
+    patterns = SHORT if options.short else [options.pattern]
 
     total = Count()
-    for wanted, name, run in ((unit, "unit", lambda: run_unit(options.pattern)),
+    for wanted, name, run in ((unit and not options.short, "unit",
+                               lambda: run_unit(options.pattern)),
                               (kernels, "kernel", run_kernels),
-                              (e2e, "e2e", lambda: run_e2e(options.pattern))):
+                              (e2e, "e2e", lambda: run_e2e(patterns))):
         if not wanted:
             continue
         started = time.monotonic()
