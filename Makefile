@@ -84,8 +84,8 @@ ifeq ($(SAN),)
 HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif
 HARDEN_LINK := -pie -Wl,-z,relro,-z,now,-z,noexecstack
-ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SYSROOT) $(HARDEN) $(SAN_$(SAN)) $(CFLAGS) \
-    $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
+ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SYSROOT) $(HARDEN) $(SAN_$(SAN)) \
+    $(CFLAGS) $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
 ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread

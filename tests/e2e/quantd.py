@@ -27,8 +27,8 @@ PROGRAM = BUILD / "quantd"
 EMULATOR = os.environ.get("EMULATOR", "").split()
 COMMAND = [*EMULATOR, str(PROGRAM)]
 COMPILER = [os.environ.get("CC", "cc").split()[-1], *os.environ.get("SYSROOT", "").split()]
-# Sanitizers make everything a few times slower, and emulators more: deadlines and sizes in the tests
-# scale with it.
+# Sanitizers make everything a few times slower, and emulators more: deadlines and sizes in the
+# tests scale with it.
 SANITIZED = BUILD.name in ("address", "undefined", "thread")
 SLOW = 8 if EMULATOR else 4 if SANITIZED else 1
 

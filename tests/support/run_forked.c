@@ -1,8 +1,8 @@
 /* Criterion's tests without Criterion's runner, for the sanitizers of threads and addresses, and
- * for emulators, which lack what it asks of Linux. That runner maps memory where the thread sanitizer has its own, and stops; and it ends a test's
- * process where nobody looks for leaks. Here each test is a forked process that ends by exit, where
- * the sanitizer fails it if it has seen a race, or finds memory that nobody points to. All that the
- * tests include is Criterion's.
+ * for emulators, which lack what it asks of Linux. That runner maps memory where the thread
+ * sanitizer has its own, and stops; and it ends a test's process where nobody looks for leaks. Here
+ * each test is a forked process that ends by exit, where the sanitizer fails it if it has seen a
+ * race, or finds memory that nobody points to. All that the tests include is Criterion's.
  *
  * unit-tests [--filter PATTERN] [--tap=FILE] [...]: as Criterion has them; others are ignored. */
 #include <criterion/criterion.h>
