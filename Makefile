@@ -4,11 +4,11 @@
 #   make SAN=address     address+undefined sanitizers, in build/address (or undefined, thread)
 #   make ARCH=arm64      for that machine, in build/arm64; test and check-kernels run it in QEMU
 #   make demo            a convolution and a dequantization over HTTP
-#   make test            all tests; test-unit and test-e2e run one half
+#   make test            all tests; test-unit and test-e2e run one half, test-short some of them
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
 #   make check-kernels   each kernel of this CPU's tiers against the scalar ones; A=--time times
 #                        them, A='--only gemm/dot' and A='--seed 7' repeat some
-#   make check-kernels-emulated   the same on older CPUs and on ARM, where qemu-user is installed
+#   make check-kernels-emulated   the same on older CPUs, where qemu-user is installed, and on ARM's
 #   make conformance     every operator against its references, over HTTP; A='--seed 7' and such
 #   make test-load       short load runs, every answer checked; tests/load/load.sh is the tool
 #   make test-replicas   docker/haproxy before three replicas that end, are killed, hang, reload;
@@ -60,7 +60,7 @@ SYSROOT := --sysroot=$(ARM_ROOT)
 PKG_CONFIG := env PKG_CONFIG_SYSROOT_DIR=$(ARM_ROOT) \
     PKG_CONFIG_LIBDIR=$(ARM_ROOT)/usr/lib/aarch64-linux-gnu/pkgconfig pkg-config
 # Criterion's runner needs more of Linux than QEMU plays (tests/support/run_forked.c).
-FORKED := -DRUN_FORKED
+$(B)/tests/support/run_forked.o: TIER := -DRUN_FORKED
 export CC SYSROOT
 export EMULATOR := qemu-aarch64
 export QEMU_LD_PREFIX := $(ARM_ROOT)
@@ -259,7 +259,6 @@ $(B)/libserver.a: $(call objects,$(SERVER)) Makefile
 $(B)/quantd: $(call objects,server/main.c) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(B)/tests/support/run_forked.o: TIER := $(FORKED)
 $(B)/unit-tests: $(call objects,$(UNIT_TESTS)) $(B)/libserver.a $(B)/libqk.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcriterion $(LDLIBS)
 
@@ -282,20 +281,20 @@ demo:
 	+@$(SUBMAKE) $(B)/quantd
 	@B=$(B) tests/demo/demo.sh
 
-test test-unit test-e2e:
+test test-unit test-e2e test-short:
 	@$(INSTALL) build test
 	$(ARM_LIBRARIES)
 	@echo "Building what is tested into $(B)"
-	+@$(SUBMAKE) $(B)/quantd $(if $(filter test-e2e,$@),,$(B)/unit-tests \
-	    $(if $(filter thread,$(SAN)),,$(B)/check-kernels))
-	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) \
-	    $(A) '$(T)'
+	+@$(SUBMAKE) $(B)/quantd $(if $(filter test test-unit,$@),$(B)/unit-tests) \
+	    $(if $(filter test-e2e,$@)$(filter thread,$(SAN)),,$(B)/check-kernels)
+	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
 check-kernels:
 	@$(INSTALL) build
 	$(ARM_LIBRARIES)
 	+@$(SUBMAKE) $(B)/check-kernels
-	@$(EMULATOR) $(B)/check-kernels $(A)
+	@$(if $(and $(EMULATOR),$(if $(A),,all)),B=$(B) python3 tests/support/run_tests.py --kernels, \
+	    $(EMULATOR) $(B)/check-kernels $(A))
 
 check-kernels-emulated:
 	@$(INSTALL) build
@@ -442,7 +441,7 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all always headers demo test test-unit test-e2e conformance test-clients fuzz lint help
+.PHONY: all always headers demo test test-unit test-e2e test-short conformance test-clients fuzz lint help
 .PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated
 .PHONY: install uninstall man dist

@@ -12,7 +12,8 @@
 
 #define LIBRARY "libopenblas.so.0"
 
-/* A core that needs more than qk_cpu_flags can tell (BF16, AMX, FMA4, 3DNow!) never fits. */
+/* A core that needs more than qk_cpu_flags can tell (BF16, AMX, FMA4, 3DNow!) never fits. Nor does
+ * one of AArch64 that is not listed: those need SVE. */
 #define MORE UINT32_MAX
 
 struct core {
@@ -20,7 +21,8 @@ struct core {
     uint32_t cpu_flags; /* what it needs */
 };
 
-/* The x86-64 cores of OpenBLAS (corename in its driver/others/dynamic.c). */
+/* The cores of OpenBLAS for x86-64, and some for AArch64 (corename in its driver/others/dynamic.c
+ * and dynamic_arm64.c). */
 static const struct core cores[] = {
     {"SapphireRapids", MORE},    {"Cooperlake", MORE},
     {"SkylakeX", QK_CPU_AVX512}, {"Zen", QK_CPU_AVX2},
@@ -33,6 +35,9 @@ static const struct core cores[] = {
     {"Piledriver", MORE},        {"Bulldozer", MORE},
     {"Barcelona", MORE},         {"Opteron_SSE3", MORE},
     {"Opteron", MORE},           {"Athlon", MORE},
+    {"armv8", QK_CPU_NEON},      {"cortexa53", QK_CPU_NEON},
+    {"cortexa57", QK_CPU_NEON},  {"cortexa72", QK_CPU_NEON},
+    {"cortexa73", QK_CPU_NEON},  {"neoversen1", QK_CPU_FP16},
 };
 
 /* OpenBLAS itself does not care for case. */
@@ -57,8 +62,9 @@ const char *qk_openblas_core(uint32_t cpu_flags, const char *wanted)
         return "Sandybridge";
     if (cpu_flags & QK_CPU_SSE42)
         return "Nehalem";
-    /* Not an x86-64 that we know: a name that the table lacks may be a core of this machine's. */
-    return known ? NULL : wanted;
+    /* An AArch64 chooses by itself, where nothing fitting is wanted. Of other machines, a name that
+     * the table lacks may be a core. */
+    return known || cpu_flags & QK_CPU_NEON ? NULL : wanted;
 }
 
 /* Looks `name` up into `function`, a pointer to a pointer to a function: ISO C has no cast for

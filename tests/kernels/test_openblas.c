@@ -70,8 +70,22 @@ Test(openblas, core_of_an_unknown_name)
     expect_core(AVX512, "Nonsense", "SkylakeX");
     expect_core(AVX512, "", "SkylakeX");
     expect_core(AVX2, "Haswell ", "Haswell");
-    /* Not an x86-64: it may be one of that machine's cores. */
-    expect_core(0, "NEOVERSEN1", "NEOVERSEN1");
+    /* Neither an x86-64 nor an AArch64: it may be one of that machine's cores. */
+    expect_core(0, "POWER9", "POWER9");
+}
+
+Test(openblas, core_of_an_arm)
+{
+    const uint32_t armv82 = QK_CPU_NEON | QK_CPU_FP16 | QK_CPU_DOTPROD;
+    expect_core(QK_CPU_NEON, NULL, NULL);
+    expect_core(armv82, NULL, NULL);
+    expect_core(QK_CPU_NEON, "CORTEXA57", "CORTEXA57");
+    expect_core(armv82, "NEOVERSEN1", "NEOVERSEN1");
+    expect_core(QK_CPU_NEON, "NEOVERSEN1", NULL);
+    expect_core(armv82 | QK_CPU_I8MM, "NEOVERSEV1", NULL); /* SVE is not told by the flags */
+    expect_core(armv82, "Haswell", NULL);
+    expect_core(armv82, "Nonsense", NULL);
+    expect_core(AVX2, "NEOVERSEN1", "Haswell");
 }
 
 /* Loads OpenBLAS with the user's wish and gives the core that it runs. */
@@ -106,6 +120,11 @@ Test(openblas, openblas_runs_the_core_that_fits)
 Test(openblas, openblas_runs_the_core_that_the_user_wants)
 {
     expect_loaded("nehalem");
+}
+
+Test(openblas, openblas_runs_the_core_that_the_user_of_an_arm_wants)
+{
+    expect_loaded("cortexa57");
 }
 
 Test(openblas, openblas_does_not_see_an_unfit_wish)

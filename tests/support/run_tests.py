@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the tests and counts them: run_tests.py [--unit | --e2e | --short] [PATTERN]
+"""Runs the tests and counts them: run_tests.py [OPTION] [PATTERN]
+
+OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e.
 
 The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
 star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
@@ -28,8 +30,11 @@ BUILD = ROOT / os.environ.get("B", "build")
 EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine's programs
 
 
+# What tests in C, the kernel checker and those in Python are called here, by the option for them.
+KINDS = {"unit": ("unit", "kernel"), "e2e": ("e2e",), "kernels": ("kernel",),
+         "short": ("kernel", "e2e")}
 # End to end, of a short run: each operator's golden cases, bytes and JSON, TLS.
-SHORT = ["test_golden", "test_infer", "test_tls"]
+SHORT = ["test_command_line", "test_golden", "test_infer", "test_tls"]
 
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 # A test in Criterion's TAP report: its other lines are comments, or indented.
@@ -347,28 +352,24 @@ def run_e2e(patterns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--unit", action="store_true",
-                        help="only the ones in C: Criterion, check-kernels")
-    parser.add_argument("--e2e", action="store_true", help="only the end-to-end tests")
-    parser.add_argument("--short", action="store_true",
-                        help="only check-kernels, and end to end %s" % ", ".join(SHORT))
+    for name, kinds in KINDS.items():
+        parser.add_argument("--" + name, dest="kinds", action="store_const", const=kinds,
+                            help="only " + ", ".join(kinds))
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
     adopt_orphans()
-    is_criterion = "/" in options.pattern or "*" in options.pattern
-    unit = not options.e2e if not options.pattern else is_criterion
-    e2e = not options.unit if not options.pattern else not is_criterion
-
-    # Kernels start no threads, and take long under the thread sanitizer.
-    kernels = unit and not options.pattern and BUILD.name != "thread"
-    patterns = SHORT if options.short else [options.pattern]
+    kinds = options.kinds or ("unit", "kernel", "e2e")
+    patterns = SHORT if options.kinds == KINDS["short"] else [options.pattern]
+    if options.pattern:
+        is_criterion = "/" in options.pattern or "*" in options.pattern
+        kinds = {"unit" if is_criterion else "e2e"}.intersection(kinds)
+    elif BUILD.name == "thread":  # kernels start none, and take long under its sanitizer
+        kinds = set(kinds) - {"kernel"}
 
     total = Count()
-    for wanted, name, run in ((unit and not options.short, "unit",
-                               lambda: run_unit(options.pattern)),
-                              (kernels, "kernel", run_kernels),
-                              (e2e, "e2e", lambda: run_e2e(patterns))):
-        if not wanted:
+    for name, run in (("unit", lambda: run_unit(options.pattern)), ("kernel", run_kernels),
+                      ("e2e", lambda: run_e2e(patterns))):
+        if name not in kinds:
             continue
         started = time.monotonic()
         print("%s tests:" % name, flush=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the kernel checker on CPUs that QEMU plays: x86-64 with the scalar tier alone and with AVX2,
-# and ARM, for which gcc-aarch64-linux-gnu compiles it. The environment's B is the build directory,
-# of an x86-64. What is missing is named, and is no failure.
+# and then ARM's cores. The environment's B is the build directory of an x86-64; without one, that is
+# named, and is no failure.
 set -eu
 
 build=${B:-build}
@@ -35,13 +35,5 @@ else
     echo "No x86-64 was emulated: this needs one, and qemu-x86_64 (Debian's package qemu-user)."
 fi
 
-arm=aarch64-linux-gnu-gcc
-if command -v "$arm" >/dev/null && command -v qemu-aarch64 >/dev/null; then
-    # cblas.h, which is only declarations, comes from this machine.
-    make -s B="$build/aarch64" CC="$arm" LDFLAGS="-no-pie -static" \
-        CFLAGS="-O2 -idirafter $(pkg-config --variable=includedir openblas)" \
-        "$build/aarch64/check-kernels"
-    run aarch64 qemu-aarch64 "$build/aarch64/check-kernels"
-else
-    echo "No ARM was emulated: this needs qemu-aarch64 and $arm (qemu-user, gcc-aarch64-linux-gnu)."
-fi
+# Its cores are in tests/support/run_tests.py.
+make --no-print-directory ARCH=arm64 check-kernels
