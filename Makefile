@@ -441,7 +441,8 @@ $(B)/%.h.alone: %.h
 clean:
 	rm -rf build
 
-.PHONY: all always headers demo test test-unit test-e2e test-short conformance test-clients fuzz lint help
+.PHONY: all always headers demo test test-unit test-e2e test-short conformance test-clients fuzz
+.PHONY: lint help
 .PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated
 .PHONY: install uninstall man dist

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
-                    infer_path, json_request, run_threads, to_raw)
+                    infer_path, json_request, run_threads, to_raw, unless_emulated)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json
 
 MIB = 1 << 20
@@ -33,6 +33,7 @@ def heavy_enough(server):
     return body, headers
 
 
+@unless_emulated("large convolutions take minutes")
 class Concurrent(ServerTest):
     def test_every_client_gets_its_own_answer(self):
         def client_of(seed):
@@ -151,6 +152,7 @@ class Concurrent(ServerTest):
         self.check_beside_heavy(3, lambda client: exchange(client, "GET", "/v2/health/ready"))
 
 
+@unless_emulated("large convolutions take minutes")
 class FullQueue(unittest.TestCase):
     def test_more_than_the_queue_holds_is_refused_at_once(self):
         server = Server("--threads", "1", "--max-queue", "2")
@@ -258,6 +260,7 @@ class InflightBytes(unittest.TestCase):
             server.stop()
 
 
+@unless_emulated("large convolutions take minutes")
 class Terminate(unittest.TestCase):
     def test_in_flight_requests_are_answered(self):
         server = Server("--threads", "2")

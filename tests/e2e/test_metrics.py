@@ -93,9 +93,9 @@ class Metrics(ServerTest):
         info = [dict(pairs) for name, pairs in metrics if name == "quantd_info"]
         self.assertEqual(len(info), 1)
         self.assertNotEqual(info[0]["openblas_core"], "")
-        self.assertIn(info[0]["cpu"], ("scalar", "avx2", "avx512"))
+        self.assertIn(info[0]["cpu"], ("scalar", "avx2", "avx512", "neon"))
         self.assertIn(info[0]["gemm"], ("blas", "scalar", "avx2", "avxvnni", "vnni_novbmi",
-                                          "vnni", "amx"))
+                                          "vnni", "amx", "neon", "dotprod", "i8mm"))
         self.assertIn(info[0]["version"], self.server.get("/v2").json()["version"])
 
     def test_gauges(self):

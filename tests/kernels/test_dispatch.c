@@ -19,6 +19,8 @@ Test(dispatch, cpu_flags_build_on_each_other)
     cr_assert(!(flags & QK_CPU_VBMI) || flags & QK_CPU_VNNI);
     cr_assert(!(flags & QK_CPU_AMX) || flags & QK_CPU_VBMI);
     cr_assert(!(flags & QK_CPU_AVXVNNI) || flags & QK_CPU_AVX2);
+    cr_assert(!(flags & QK_CPU_I8MM) || flags & QK_CPU_DOTPROD);
+    cr_assert(!(flags & (QK_CPU_DOTPROD | QK_CPU_FP16 | QK_CPU_BF16)) || flags & QK_CPU_NEON);
 }
 
 #ifdef __x86_64__
@@ -87,18 +89,27 @@ Test(dispatch, auto_takes_the_best)
     struct qk_kernels *kernels = qk_test_kernels("auto");
     const char *best = qk_cpu_flags() & QK_CPU_VBMI   ? "avx512"
                        : qk_cpu_flags() & QK_CPU_AVX2 ? "avx2"
+                       : qk_cpu_flags() & QK_CPU_NEON ? "neon"
                                                       : "scalar";
     cr_assert_str_eq(qk_kernels_tier(kernels), best);
     qk_kernels_destroy(kernels);
 }
 
+#ifdef __aarch64__
+#define TIER_NAMES "auto, scalar or neon"
+enum { TIER_COUNT = 2 };
+#else
+#define TIER_NAMES "auto, scalar, avx2 or avx512"
+enum { TIER_COUNT = 3 };
+#endif
+
 Test(dispatch, lists_the_tiers)
 {
     char text[QK_NAMES_BYTES];
     qk_tier_names(text, sizeof(text));
-    cr_assert_str_eq(text, "auto, scalar, avx2 or avx512");
+    cr_assert_str_eq(text, TIER_NAMES);
     cr_assert_str_eq(qk_tier_name(0), "scalar");
-    cr_assert_null(qk_tier_name(3));
+    cr_assert_null(qk_tier_name(TIER_COUNT));
 }
 
 Test(dispatch, gemm_is_what_the_tier_has_or_what_is_named)
@@ -176,7 +187,7 @@ Test(dispatch, refuses_unknown_tiers)
         cr_assert_eq(qk_kernels_create(names[i], "auto", false, 1, &kernels, &error),
                      QK_UNAVAILABLE);
         cr_assert_null(kernels);
-        cr_assert_not_null(strstr(error.text, "expected auto, scalar, avx2 or avx512"));
+        cr_assert_not_null(strstr(error.text, "expected " TIER_NAMES));
     }
 }
 

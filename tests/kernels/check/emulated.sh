@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the kernel checker on CPUs that QEMU plays: x86-64 with the scalar tier alone and with AVX2,
-# and then ARM's cores. The environment's B is the build directory of an x86-64; without one, that is
-# named, and is no failure.
+# and then ARM's cores. The environment's B is the build directory of an x86-64; where this is none,
+# that is named, and is no failure.
 set -eu
 
 build=${B:-build}
