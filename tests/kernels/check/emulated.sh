@@ -36,4 +36,5 @@ else
 fi
 
 # Its cores are in tests/support/run_tests.py.
+unset B
 make --no-print-directory ARCH=arm64 check-kernels
