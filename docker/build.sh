@@ -76,6 +76,8 @@ make_stand_in()
     fi
     command -v mmdebstrap >/dev/null ||
         fail "expected mmdebstrap (Debian: apt-get install mmdebstrap) to make $base, got none"
+    test "$architecture" = "$machine" || command -v arch-test >/dev/null ||
+        fail "expected arch-test (Debian: apt-get install arch-test) to make $base, got none"
     test "$(id -u)" = 0 || fail "expected root, to make $base, got uid $(id -u)"
     echo "build.sh: making $base from Debian's packages"
     container=$(buildah from --arch "$architecture" scratch)
