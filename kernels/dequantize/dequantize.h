@@ -90,5 +90,6 @@ void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t coun
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels);
+void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels);
 
 #endif

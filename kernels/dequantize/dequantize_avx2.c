@@ -376,6 +376,8 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *c
 /* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
+#include "kernels/dequantize/widen_avx2.h"
+
 #include "kernels/dequantize/loops.h"
 
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels)

@@ -350,6 +350,8 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
     return true;
 }
 
+#include "kernels/dequantize/widen_avx2.h"
+
 #include "kernels/dequantize/loops.h"
 
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)

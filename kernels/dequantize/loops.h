@@ -1,7 +1,8 @@
 /* The loops of the dequantize kernels, shared by the vector tiers. A tier's file includes this
  * after it has defined what differs: CHUNK (how many elements a loop takes at a time, in four
  * vectors), `vector` and its arithmetic, ways to read x as `struct values`, ways to subtract zero
- * points, `struct form` and the stores. Only for dequantize_avx2.c and dequantize_avx512vbmi.c.
+ * points, `struct form` and the stores. Only for dequantize_avx2.c, dequantize_avx512vbmi.c and
+ * dequantize_neon.c.
  *
  * Everything is inlined with constants: which code x has, which type y has, how parameters change.
  * So each combination becomes a loop of its own.
@@ -9,8 +10,8 @@
 #ifndef KERNELS_DEQUANTIZE_LOOPS_H
 #define KERNELS_DEQUANTIZE_LOOPS_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
-#ifdef __AVX2__
+/* Nothing here compiles without a tier's file around it. */
+#ifdef CHUNK
 
 /* In blocks of up to so many chunks, the parameters are loaded anew for each chunk, and no table of
  * results is made for a block. */
@@ -33,9 +34,9 @@ struct parameters {
 };
 
 /* A span's parameters from number p on, where they are floats. */
-INLINE const float *floats_at(const void *words, size_t p)
+INLINE const float *floats_at(const void *from, size_t p)
 {
-    return (const float *)words + p;
+    return (const float *)from + p;
 }
 
 INLINE struct parameters parameters_at(const struct qk_dequantize_args *args, size_t p,
@@ -78,7 +79,7 @@ INLINE struct values compute(struct values v, const struct varied *p, subtract_f
 INLINE void prefetch(const uint8_t *x, unsigned bits)
 {
     for (size_t k = 0; k < CHUNK * bits / 8; k += 64)
-        _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
+        __builtin_prefetch((const char *)x + PREFETCH_BYTES + k);
 }
 
 /* What makes the results of a block's elements: its parameters or, where `form.finished`, a table
@@ -493,24 +494,7 @@ static void repeat(uint32_t *to, size_t count, const uint32_t *from, size_t stri
 
 static void finish(void)
 {
-    _mm_sfence();
-}
-
-/* Eight scales as FP32. */
-INLINE __m256 widened(enum qk_type type, const uint8_t *from)
-{
-    if (type == QK_FP16)
-        return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
-    if (type == QK_BF16)
-        return _mm256_castsi256_ps(
-            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16));
-    const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
-    const __m256i is_nan = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(0xff));
-    const __m256i is_least = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
-    const __m256i specials = _mm256_or_si256(
-        _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000)),
-        _mm256_and_si256(is_least, _mm256_set1_epi32(0x00400000))); /* 2^-127, a subnormal */
-    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(codes, 23), specials));
+    end_streaming();
 }
 
 INLINE void widen_all(float *to, enum qk_type type, const uint8_t *from, size_t count)
@@ -518,7 +502,7 @@ INLINE void widen_all(float *to, enum qk_type type, const uint8_t *from, size_t 
     const size_t bytes = type == QK_FP8E8M0 ? 1 : 2;
     size_t i = 0;
     for (; i + 8 <= count; i += 8)
-        _mm256_storeu_ps(to + i, widened(type, from + i * bytes));
+        store_widened(to + i, type, from + i * bytes);
     qk_widen_scalar(to + i, type, from + i * bytes, count - i);
 }
 
