@@ -1,11 +1,12 @@
 /* The loops of the quantize kernels, shared by the vector tiers. A tier's file includes this after
  * it has defined what differs: CHUNK, LANES, `vector`, `words` and `struct doubles` with their
- * arithmetic, and stores of a chunk's codes. Only for quantize_avx2.c and quantize_avx512bw.c. */
+ * arithmetic, and stores of a chunk's codes. Only for quantize_avx2.c, quantize_avx512bw.c and
+ * quantize_neon.c. */
 #ifndef KERNELS_QUANTIZE_LOOPS_H
 #define KERNELS_QUANTIZE_LOOPS_H
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
-#ifdef __AVX2__
+/* Nothing here compiles without a tier's file around it. */
+#ifdef CHUNK
 
 #include "kernels/quantize/products.h"
 
@@ -14,6 +15,30 @@
 
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
+
+/* ---- Summands of magnitude_code() ----------------------------------------------------------- */
+
+#ifndef SUMMANDS /* else the tier has a faster way to them */
+
+struct summands {
+    unsigned shift;
+    words step; /* from the exponent and its part of the code to the summand */
+};
+
+INLINE struct summands summands_of(const struct qk_narrow *narrow)
+{
+    return (struct summands){narrow->shift,
+                             splat_word((narrow->shift << 23) - (narrow->normal >> narrow->shift))};
+}
+
+INLINE vector summand(const struct summands *summands, vector magnitude)
+{
+    const words exponent = and_words(words_of_vector(magnitude), splat_word(0x7f800000));
+    const words code = shift_right(exponent, summands->shift);
+    return vector_of_words(add_words(add_words(exponent, code), summands->step));
+}
+
+#endif
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
@@ -141,18 +166,17 @@ INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *
 
 INLINE vector limited(const struct job *job, vector quotient)
 {
-    return job->limits ? lesser(greater(quotient, job->low), job->high) : quotient;
+    return job->limits ? limited_to(quotient, job->low, job->high) : quotient;
 }
 
-/* The integers of one vector's elements. A NaN becomes the lower limit: `greater` returns its
- * second operand for it. */
+/* The integers of one vector's elements. */
 INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     const words zeros = words_of_vector(zero);
     if (job->division >= QK_DIVISION_FP64)
         return add_words(words_of_doubles(quotient_of_doubles(job, x, scale)), zeros);
     const vector quotient = quotient_of(job, read_x(job, x), scale);
-    return add_words(round_to_words(limited(job, quotient)), zeros);
+    return add_words(round_to_words(limited(job, quotient), job->limits), zeros);
 }
 
 /* The sums, of which y has the nearest floats. */
@@ -198,7 +222,7 @@ INLINE void store(const struct job *job, char *y, struct chunk codes, bool strea
 INLINE void prefetch(const struct job *job, const uint8_t *x)
 {
     for (size_t k = 0; k < CHUNK * job->x_bytes; k += 64)
-        _mm_prefetch((const char *)x + PREFETCH_BYTES + k, _MM_HINT_T0);
+        __builtin_prefetch((const char *)x + PREFETCH_BYTES + k);
 }
 
 /* ---- Floats of 8 and 4 bits ------------------------------------------------------------------ */
@@ -353,8 +377,9 @@ INLINE vector dividend_of(const struct job *job, const uint8_t *x)
 INLINE words integers_by_products(const struct job *job, const uint8_t *x,
                                   const struct divisor *divisor, words zeros)
 {
-    const vector within = lesser(greater(dividend_of(job, x), divisor->low), divisor->high);
-    return add_words(round_to_words(divide_by(job->division, within, divisor)), zeros);
+    const vector within = limited_to(dividend_of(job, x), divisor->low, divisor->high);
+    const vector quotient = divide_by(job->division, within, divisor);
+    return add_words(round_to_words(quotient, job->limits), zeros);
 }
 
 INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
@@ -398,8 +423,8 @@ INLINE bool try_products(const struct job *job, const struct qk_span *span, size
     }
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        codes[v] =
-            add_words(round_to_words(limited(job, quotients[v])), words_of_vector(p->zero[v]));
+        codes[v] = add_words(round_to_words(limited(job, quotients[v]), job->limits),
+                             words_of_vector(p->zero[v]));
     store(job, y, (struct chunk){codes[0], codes[1], codes[2], codes[3]}, span->stream);
     return true;
 }
@@ -550,7 +575,7 @@ static void quantize(const struct qk_quantize_args *args)
 
 static void finish(void)
 {
-    _mm_sfence();
+    end_streaming();
 }
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "kernels/quantize/quantize.h"
 
-/* Nothing but x86 sets this, and only for the files of these suffixes. */
-#ifdef __AVX2__
+/* Nothing here compiles without a tier's file around it. */
+#ifdef CHUNK
 
 /* A vector's division takes the time of ten multiplications. Where many elements have one scale, or
  * its reciprocal r is known, they are divided by fused multiplications, to the same bits: q0 = x *

@@ -123,5 +123,6 @@ void qk_quantize_scalar(const struct qk_quantize_args *args);
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);
+void qk_quantize_init_neon(struct qk_quantize_kernels *kernels);
 
 #endif

@@ -75,6 +75,12 @@ INLINE vector lesser(vector a, vector b)
     return _mm256_min_ps(a, b);
 }
 
+/* A NaN becomes the lower limit: the instruction returns its second operand for it. */
+INLINE vector limited_to(vector v, vector low, vector high)
+{
+    return lesser(greater(v, low), high);
+}
+
 INLINE bool any_nan(vector a, vector b, vector c, vector d)
 {
     const vector low = _mm256_cmp_ps(a, b, _CMP_UNORD_Q);
@@ -151,34 +157,16 @@ INLINE words choose(words condition, words yes, words no)
     return _mm256_blendv_epi8(no, yes, condition);
 }
 
-INLINE words round_to_words(vector v)
+/* What is beyond 32 bits, and a NaN, becomes INT32_MIN. `within`: there is none of these. */
+INLINE words round_to_words(vector v, bool within)
 {
+    (void)within;
     return _mm256_cvtps_epi32(v);
 }
 
 INLINE vector float_of_words(words w)
 {
     return _mm256_cvtepi32_ps(w);
-}
-
-/* ---- Summands of magnitude_code() ----------------------------------------------------------- */
-
-struct summands {
-    unsigned shift;
-    words step; /* from the exponent and its part of the code to the summand */
-};
-
-INLINE struct summands summands_of(const struct qk_narrow *narrow)
-{
-    return (struct summands){narrow->shift,
-                             splat_word((narrow->shift << 23) - (narrow->normal >> narrow->shift))};
-}
-
-INLINE vector summand(const struct summands *summands, vector magnitude)
-{
-    const words exponent = and_words(words_of_vector(magnitude), splat_word(0x7f800000));
-    const words code = shift_right(exponent, summands->shift);
-    return vector_of_words(add_words(add_words(exponent, code), summands->step));
 }
 
 /* The lesser of a magnitude and a cap. */
@@ -333,6 +321,12 @@ INLINE void store_pairs(char *y, __m256i bytes, bool stream)
         _mm_stream_si64((long long *)y, _mm_cvtsi128_si64(packed));
     else
         _mm_storel_epi64((__m128i *)y, packed);
+}
+
+/* Others may read what was stored past the caches. */
+INLINE void end_streaming(void)
+{
+    _mm_sfence();
 }
 
 #include "kernels/quantize/loops.h"

@@ -74,6 +74,12 @@ INLINE vector lesser(vector a, vector b)
     return _mm512_min_ps(a, b);
 }
 
+/* A NaN becomes the lower limit: the instruction returns its second operand for it. */
+INLINE vector limited_to(vector v, vector low, vector high)
+{
+    return lesser(greater(v, low), high);
+}
+
 INLINE bool any_nan(vector a, vector b, vector c, vector d)
 {
     const __mmask16 low = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
@@ -148,8 +154,10 @@ INLINE words choose(__mmask16 condition, words yes, words no)
     return _mm512_mask_mov_epi32(no, condition, yes);
 }
 
-INLINE words round_to_words(vector v)
+/* What is beyond 32 bits, and a NaN, becomes INT32_MIN. `within`: there is none of these. */
+INLINE words round_to_words(vector v, bool within)
 {
+    (void)within;
     return _mm512_cvtps_epi32(v);
 }
 
@@ -159,6 +167,8 @@ INLINE vector float_of_words(words w)
 }
 
 /* ---- Summands of magnitude_code() ----------------------------------------------------------- */
+
+#define SUMMANDS
 
 /* A table of 32, by the last bits of the exponent: no type has more. */
 struct summands {
@@ -343,6 +353,12 @@ INLINE void store_pairs(char *y, __m512i bytes, bool stream)
         _mm_stream_si128((__m128i *)y, packed);
     else
         _mm_storeu_si128((__m128i *)y, packed);
+}
+
+/* Others may read what was stored past the caches. */
+INLINE void end_streaming(void)
+{
+    _mm_sfence();
 }
 
 #include "kernels/quantize/loops.h"
