@@ -104,10 +104,11 @@ KERNELS := \
     kernels/grain/grid.c kernels/grain/span.c kernels/grain/spread.c kernels/grain/walk.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/dequantize/dequantize_avx512vbmi.c \
+    kernels/dequantize/dequantize_avx512vbmi.c kernels/dequantize/dequantize_neon.c \
     kernels/quantize/quantizer.c kernels/quantize/quantize.c \
     kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
+    kernels/quantize/quantize_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_6x16_avxvnni.c \
     kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \

@@ -22,6 +22,11 @@ static void fill_table(struct qk_kernels *kernels)
     }
     if (kernels->choice.cpu_flags & QK_CPU_VBMI)
         qk_dequantize_init_avx512(&kernels->dequantize);
+#elif defined(__aarch64__)
+    if (kernels->choice.cpu_flags & QK_CPU_NEON) {
+        qk_dequantize_init_neon(&kernels->dequantize);
+        qk_quantize_init_neon(&kernels->quantize);
+    }
 #endif
 }
 

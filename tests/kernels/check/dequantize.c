@@ -384,5 +384,7 @@ void check_dequantize(struct check *check)
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_dequantize_init_avx2);
     check_kernels(check, "avx512vbmi", qk_dequantize_init_avx512);
+#elif defined(__aarch64__)
+    check_kernels(check, "neon", qk_dequantize_init_neon);
 #endif
 }

@@ -247,5 +247,7 @@ void check_quantize(struct check *check)
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_quantize_init_avx2);
     check_kernels(check, "avx512bw", qk_quantize_init_avx512);
+#elif defined(__aarch64__)
+    check_kernels(check, "neon", qk_quantize_init_neon);
 #endif
 }
