@@ -25,6 +25,7 @@
 #   make test-image      builds one and runs it, as docker/README.md says
 #   make bench           speed beside its limits and ONNX Runtime, into tests/bench/RESULTS.md;
 #                        A=--help lists what else it can do
+#   make model-arm       what llvm-mca says of ARM's inner loops, into tests/bench/RESULTS.md
 #   make lint            formatting, include rules, warnings of gcc and clang
 #   make install         into DESTDIR and PREFIX (/usr/local): program, man page, systemd unit
 #   make uninstall       removes these, with the same DESTDIR and PREFIX
@@ -376,6 +377,14 @@ bench:
 	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
 	    B=$(B) $$python tests/bench/run.py $(A)
 
+# Objects alone: they need no libraries of that machine.
+MODEL := build/model
+model-arm:
+	@$(INSTALL) build model
+	+@$(SUBMAKE) ARCH= B=$(MODEL) CC=aarch64-linux-gnu-gcc CFLAGS=-O2 \
+	    $(patsubst %.c,$(MODEL)/%.o,$(filter %_neon.c %_dotprod.c %_i8mm.c,$(KERNELS)))
+	@python3 tests/bench/model_arm.py $(MODEL)
+
 lint:
 	@$(INSTALL) build lint
 	@tests/lint/lint.py
@@ -450,7 +459,7 @@ clean:
 .PHONY: schema test-schema test-console test-kubernetes
 .PHONY: image test-image
 .PHONY: test-load test-replicas
-.PHONY: bench
+.PHONY: bench model-arm
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \
     $(CHECK_KERNELS) $(MEASURE)))

@@ -260,8 +260,7 @@ INLINE vector subtract_none(vector value, vector zero)
 INLINE vector subtract_wrapping(vector value, vector zero)
 {
     const words a = words_of_vector(value), b = words_of_vector(zero);
-    return float_of_s32(
-        vector_of_words(EACH(words, a.val[0] - b.val[0], a.val[1] - b.val[1])));
+    return float_of_s32(vector_of_words(EACH(words, a.val[0] - b.val[0], a.val[1] - b.val[1])));
 }
 
 /* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */

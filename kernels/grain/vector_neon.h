@@ -1,6 +1,6 @@
-/* Eight floats in two vectors of NEON, and what both element-wise cores do with them. Two at a time,
- * so that the loops that both share have as many elements in a chunk, and as little around it, as
- * with AVX2. Only for dequantize_neon.c and quantize_neon.c. */
+/* Eight floats in two vectors of NEON, and what both element-wise cores do with them. Two at a
+ * time, so that the loops that both share have as many elements in a chunk, and as little around
+ * it, as with AVX2. Only for dequantize_neon.c and quantize_neon.c. */
 #ifndef KERNELS_GRAIN_VECTOR_NEON_H
 #define KERNELS_GRAIN_VECTOR_NEON_H
 
@@ -98,8 +98,8 @@ INLINE vector vector_of_bf16(uint16x8_t halves)
                 vreinterpretq_f32_u16(vzip2q_u16(none, halves)));
 }
 
-/* Bits to which 0x7fff may be added: with the lowest bit that stays in BF16 added, too, ties go to
- * even. Comparing it gives -1 where it is set, by no shift, of which these CPUs do fewer at once. */
+/* Bits to which 0x7fff may be added to round to BF16: with the lowest bit that stays added before,
+ * ties go to even. A test gives -1 where it is set; of shifts these CPUs do fewer at once. */
 INLINE uint32x4_t with_lowest_bf16(uint32x4_t bits)
 {
     return vsubq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x10000)));

@@ -309,8 +309,7 @@ INLINE uint8x16_t with_16_signs(uint8x16_t codes, uint8x16_t numbers, uint8_t la
 INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
                          bool zero_has_sign)
 {
-    return EACH(octets,
-                with_16_signs(codes.val[0], numbers.val[0], largest, sign, zero_has_sign),
+    return EACH(octets, with_16_signs(codes.val[0], numbers.val[0], largest, sign, zero_has_sign),
                 with_16_signs(codes.val[1], numbers.val[1], largest, sign, zero_has_sign));
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
-# console, kubernetes, arm64, man, image, podman, bench or numbers.
+# console, kubernetes, arm64, man, image, podman, bench, model or numbers.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -31,12 +31,13 @@ packages_of()
     kubernetes) echo python3 python3-venv npm openssl ;;
     console) echo python3 python3-venv npm chromium fonts-dejavu-core curl ;;
     bench) echo python3 python3-venv ;;
+    model) echo python3 gcc-aarch64-linux-gnu llvm-19 ;;
     numbers) echo gcc g++ python3-pip libsimdjson-dev libfmt-dev libdragonbox-dev \
         libdouble-conversion-dev ;;
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
             "load, replicas, reliability, clients, schema, console, kubernetes, arm64, man," \
-            "image, podman, bench, numbers" >&2
+            "image, podman, bench, model, numbers" >&2
         exit 2
         ;;
     esac
@@ -68,6 +69,8 @@ found()
     libcriterion-dev) pkg-config --exists criterion ;;
     libopenblas-pthread-dev) pkg-config --exists openblas ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
+    gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null ;;
+    llvm-19) command -v llvm-mca >/dev/null ;;
     libcurl4-openssl-dev) pkg-config --exists libcurl ;;
     python3-venv) python3 -c 'import ensurepip' ;;
     haproxy) command -v haproxy || test -x /usr/sbin/haproxy ;; # who is not root may not see it

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""What llvm-mca says of the inner loops of ARM's kernels: a model, for want of such a machine.
+
+    model_arm.py FOLDER    of the objects there, as `make model-arm` makes them; into RESULTS.md
+
+Each loop is taken from its object as the compiler made it: of all loops of a function that have no
+other branch inside, and what the row asks for, the one with the fewest instructions, which is that
+of long runs. llvm-mca runs it a hundred times as the CPU's ports and latencies would, every access
+in the first cache.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import figures
+
+CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2")
+ITERATIONS = 100
+OBJDUMP = "aarch64-linux-gnu-objdump"
+MCA_LEAST = 18  # the first that has models of their own for all three
+
+
+class Row:
+    """A loop: `is_it` says whether some instructions are its own, which do `units` of work."""
+
+    def __init__(self, name, path, function, units, is_it):
+        self.name, self.path, self.function = name, path, function
+        self.units, self.is_it = units, is_it
+
+
+def stored_bytes(text):
+    """Of STR or STP of Q or D registers."""
+    store = re.match(r"st(p|r|ur)\s+([qd])", text)
+    return (2 if store[1] == "p" else 1) * {"q": 16, "d": 8}[store[2]] if store else 0
+
+
+DEQUANTIZED = 32  # elements of a chunk
+
+
+def dequantize(name, function, y_bytes, mnemonic):
+    def is_it(loop):
+        return any(text.startswith(mnemonic) for text in loop) and \
+            sum(map(stored_bytes, loop)) == DEQUANTIZED * y_bytes
+
+    return Row(name, "kernels/dequantize/dequantize_neon.o", function, DEQUANTIZED, is_it)
+
+
+ROWS = [dequantize("%s to %s" % (name, y_type), function, y_bytes, mnemonic)
+        for name, function in (("UINT8", "u8"), ("INT8", "s8"), ("UINT16", "u16"),
+                               ("INT16", "s16"), ("INT32", "s32_wrapped"))
+        for y_type, y_bytes, mnemonic in (("FP32", 4, "fmul"), ("FP16", 2, "fcvtn"),
+                                          ("BF16", 2, "addhn"))]
+ROWS += [dequantize("%s to %s" % (name, y_type), function, y_bytes, "tbl")
+         for name, function in (("4 bits", "bits4"), ("2 bits", "bits2"))
+         for y_type, y_bytes in (("FP32", 4), ("FP16 or BF16", 2))]
+
+
+# ---- Loops of an object --------------------------------------------------------------------------
+
+
+def instructions(path):
+    """Of each function, its (address, text)."""
+    functions = {}
+    dump = subprocess.run([OBJDUMP, "-d", "--no-show-raw-insn", str(path)], check=True,
+                          capture_output=True, text=True).stdout
+    for line in dump.splitlines():
+        head = re.match(r"[0-9a-f]+ <(.+)>:", line)
+        code = re.match(r"\s*([0-9a-f]+):\s+(.*?)\s*(//.*)?$", line)
+        if head:
+            code_of = functions.setdefault(head[1], [])
+        elif code:
+            code_of.append((int(code[1], 16), code[2]))
+    return functions
+
+
+def target(text):
+    jump = re.match(r"(?:b(?:\.\w+)?|cbn?z|tbn?z)\s+(?:.*,\s*)?([0-9a-f]+) <", text)
+    return int(jump[1], 16) if jump else None
+
+
+def loops(code):
+    """Those that are one block: nobody jumps out of them, or into them behind their beginning."""
+    places = {address: index for index, (address, _) in enumerate(code)}
+    targets = {target(text) for _, text in code}
+    for index, (_, text) in enumerate(code):
+        begin = places.get(target(text), index + 1)
+        body = code[begin:index + 1]
+        if body and all(target(text) is None for _, text in body[:-1]) and \
+                not any(address in targets for address, _ in body[1:]):
+            yield [text for _, text in body]
+
+
+def loop_of(row, folder, cache={}):
+    if row.path not in cache:
+        cache[row.path] = instructions(folder / row.path)
+    found = [loop for loop in loops(cache[row.path][row.function]) if row.is_it(loop)]
+    if not found:
+        raise SystemExit("model-arm: %s has no such loop in %s" % (row.function, row.path))
+    return min(found, key=len)
+
+
+# ---- What llvm-mca says --------------------------------------------------------------------------
+
+
+def find_mca():
+    """The newest one: older ones take Neoverse N1 for a Cortex-A57."""
+    names = [path for folder in ("/usr/bin", "/usr/local/bin")
+             for path in Path(folder).glob("llvm-mca*")]
+    versions = {}
+    for name in names:
+        said = subprocess.run([str(name), "--version"], capture_output=True, text=True).stdout
+        version = re.search(r"LLVM version (\d+)", said)
+        if version:
+            versions[int(version[1])] = str(name)
+    newest = max(versions, default=0)
+    if newest < MCA_LEAST:
+        raise SystemExit("model-arm: expected llvm-mca %d or newer (Debian's llvm-19), got %s" %
+                         (MCA_LEAST, newest or "none"))
+    return versions[newest], newest
+
+
+def run_mca(mca, cpu, lines):
+    """(cycles of an iteration, cycles that its busiest port alone takes)."""
+    text = "loop:\n" + "".join("\t%s\n" % re.sub(r"[0-9a-f]+ <.*", "loop", line) for line in lines)
+    said = subprocess.run([mca, "-mtriple=aarch64", "-mcpu=" + cpu, "-iterations=%d" % ITERATIONS,
+                           "-instruction-info=0"],
+                          input=text, capture_output=True, text=True, check=True).stdout
+    cycles = int(re.search(r"Total Cycles:\s+(\d+)", said)[1]) / ITERATIONS
+    return cycles, busiest_port(said)
+
+
+def busiest_port(said):
+    pressure = re.search(r"Resource pressure per iteration:\n.*\n(.*)\n", said)[1].split()
+    return max(float(cell) for cell in pressure if cell != "-")
+
+
+def is_access(line):
+    return re.match(r"(ld|st)[^\s]*\s", line) is not None
+
+
+def measure(mca, row, folder, cpu):
+    loop = loop_of(row, folder)
+    cycles, ports = run_mca(mca, cpu, loop)
+    _, accesses = run_mca(mca, cpu, [line for line in loop if is_access(line)])
+    return {"cycles": cycles / row.units, "accesses": accesses / cycles, "ports": ports / cycles}
+
+
+# ---- The table -----------------------------------------------------------------------------------
+
+
+def table(rows, folder, mca):
+    yield "| loop | " + " | ".join("%s: cycles | accesses | ports" % cpu for cpu in CPUS) + " |"
+    yield "|---|" + "---:|" * 3 * len(CPUS)
+    for row in rows:
+        cells = [measure(mca, row, folder, cpu) for cpu in CPUS]
+        yield "| %s | %s |" % (row.name, " | ".join(
+            "%.3f | %.2f | %.2f" % (cell["cycles"], cell["accesses"], cell["ports"])
+            for cell in cells))
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    mca, version = find_mca()
+    lines = list(table(ROWS, Path(sys.argv[1]), mca))
+    print("\n".join(lines))
+    figures.write_section(Path(__file__).parent, [
+        "# Model of ARM's inner loops", "",
+        "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
+        "measured. It is what llvm-mca %d says of the loops that gcc makes, of long runs with one"
+        % version, "scale and zero point, everything in the first cache.", "",
+        "- *cycles*: of an element.",
+        "- *accesses*: the share of the speed that its loads and stores alone would have. Four floats",
+        "  take at least three vector operations, which make a float, subtract the zero point and",
+        "  multiply, and their store takes a vector port, too: with two such ports (N1) UINT8 to FP32",
+        "  cannot exceed 0.64 here, with four (V1, V2) 0.36 and 0.57.",
+        "- *ports*: the share of the speed that its busiest port allows.", "", *lines])
+
+
+if __name__ == "__main__":
+    main()
