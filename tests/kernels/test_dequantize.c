@@ -337,6 +337,7 @@ Test(dequantize, scalar_kernels)
     check_tier("scalar");
 }
 
+#ifdef __x86_64__
 Test(dequantize, avx2_kernels)
 {
     check_tier("avx2");
@@ -346,6 +347,12 @@ Test(dequantize, avx512_kernels)
 {
     check_tier("avx512");
 }
+#elif defined(__aarch64__)
+Test(dequantize, neon_kernels)
+{
+    check_tier("neon");
+}
+#endif
 
 /* ---- What is streamed ---------------------------------------------------------------------- */
 

@@ -280,6 +280,7 @@ Test(quantize, scalar_kernels)
     check_tier("scalar");
 }
 
+#ifdef __x86_64__
 Test(quantize, avx2_kernels)
 {
     check_tier("avx2");
@@ -289,6 +290,12 @@ Test(quantize, avx512_kernels)
 {
     check_tier("avx512");
 }
+#elif defined(__aarch64__)
+Test(quantize, neon_kernels)
+{
+    check_tier("neon");
+}
+#endif
 
 /* ---- Quotients next to ties ---------------------------------------------------------------- */
 
@@ -355,9 +362,8 @@ static void check_ties(const char *tier)
 
 Test(quantize, ties_are_those_of_a_true_division)
 {
-    check_ties("scalar");
-    check_ties("avx2");
-    check_ties("avx512");
+    for (size_t i = 0; qk_tier_name(i); i++)
+        check_ties(qk_tier_name(i));
 }
 
 /* ---- What is streamed ---------------------------------------------------------------------- */
