@@ -61,7 +61,8 @@ INLINE vector lesser(vector a, vector b)
 /* FMAXNM would leave a signalling NaN one. */
 INLINE vector limited_to(vector v, vector low, vector high)
 {
-    const words is_above = EACH(words, v.val[0] > low.val[0], v.val[1] > low.val[1]);
+    const words is_above =
+        EACH(words, vcgtq_f32(v.val[0], low.val[0]), vcgtq_f32(v.val[1], low.val[1]));
     return lesser(vector_of_words(choose(is_above, words_of_vector(v), words_of_vector(low))),
                   high);
 }
