@@ -5,8 +5,8 @@
  * slabs one behind the other, read from some position on; a sum is a list of steps.
  *
  *                position 0   1   2   3
- *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 unsigned bytes of x in a cell, or
- *     slab 1     [ k4..k7 ][    ][    ][    ] ...   2 signed words
+ *     slab 0     [ k0..k3 ][    ][    ][    ] ...   4 bytes of x in a cell, unsigned or,
+ *     slab 1     [ k4..k7 ][    ][    ][    ] ...   with x_signed, signed; or 2 signed words
  *     ...
  *
  *     sums[row][position] (+)= sum over steps, their slabs and k of
@@ -21,8 +21,9 @@
  *
  *     weight (row, slab, 0) is at slab * cell_stride + row * row_stride
  *
- * so kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights
- * of slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
+ * or, where slabs go by pairs, at qk_igemm_weight_at: a row has the cells of both side by side. So
+ * kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights of
+ * slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
  * Kernels are of two kinds. By rows, a vector holds 16 positions of one row, and meets one weight;
  * the sums of a tile lie row by row, QK_IGEMM_NR apart. By position, a vector holds 16 rows of one
@@ -79,11 +80,13 @@ struct qk_igemm_args {
 };
 
 struct qk_igemm {
-    size_t cell_k; /* 4: x is unsigned bytes, weights are signed ones; 2: both signed words */
+    size_t cell_k; /* 4: x and weights are bytes, weights signed ones; 2: both signed words */
+    bool x_signed; /* with cell_k 4: x is signed bytes, too; false: unsigned ones */
     size_t mr, nr;
     bool by_position;
     size_t row_stride;
     size_t cell_stride;
+    bool pairs; /* of slabs: row_stride is that of two cells, cell_stride half of a pair's */
     bool whole_steps;
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: there is none */
@@ -93,13 +96,21 @@ struct qk_igemm {
     void (*end)(void);
 };
 
+/* Where in a step's weights those of a row begin that meet a slab. */
+static inline size_t qk_igemm_weight_at(const struct qk_igemm *igemm, size_t row, size_t slab)
+{
+    const size_t second = igemm->pairs ? slab % 2 : 0;
+    return row * igemm->row_stride + (slab - second) * igemm->cell_stride +
+           second * QK_IGEMM_CELL_BYTES;
+}
+
 /* Bytes of one step's weights in a panel whose longest step has step_slabs slabs, where a group has
  * `rows` rows in all. A kernel that reads whole tiles reads one of 16 rows, or two. */
 static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t step_slabs,
                                          size_t rows)
 {
     if (!igemm->whole_steps)
-        return step_slabs * igemm->cell_stride;
+        return (step_slabs + (igemm->pairs ? step_slabs % 2 : 0)) * igemm->cell_stride;
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 
@@ -119,5 +130,8 @@ extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x32__amx;
+extern const struct qk_igemm qk_igemm_s8s8_6x8__neon;
+extern const struct qk_igemm qk_igemm_s8s8_6x16__dotprod;
+extern const struct qk_igemm qk_igemm_s8s8_12x8__i8mm;
 
 #endif

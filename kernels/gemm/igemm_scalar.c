@@ -7,7 +7,7 @@
 
 enum { CELL_BYTES = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR };
 
-/* Both are inlined, so that loops over one of them become vector code. */
+/* All are inlined, so that loops over one of them become vector code. */
 typedef uint32_t product_fn(const uint8_t *x, const uint8_t *w);
 
 static inline uint32_t multiply_bytes(const uint8_t *x, const uint8_t *w)
@@ -18,12 +18,28 @@ static inline uint32_t multiply_bytes(const uint8_t *x, const uint8_t *w)
     return sum;
 }
 
+static inline uint32_t multiply_signed_bytes(const uint8_t *x, const uint8_t *w)
+{
+    uint32_t sum = 0;
+    for (size_t k = 0; k < 4; k++)
+        sum += (uint32_t)((int8_t)x[k] * (int8_t)w[k]);
+    return sum;
+}
+
 static inline uint32_t multiply_words(const uint8_t *x, const uint8_t *w)
 {
     int16_t of_x[2], of_w[2];
     memcpy(of_x, x, sizeof(of_x));
     memcpy(of_w, w, sizeof(of_w));
     return (uint32_t)(of_x[0] * of_w[0]) + (uint32_t)(of_x[1] * of_w[1]);
+}
+
+static inline uint32_t multiply_cell(const struct qk_igemm *layout, const uint8_t *x,
+                                     const uint8_t *w)
+{
+    if (layout->cell_k == 2)
+        return multiply_words(x, w);
+    return layout->x_signed ? multiply_signed_bytes(x, w) : multiply_bytes(x, w);
 }
 
 /* A weight meets the 16 positions of a vector; a loop of constant length becomes vector code. */
@@ -40,13 +56,13 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
                                                                size_t row, size_t vector,
                                                                product_fn *product)
 {
-    const uint8_t *weights = args->weights + row * layout->row_stride;
+    const uint8_t *weights = args->weights;
     int32_t *to = args->sums + row * QK_IGEMM_NR + vector * VECTOR;
     uint32_t sums[VECTOR] = {0};
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
         const uint8_t *cells = args->cells + args->steps[s].offset + vector * VECTOR * CELL_BYTES;
         for (size_t i = 0; i < args->steps[s].slabs; i++, cells += args->slab_bytes)
-            add_vector(cells, weights + i * layout->cell_stride, product, sums);
+            add_vector(cells, weights + qk_igemm_weight_at(layout, row, i), product, sums);
     }
     for (size_t i = 0; i < VECTOR; i++)
         to[i] = (int32_t)(sums[i] + (args->add ? (uint32_t)to[i] : 0));
@@ -56,16 +72,13 @@ __attribute__((always_inline)) static inline void multiply_row(const struct qk_i
 static void multiply_one(const struct qk_igemm *layout, const struct qk_igemm_args *args,
                          size_t row, size_t position)
 {
-    const uint8_t *weights = args->weights + row * layout->row_stride;
+    const uint8_t *weights = args->weights;
     int32_t *to = args->sums + position * layout->mr + row;
     uint32_t sum = args->add ? (uint32_t)*to : 0;
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes) {
         const uint8_t *cell = args->cells + args->steps[s].offset + position * CELL_BYTES;
-        for (size_t i = 0; i < args->steps[s].slabs; i++, cell += args->slab_bytes) {
-            const uint8_t *weight = weights + i * layout->cell_stride;
-            sum +=
-                layout->cell_k == 4 ? multiply_bytes(cell, weight) : multiply_words(cell, weight);
-        }
+        for (size_t i = 0; i < args->steps[s].slabs; i++, cell += args->slab_bytes)
+            sum += multiply_cell(layout, cell, weights + qk_igemm_weight_at(layout, row, i));
     }
     *to = (int32_t)sum;
 }
@@ -80,24 +93,23 @@ void qk_igemm_multiply_scalar(const struct qk_igemm *layout, const struct qk_ige
     }
     for (size_t row = 0; row < args->rows; row++)
         for (size_t vector = 0; vector < args->vectors; vector++)
-            if (layout->cell_k == 4)
-                multiply_row(layout, args, row, vector, multiply_bytes);
-            else
+            if (layout->cell_k == 2)
                 multiply_row(layout, args, row, vector, multiply_words);
+            else if (layout->x_signed)
+                multiply_row(layout, args, row, vector, multiply_signed_bytes);
+            else
+                multiply_row(layout, args, row, vector, multiply_bytes);
 }
 
 static int32_t dot_row(const struct qk_igemm *layout, const struct qk_igemm_args *args, size_t row,
                        size_t position)
 {
-    const uint8_t *weights = args->weights + row * layout->row_stride;
+    const uint8_t *weights = args->weights;
     const uint8_t *cell = args->cells + position * args->position_bytes;
     uint32_t sum = 0;
     for (size_t s = 0; s < args->step_count; s++, weights += args->step_bytes)
-        for (size_t i = 0; i < args->step_slabs; i++, cell += CELL_BYTES) {
-            const uint8_t *weight = weights + i * layout->cell_stride;
-            sum +=
-                layout->cell_k == 4 ? multiply_bytes(cell, weight) : multiply_words(cell, weight);
-        }
+        for (size_t i = 0; i < args->step_slabs; i++, cell += CELL_BYTES)
+            sum += multiply_cell(layout, cell, weights + qk_igemm_weight_at(layout, row, i));
     return (int32_t)sum;
 }
 

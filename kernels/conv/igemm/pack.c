@@ -47,7 +47,7 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
             for (size_t i = 0; i < qk_slab_count(order, k_block); i++) {
                 const struct qk_slab_terms terms =
                     qk_slab_terms(order, &conv->desc, k_block, tap, i);
-                uint8_t *cell = panel + i * igemm->cell_stride;
+                uint8_t *cell = panel + qk_igemm_weight_at(igemm, 0, i);
                 if (recode.words &&
                     terms.count == 2) /* most cells of words: constants make this fast */
                     pack_cell(igemm, (struct recode){true, recode.flip, recode.zero_points},
@@ -137,7 +137,7 @@ static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *or
     memset(panel, 0, conv->igemm.panel_bytes);
     for (size_t s = 0; s < order->steps; s++, panel += conv->igemm.step_bytes)
         for (size_t i = 0; i < qk_slab_count(order, s / taps); i++)
-            memset(panel + i * conv->backend->igemm->cell_stride, 1,
+            memset(panel + qk_igemm_weight_at(conv->backend->igemm, 0, i), 1,
                    qk_slab_terms(order, &conv->desc, s / taps, s % taps, i).count);
 }
 

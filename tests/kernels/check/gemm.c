@@ -8,7 +8,8 @@
 
 enum { CELL = QK_IGEMM_CELL_BYTES, VECTOR = QK_IGEMM_VECTOR, NR = QK_IGEMM_NR, STEPS_MOST = 12 };
 
-/* Cells whose products are all 255 * -128 or so, after which a sum has left int32. */
+/* Cells whose products are all 255 * -128 or so, after which a sum has left int32; of signed x,
+ * whose products are half of that, twice as many. */
 enum { CELLS_TO_WRAP = 16900 };
 
 struct job {
@@ -91,7 +92,9 @@ static void fill_alike(const struct qk_igemm *igemm, uint8_t *to, size_t bytes, 
 /* Cells of a step that a kernel may read. */
 static size_t step_cells(const struct job *job)
 {
-    return job->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : job->longest;
+    if (job->igemm->whole_steps)
+        return QK_IGEMM_STEP_SLABS;
+    return job->longest + (job->igemm->pairs ? job->longest % 2 : 0);
 }
 
 /* Weights of slabs that a step lacks are 0, of all rows. */
@@ -103,7 +106,7 @@ static void clear_missing(const struct job *job, uint8_t *weights,
     for (size_t s = 0; s < job->args.step_count; s++, weights += job->args.step_bytes)
         for (size_t i = steps[s].slabs; i < step_cells(job); i++)
             for (size_t row = 0; row < rows; row++)
-                memset(weights + i * igemm->cell_stride + row * igemm->row_stride, 0, CELL);
+                memset(weights + qk_igemm_weight_at(igemm, row, i), 0, CELL);
 }
 
 /* Steps of which some are shorter, and maybe none is the longest. */
@@ -201,7 +204,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
 {
     const struct qk_igemm *igemm = job->igemm;
     struct qk_igemm_args *args = &job->args;
-    const size_t step_count = CELLS_TO_WRAP / QK_IGEMM_STEP_SLABS;
+    const size_t step_count = CELLS_TO_WRAP * (igemm->x_signed ? 2U : 1U) / QK_IGEMM_STEP_SLABS;
     job->longest = QK_IGEMM_STEP_SLABS;
     args->vectors = 1;
     args->positions = igemm->nr; /* with fewer, a kernel may have several sums for each */
@@ -217,11 +220,11 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
     uint8_t *weights = check_buffer(check, "weights", CHECK_INPUT, weight_bytes, 64);
     for (size_t s = 0; s < step_count; s++)
         steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
-    fill_alike(igemm, cells, cell_bytes, 255);
+    fill_alike(igemm, cells, cell_bytes, igemm->x_signed ? -128 : 255);
     fill_alike(igemm, weights, weight_bytes,
-               igemm->cell_k == 2 ? (up ? 255 : -255)
-               : up               ? 127
-                                  : -128);
+               igemm->cell_k == 2           ? (up ? 255 : -255)
+               : (up != igemm->x_signed)    ? 127
+                                            : -128);
     args->steps = steps;
     args->cells = cells;
     args->weights = weights;
@@ -338,5 +341,10 @@ void check_gemm(struct check *check)
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_32x14__avx512vnni);
     check_layout(check, "amx", &qk_igemm_u8s8_32x32__amx);
+#endif
+#ifdef __aarch64__
+    check_layout(check, "neon", &qk_igemm_s8s8_6x8__neon);
+    check_layout(check, "dotprod", &qk_igemm_s8s8_6x16__dotprod);
+    check_layout(check, "i8mm", &qk_igemm_s8s8_12x8__i8mm);
 #endif
 }
