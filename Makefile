@@ -113,7 +113,8 @@ KERNELS := \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
     kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_6x16_avxvnni.c \
     kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \
-    kernels/gemm/igemm_32x32_amx.c \
+    kernels/gemm/igemm_32x32_amx.c kernels/gemm/igemm_6x8_neon.c \
+    kernels/gemm/igemm_6x16_dotprod.c kernels/gemm/igemm_12x8_i8mm.c \
     kernels/conv/geometry.c kernels/conv/window.c \
     kernels/conv/igemm/slabs.c kernels/conv/igemm/strips.c kernels/conv/igemm/pack.c \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \

@@ -222,9 +222,9 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
         steps[s] = (struct qk_igemm_step){0, QK_IGEMM_STEP_SLABS};
     fill_alike(igemm, cells, cell_bytes, igemm->x_signed ? -128 : 255);
     fill_alike(igemm, weights, weight_bytes,
-               igemm->cell_k == 2           ? (up ? 255 : -255)
-               : (up != igemm->x_signed)    ? 127
-                                            : -128);
+               igemm->cell_k == 2        ? (up ? 255 : -255)
+               : (up != igemm->x_signed) ? 127
+                                         : -128);
     args->steps = steps;
     args->cells = cells;
     args->weights = weights;

@@ -1,0 +1,71 @@
+/* The loops of products on vectors of 4 sums. Only for igemm_6x8_neon.c, igemm_6x16_dotprod.c and
+ * igemm_12x8_i8mm.c, which define before they include this:
+ *
+ * - UNIT_ROWS: rows that share a unit, four vectors of sums;
+ * - POSITIONS: of a pass, whose sums these are;
+ * - SLABS: so many at a time, 1 or 2;
+ * - add_products: adds those of so many slabs to the sums of some units, or with `single` those of
+ *   one slab;
+ * - row_sums: the sums of a row of a unit for 4 positions.
+ */
+#ifndef KERNELS_GEMM_IGEMM_NEON_H
+#define KERNELS_GEMM_IGEMM_NEON_H
+
+#ifdef UNIT_ROWS
+
+/* 24 registers of sums, and eight for x, weights and products, are the 32 that there are. */
+enum { UNITS = 6, MR = UNITS * UNIT_ROWS, LANES = 4 };
+
+/* The sums of some units for some positions. Inlined with constant `units`, so that the compiler
+ * keeps `sums` in registers. */
+__attribute__((always_inline)) static inline void multiply_tile(const struct qk_igemm_args *args,
+                                                                size_t first, const size_t units)
+{
+    const struct qk_igemm_step *step = args->steps;
+    const uint8_t *step_weights = args->weights;
+    const size_t slab_bytes = args->slab_bytes;
+    int32x4_t sums[UNITS][4];
+
+#pragma GCC unroll 6
+    for (size_t u = 0; u < units; u++)
+        sums[u][0] = sums[u][1] = sums[u][2] = sums[u][3] = vdupq_n_s32(0);
+    for (size_t s = 0; s < args->step_count; s++, step++, step_weights += args->step_bytes) {
+        const uint8_t *cells = args->cells + step->offset + first * QK_IGEMM_CELL_BYTES;
+        const uint8_t *weights = step_weights;
+        for (size_t left = step->slabs / SLABS; left > 0; left--) {
+            add_products(cells, slab_bytes, weights, units, false, sums);
+            cells += SLABS * slab_bytes;
+            weights += (size_t)(SLABS * MR * QK_IGEMM_CELL_BYTES);
+        }
+        if (step->slabs % SLABS != 0)
+            add_products(cells, slab_bytes, weights, units, true, sums);
+    }
+#pragma GCC unroll 6
+    for (size_t u = 0; u < units; u++)
+#pragma GCC unroll 2
+        for (size_t r = 0; r < UNIT_ROWS; r++)
+#pragma GCC unroll 4
+            for (size_t v = 0; v < POSITIONS / LANES; v++) {
+                int32_t *to = args->sums + (u * UNIT_ROWS + r) * QK_IGEMM_NR + first + v * LANES;
+                int32x4_t sum = row_sums(sums[u], r, v);
+                if (args->add)
+                    sum = vaddq_s32(sum, vld1q_s32(to));
+                vst1q_s32(to, sum);
+            }
+}
+
+/* Units go by twos: computing one for nothing costs less than twice as many copies of the loop. */
+static void multiply(const struct qk_igemm_args *args)
+{
+    for (size_t first = 0; first < args->vectors * QK_IGEMM_VECTOR; first += POSITIONS)
+        if (args->rows > 4 * UNIT_ROWS)
+            multiply_tile(args, first, 6);
+        else if (args->rows > 2 * UNIT_ROWS)
+            multiply_tile(args, first, 4);
+        else
+            multiply_tile(args, first, 2);
+}
+
+#endif
+
+#endif
