@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
@@ -145,11 +146,14 @@ static int32_t x_left(const struct qk_conv *conv)
         return conv->sgemm.x_fill;
     if (conv->way == QK_CONV_IGEMM && conv->backend->igemm->cell_k == 2)
         return 0; /* words hold x - x_zp */
-    return conv->x_type == QK_INT8 ? conv->x_zero_point + 128 : conv->x_zero_point;
+    const bool x_signed = conv->way == QK_CONV_IGEMM ? conv->backend->igemm->x_signed
+                                                     : conv->backend->depthwise->x_signed;
+    const int32_t moved = qk_conv_x_flip(conv->x_type, x_signed);
+    return conv->x_zero_point + (conv->x_type == QK_INT8 ? moved : -moved);
 }
 
 /* Folds into the bias what the products have too much: x is multiplied as it is stored, or flipped
- * to unsigned, or centred, and each of these is x - x_zp + x_left. */
+ * to unsigned or signed, or centred, and each of these is x - x_zp + x_left. */
 void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_constants *from = &conv->constants;

@@ -16,6 +16,13 @@ static inline int32_t qk_w_zero_point(const struct qk_conv *conv, size_t channel
     return constants->w_type == QK_INT8 ? (int8_t)byte : byte;
 }
 
+/* What each byte of x is xored with to become the operand of a product, which takes unsigned bytes
+ * or signed ones. */
+static inline uint8_t qk_conv_x_flip(enum qk_type x_type, bool x_signed)
+{
+    return (x_type == QK_INT8) != x_signed ? 0x80 : 0;
+}
+
 /* Memory for `count` elements of `size` bytes; NULL: there is none, or the size overflows. */
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size);
 

@@ -110,7 +110,10 @@ struct qk_depthwise_job {
     struct qk_depthwise_workspace work;
     size_t outer; /* position of the axes before the last two */
     size_t row, rows, column, columns;
-    uint8_t fill, flip; /* what padding holds; an xor with `flip` makes it and x unsigned */
+    /* What padding holds; an xor with `flip` makes it and x what products take: unsigned bytes or,
+     * where x_signed is set, signed ones. */
+    uint8_t fill, flip;
+    bool x_signed;
 
     const uint8_t *x, *x_end; /* the unit's first channel; where all of x ends */
     size_t channels;          /* of x */
@@ -154,7 +157,8 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
     size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
-    double cycles;      /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
+    bool x_signed;
+    double cycles; /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
     /* Adds up each output channel's `depth` signed weights; QK_DEPTHWISE_BYTES more can be read
      * behind the last. */

@@ -22,7 +22,7 @@ static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_
 }
 
 /* sums += x * weight for `count` columns from `column` on, where x and what is outside of it are
- * made unsigned. */
+ * made unsigned or signed. */
 static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, size_t column,
                     size_t count, size_t tap_column, int32_t weight, uint32_t sums[CHUNK])
 {
@@ -30,7 +30,8 @@ static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, siz
     for (size_t i = 0; i < count; i++) {
         const int64_t at = qk_conv_look(axis, column + i, tap_column);
         const bool inside = line && at >= 0 && at < axis->in;
-        const int32_t x = (inside ? line[at] : job->fill) ^ job->flip;
+        const uint8_t byte = (inside ? line[at] : job->fill) ^ job->flip;
+        const int32_t x = job->x_signed ? (int8_t)byte : byte;
         sums[i] += (uint32_t)(x * weight);
     }
 }

@@ -63,7 +63,7 @@ static struct qk_slab_job slab_job(const struct qk_conv_igemm_plan *plan, const 
         .order = &plan->order,
         .layout = &plan->layout,
         .geometry = &plan->geometry,
-        .x_type = conv->x_type,
+        .flip = qk_conv_x_flip(conv->x_type, conv->backend->igemm->x_signed),
         .x_zero_point = conv->x_zero_point,
         .x = work->x + channel * plan->geometry.channel_size,
         .images = unit->images,

@@ -18,8 +18,10 @@ struct qk_slab_fill {
     const uint8_t *planes[4];           /* of each source; all NULL: everything is padding */
     size_t plane_step;                  /* bytes from a source's plane to that of the next slab */
     const struct qk_window *windows[4]; /* alike, but for column_first and inside_columns */
-    enum qk_type x_type;
-    int32_t x_zero_point; /* what padding holds; subtracted from x where cells are words */
+    /* What every byte is xored with: makes x unsigned or, where the products want that, signed. For
+     * words, which are x less its zero point, it makes x unsigned first. */
+    uint8_t flip;
+    int32_t x_zero_point; /* what padding holds, before that; subtracted where cells are words */
     uint8_t *cells;
 };
 
@@ -82,7 +84,7 @@ void qk_slab_fill_scalar(size_t cell_k, const struct qk_slab_fill *job);
 void qk_requantize_tile_scalar(const struct qk_epilogue_tile *tile);
 void qk_transpose_scalar(const struct qk_transpose *job);
 
-/* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 unsigned bytes. */
+/* By what a cell holds: 2 signed 16-bit words, x less its zero point; or 4 bytes. */
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__scalar;
 extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;

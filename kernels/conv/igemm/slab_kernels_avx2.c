@@ -229,9 +229,8 @@ static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t co
 __attribute__((always_inline)) static inline void fill(const struct qk_slab_fill *job,
                                                        const size_t terms)
 {
-    const uint8_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
-    const struct form form = {terms, _mm_set1_epi8((char)flip),
-                              _mm256_set1_epi16((int16_t)(job->x_zero_point + flip))};
+    const struct form form = {terms, _mm_set1_epi8((char)job->flip),
+                              _mm256_set1_epi16((int16_t)(job->x_zero_point + job->flip))};
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const size_t count = (window->rows - 1) * window->pitch + window->columns;

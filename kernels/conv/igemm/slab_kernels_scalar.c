@@ -22,15 +22,14 @@ static uint8_t see(const struct qk_slab_fill *job, size_t slab, size_t k, size_t
     return job->planes[k][slab * job->plane_step + (size_t)(i * window->in_columns + j)];
 }
 
-/* One term of a cell: a byte that is made unsigned, or a word, x less its zero point. */
+/* One term of a cell: a byte, or a word, x less its zero point. */
 static void write_term(const struct qk_slab_fill *job, size_t cell_k, size_t k, uint8_t byte,
                        uint8_t *cell)
 {
-    const bool is_signed = job->x_type == QK_INT8;
-    const int32_t value = is_signed ? (int8_t)byte : byte;
-    const int16_t word = (int16_t)(value - job->x_zero_point);
+    const uint8_t flipped = byte ^ job->flip;
+    const int16_t word = (int16_t)(flipped - (job->x_zero_point + job->flip));
     if (cell_k == 4)
-        cell[k] = byte ^ (is_signed ? 0x80 : 0);
+        cell[k] = flipped;
     else
         memcpy(cell + k * sizeof(word), &word, sizeof(word));
 }

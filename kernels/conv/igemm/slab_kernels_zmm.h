@@ -307,7 +307,7 @@ static void fill(const struct qk_slab_fill *job)
             _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
             _mm512_set1_epi32((int)window->column_stride)),
         .fill = _mm512_set1_epi8((char)job->x_zero_point),
-        .flip = _mm512_set1_epi8(job->x_type == QK_INT8 ? (char)0x80 : 0),
+        .flip = _mm512_set1_epi8((char)job->flip),
     };
     const __m512i padding = _mm512_xor_si512(chunk.fill, chunk.flip);
     if (!job->planes[0] || inside.begin >= inside.end) {

@@ -162,7 +162,7 @@ static void fill_channels(const struct qk_slab_job *job, const struct qk_window 
         .slabs = slabs,
         .slab_bytes = job->layout->slab_bytes,
         .plane_step = x ? cell_k * job->geometry->channel_size : 0,
-        .x_type = job->x_type,
+        .flip = job->flip,
         .x_zero_point = job->x_zero_point,
         .cells = cells,
     };
@@ -205,7 +205,7 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
             .slabs = qk_divide_up(slabs - n, order->column_cells),
             .slab_bytes = order->column_cells * job->layout->slab_bytes,
             .plane_step = x ? job->geometry->channel_size : 0,
-            .x_type = job->x_type,
+            .flip = job->flip,
             .x_zero_point = job->x_zero_point,
             .cells = cells + n * job->layout->slab_bytes,
         };
@@ -228,7 +228,7 @@ static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, si
                              size_t slabs, uint8_t *cells)
 {
     const size_t cell_k = job->order->cell_k;
-    const uint32_t flip = job->x_type == QK_INT8 ? 0x80 : 0;
+    const uint32_t flip = job->flip;
     const uint32_t zero_point = (uint32_t)job->x_zero_point + flip;
     for (size_t i = 0; i < slabs; i++, cells += job->layout->slab_bytes) {
         const size_t channel = (first + i) * cell_k;

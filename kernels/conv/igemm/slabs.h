@@ -126,7 +126,7 @@ struct qk_slab_job {
     const struct qk_slab_order *order;
     const struct qk_slab_layout *layout;
     const struct qk_conv_geometry *geometry;
-    enum qk_type x_type;
+    uint8_t flip; /* as qk_slab_fill has it */
     int32_t x_zero_point;
     const uint8_t *x; /* the first image's and the group's first channel */
     size_t images, image_stride;

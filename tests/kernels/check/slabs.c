@@ -166,10 +166,12 @@ static void forget_gaps(const struct fill_job *job)
 static void check_fill(struct check *check, const void *kernel)
 {
     struct fill_job job = {.subject = kernel};
-    job.fill.x_type = check_chance(check, 2) ? QK_INT8 : QK_UINT8;
+    const bool is_signed = check_chance(check, 2); /* x; what is made of it is unsigned, or not */
+    job.fill.flip =
+        job.subject->cell_k == 2 ? (is_signed ? 0x80 : 0) : check_chance(check, 2) * 0x80;
     uint8_t zero_point;
     check_fill_bytes(check, &zero_point, 1);
-    job.fill.x_zero_point = job.fill.x_type == QK_INT8 ? (int8_t)zero_point : zero_point;
+    job.fill.x_zero_point = is_signed ? (int8_t)zero_point : zero_point;
     choose_sources(check, &job);
     const size_t pitch = choose_pitch(check, &job);
     for (size_t k = 0; k < job.subject->cell_k; k++)
