@@ -120,6 +120,7 @@ KERNELS := \
     kernels/conv/igemm/plan.c kernels/conv/igemm/run.c \
     kernels/conv/igemm/slab_kernels_scalar.c kernels/conv/igemm/slab_kernels_avx2.c \
     kernels/conv/igemm/slab_kernels_avx512bw.c kernels/conv/igemm/slab_kernels_avx512vbmi.c \
+    kernels/conv/igemm/slab_kernels_neon.c \
     kernels/conv/depthwise/layout.c kernels/conv/depthwise/plan.c \
     kernels/conv/depthwise/kernel_scalar.c \
     kernels/conv/depthwise/kernel_avx2.c kernels/conv/depthwise/kernel_avxvnni.c \

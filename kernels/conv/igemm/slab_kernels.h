@@ -90,5 +90,6 @@ extern const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512bw;
 extern const struct qk_slab_kernels qk_slab_kernels_u8x4__avx512vbmi;
+extern const struct qk_slab_kernels qk_slab_kernels_u8x4__neon;
 
 #endif

@@ -4,18 +4,51 @@
 #ifdef __x86_64__
 
 #include <immintrin.h>
-#include <string.h>
 
 #include "kernels/conv/requantize_avx2.h"
-#include "kernels/conv/sizes.h"
 #include "kernels/gemm/igemm.h"
 
 /* ---- Fill -------------------------------------------------------------------------------- */
 
-enum { CHUNK = 16 };
+#define CHUNK 16
 
-/* What a cell holds: two words, which are x less its zero point, or four unsigned bytes. Bytes of
- * an INT8 x have their top bit flipped first, which adds 128, so one loop serves both types. */
+typedef __m128i bytes_16;
+
+static inline bytes_16 load_16(const uint8_t *from)
+{
+    return _mm_loadu_si128((const void *)from);
+}
+
+static inline void store_16(uint8_t *to, bytes_16 bytes)
+{
+    _mm_storeu_si128((void *)to, bytes);
+}
+
+static inline bytes_16 splat_16(uint8_t byte)
+{
+    return _mm_set1_epi8((char)byte);
+}
+
+static inline bytes_16 range_16(size_t begin, size_t end)
+{
+    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm_andnot_si128(_mm_cmpgt_epi8(_mm_set1_epi8((char)begin), index),
+                            _mm_cmpgt_epi8(_mm_set1_epi8((char)end), index));
+}
+
+static inline bytes_16 select_16(bytes_16 mask, bytes_16 yes, bytes_16 no)
+{
+    return _mm_blendv_epi8(no, yes, mask);
+}
+
+static inline bytes_16 evens_16(bytes_16 low, bytes_16 high)
+{
+    const __m128i byte = _mm_set1_epi16(0xff);
+    return _mm_packus_epi16(_mm_and_si128(low, byte), _mm_and_si128(high, byte));
+}
+
+/* What a cell holds: two words, which are x less its zero point, or four bytes. These are flipped
+ * first, which makes an INT8 x unsigned by adding 128, so one loop serves both types. */
 struct form {
     size_t terms;
     __m128i flip;
@@ -79,179 +112,10 @@ static inline void store_cells(const struct form *form, const struct sources *fr
     _mm256_maskstore_epi32((void *)(to + 32), _mm256_cmpgt_epi32(left, next), cells.high);
 }
 
-/* A chunk is 16 columns of a source's window: this is what all its rows have in common. */
-struct chunk {
-    const struct qk_window *window;
-    const uint8_t *plane;
-    size_t begin, end; /* which of the 16 look inside the plane */
-    int64_t column;    /* the column of the plane that the first one looks at */
-    __m128i inside;    /* the same as a mask */
-    __m128i fill;
-};
-
-static struct chunk chunk_for(const struct qk_slab_fill *job, size_t k, size_t at)
+static inline struct form form_for(const struct qk_slab_fill *job, size_t terms)
 {
-    const struct qk_window *window = job->windows[k];
-    const struct qk_window_range inside = window->inside_columns;
-    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    struct chunk chunk = {.window = window,
-                          .plane = job->planes[k],
-                          .begin = qk_size_min(qk_size_max(inside.begin, at) - at, CHUNK),
-                          .end = qk_size_min(qk_size_max(inside.end, at) - at, CHUNK),
-                          .column = window->column_first + (int64_t)at * window->column_stride,
-                          .fill = _mm_set1_epi8((char)job->x_zero_point)};
-    chunk.inside = _mm_andnot_si128(_mm_cmpgt_epi8(_mm_set1_epi8((char)chunk.begin), index),
-                                    _mm_cmpgt_epi8(_mm_set1_epi8((char)chunk.end), index));
-    return chunk;
-}
-
-/* Loads the elements of a chunk one by one: for wide strides, and near the ends of the plane, where
- * a whole vector would read outside of it. */
-static __m128i load_elements(const struct chunk *chunk, const uint8_t *plane, int64_t line)
-{
-    uint8_t bytes[CHUNK];
-    _mm_storeu_si128((void *)bytes, chunk->fill);
-    for (size_t i = chunk->begin; i < chunk->end; i++)
-        bytes[i] = plane[line + chunk->column + (int64_t)i * chunk->window->column_stride];
-    return _mm_loadu_si128((const void *)bytes);
-}
-
-/* Loads the chunk's 16 elements of the row that begins at `line` in the plane; a whole vector at a
- * time where the plane has it. */
-static inline __m128i load_chunk(const struct chunk *chunk, const uint8_t *plane, int64_t line)
-{
-    const struct qk_window *window = chunk->window;
-    const int64_t first = line + chunk->column;
-    const int64_t stride = window->column_stride;
-    if (stride > 2 || first < 0 || first + stride * CHUNK > window->in_rows * window->in_columns)
-        return load_elements(chunk, plane, line);
-    __m128i bytes = _mm_loadu_si128((const void *)(plane + first));
-    if (stride == 2) {
-        const __m128i byte = _mm_set1_epi16(0xff);
-        const __m128i high = _mm_loadu_si128((const void *)(plane + first + CHUNK));
-        bytes = _mm_packus_epi16(_mm_and_si128(bytes, byte), _mm_and_si128(high, byte));
-    }
-    return _mm_blendv_epi8(chunk->fill, bytes, chunk->inside);
-}
-
-/* How many chunks from column `at` on look inside with all their elements, in every source. */
-static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t at)
-{
-    size_t count = SIZE_MAX;
-    for (size_t k = 0; k < terms; k++) {
-        const struct qk_window_range inside = job->windows[k]->inside_columns;
-        if (inside.begin > at || inside.end <= at)
-            return 0;
-        count = qk_size_min(count, (inside.end - at) / CHUNK);
-    }
-    return count;
-}
-
-/* Fills a chunk in some rows, `step` bytes apart in x, where its elements are neighbours and all
- * inside. `first`: those of the first row, for each source. */
-__attribute__((always_inline)) static inline void fill_whole(const struct form *form,
-                                                             const uint8_t *const first[4],
-                                                             size_t rows, int64_t step, uint8_t *to,
-                                                             size_t to_step)
-{
-    const struct form mine = *form; /* a copy, which cells cannot overlap: it stays in registers */
-    const uint8_t *from[4];
-#pragma GCC unroll 4
-    for (size_t k = 0; k < form->terms; k++)
-        from[k] = first[k];
-    for (size_t i = 0; i < rows; i++, to += to_step) {
-        struct sources sources;
-#pragma GCC unroll 4
-        for (size_t k = 0; k < form->terms; k++)
-            sources.bytes[k] = _mm_loadu_si128((const void *)(from[k] + (int64_t)i * step));
-        store_cells(&mine, &sources, CHUNK, to);
-    }
-}
-
-/* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
- * one row, the whole chunks of it are treated like rows. */
-__attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
-                                                              const struct form *form)
-{
-    const struct qk_window *window = job->windows[0];
-    const struct qk_window_range inside = window->inside_rows;
-    const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
-    size_t chunks;
-    for (size_t at = 0; at < window->columns; at += chunks * CHUNK) {
-        struct chunk chunk[4];
-        for (size_t k = 0; k < form->terms; k++)
-            chunk[k] = chunk_for(job, k, at);
-        const size_t count = qk_size_min(window->columns - at, CHUNK);
-        const bool single = inside.end - inside.begin == 1;
-        const size_t whole = count_whole(job, form->terms, at);
-        chunks = single ? qk_size_max(whole, 1) : 1;
-        const size_t rows = single ? chunks : inside.end - inside.begin;
-        const size_t to_step = single ? CHUNK : window->pitch;
-        int64_t step =
-            0; /* stays 0 for a single row, whose stride may be so large as to overflow */
-        if (rows > 1)
-            step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
-        for (size_t s = 0; s < job->slabs; s++) {
-            uint8_t *to = job->cells + s * job->slab_bytes +
-                          (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
-            if (whole > 0 && window->column_stride == 1) {
-                const uint8_t *first[4];
-                for (size_t k = 0; k < form->terms; k++)
-                    first[k] = chunk[k].plane + s * job->plane_step + row * window->in_columns +
-                               chunk[k].column;
-                fill_whole(form, first, rows, step, to, to_step * QK_IGEMM_CELL_BYTES);
-                continue;
-            }
-            for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
-                const int64_t line = row * window->in_columns + (int64_t)i * step;
-                struct sources sources;
-                for (size_t k = 0; k < form->terms; k++)
-                    sources.bytes[k] =
-                        load_chunk(&chunk[k], chunk[k].plane + s * job->plane_step, line);
-                store_cells(form, &sources, count, to);
-            }
-        }
-    }
-}
-
-/* Fills `count` cells of every slab, from cell `first` on, with padding. */
-static void fill_padding(const struct qk_slab_fill *job, size_t first, size_t count,
-                         const struct form *form)
-{
-    const __m128i fill = _mm_set1_epi8((char)job->x_zero_point);
-    const struct sources sources = {{fill, fill, fill, fill}};
-    uint8_t *to = job->cells + first * QK_IGEMM_CELL_BYTES;
-    for (size_t s = 0; s < job->slabs; s++, to += job->slab_bytes)
-        for (size_t i = 0; i < count; i += CHUNK)
-            store_cells(form, &sources, count - i, to + i * QK_IGEMM_CELL_BYTES);
-}
-
-__attribute__((always_inline)) static inline void fill(const struct qk_slab_fill *job,
-                                                       const size_t terms)
-{
-    const struct form form = {terms, _mm_set1_epi8((char)job->flip),
-                              _mm256_set1_epi16((int16_t)(job->x_zero_point + job->flip))};
-    const struct qk_window *window = job->windows[0];
-    const struct qk_window_range inside = window->inside_rows;
-    const size_t count = (window->rows - 1) * window->pitch + window->columns;
-    if (!job->planes[0] || inside.begin >= inside.end) {
-        fill_padding(job, 0, count, &form);
-        return;
-    }
-    const size_t behind = (inside.end - 1) * window->pitch + window->columns;
-    fill_padding(job, 0, inside.begin * window->pitch, &form);
-    fill_padding(job, behind, count - behind, &form);
-    fill_inside(job, &form);
-}
-
-static void fill_words(const struct qk_slab_fill *job)
-{
-    fill(job, 2);
-}
-
-static void fill_bytes(const struct qk_slab_fill *job)
-{
-    fill(job, 4);
+    return (struct form){terms, _mm_set1_epi8((char)job->flip),
+                         _mm256_set1_epi16((int16_t)(job->x_zero_point + job->flip))};
 }
 
 /* ---- Requantize -------------------------------------------------------------------------- */
@@ -279,33 +143,26 @@ static inline __m256i requantize_32(const struct qk_epilogue_tile *tile,
     return qk_requantize_32(to, sums, tile->multiplier[row]);
 }
 
-/* Stores those bytes whose bit is set in `keep`, without gaps: each run of set bits is copied at
- * once. */
-static void store_kept(const uint8_t bytes[QK_IGEMM_NR], uint64_t keep, uint8_t *y)
+static inline void requantize_row(const struct qk_epilogue_tile *tile,
+                                  const struct qk_requantize *to, size_t row,
+                                  uint8_t bytes[QK_IGEMM_NR])
 {
-    for (size_t at = 0; keep != 0;) {
-        const size_t skipped = (size_t)__builtin_ctzll(keep);
-        const uint64_t run = ~(keep >> skipped);
-        const size_t count = run == 0 ? QK_IGEMM_NR : (size_t)__builtin_ctzll(run);
-        at += skipped;
-        memcpy(y, bytes + at, count);
-        y += count;
-        at += count;
-        keep = at < QK_IGEMM_NR ? keep >> skipped >> (count % QK_IGEMM_NR) : 0;
-    }
+    for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
+        _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, to, row, i));
 }
 
-static void requantize(const struct qk_epilogue_tile *tile)
+/* ---- Kernels ----------------------------------------------------------------------------- */
+
+#include "kernels/conv/igemm/slab_kernels_16.h"
+
+static void fill_words(const struct qk_slab_fill *job)
 {
-    const struct qk_requantize to = tile->epilogue->requantize; /* no store to y changes this */
-    uint8_t bytes[QK_IGEMM_NR];
-    for (size_t row = 0; row < tile->rows; row++) {
-        for (size_t i = 0; i < QK_IGEMM_NR; i += 32)
-            _mm256_storeu_si256((void *)(bytes + i), requantize_32(tile, &to, row, i));
-        for (size_t i = 0; i < tile->stretch_count; i++)
-            store_kept(bytes, tile->stretches[i].keep,
-                       tile->y + row * tile->y_stride + tile->stretches[i].offset);
-    }
+    fill(job, 2);
+}
+
+static void fill_bytes(const struct qk_slab_fill *job)
+{
+    fill(job, 4);
 }
 
 const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {

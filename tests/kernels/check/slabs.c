@@ -454,4 +454,7 @@ void check_slabs(struct check *check)
     check_kernels(check, "avx512bw", &qk_slab_kernels_u8x4__avx512bw, 4);
     check_kernels(check, "avx512vbmi", &qk_slab_kernels_u8x4__avx512vbmi, 4);
 #endif
+#ifdef __aarch64__
+    check_kernels(check, "neon", &qk_slab_kernels_u8x4__neon, 4);
+#endif
 }

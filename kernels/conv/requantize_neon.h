@@ -1,0 +1,33 @@
+/* Requantizing 16 sums at a time (kernels/conv/requantize.h). Private to conv/. */
+#ifndef KERNELS_CONV_REQUANTIZE_NEON_H
+#define KERNELS_CONV_REQUANTIZE_NEON_H
+
+#include "kernels/conv/requantize.h"
+
+#ifdef __aarch64__
+
+#include <arm_neon.h>
+
+/* Makes bytes of 16 sums, which include the bias. Of a NaN and a number, FMAXNM gives the number;
+ * FCVTNS rounds to nearest even; and only the lowest byte counts of what the zero point is added to
+ * (kernels/conv/requantize.h). */
+static inline uint8x16_t qk_requantize_16(const struct qk_requantize *to, const int32x4_t sums[4],
+                                          float multiplier)
+{
+    const float32x4_t low = vdupq_n_f32(to->low);
+    const float32x4_t high = vdupq_n_f32(to->high);
+    int16x8_t values[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++) {
+        const float32x4_t value = vmulq_n_f32(vcvtq_f32_s32(sums[i]), multiplier);
+        values[i] =
+            vreinterpretq_s16_s32(vcvtnq_s32_f32(vminnmq_f32(vmaxnmq_f32(value, low), high)));
+    }
+    const uint8x16_t first = vreinterpretq_u8_s16(vuzp1q_s16(values[0], values[1]));
+    const uint8x16_t second = vreinterpretq_u8_s16(vuzp1q_s16(values[2], values[3]));
+    return vaddq_u8(vuzp1q_u8(first, second), vdupq_n_u8((uint8_t)to->zero_point));
+}
+
+#endif
+
+#endif
