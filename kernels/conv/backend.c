@@ -11,6 +11,10 @@ enum {
     VNNI_NOVBMI,
     VNNI,
     AMX,
+#elif defined(__aarch64__)
+    NEON,
+    DOTPROD,
+    I8MM,
 #endif
     COUNT
 };
@@ -95,6 +99,40 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_AMX,
+            .slab_cycles = 12,
+        },
+#elif defined(__aarch64__)
+    [NEON] =
+        {
+            .name = "neon",
+            .kernel = "conv_neon",
+            .cpu_flags = QK_CPU_NEON,
+            .igemm = &qk_igemm_s8s8_6x8__neon,
+            .slabs = &qk_slab_kernels_u8x4__neon,
+            .depthwise = &qk_depthwise_u8s8_1x1__scalar,
+            .product = QK_PRODUCT_NEON,
+            .slab_cycles = 24,
+        },
+    [DOTPROD] =
+        {
+            .name = "dotprod",
+            .kernel = "conv_dotprod",
+            .cpu_flags = QK_CPU_NEON | QK_CPU_DOTPROD,
+            .igemm = &qk_igemm_s8s8_6x16__dotprod,
+            .slabs = &qk_slab_kernels_u8x4__neon,
+            .depthwise = &qk_depthwise_u8s8_1x1__scalar,
+            .product = QK_PRODUCT_DOTPROD,
+            .slab_cycles = 16,
+        },
+    [I8MM] =
+        {
+            .name = "i8mm",
+            .kernel = "conv_i8mm",
+            .cpu_flags = QK_CPU_NEON | QK_CPU_DOTPROD | QK_CPU_I8MM,
+            .igemm = &qk_igemm_s8s8_12x8__i8mm,
+            .slabs = &qk_slab_kernels_u8x4__neon,
+            .depthwise = &qk_depthwise_u8s8_1x1__scalar,
+            .product = QK_PRODUCT_I8MM,
             .slab_cycles = 12,
         },
 #endif
