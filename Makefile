@@ -127,6 +127,7 @@ KERNELS := \
     kernels/conv/depthwise/kernel_avx512vnni.c kernels/conv/depthwise/kernel_avx512vbmi.c \
     kernels/conv/depthwise/cells_avx512vbmi.c kernels/conv/depthwise/small_avx512vbmi.c \
     kernels/conv/depthwise/rows_avx512vbmi.c \
+    kernels/conv/depthwise/kernel_neon.c kernels/conv/depthwise/kernel_dotprod.c \
     kernels/conv/sgemm/pack.c kernels/conv/sgemm/run.c \
     kernels/conv/sgemm/im2col_kernels_scalar.c kernels/conv/sgemm/im2col_kernels_avx2.c \
     kernels/conv/sgemm/im2col_kernels_avx512bw.c \

@@ -27,7 +27,7 @@
  * Which bytes of x make which cells is the same for all channels of a unit, and for all lines of a
  * cluster. So it is worked out once, as a permutation by which one load of x makes 16 cells.
  *
- * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_ymm.h) a load
+ * All this is for vectors of 16 lanes. On vectors of 8 (kernels/conv/depthwise/kernel_8.h) a load
  * has 16 bytes and makes 4 cells. There lines have no gaps, strided planes are cells as all others,
  * and where only words can be multiplied, a product takes two taps.
  */
@@ -41,8 +41,8 @@ enum {
     QK_DEPTHWISE_TAPS = 4,   /* bytes of a cell */
     QK_DEPTHWISE_LANES = 16, /* cells of a vector */
     QK_DEPTHWISE_BYTES = QK_DEPTHWISE_TAPS * QK_DEPTHWISE_LANES,
-    QK_DEPTHWISE_LOAD_YMM = 16, /* bytes of a load for vectors of 8 lanes */
-    QK_DEPTHWISE_OUTPUTS = 16   /* output channels whose weights are made at a time */
+    QK_DEPTHWISE_LOAD_8 = 16, /* bytes of a load for vectors of 8 lanes */
+    QK_DEPTHWISE_OUTPUTS = 16 /* output channels whose weights are made at a time */
 };
 
 /* How the cells of a channel lie in its slot: lines, ordered by array, plane, cluster of rows and
@@ -156,7 +156,7 @@ size_t qk_depthwise_cell(const struct qk_depthwise_layout *layout,
 /* The depthwise kernel of a backend. */
 struct qk_depthwise {
     const char *kernel; /* as the answer has it */
-    size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_YMM */
+    size_t load_bytes;  /* QK_DEPTHWISE_BYTES or QK_DEPTHWISE_LOAD_8 */
     bool x_signed;
     double cycles; /* rough: how many where qk_depthwise_u8s8_1x64__avx512vbmi takes one */
     void (*run[QK_EPILOGUE_KIND_COUNT])(const struct qk_depthwise_job *job);
@@ -170,6 +170,8 @@ extern const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avxvnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x32__avx512vnni;
 extern const struct qk_depthwise qk_depthwise_u8s8_1x64__avx512vbmi;
+extern const struct qk_depthwise qk_depthwise_s8s8_1x32__neon;
+extern const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod;
 
 /* The next functions are parts of qk_depthwise_u8s8_1x64__avx512vbmi, each in a file of its own.
  * These two are for planes so small that a vector holds a whole one. */

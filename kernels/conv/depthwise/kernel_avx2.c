@@ -6,8 +6,6 @@
 
 #include <immintrin.h>
 
-enum { HALVES = 2 };
-
 /* Where in a cell of bytes its taps are, so that the even bytes are the words of one half of the
  * slot and the odd ones those of the other. */
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 2, 1, 3};
@@ -18,8 +16,10 @@ static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
     _mm256_storeu_si256((void *)(to + half), _mm256_srli_epi16(bytes, 8));
 }
 
-static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int32_t zero_point)
+static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, size_t parts,
+                                 int32_t zero_point)
 {
+    (void)parts;
     const __m256i none = _mm256_srai_epi16(_mm256_cvtepi8_epi16(order), 15);
     const __m256i words = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(dense, order));
     const __m256i less = _mm256_andnot_si256(none, _mm256_set1_epi16((int16_t)zero_point));
@@ -33,11 +33,16 @@ static inline __m256i add_products(__m256i sums, __m256i x, __m256i w)
 
 #include "kernels/conv/depthwise/kernel_ymm.h"
 
+static void run_words(const struct qk_depthwise_job *job)
+{
+    run_unit(job, 2);
+}
+
 const struct qk_depthwise qk_depthwise_s16s16_1x32__avx2 = {
     .kernel = "conv_depthwise_avx2",
     .load_bytes = LOAD,
     .cycles = 3,
-    .run = {[QK_EPILOGUE_BYTES] = run_unit},
+    .run = {[QK_EPILOGUE_BYTES] = run_words},
     .sum = sum_weights,
 };
 

@@ -1,12 +1,6 @@
-/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them.
- * Only for kernel_avx2.c and kernel_ymm_u8s8.h, which define before they include this:
- *
- * - HALVES: 1 where a slot has cells as they are, and a product takes all taps of a cell; 2
- *   where it has them as words, in two halves, and a product takes two taps;
- * - PLACE: where in a cell its taps are while it is bytes;
- * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
- * - store_weights: orders dense weights to those of 4 cells, each HALVES words of 4 bytes;
- * - add_products: adds products to 8 sums.
+/* Depthwise convolutions on vectors of 8 lanes in YMM registers. Only for kernel_avx2.c and
+ * kernel_ymm_u8s8.h, which define before they include this what kernel_8.h says of cells, weights
+ * and products, for __m256i and __m128i.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_YMM_H
@@ -14,370 +8,62 @@
 /* Nothing but x86 sets this, and only for the files of these suffixes. */
 #ifdef __AVX2__
 
-#include <string.h>
-
 #include "kernels/conv/requantize_avx2.h"
-#include "kernels/conv/sizes.h"
-#include "kernels/conv/window.h"
 
-enum {
-    TAPS = QK_DEPTHWISE_TAPS,
-    LOAD = QK_DEPTHWISE_LOAD_YMM,
-    CELLS = LOAD / TAPS, /* of a load */
-    LANES = 2 * CELLS,   /* a load for each half of a vector */
-    VECTORS = 4,         /* at a time */
-    BYTES = 2 * LOAD
-};
+#define HALF(slot_bytes) ((slot_bytes) / 2)
 
-/* ---- Sweeps -------------------------------------------------------------------------------- */
+typedef __m128i bytes_16;
+typedef __m256i bytes_32;
+typedef __m256i taps_8;
+typedef __m256i sums_8;
 
-/* Loads of x that make 8 cells each, by the same permutation: those of each line of a cluster or,
- * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
- * line's last cell becomes fill. */
-struct sweep {
-    uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
-    uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
-    size_t offset[2];     /* where in a channel the two halves of a vector are loaded */
-    size_t offset_step;
-    size_t to, to_step;
-    size_t count;
-};
-
-_Static_assert(sizeof(struct sweep) <= sizeof(struct qk_depthwise_sweep),
-               "sweeps share their room");
-
-/* Works out one half of a vector, whose first cell is number `cell` of its line; its load begins
- * where the cell number `first` looks. */
-static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
-                     struct sweep *sweep, size_t half)
+static inline bytes_16 load_16(const uint8_t *from)
 {
-    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
-    const size_t first_tap = array * job->layout->taps;
-    const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
-    const size_t width = job->layout->width;
-    const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
-    uint8_t *order = sweep->order + half * LOAD;
-    uint8_t *flip = sweep->flip + half * LOAD;
-    const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
-    const int64_t begin = look > 0 && look < axis->in ? look : 0;
-    memset(order, 0x80, LOAD);
-    memset(flip, job->fill ^ job->flip, LOAD);
-    for (size_t i = 0; i < cells; i++)
-        for (size_t t = 0; t < taps; t++) {
-            const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
-            if (at < 0 || at >= axis->in)
-                continue;
-            order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
-            flip[i * TAPS + PLACE[t]] = job->flip;
-        }
-    sweep->offset[half] += (size_t)begin;
+    return _mm_loadu_si128((const void *)from);
 }
 
-/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
- * permutation; false: it does not. */
-static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t step)
+static inline bytes_32 load_32(const uint8_t *from)
 {
-    if (memcmp(sweep->order, behind->order, BYTES) != 0 ||
-        memcmp(sweep->flip, behind->flip, BYTES) != 0 ||
-        sweep->offset[0] + step != behind->offset[0] ||
-        sweep->offset[1] + step != behind->offset[1])
-        return false;
-    behind->offset[0] = sweep->offset[0];
-    behind->offset[1] = sweep->offset[1];
-    behind->offset_step = step;
-    behind->to = sweep->to;
-    behind->to_step = BYTES;
-    behind->count++;
-    return true;
+    return _mm256_loadu_si256((const void *)from);
 }
 
-/* Adds the loads of a cluster, from the last cells of lines to the first: the last ones write fill
- * behind their line, which the beginning of the next line then overwrites. */
-static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
-                          size_t cluster, size_t line, struct sweep *sweeps)
+static inline bytes_32 splat_32(uint8_t byte)
 {
-    const struct qk_depthwise_layout *layout = job->layout;
-    const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
-    const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
-    struct qk_window window = {.in_rows = rows->in,
-                               .row_first = qk_conv_look(rows, job->row, cluster),
-                               .row_stride = rows->stride,
-                               .column_stride = 1,
-                               .rows = job->rows + layout->row.span};
-    qk_window_fit(&window);
-    const struct qk_window_range inside = window.inside_rows;
-    if (inside.begin >= inside.end)
-        return 0;
-    const size_t lines = inside.end - inside.begin;
-    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
-    const size_t offset = plane + row * (size_t)columns->in;
-    /* Whether one load has all that 8 cells see. */
-    const bool one =
-        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
-    size_t count = 0;
-    for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
-        const size_t cell = (left - 1) * LANES;
-        struct sweep *sweep = &sweeps[count];
-        *sweep = (struct sweep){
-            .offset = {offset, offset},
-            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in)
-                                     : 0, /* of a single line it could overflow */
-            .to = ((line + inside.begin) * layout->pitch + cell) * TAPS,
-            .to_step = layout->pitch * TAPS,
-            .count = lines,
-        };
-        see_half(job, array, cell, cell, sweep, 0);
-        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, sweep, 1);
-        if (lines > 1 || count == 0 ||
-            !join_sweep(sweep, sweep - 1, LANES * (size_t)columns->stride))
-            count++;
-    }
-    return count;
+    return _mm256_set1_epi8((char)byte);
 }
 
-static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *sweeps)
+static inline bytes_32 twice_16(bytes_16 bytes)
 {
-    const struct qk_depthwise_layout *layout = job->layout;
-    size_t count = 0;
-    size_t line = 0;
-    for (size_t a = 0; a < layout->arrays; a++)
-        for (size_t p = 0; p < layout->planes; p++) {
-            size_t plane;
-            const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
-            for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
-                if (there)
-                    count += add_cluster(job, a, plane, c, line, sweeps + count);
-        }
-    return count;
+    return _mm256_broadcastsi128_si256(bytes);
 }
 
-/* ---- Cells ------------------------------------------------------------------------------- */
-
-/* Loads 16 bytes of x, or what there is of them before the end of x. */
-static inline __m128i load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
+static inline bytes_32 join_16(bytes_16 low, bytes_16 high)
 {
-    uint8_t bytes[LOAD] = {0};
-    if (!near_end || x_end - from >= LOAD)
-        return _mm_loadu_si128((const void *)from);
-    memcpy(bytes, from, (size_t)(x_end - from));
-    return _mm_loadu_si128((const void *)bytes);
+    return _mm256_set_m128i(high, low);
 }
 
-/* Makes the cells of some channels by one permutation. `one`: both halves of a vector come from the
- * same load. */
-__attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
-                                                             const struct sweep *sweep,
-                                                             size_t begin, size_t end,
-                                                             const bool one, const bool near_end)
+static inline bytes_32 permute_32(bytes_32 bytes, bytes_32 order, bytes_32 flip)
 {
-    const size_t channel_size = job->geometry->channel_size;
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const uint8_t *x = job->x + begin * channel_size + sweep->offset[0], *x_end = job->x_end;
-    uint8_t *slot = job->work.slots + sweep->to;
-    const __m256i order = _mm256_loadu_si256((const void *)sweep->order);
-    const __m256i flip = _mm256_loadu_si256((const void *)sweep->flip);
-    const size_t apart = sweep->offset[1] - sweep->offset[0];
-    const size_t from_step = sweep->offset_step, to_step = sweep->to_step;
-    const size_t count = sweep->count;
-    for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes) {
-        const uint8_t *from = x;
-        uint8_t *to = slot;
-        for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
-            const __m128i low = load_x(from, x_end, near_end);
-            const __m256i bytes =
-                one ? _mm256_broadcastsi128_si256(low)
-                    : _mm256_set_m128i(load_x(from + apart, x_end, near_end), low);
-            store_cells(to, slot_bytes / 2,
-                        _mm256_xor_si256(_mm256_shuffle_epi8(bytes, order), flip));
-        }
-    }
+    return _mm256_xor_si256(_mm256_shuffle_epi8(bytes, order), flip);
 }
 
-/* Makes the cells of channels [begin, end), in the slots from the first on. */
-static void make_cells(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
-                       size_t begin, size_t end)
+static inline taps_8 splat_taps(int32_t taps)
 {
-    const uint8_t *x_end = job->x + end * job->geometry->channel_size;
-    const bool near_end = job->x_end - x_end < LOAD;
-    for (const struct sweep *sweep = sweeps; sweep < sweeps + count; sweep++)
-        if (near_end)
-            make_lines(job, sweep, begin, end, false, true);
-        else if (sweep->offset[0] == sweep->offset[1])
-            make_lines(job, sweep, begin, end, true, false);
-        else
-            make_lines(job, sweep, begin, end, false, false);
+    return _mm256_set1_epi32(taps);
 }
 
-static void fill_slots(const struct qk_depthwise_job *job)
+static inline sums_8 splat_sum(int32_t sum)
 {
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const size_t count = qk_size_min(job->layout->batch, job->channels);
-    const __m256i fill = _mm256_set1_epi8((char)(job->fill ^ job->flip));
-    for (uint8_t *slot = job->work.slots; slot < job->work.slots + count * slot_bytes;
-         slot += slot_bytes)
-        for (size_t at = 0; at < slot_bytes / 2; at += BYTES)
-            store_cells(slot + at, slot_bytes / 2, fill);
+    return _mm256_set1_epi32(sum);
 }
 
-/* ---- Products ---------------------------------------------------------------------------- */
-
-/* What an output channel needs. It is passed by value, so that the compiler can see that storing y
- * does not change it. */
-struct output {
-    const uint32_t *offsets;
-    size_t cells;
-    size_t half; /* bytes of a slot before its other half */
-    struct qk_requantize requantize;
-    const uint8_t *slot, *weights;
-    int32_t bias;
-    float multiplier;
-};
-
-__attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,
-                                                           size_t first, const size_t vectors,
-                                                           __m256i sums[VECTORS])
+static inline void requantize_32(const struct qk_requantize *to, const sums_8 sums[4],
+                                 float multiplier, uint8_t bytes[32])
 {
-    const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
-    const uint8_t *weights = output->weights + c * HALVES * TAPS;
-#pragma GCC unroll 2
-    for (size_t p = 0; p < HALVES; p++, cells += output->half, weights += TAPS) {
-        int32_t taps;
-        memcpy(&taps, weights, sizeof(taps));
-        if (p > 0 && taps == 0)
-            continue; /* the cell has so few taps that this half has none */
-        const __m256i w = _mm256_set1_epi32(taps);
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vectors; v++)
-            sums[v] =
-                add_products(sums[v], _mm256_loadu_si256((const void *)(cells + v * BYTES)), w);
-    }
+    _mm256_storeu_si256((void *)bytes, qk_requantize_32(to, sums, multiplier));
 }
 
-/* Does a strip: lanes [first, first + LANES * vectors). Inlined with constants, so that the
- * compiler keeps sums in registers. */
-__attribute__((always_inline)) static inline void
-run_strip(const struct output *output, size_t first, const size_t vectors, uint8_t *y)
-{
-    __m256i sums[VECTORS];
-#pragma GCC unroll 4
-    for (size_t v = 0; v < vectors; v++)
-        sums[v] = _mm256_set1_epi32(output->bias);
-    for (size_t c = 0; c < output->cells; c++)
-        add_cell(output, c, first, vectors, sums);
-#pragma GCC unroll 4
-    for (size_t v = vectors; v < VECTORS; v++)
-        sums[v] = sums[0]; /* the compiler sees that it has requantized these */
-    uint8_t lanes[BYTES];
-    _mm256_storeu_si256((void *)lanes,
-                        qk_requantize_32(&output->requantize, sums, output->multiplier));
-    memcpy(y, lanes, vectors * LANES);
-}
-
-__attribute__((always_inline)) static inline void
-run_vectors(const struct output *output, size_t first, size_t vectors, uint8_t *y)
-{
-    if (vectors == 4)
-        run_strip(output, first, 4, y);
-    else if (vectors == 3)
-        run_strip(output, first, 3, y);
-    else if (vectors == 2)
-        run_strip(output, first, 2, y);
-    else if (vectors == 1)
-        run_strip(output, first, 1, y);
-}
-
-/* Does all lanes of an output channel. The last vectors end where the lanes do, and so may repeat
- * some of those before them. */
-__attribute__((always_inline)) static inline void run_output(const struct output output,
-                                                             size_t count, uint8_t *y)
-{
-    uint8_t few[VECTORS * LANES];
-    size_t first = 0;
-    for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
-        run_strip(&output, first, VECTORS, y + first);
-    const size_t vectors = qk_divide_up(count - first, LANES);
-    const bool alone = vectors * LANES > count;
-    first = alone ? 0 : count - vectors * LANES;
-    run_vectors(&output, first, vectors, alone ? few : y + first);
-    if (alone)
-        memcpy(y, few, count);
-}
-
-/* Works out which dense weights become those of each 4 cells, counted from the first of them; 0x80:
- * none. */
-static void make_orders(const struct qk_depthwise_job *job)
-{
-    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
-        const struct qk_depthwise_weight_order *weight_order =
-            &job->weight_orders[i / QK_DEPTHWISE_BYTES];
-        const size_t at = i % QK_DEPTHWISE_BYTES;
-        const bool there = weight_order->mask >> at & 1;
-        job->work.ones[i] =
-            there ? (uint8_t)(weight_order->order[at] - weight_order->order[at / LOAD * LOAD])
-                  : 0x80;
-    }
-}
-
-static void make_weights(const struct qk_depthwise_job *job, size_t m)
-{
-    const uint8_t *dense = job->weights + m * job->depth, *order = job->work.ones;
-    const int32_t zero_point = job->w_zero_point[m];
-    const size_t count = job->cells;
-    uint8_t *to = job->work.weights;
-    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += HALVES * LOAD) {
-        const struct qk_depthwise_weight_order *weight_order =
-            &job->weight_orders[c / QK_DEPTHWISE_LANES];
-        const uint8_t *from =
-            dense + weight_order->from + weight_order->order[c % QK_DEPTHWISE_LANES * TAPS];
-        store_weights(to, _mm_loadu_si128((const void *)from), _mm_loadu_si128((const void *)order),
-                      zero_point);
-    }
-}
-
-__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
-                                                           const bool row_parts)
-{
-    const size_t batch = job->layout->batch;
-    const size_t slot_bytes = job->layout->slot_bytes;
-    const size_t line_bytes = job->layout->pitch * TAPS;
-    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
-    const size_t lines = row_parts ? job->rows : 1; /* rows of lanes */
-    const size_t lanes = row_parts ? job->columns : job->rows * job->columns;
-    struct sweep *sweeps = (void *)job->work.sweeps;
-    const size_t sweep_count = find_sweeps(job, sweeps);
-    struct output output = {
-        .offsets = job->offsets,
-        .cells = job->cells,
-        .half = slot_bytes / 2,
-        .requantize = job->epilogue->requantize,
-        .weights = job->work.weights,
-    };
-    uint8_t *y = job->y;
-    size_t m = 0;
-    fill_slots(job);
-    make_orders(job);
-    for (size_t begin = 0; begin < job->channels; begin += batch) {
-        const size_t end = qk_size_min(begin + batch, job->channels);
-        make_cells(job, sweeps, sweep_count, begin, end);
-        for (size_t c = begin; c < end; c++)
-            for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
-                output.slot = job->work.slots + (c - begin) * slot_bytes;
-                output.bias = job->bias[m];
-                output.multiplier = job->multiplier[m];
-                make_weights(job, m);
-                for (size_t r = 0; r < lines; r++, output.slot += line_bytes)
-                    run_output(output, lanes, y + r * width);
-            }
-    }
-}
-
-static void run_unit(const struct qk_depthwise_job *job)
-{
-    if (job->layout->row_parts)
-        run_form(job, true);
-    else
-        run_form(job, false);
-}
+#include "kernels/conv/depthwise/kernel_8.h"
 
 static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, int32_t *sums)
 {

@@ -11,8 +11,6 @@
 
 #include <immintrin.h>
 
-enum { HALVES = 1 };
-
 static const uint8_t PLACE[QK_DEPTHWISE_TAPS] = {0, 1, 2, 3};
 
 static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
@@ -21,9 +19,10 @@ static inline void store_cells(uint8_t *to, size_t half, __m256i bytes)
     _mm256_storeu_si256((void *)to, bytes);
 }
 
-static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, int32_t zero_point)
+static inline void store_weights(uint8_t *to, __m128i dense, __m128i order, size_t words,
+                                 int32_t zero_point)
 {
-    (void)zero_point;
+    (void)words, (void)zero_point;
     _mm_storeu_si128((void *)to, _mm_shuffle_epi8(dense, order));
 }
 
@@ -35,7 +34,7 @@ static void run_bytes(const struct qk_depthwise_job *job)
     if (job->any_zero_point)
         qk_depthwise_s16s16_1x32__avx2.run[QK_EPILOGUE_BYTES](job);
     else
-        run_unit(job);
+        run_unit(job, 1);
 }
 
 #endif

@@ -487,4 +487,8 @@ void check_depthwise(struct check *check)
     check_kernel(check, "avx512vnni", &qk_depthwise_u8s8_1x32__avx512vnni);
     check_kernel(check, "avx512vbmi", &qk_depthwise_u8s8_1x64__avx512vbmi);
 #endif
+#ifdef __aarch64__
+    check_kernel(check, "neon", &qk_depthwise_s8s8_1x32__neon);
+    check_kernel(check, "dotprod", &qk_depthwise_s8s8_1x32__dotprod);
+#endif
 }

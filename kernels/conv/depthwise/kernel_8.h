@@ -1,0 +1,386 @@
+/* Depthwise convolutions on vectors of 8 lanes, as kernels/conv/depthwise/depthwise.h has them: the
+ * loops. Only for kernel_ymm.h and kernel_neon.h, which define before they include this:
+ *
+ * - PLACE: where in a cell its taps are while it is bytes;
+ * - HALF: from the cells that the first word of weights meets to those of the next one;
+ * - bytes_16 and load_16; bytes_32, load_32 and splat_32; twice_16 and join_16, which make
+ *   one of them of the other; permute_32, which takes both halves by an order, in which 0x80 is
+ *   none and gives 0, and xors them;
+ * - taps_8: a word of 4 bytes for each lane, and splat_taps;
+ * - sums_8 and splat_sum; requantize_32: bytes of four vectors of sums;
+ * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
+ * - store_weights: orders dense weights to those of 4 cells, each some words of 4 bytes;
+ * - add_products: adds products to 8 sums.
+ */
+#ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
+#define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
+
+#ifdef HALF
+
+#include <string.h>
+
+#include "kernels/conv/sizes.h"
+#include "kernels/conv/window.h"
+
+enum {
+    TAPS = QK_DEPTHWISE_TAPS,
+    LOAD = QK_DEPTHWISE_LOAD_8,
+    CELLS = LOAD / TAPS, /* of a load */
+    LANES = 2 * CELLS,   /* a load for each half of a vector */
+    VECTORS = 4,         /* at a time */
+    BYTES = 2 * LOAD
+};
+
+/* ---- Sweeps -------------------------------------------------------------------------------- */
+
+/* Loads of x that make 8 cells each, by the same permutation: those of each line of a cluster or,
+ * where there is a single line, `to_step` bytes on in that line. What a vector has behind its
+ * line's last cell becomes fill. */
+struct sweep {
+    uint8_t order[BYTES]; /* which bytes of a load; 0x80: none, which gives 0 */
+    uint8_t flip[BYTES];  /* what they are xored with: makes x unsigned, and fill of 0 */
+    size_t offset[2];     /* where in a channel the two halves of a vector are loaded */
+    size_t offset_step;
+    size_t to, to_step;
+    size_t count;
+};
+
+_Static_assert(sizeof(struct sweep) <= sizeof(struct qk_depthwise_sweep),
+               "sweeps share their room");
+
+/* Works out one half of a vector, whose first cell is number `cell` of its line; its load begins
+ * where the cell number `first` looks. */
+static void see_half(const struct qk_depthwise_job *job, size_t array, size_t first, size_t cell,
+                     struct sweep *sweep, size_t half)
+{
+    const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    const size_t first_tap = array * job->layout->taps;
+    const size_t taps = qk_size_min(job->layout->taps, (size_t)axis->kernel - first_tap);
+    const size_t width = job->layout->width;
+    const size_t cells = cell < width ? qk_size_min(width - cell, CELLS) : 0;
+    uint8_t *order = sweep->order + half * LOAD;
+    uint8_t *flip = sweep->flip + half * LOAD;
+    const int64_t look = qk_conv_look(axis, job->column + first, first_tap);
+    const int64_t begin = look > 0 && look < axis->in ? look : 0;
+    memset(order, 0x80, LOAD);
+    memset(flip, job->fill ^ job->flip, LOAD);
+    for (size_t i = 0; i < cells; i++)
+        for (size_t t = 0; t < taps; t++) {
+            const int64_t at = qk_conv_look(axis, job->column + cell + i, first_tap + t);
+            if (at < 0 || at >= axis->in)
+                continue;
+            order[i * TAPS + PLACE[t]] = (uint8_t)(at - begin);
+            flip[i * TAPS + PLACE[t]] = job->flip;
+        }
+    sweep->offset[half] += (size_t)begin;
+}
+
+/* Joins two sweeps of a single line, if the one behind goes on where `sweep` ends and by the same
+ * permutation; false: it does not. */
+static bool join_sweep(const struct sweep *sweep, struct sweep *behind, size_t step)
+{
+    if (memcmp(sweep->order, behind->order, BYTES) != 0 ||
+        memcmp(sweep->flip, behind->flip, BYTES) != 0 ||
+        sweep->offset[0] + step != behind->offset[0] ||
+        sweep->offset[1] + step != behind->offset[1])
+        return false;
+    behind->offset[0] = sweep->offset[0];
+    behind->offset[1] = sweep->offset[1];
+    behind->offset_step = step;
+    behind->to = sweep->to;
+    behind->to_step = BYTES;
+    behind->count++;
+    return true;
+}
+
+/* Adds the loads of a cluster, from the last cells of lines to the first: the last ones write fill
+ * behind their line, which the beginning of the next line then overwrites. */
+static size_t add_cluster(const struct qk_depthwise_job *job, size_t array, size_t plane,
+                          size_t cluster, size_t line, struct sweep *sweeps)
+{
+    const struct qk_depthwise_layout *layout = job->layout;
+    const struct qk_conv_axis *rows = &job->geometry->axis[QK_AXIS_ROW];
+    const struct qk_conv_axis *columns = &job->geometry->axis[QK_AXIS_COLUMN];
+    struct qk_window window = {.in_rows = rows->in,
+                               .row_first = qk_conv_look(rows, job->row, cluster),
+                               .row_stride = rows->stride,
+                               .column_stride = 1,
+                               .rows = job->rows + layout->row.span};
+    qk_window_fit(&window);
+    const struct qk_window_range inside = window.inside_rows;
+    if (inside.begin >= inside.end)
+        return 0;
+    const size_t lines = inside.end - inside.begin;
+    const size_t row = (size_t)qk_conv_look(rows, job->row + inside.begin, cluster);
+    const size_t offset = plane + row * (size_t)columns->in;
+    /* Whether one load has all that 8 cells see. */
+    const bool one =
+        (LANES - 1) * columns->stride + (int64_t)(layout->taps - 1) * columns->dilation < LOAD;
+    size_t count = 0;
+    for (size_t left = qk_divide_up(layout->width, LANES); left > 0; left--) {
+        const size_t cell = (left - 1) * LANES;
+        struct sweep *sweep = &sweeps[count];
+        *sweep = (struct sweep){
+            .offset = {offset, offset},
+            .offset_step = lines > 1 ? (size_t)(rows->stride * columns->in)
+                                     : 0, /* of a single line it could overflow */
+            .to = ((line + inside.begin) * layout->pitch + cell) * TAPS,
+            .to_step = layout->pitch * TAPS,
+            .count = lines,
+        };
+        see_half(job, array, cell, cell, sweep, 0);
+        see_half(job, array, one ? cell : cell + CELLS, cell + CELLS, sweep, 1);
+        if (lines > 1 || count == 0 ||
+            !join_sweep(sweep, sweep - 1, LANES * (size_t)columns->stride))
+            count++;
+    }
+    return count;
+}
+
+static size_t find_sweeps(const struct qk_depthwise_job *job, struct sweep *sweeps)
+{
+    const struct qk_depthwise_layout *layout = job->layout;
+    size_t count = 0;
+    size_t line = 0;
+    for (size_t a = 0; a < layout->arrays; a++)
+        for (size_t p = 0; p < layout->planes; p++) {
+            size_t plane;
+            const bool there = qk_conv_find_plane(job->geometry, job->outer, p, &plane);
+            for (size_t c = 0; c < layout->row.clusters; c++, line += layout->lines)
+                if (there)
+                    count += add_cluster(job, a, plane, c, line, sweeps + count);
+        }
+    return count;
+}
+
+/* ---- Cells ------------------------------------------------------------------------------- */
+
+/* Loads 16 bytes of x, or what there is of them before the end of x. */
+static inline bytes_16 load_x(const uint8_t *from, const uint8_t *x_end, const bool near_end)
+{
+    uint8_t bytes[LOAD] = {0};
+    if (!near_end || x_end - from >= LOAD)
+        return load_16(from);
+    memcpy(bytes, from, (size_t)(x_end - from));
+    return load_16(bytes);
+}
+
+/* Makes the cells of some channels by one permutation. `one`: both halves of a vector come from the
+ * same load. */
+__attribute__((always_inline)) static inline void make_lines(const struct qk_depthwise_job *job,
+                                                             const struct sweep *sweep,
+                                                             size_t begin, size_t end,
+                                                             const bool one, const bool near_end)
+{
+    const size_t channel_size = job->geometry->channel_size;
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const uint8_t *x = job->x + begin * channel_size + sweep->offset[0], *x_end = job->x_end;
+    uint8_t *slot = job->work.slots + sweep->to;
+    const bytes_32 order = load_32(sweep->order);
+    const bytes_32 flip = load_32(sweep->flip);
+    const size_t apart = sweep->offset[1] - sweep->offset[0];
+    const size_t from_step = sweep->offset_step, to_step = sweep->to_step;
+    const size_t count = sweep->count;
+    for (size_t c = begin; c < end; c++, x += channel_size, slot += slot_bytes) {
+        const uint8_t *from = x;
+        uint8_t *to = slot;
+        for (size_t left = count; left > 0; left--, from += from_step, to += to_step) {
+            const bytes_16 low = load_x(from, x_end, near_end);
+            const bytes_32 bytes =
+                one ? twice_16(low) : join_16(low, load_x(from + apart, x_end, near_end));
+            store_cells(to, slot_bytes / 2, permute_32(bytes, order, flip));
+        }
+    }
+}
+
+/* Makes the cells of channels [begin, end), in the slots from the first on. */
+static void make_cells(const struct qk_depthwise_job *job, const struct sweep *sweeps, size_t count,
+                       size_t begin, size_t end)
+{
+    const uint8_t *x_end = job->x + end * job->geometry->channel_size;
+    const bool near_end = job->x_end - x_end < LOAD;
+    for (const struct sweep *sweep = sweeps; sweep < sweeps + count; sweep++)
+        if (near_end)
+            make_lines(job, sweep, begin, end, false, true);
+        else if (sweep->offset[0] == sweep->offset[1])
+            make_lines(job, sweep, begin, end, true, false);
+        else
+            make_lines(job, sweep, begin, end, false, false);
+}
+
+static void fill_slots(const struct qk_depthwise_job *job)
+{
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t count = qk_size_min(job->layout->batch, job->channels);
+    const bytes_32 fill = splat_32(job->fill ^ job->flip);
+    for (uint8_t *slot = job->work.slots; slot < job->work.slots + count * slot_bytes;
+         slot += slot_bytes)
+        for (size_t at = 0; at < slot_bytes / 2; at += BYTES)
+            store_cells(slot + at, slot_bytes / 2, fill);
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+/* What an output channel needs. It is passed by value, so that the compiler can see that storing y
+ * does not change it. */
+struct output {
+    const uint32_t *offsets;
+    size_t cells;
+    size_t half; /* bytes of a slot before the cells that the next words of weights meet */
+    struct qk_requantize requantize;
+    const uint8_t *slot, *weights;
+    int32_t bias;
+    float multiplier;
+};
+
+__attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,
+                                                           size_t first, const size_t words,
+                                                           const size_t vectors,
+                                                           sums_8 sums[VECTORS])
+{
+    const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
+    const uint8_t *weights = output->weights + c * words * TAPS;
+#pragma GCC unroll 3
+    for (size_t p = 0; p < words; p++, cells += output->half, weights += TAPS) {
+        int32_t taps;
+        memcpy(&taps, weights, sizeof(taps));
+        if (p > 0 && taps == 0)
+            continue; /* the cell has so few taps, or its channel no zero point */
+        const taps_8 w = splat_taps(taps);
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            sums[v] = add_products(sums[v], load_32(cells + v * BYTES), w);
+    }
+}
+
+/* Does a strip: lanes [first, first + LANES * vectors). Inlined with constants, so that the
+ * compiler keeps sums in registers. */
+__attribute__((always_inline)) static inline void run_strip(const struct output *output,
+                                                            size_t first, const size_t words,
+                                                            const size_t vectors, uint8_t *y)
+{
+    sums_8 sums[VECTORS];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = splat_sum(output->bias);
+    for (size_t c = 0; c < output->cells; c++)
+        add_cell(output, c, first, words, vectors, sums);
+#pragma GCC unroll 4
+    for (size_t v = vectors; v < VECTORS; v++)
+        sums[v] = sums[0]; /* the compiler sees that it has requantized these */
+    uint8_t lanes[BYTES];
+    requantize_32(&output->requantize, sums, output->multiplier, lanes);
+    memcpy(y, lanes, vectors * LANES);
+}
+
+__attribute__((always_inline)) static inline void run_vectors(const struct output *output,
+                                                              size_t first, const size_t words,
+                                                              size_t vectors, uint8_t *y)
+{
+    if (vectors == 4)
+        run_strip(output, first, words, 4, y);
+    else if (vectors == 3)
+        run_strip(output, first, words, 3, y);
+    else if (vectors == 2)
+        run_strip(output, first, words, 2, y);
+    else if (vectors == 1)
+        run_strip(output, first, words, 1, y);
+}
+
+/* Does all lanes of an output channel. The last vectors end where the lanes do, and so may repeat
+ * some of those before them. */
+__attribute__((always_inline)) static inline void
+run_output(const struct output output, const size_t words, size_t count, uint8_t *y)
+{
+    uint8_t few[VECTORS * LANES];
+    size_t first = 0;
+    for (; count - first >= VECTORS * LANES; first += VECTORS * LANES)
+        run_strip(&output, first, words, VECTORS, y + first);
+    const size_t vectors = qk_divide_up(count - first, LANES);
+    const bool alone = vectors * LANES > count;
+    first = alone ? 0 : count - vectors * LANES;
+    run_vectors(&output, first, words, vectors, alone ? few : y + first);
+    if (alone)
+        memcpy(y, few, count);
+}
+
+/* Works out which dense weights become those of each 4 cells, counted from the first of them; 0x80:
+ * none. */
+static void make_orders(const struct qk_depthwise_job *job)
+{
+    for (size_t i = 0; i < qk_divide_up(job->cells, CELLS) * LOAD; i++) {
+        const struct qk_depthwise_weight_order *weight_order =
+            &job->weight_orders[i / QK_DEPTHWISE_BYTES];
+        const size_t at = i % QK_DEPTHWISE_BYTES;
+        const bool there = weight_order->mask >> at & 1;
+        job->work.ones[i] =
+            there ? (uint8_t)(weight_order->order[at] - weight_order->order[at / LOAD * LOAD])
+                  : 0x80;
+    }
+}
+
+static void make_weights(const struct qk_depthwise_job *job, size_t words, size_t m)
+{
+    const uint8_t *dense = job->weights + m * job->depth, *order = job->work.ones;
+    const int32_t zero_point = job->w_zero_point[m];
+    const size_t count = job->cells;
+    uint8_t *to = job->work.weights;
+    for (size_t c = 0; c < count; c += CELLS, order += LOAD, to += words * LOAD) {
+        const struct qk_depthwise_weight_order *weight_order =
+            &job->weight_orders[c / QK_DEPTHWISE_LANES];
+        const uint8_t *from =
+            dense + weight_order->from + weight_order->order[c % QK_DEPTHWISE_LANES * TAPS];
+        store_weights(to, load_16(from), load_16(order), words, zero_point);
+    }
+}
+
+__attribute__((always_inline)) static inline void run_form(const struct qk_depthwise_job *job,
+                                                           const size_t words, const bool row_parts)
+{
+    const size_t batch = job->layout->batch;
+    const size_t slot_bytes = job->layout->slot_bytes;
+    const size_t line_bytes = job->layout->pitch * TAPS;
+    const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].out;
+    const size_t lines = row_parts ? job->rows : 1; /* rows of lanes */
+    const size_t lanes = row_parts ? job->columns : job->rows * job->columns;
+    struct sweep *sweeps = (void *)job->work.sweeps;
+    const size_t sweep_count = find_sweeps(job, sweeps);
+    struct output output = {
+        .offsets = job->offsets,
+        .cells = job->cells,
+        .half = HALF(slot_bytes),
+        .requantize = job->epilogue->requantize,
+        .weights = job->work.weights,
+    };
+    uint8_t *y = job->y;
+    size_t m = 0;
+    fill_slots(job);
+    make_orders(job);
+    for (size_t begin = 0; begin < job->channels; begin += batch) {
+        const size_t end = qk_size_min(begin + batch, job->channels);
+        make_cells(job, sweeps, sweep_count, begin, end);
+        for (size_t c = begin; c < end; c++)
+            for (size_t i = 0; i < job->multiplicity; i++, m++, y += job->y_stride) {
+                output.slot = job->work.slots + (c - begin) * slot_bytes;
+                output.bias = job->bias[m];
+                output.multiplier = job->multiplier[m];
+                make_weights(job, words, m);
+                for (size_t r = 0; r < lines; r++, output.slot += line_bytes)
+                    run_output(output, words, lanes, y + r * width);
+            }
+    }
+}
+
+/* `words`: of the weights of a cell. */
+__attribute__((always_inline)) static inline void run_unit(const struct qk_depthwise_job *job,
+                                                           const size_t words)
+{
+    if (job->layout->row_parts)
+        run_form(job, words, true);
+    else
+        run_form(job, words, false);
+}
+
+#endif
+
+#endif

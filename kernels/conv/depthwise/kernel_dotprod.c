@@ -1,0 +1,42 @@
+/* SDOT, four products to a sum. */
+#include "kernels/conv/depthwise/depthwise.h"
+
+#ifdef __aarch64__
+
+#include <arm_neon.h>
+
+#define SUMS 2 /* registers of 8 sums */
+
+typedef uint8x16x2_t bytes_32;
+typedef int8x16_t taps_8;
+typedef int32x4x2_t sums_8;
+
+static inline sums_8 splat_sum(int32_t sum)
+{
+    const int32x4_t sums = vdupq_n_s32(sum);
+    return (sums_8){{sums, sums}};
+}
+
+static inline int32x4_t sums_of(sums_8 sums, size_t four)
+{
+    return sums.val[four];
+}
+
+static inline sums_8 add_products(sums_8 sums, bytes_32 x, taps_8 w)
+{
+    return (sums_8){{vdotq_s32(sums.val[0], vreinterpretq_s8_u8(x.val[0]), w),
+                     vdotq_s32(sums.val[1], vreinterpretq_s8_u8(x.val[1]), w)}};
+}
+
+#include "kernels/conv/depthwise/kernel_neon.h"
+
+const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod = {
+    .kernel = "conv_depthwise_dotprod",
+    .load_bytes = LOAD,
+    .x_signed = true,
+    .cycles = 3,
+    .run = {[QK_EPILOGUE_BYTES] = run_bytes},
+    .sum = sum_weights,
+};
+
+#endif
