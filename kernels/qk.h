@@ -476,7 +476,8 @@ void qk_tier_names(char *text, size_t bytes);
  * machine's others; NULL behind the last. */
 const char *qk_gemm_name(size_t index);
 
-/* The same of the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx". */
+/* The same of the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx", or on
+ * ARM "auto, blas, scalar, neon, dotprod or i8mm". */
 void qk_gemm_names(char *text, size_t bytes);
 
 /* Learns what machine this is and picks what is fastest on it, or what is named. Call it once,
