@@ -105,8 +105,10 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
             .flip = (uint8_t)centre,
             .to_row_stride = igemm->row_stride,
             .to_cell_stride = igemm->cell_stride,
-            .cells =
-                igemm->cell_stride == QK_IGEMM_CELL_BYTES ? QK_IGEMM_STEP_SLABS : order->step_slabs,
+            .cells = igemm->cell_stride == QK_IGEMM_CELL_BYTES
+                         ? QK_IGEMM_STEP_SLABS
+                         : order->step_slabs + (igemm->pairs ? order->step_slabs % 2 : 0),
+            .pairs = igemm->pairs,
             .sums = sums,
         };
         memset(sums, 0, rows * sizeof(*sums));

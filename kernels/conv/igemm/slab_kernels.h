@@ -6,6 +6,7 @@
 
 #include "kernels/conv/conv.h"
 #include "kernels/conv/window.h"
+#include "kernels/gemm/igemm.h"
 
 /* fill: makes the cells of some slabs, which differ in nothing but their planes. Cell (i, j) lies
  * at i * pitch + j and holds element (i, j) of each of its sources: a source is a window of a
@@ -67,8 +68,16 @@ struct qk_transpose {
     /* From one cell of a row to the next one's, and how many of each tap are written. Either the
      * cells of a row lie together, all 16; or those of neighbouring rows do. */
     size_t to_cell_stride, cells;
+    bool pairs;    /* of cells lie side by side, as qk_igemm has them; only for backends that do */
     int32_t *sums; /* [rows]: the sum of each row's weights is added */
 };
+
+/* Where the cells of a row lie, from its first one on. */
+static inline size_t qk_transpose_cell_at(const struct qk_transpose *job, size_t cell)
+{
+    const size_t second = job->pairs ? cell % 2 : 0;
+    return (cell - second) * job->to_cell_stride + second * QK_IGEMM_CELL_BYTES;
+}
 
 #define QK_TRANSPOSE_TAPS 64
 #define QK_TRANSPOSE_CHANNELS 64

@@ -82,11 +82,11 @@ static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *f
     uint32_t sum = 0;
     for (size_t tap = 0; tap < job->taps; tap++, to += job->to_tap_stride) {
         for (size_t i = 0; i < job->cells; i++)
-            memset(to + i * job->to_cell_stride, 0, QK_IGEMM_CELL_BYTES);
+            memset(to + qk_transpose_cell_at(job, i), 0, QK_IGEMM_CELL_BYTES);
         for (size_t channel = 0; channel < job->channels; channel++) {
             const uint8_t byte = from[channel * job->taps + tap] ^ job->flip;
             const int32_t weight = (int8_t)byte;
-            to[channel / 4 * job->to_cell_stride + channel % 4] = byte;
+            to[qk_transpose_cell_at(job, channel / 4) + channel % 4] = byte;
             sum += (uint32_t)weight;
         }
     }

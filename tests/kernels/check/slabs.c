@@ -369,6 +369,16 @@ static void transpose_actual(void *context)
     job->subject->kernels->transpose(&job->transpose);
 }
 
+/* What serves layouts that have cells by pairs, too. */
+static bool check_pairs(const struct qk_slab_kernels *kernels)
+{
+#ifdef __aarch64__
+    if (kernels == &qk_slab_kernels_u8x4__neon)
+        return true;
+#endif
+    return kernels == &qk_slab_kernels_u8x4__scalar;
+}
+
 static void check_transpose(struct check *check, const void *kernel)
 {
     const bool timed = check_is_timed(check);
@@ -387,7 +397,11 @@ static void check_transpose(struct check *check, const void *kernel)
     const size_t rows = transpose->rows + check_below(check, 3);
     const size_t least = (transpose->channels + 3) / 4;
     transpose->cells = together || timed ? 16 : check_between(check, least, 16);
-    transpose->to_row_stride = together ? QK_TRANSPOSE_CHANNELS : CELL;
+    transpose->pairs = !together && check_pairs(job.subject->kernels) && check_chance(check, 2);
+    transpose->cells += transpose->pairs ? transpose->cells % 2 : 0;
+    transpose->to_row_stride = together           ? QK_TRANSPOSE_CHANNELS
+                               : transpose->pairs ? 2 * CELL
+                                                  : CELL;
     transpose->to_cell_stride = together ? CELL : (rows + 1) * CELL;
     transpose->to_tap_stride =
         together ? rows * QK_TRANSPOSE_CHANNELS : transpose->cells * transpose->to_cell_stride;
@@ -398,7 +412,7 @@ static void check_transpose(struct check *check, const void *kernel)
     const size_t steps = transpose->k_blocks * transpose->taps;
     const size_t to_bytes = (steps - 1) * transpose->to_tap_stride +
                             (transpose->rows - 1) * transpose->to_row_stride +
-                            (transpose->cells - 1) * transpose->to_cell_stride + CELL;
+                            qk_transpose_cell_at(transpose, transpose->cells - 1) + CELL;
     job.to = check_outputs(check, "to", to_bytes, together ? 64 : CELL);
     job.sums = check_outputs(check, "sums", transpose->rows * sizeof(int32_t), sizeof(int32_t));
     check_describe(check, "%zu rows of %zu blocks of %zu channels of %zu taps, flip %#x",
