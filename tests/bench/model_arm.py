@@ -22,11 +22,16 @@ MCA_LEAST = 18  # the first that has models of their own for all three
 
 
 class Row:
-    """A loop: `is_it` says whether some instructions are its own, which do `units` of work."""
+    """A loop: `is_it` says whether some instructions are its own, which do `units` of work, and
+    `is_limit` which of them it should be as fast as alone; on CPUs that have them all."""
 
-    def __init__(self, name, path, function, units, is_it):
+    def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS):
         self.name, self.path, self.function = name, path, function
-        self.units, self.is_it = units, is_it
+        self.units, self.is_it, self.is_limit, self.cpus = units, is_it, is_limit, cpus
+
+
+def is_access(line):
+    return re.match(r"(ld|st)[^\s]*\s", line) is not None
 
 
 def stored_bytes(text):
@@ -43,7 +48,8 @@ def dequantize(name, function, y_bytes, mnemonic):
         return any(text.startswith(mnemonic) for text in loop) and \
             sum(map(stored_bytes, loop)) == DEQUANTIZED * y_bytes
 
-    return Row(name, "kernels/dequantize/dequantize_neon.o", function, DEQUANTIZED, is_it)
+    return Row(name, "kernels/dequantize/dequantize_neon.o", function, DEQUANTIZED, is_it,
+               is_access)
 
 
 ROWS = [dequantize("%s to %s" % (name, y_type), function, y_bytes, mnemonic)
@@ -54,6 +60,21 @@ ROWS = [dequantize("%s to %s" % (name, y_type), function, y_bytes, mnemonic)
 ROWS += [dequantize("%s to %s" % (name, y_type), function, y_bytes, "tbl")
          for name, function in (("4 bits", "bits4"), ("2 bits", "bits2"))
          for y_type, y_bytes in (("FP32", 4), ("FP16 or BF16", 2))]
+
+
+def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
+    """A loop of so many products, each of so many terms."""
+    def is_product(text):
+        return text.startswith(mnemonic)
+
+    return Row("%s, by %s" % (path.split("/")[-1].rsplit(".")[0], mnemonic.upper()),
+               path, function, products * terms,
+               lambda loop: sum(map(is_product, loop)) == products, is_product, cpus)
+
+
+PRODUCTS = [multiply("kernels/gemm/igemm_6x8_neon.o", "multiply", 24, 8, "smull"),
+            multiply("kernels/gemm/igemm_6x16_dotprod.o", "multiply", 24, 16, "sdot"),
+            multiply("kernels/gemm/igemm_12x8_i8mm.o", "multiply", 24, 32, "smmla", CPUS[1:])]
 
 
 # What a compiler could make of UINT8 to FP32 at best: for four floats one operation each that makes
@@ -145,35 +166,38 @@ def busiest_port(said):
     return max(float(cell) for cell in pressure if cell != "-")
 
 
-def is_access(line):
-    return re.match(r"(ld|st)[^\s]*\s", line) is not None
-
-
-def measure(mca, cpu, loop, units):
+def measure(mca, cpu, row, loop):
+    if cpu not in row.cpus:
+        return "– | – | –"
     cycles, ports = run_mca(mca, cpu, loop)
-    _, accesses = run_mca(mca, cpu, [line for line in loop if is_access(line)])
-    return "%.3f | %.2f | %.2f" % (cycles / units, accesses / cycles, ports / cycles)
+    _, limit = run_mca(mca, cpu, [line for line in loop if row.is_limit(line)])
+    return "%.3f | %.2f | %.2f" % (cycles / row.units, limit / cycles, ports / cycles)
 
 
 # ---- The table -----------------------------------------------------------------------------------
 
 
-def table(rows, folder, mca):
-    yield "| loop | " + " | ".join("%s: cycles | accesses | ports" % cpu for cpu in CPUS) + " |"
+def table(rows, limit, mca):
+    """Of rows and their loops."""
+    heads = ["%s: cycles | %s | ports" % (cpu, limit) for cpu in CPUS]
+    yield "| loop | %s |" % " | ".join(heads)
     yield "|---|" + "---:|" * 3 * len(CPUS)
-    found = [(row.name, loop_of(row, folder), row.units) for row in rows]
-    found.append(("least of UINT8 to FP32", LEAST, DEQUANTIZED))
-    for name, loop, units in found:
-        cells = [measure(mca, cpu, loop, units) for cpu in CPUS]
-        yield "| %s | %s |" % (name, " | ".join(cells))
+    for row, loop in rows:
+        cells = [measure(mca, cpu, row, loop) for cpu in CPUS]
+        yield "| %s | %s |" % (row.name, " | ".join(cells))
 
 
 def main():
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     mca, version = find_mca()
-    lines = list(table(ROWS, Path(sys.argv[1]), mca))
-    print("\n".join(lines))
+    folder = Path(sys.argv[1])
+    least = Row("least of UINT8 to FP32", None, None, DEQUANTIZED, None, is_access)
+    dequantizers = [(row, loop_of(row, folder)) for row in ROWS] + [(least, LEAST)]
+    products = [(row, loop_of(row, folder)) for row in PRODUCTS]
+    lines = list(table(dequantizers, "accesses", mca))
+    more = list(table(products, "products", mca))
+    print("\n".join(lines + more))
     figures.write_section(Path(__file__).parent, [
         "# Model of ARM's inner loops", "",
         "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
@@ -184,7 +208,11 @@ def main():
         "  can have all of it: four floats take at least three vector operations, which make them,",
         "  subtract the zero point and multiply, and their store takes a vector port, too. The",
         "  last row has no more than these.",
-        "- *ports*: the share of the speed that its busiest port allows.", "", *lines])
+        "- *ports*: the share of the speed that its busiest port allows.", "", *lines, "",
+        "Of integer products, full tiles:", "",
+        "- *cycles*: of 1 term, a product and its addition.",
+        "- *products*: the share of the speed that its multiplications alone would have.", "",
+        *more])
 
 
 if __name__ == "__main__":
