@@ -233,6 +233,16 @@ struct output {
     float multiplier;
 };
 
+/* Adds the products of a word of weights. */
+__attribute__((always_inline)) static inline void
+add_word(const uint8_t *cells, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
+{
+    const taps_8 w = splat_taps(taps);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = add_products(sums[v], load_32(cells + v * BYTES), w);
+}
+
 __attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,
                                                            size_t first, const size_t words,
                                                            const size_t vectors,
@@ -240,16 +250,14 @@ __attribute__((always_inline)) static inline void add_cell(const struct output *
 {
     const uint8_t *cells = output->slot + output->offsets[c] + first * TAPS;
     const uint8_t *weights = output->weights + c * words * TAPS;
-#pragma GCC unroll 3
-    for (size_t p = 0; p < words; p++, cells += output->half, weights += TAPS) {
-        int32_t taps;
-        memcpy(&taps, weights, sizeof(taps));
-        if (p > 0 && taps == 0)
-            continue; /* the cell has so few taps, or its channel no zero point */
-        const taps_8 w = splat_taps(taps);
-#pragma GCC unroll 4
-        for (size_t v = 0; v < vectors; v++)
-            sums[v] = add_products(sums[v], load_32(cells + v * BYTES), w);
+    int32_t taps;
+    memcpy(&taps, weights, sizeof(taps));
+    add_word(cells, taps, vectors, sums);
+#pragma GCC unroll 2
+    for (size_t p = 1; p < words; p++) {
+        memcpy(&taps, weights + p * TAPS, sizeof(taps));
+        if (taps != 0) /* or the cell has so few taps, or its channel no zero point */
+            add_word(cells + p * output->half, taps, vectors, sums);
     }
 }
 
