@@ -479,7 +479,7 @@ Test(conv, names_its_kernel_and_cost)
             expect_kernel(gemms.kernels[i], wide, "conv_vnni");
         if (!blas)
             snprintf(expected, sizeof(expected), "conv_depthwise_%s",
-                     strcmp(gemms.names[i], "amx") == 0 ? "vnni" : gemms.names[i]);
+                     conv_depthwise_of(gemms.names[i]));
         expect_kernel(gemms.kernels[i], depthwise, expected);
     }
 }

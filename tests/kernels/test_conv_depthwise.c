@@ -57,7 +57,7 @@ static void check(struct conv_case *test)
         if (strcmp(gemms.names[i], "blas") == 0)
             continue;
         snprintf(expected, sizeof(expected), "conv_depthwise_%s",
-                 strcmp(gemms.names[i], "amx") == 0 ? "vnni" : gemms.names[i]);
+                 conv_depthwise_of(gemms.names[i]));
         qk_test_run_shuffled(gemms.kernels[i], &test->call, test->seed, &result);
         cr_expect_str_eq(result.plan.kernel, expected, "%s", conv_case_text(test, details));
         cr_assert_arr_eq(result.output, test->expected, test->y_bytes, "%s",

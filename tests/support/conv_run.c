@@ -29,6 +29,13 @@ void conv_run_init(struct conv_run *run, const struct qk_kernels *kernels,
     run->output = guarded_alloc(run->plan.output_bytes[0], 64);
 }
 
+const char *conv_depthwise_of(const char *gemm)
+{
+    if (strcmp(gemm, "amx") == 0)
+        return "vnni";
+    return strcmp(gemm, "i8mm") == 0 ? "dotprod" : gemm;
+}
+
 void conv_run_units(const struct conv_run *run, size_t begin, size_t end)
 {
     qk_test_run_units(&run->plan, run->call, run->output, begin, end);

@@ -30,4 +30,7 @@ void conv_case_check_made(const struct qk_test_gemms *gemms, struct conv_case *t
 /* Makes, checks and frees a case. */
 void conv_case_check(const struct qk_test_gemms *gemms, struct conv_case *test);
 
+/* The backend whose depthwise kernel that of this name has. */
+const char *conv_depthwise_of(const char *gemm);
+
 #endif
