@@ -1,5 +1,6 @@
 /* onnx.QuantizeLinear as a whole, on every tier, against plain index computation. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,17 +90,32 @@ static void sample_deinit(struct sample *sample)
     free(sample->zero_points);
 }
 
-static uint32_t expected_element(const struct sample *sample, size_t i)
+/* What comes of element i with this x. */
+static uint32_t expected_of(const struct sample *sample, size_t i, double x, double scale)
 {
     const struct quantize_rule *rule = &sample->spec.rule;
     const size_t at =
         granularity_scale_index(&sample->spec.granularity, sample->call.inputs[1].dims, i);
     const double zero = dequantize_value(rule->y_type, sample->zero_points + 1, at);
     const unsigned bits = qk_type_info(rule->y_type)->bits;
-    return quantize_expected(rule, dequantize_value(rule->x_type, sample->x + 1, i),
-                             dequantize_value(rule->scale_type, sample->scales + 1, at),
-                             sample->has_zero_points ? &zero : NULL) &
+    return quantize_expected(rule, x, scale, sample->has_zero_points ? &zero : NULL) &
            ((1U << bits) - 1);
+}
+
+/* Where both are NaN, a quotient is one of them: x on x86, and on ARM a signalling scale first. */
+static bool is_expected(const struct sample *sample, size_t i, uint32_t element, uint32_t *expected)
+{
+    const struct quantize_rule *rule = &sample->spec.rule;
+    const size_t at =
+        granularity_scale_index(&sample->spec.granularity, sample->call.inputs[1].dims, i);
+    const double x = dequantize_value(rule->x_type, sample->x + 1, i);
+    const double scale = dequantize_value(rule->scale_type, sample->scales + 1, at);
+    *expected = expected_of(sample, i, x, scale);
+#ifdef __aarch64__
+    if (isnan(x) && isnan(scale) && element == expected_of(sample, i, scale, scale))
+        return true;
+#endif
+    return element == *expected;
 }
 
 static void check_result(const struct sample *sample, const struct qk_test_result *result)
@@ -113,13 +129,15 @@ static void check_result(const struct sample *sample, const struct qk_test_resul
     cr_assert_eq(memcmp(y->dims, x->dims, x->rank * sizeof(x->dims[0])), 0);
     cr_assert_eq(y->count, x->count);
     cr_assert_eq(result->plan.output_bytes[0], dequantize_bytes(y->type, x->count));
-    for (size_t i = 0; i < x->count; i++)
-        cr_assert_eq(qk_element_load(y->type, result->output, i), expected_element(sample, i),
-                     "%s / %s to %s, axis %u, block %zu: element %zu of %zu is %#x, not %#x",
-                     qk_type_info(spec->rule.x_type)->name,
-                     qk_type_info(spec->rule.scale_type)->name, qk_type_info(y->type)->name,
-                     spec->granularity.axis, spec->granularity.block, i, x->count,
-                     qk_element_load(y->type, result->output, i), expected_element(sample, i));
+    for (size_t i = 0; i < x->count; i++) {
+        const uint32_t element = qk_element_load(y->type, result->output, i);
+        uint32_t expected;
+        cr_assert(is_expected(sample, i, element, &expected),
+                  "%s / %s to %s, axis %u, block %zu: element %zu of %zu is %#x, not %#x",
+                  qk_type_info(spec->rule.x_type)->name, qk_type_info(spec->rule.scale_type)->name,
+                  qk_type_info(y->type)->name, spec->granularity.axis, spec->granularity.block, i,
+                  x->count, element, expected);
+    }
 }
 
 /* What is behind the last element in its byte is 0. */
