@@ -35,7 +35,8 @@ struct qd_scheduler {
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
 
-/* That this thread's loop has computed in passing, in this turn of its own. */
+/* That this thread's loop has computed in passing, in this turn of its own, beyond what giving it all
+ * away would have taken. */
 static _Thread_local uint64_t passing_ns;
 
 /* ---- The queue ---------------------------------------------------------------------------- */
@@ -516,7 +517,8 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
                            .until_ns = job->started_ns + QD_QUANTUM_NS,
                            .budget_ns = QD_PASSING_NS};
     const bool ended = compute_in_passing(scheduler, &turn);
-    passing_ns += qd_clock_ns() - job->started_ns;
+    const uint64_t took_ns = qd_clock_ns() - job->started_ns;
+    passing_ns += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
     if (!ended)
         return leave_to_workers(scheduler, job);
     on_over(job);

@@ -26,10 +26,11 @@
  *
  *   The loop computes what is brief. Handing a job to a worker and back takes longer than many a
  *   job. So the loop computes one in passing, as it is submitted, whatever else waits: if all its
- *   units take no more than QD_PASSING_NS by their estimates; and for no longer than QD_QUANTUM_NS
- *   in one turn of the loop, so that its connections do not wait for one another's work. A longer
- *   one it takes instead of falling asleep, where all workers sleep, too: qd_scheduler_help. It
- *   leaves it as soon as there is something else to do. turn.h has the rules.
+ *   units take no more than QD_PASSING_NS by their estimates; and in one turn of the loop for no
+ *   longer than QD_QUANTUM_NS beyond QD_GIVING_NS for each, so that its connections do not wait for
+ *   one another's work. A longer one it takes instead of falling asleep, where all workers sleep,
+ *   too: qd_scheduler_help. It leaves it as soon as there is something else to do. turn.h has the
+ *   rules.
  *
  * There may be several loops. A job is that of the loop that submits it: there it is `done`, and no
  * other loop computes it.
@@ -55,6 +56,9 @@
 /* In passing: about as long as handing the job to a worker and back, so that nobody who is ready
  * waits longer for the loop than he would for what the loop does to give the job away. */
 #define QD_PASSING_NS UINT64_C(50000)
+/* Of that, the loop's own part, mostly waking somebody: it would take this with every job that it
+ * does not compute, so only what is beyond makes its connections wait. */
+#define QD_GIVING_NS UINT64_C(15000)
 #define QD_QUANTUM_NS UINT64_C(1000000) /* so that caches are worth filling */
 /* Units that are taken at once: so that a worker sees in time that others wait. */
 #define QD_PORTION_NS UINT64_C(50000)

@@ -27,7 +27,7 @@ static bool is_here(void)
 /* Its one worker is held by the first job, and the second waits. */
 static struct desk *desk_busy(void)
 {
-    struct desk *desk = desk_create(1, 100);
+    struct desk *desk = desk_create(1, JOB_COUNT_MAX);
     desk_hold_worker(desk);
     cr_assert(desk_submit(desk, 1, 1, 1000));
     return desk;
@@ -104,12 +104,37 @@ Test(scheduler_loop, what_is_not_brief_any_more_is_left_in_passing)
 Test(scheduler_loop, in_one_turn_of_its_own_the_loop_computes_for_a_quantum)
 {
     struct desk *desk = desk_busy();
-    desk->toys[2].start_ns = QD_QUANTUM_NS;
+    desk->toys[2].start_ns = QD_GIVING_NS + QD_QUANTUM_NS;
     cr_assert_gt(submit_brief(desk, 2, 1, 1000)->done_at, 0);
     cr_assert_eq(submit_brief(desk, 3, 1, 1000)->started_at, 0);
     cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop), "others wait, too");
     cr_assert_gt(submit_brief(desk, 4, 1, 1000)->done_at, 0);
     release(desk, 5);
+}
+
+/* How many of a hundred in one turn. */
+static size_t count_passed(uint64_t start_ns)
+{
+    enum { FIRST = 2, COUNT = 100 };
+    struct desk *desk = desk_busy();
+    size_t passed = 0;
+    cr_assert_not(qd_scheduler_help(desk->scheduler, desk->loop)); /* the turn begins */
+    for (size_t i = FIRST; i < FIRST + COUNT; i++) {
+        desk->toys[i].start_ns = start_ns;
+        passed += submit_brief(desk, i, 1, 1000)->done_at > 0;
+    }
+    release(desk, FIRST + COUNT);
+    return passed;
+}
+
+/* Though it is longer than a quantum in all. One of them may lose its CPU: then another try shows
+ * it. */
+Test(scheduler_loop, what_takes_no_longer_than_giving_it_away_is_never_left)
+{
+    size_t passed = 0;
+    for (int i = 0; i < 20 && passed < 100; i++)
+        passed = count_passed(QD_GIVING_NS * 3 / 4);
+    cr_assert_eq(passed, 100);
 }
 
 Test(scheduler_loop, the_loop_may_be_told_not_to_compute)

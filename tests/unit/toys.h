@@ -10,7 +10,7 @@
 #include "server/work/loop.h"
 #include "server/work/scheduler.h"
 
-enum { JOB_COUNT_MAX = 64, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
+enum { JOB_COUNT_MAX = 128, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
 
 struct desk;
 
