@@ -91,11 +91,10 @@
 
 /* The same while it sends a large answer. Each time that the buffer fills, the CPU switches to the
  * client and back, so on two CPUs of a Zen 4 EPYC answers of 4 and 256 MiB came over TCP a quarter
- * faster, to one client; 4 MiB came no faster with twice as much. So many at a time, of 1 MiB in
- * the kernel at most: else clients that do not read could take any amount of memory that nobody
- * counts. */
-#define QD_TCP_WIDE_SEND_BYTES (512u << 10)
-#define QD_UNIX_WIDE_SEND_BYTES (256u << 10)
+ * faster, to one client, and no faster with twice as much; over a Unix socket half of it made 256
+ * MiB slower by a fifteenth. So many at a time, of 1 MiB in the kernel at most: else clients that
+ * do not read could take any amount of memory that nobody counts. */
+#define QD_WIDE_SEND_BYTES (512u << 10)
 #define QD_WIDE_ANSWER_BYTES (1u << 20)
 #define QD_WIDE_COUNT_MAX 16
 

@@ -170,9 +170,9 @@ void qd_connection_hurry(struct qd_connection *connection)
 
 static int send_bytes(const struct qd_connection *connection)
 {
-    if (connection->is_unix)
-        return connection->wide ? QD_UNIX_WIDE_SEND_BYTES : QD_UNIX_SEND_BYTES;
-    return connection->wide ? QD_TCP_WIDE_SEND_BYTES : QD_TCP_SEND_BYTES;
+    if (connection->wide)
+        return QD_WIDE_SEND_BYTES;
+    return connection->is_unix ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
 }
 
 /* What the kernel makes of the size that it is told. */
