@@ -26,7 +26,6 @@ struct qd_answer {
     const char *allow;       /* Allow, with 405; NULL: not sent */
     unsigned retry_after_s;  /* Retry-After, with 503; 0: not sent */
     bool close;              /* Connection: close */
-    char server_timing[256]; /* Server-Timing, seven stages of 35 bytes at most; "": not sent */
 };
 
 #endif

@@ -33,8 +33,8 @@ static size_t print_head(char text[HEAD_BYTES], const struct qd_request *request
     count = append(text, count, "Content-Type", answer->content_type);
     snprintf(value, sizeof(value), "%zu", answer->bytes);
     count = append(text, count, "Content-Length", value);
-    if (answer->server_timing[0] != '\0')
-        count = append(text, count, "Server-Timing", answer->server_timing);
+    if (request->server_timing[0] != '\0')
+        count = append(text, count, "Server-Timing", request->server_timing);
     if (answer->allow != NULL)
         count = append(text, count, "Allow", answer->allow);
     snprintf(value, sizeof(value), "%u", answer->retry_after_s);

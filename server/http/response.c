@@ -43,8 +43,8 @@ static bool add_headers(struct MHD_Response *response, const struct qd_request *
     }
     if (answer->coding != NULL)
         added = add_header(response, "Content-Encoding", answer->coding) && added;
-    if (answer->server_timing[0] != '\0')
-        added = add_header(response, "Server-Timing", answer->server_timing) && added;
+    if (request->server_timing[0] != '\0')
+        added = add_header(response, "Server-Timing", request->server_timing) && added;
     if (answer->close)
         added = add_header(response, "Connection", "close") && added;
     for (size_t i = 0; i < request->header_count; i++)

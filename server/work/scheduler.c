@@ -496,7 +496,8 @@ void qd_scheduler_release(struct qd_scheduler *scheduler)
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
-                         const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
+                         const struct qd_job_code *code, bool brief, uint64_t now_ns,
+                         uint64_t deadline_ns)
 {
     if (!qd_scheduler_has_room(scheduler))
         return false;
@@ -509,14 +510,14 @@ bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, s
         return true;
     if (!brief || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
-    job->started_ns = qd_clock_ns();
+    job->started_ns = now_ns;
     struct qd_turn turn = {.job = job,
                            .kind = QD_TURN_PASSING,
                            .loop = loop,
-                           .until_ns = job->started_ns + QD_QUANTUM_NS,
+                           .until_ns = now_ns + QD_QUANTUM_NS,
                            .budget_ns = QD_PASSING_NS};
     const bool ended = compute_in_passing(scheduler, &turn);
-    passing_ns += qd_clock_ns() - job->started_ns;
+    passing_ns += (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - now_ns;
     if (!ended)
         return leave_to_workers(scheduler, job);
     on_over(job);

@@ -193,6 +193,7 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
         toy->seats[i].workspace = &toy->seat_taken[i];
     bool taken =
         qd_scheduler_submit(desk->scheduler, desk->loop, &toy->job, &code, toy->brief,
+                            qd_clock_ns(),
                             toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
     desk->left += taken;
     return taken;
