@@ -23,6 +23,7 @@ struct qd_exchange {
     struct qd_lingers *lingers;
     unsigned silence_s;       /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
     struct qd_request *spare; /* memory for the next request; NULL: there is none */
+    struct MHD_Response *stand_in; /* without a body, for answers that the tap sends (tap.h) */
     bool pump_needed;         /* the library has something to do that no event tells of */
 };
 
