@@ -153,7 +153,7 @@ struct qk_tensor {
     const void *data;
 };
 
-/* As an assignment, but of the dims only those that the rank says: most tensors have few of them. */
+/* As an assignment, but of the dims only those that the rank says: most tensors have few. */
 static inline void qk_tensor_copy(struct qk_tensor *to, const struct qk_tensor *from)
 {
     to->type = from->type;

@@ -212,8 +212,8 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
     const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
     if (sent < 0)
         return sent;
-    *outgoing = (struct qd_part){(const char *)outgoing->bytes + sent,
-                                 outgoing->count - (size_t)sent};
+    *outgoing =
+        (struct qd_part){(const char *)outgoing->bytes + sent, outgoing->count - (size_t)sent};
     if (outgoing->count == 0)
         return (ssize_t)count;
     errno = EAGAIN;

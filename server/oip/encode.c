@@ -63,8 +63,8 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
     if (room == NULL)
         return;
     char *at = put_decimal(room, ",\"model_version\":\"", asked->signature->version);
-    at = put_decimal(at, "\",\"parameters\":{\"receive_us\":",
-                     microseconds(stage_ns[QD_STAGE_RECEIVE]));
+    at = put_decimal(
+        at, "\",\"parameters\":{\"receive_us\":", microseconds(stage_ns[QD_STAGE_RECEIVE]));
     at = put_decimal(at, ",\"queue_us\":", microseconds(stage_ns[QD_STAGE_QUEUE]));
     at = put_decimal(at, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
     at = put_decimal(at, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));

@@ -581,8 +581,9 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     request->inference = inference;
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
-                            qd_inference_is_small(inference) ? &small : &large, is_brief(request),
-                            request->since_ns, request->since_ns + tools->compute_timeout_ns))
+                            qd_inference_is_small(inference) ? &small : &large,
+                            is_brief(request) ? request->since_ns : 0,
+                            request->since_ns + tools->compute_timeout_ns))
         return true;
     request->inference = NULL; /* another loop has taken the room meanwhile */
     return refuse_full(tools->scheduler, request);
