@@ -160,9 +160,9 @@ SERVER := \
     server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
     server/work/scheduler.c server/work/slice.c server/work/trail.c \
     server/work/turn.c \
-    server/http/access.c server/http/answers.c server/http/coding.c server/http/connection.c \
-    server/http/console.c server/http/control.c server/http/cors.c server/http/endpoint.c \
-    server/http/exchange.c \
+    server/http/access.c server/http/answer_head.c server/http/answers.c server/http/coding.c \
+    server/http/connection.c server/http/console.c server/http/control.c server/http/cors.c \
+    server/http/endpoint.c server/http/exchange.c \
     server/http/framing.c server/http/handshake.c server/http/head.c \
     server/http/healthcheck.c server/http/intercept.c server/http/io_threads.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \

@@ -24,8 +24,9 @@ static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
             continue;
         }
         const struct qk_graph_value *value = &graph->values[node->inputs[i]];
-        tensors[i] = value->kind == QK_HOME_INPUT ? inputs[value->port]
-                                                  : plans[value->maker].plan.outputs[value->output];
+        qk_tensor_copy(&tensors[i], value->kind == QK_HOME_INPUT
+                                        ? &inputs[value->port]
+                                        : &plans[value->maker].plan.outputs[value->output]);
     }
     const enum qk_status status =
         qk_plan(node->instance, tensors, memory, &plans[index].plan, &cause);
@@ -170,7 +171,7 @@ static enum qk_status describe_outputs(const struct qk_graph *graph,
     for (size_t i = 0; i < count; i++) {
         const struct qk_graph_value *value = &graph->values[graph->outputs[i]];
         const struct qk_plan *maker = &plans[value->maker].plan;
-        tensors[i] = maker->outputs[value->output];
+        qk_tensor_copy(&tensors[i], &maker->outputs[value->output]);
         bytes[i] = maker->output_bytes[value->output];
     }
     plan->outputs = tensors;

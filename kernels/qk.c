@@ -22,21 +22,29 @@ bool qk_mul_size(size_t a, size_t b, size_t *product)
     return !__builtin_mul_overflow(a, b, product);
 }
 
-bool qk_tensor_set_count(struct qk_tensor *tensor)
+static bool count_elements(const struct qk_tensor *tensor, size_t *count)
 {
-    size_t count = 1;
     bool empty = false;
+    *count = 1;
     for (uint32_t i = 0; i < tensor->rank; i++)
         if (tensor->dims[i] == 0)
             empty = true;
-        else if (!qk_mul_size(count, tensor->dims[i], &count))
+        else if (__builtin_mul_overflow(*count, tensor->dims[i], count))
             return false;
-    tensor->count = empty ? 0 : count;
+    *count = empty ? 0 : *count;
+    return true;
+}
+
+bool qk_tensor_set_count(struct qk_tensor *tensor)
+{
+    if (!count_elements(tensor, &tensor->count))
+        return false;
     tensor->stored = tensor->count;
     return true;
 }
 
-bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count)
+static bool count_stored(const struct qk_tensor *tensor, const int64_t *strides,
+                         size_t stride_count, size_t *stored)
 {
     if (stride_count != tensor->rank)
         return false;
@@ -49,10 +57,18 @@ bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, siz
                                   __builtin_add_overflow(farthest, reach, &farthest)))
             return false;
     }
-    size_t stored;
-    if (__builtin_add_overflow(farthest, 1, &stored))
+    if (__builtin_add_overflow(farthest, 1, stored))
         return false;
-    tensor->stored = tensor->count > 0 ? stored : 0;
+    *stored = tensor->count > 0 ? *stored : 0;
+    return true;
+}
+
+bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count)
+{
+    size_t stored;
+    if (!count_stored(tensor, strides, stride_count, &stored))
+        return false;
+    tensor->stored = stored;
     return true;
 }
 
@@ -71,19 +87,17 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
                                    const struct qk_attribute *strides, struct qk_error *error)
 {
     const char *name = op->input_names[input];
-    struct qk_tensor counted = {.rank = tensor->rank};
-    if (tensor->rank > QK_RANK_MAX)
+    size_t count;
+    if (tensor->rank > QK_RANK_MAX || !count_elements(tensor, &count) || count != tensor->count)
         return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
-    memcpy(counted.dims, tensor->dims, tensor->rank * sizeof(tensor->dims[0]));
-    if (!qk_tensor_set_count(&counted) || counted.count != tensor->count)
-        return qk_fail(error, QK_INVALID, "%s: its count does not match its shape", name);
+    size_t stored = count;
     if (strides && strides->present &&
-        !qk_tensor_set_strides(&counted, strides->list, strides->list_count))
+        !count_stored(tensor, strides->list, strides->list_count, &stored))
         return qk_fail(error, QK_INVALID,
                        "%s: expected %u integers of at least 0, within 64 bits, one for each "
                        "dimension of %s, got other ones",
                        find_strides(op, input)->name, tensor->rank, name);
-    if (counted.stored != tensor->stored)
+    if (stored != tensor->stored)
         return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);
     return QK_OK;
 }

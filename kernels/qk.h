@@ -153,6 +153,18 @@ struct qk_tensor {
     const void *data;
 };
 
+/* As an assignment, but of the dims only those that the rank says: most tensors have few. */
+static inline void qk_tensor_copy(struct qk_tensor *to, const struct qk_tensor *from)
+{
+    to->type = from->type;
+    to->rank = from->rank;
+    for (uint32_t i = 0; i < from->rank; i++)
+        to->dims[i] = from->dims[i];
+    to->count = from->count;
+    to->stored = from->stored;
+    to->data = from->data;
+}
+
 /* *product = a * b; false: it does not fit. */
 bool qk_mul_size(size_t a, size_t b, size_t *product);
 

@@ -297,7 +297,7 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
                                  enum qk_type y_type, struct qk_plan *plan, struct qk_error *error)
 {
     struct qk_tensor *y = &plan->outputs[0];
-    *y = *x;
+    qk_tensor_copy(y, x);
     y->type = y_type;
     y->stored = x->count;
     y->data = NULL;
@@ -305,6 +305,18 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
         return qk_fail(error, QK_INVALID, "%s: too large, its output has more bytes than memory",
                        instance->op->input_names[0]);
     return QK_OK;
+}
+
+/* Without zero points nothing steps through them. */
+static void copy_grid(struct qk_grid *to, const struct qk_grid *from, bool has_zeros)
+{
+    to->rank = from->rank;
+    for (uint32_t i = 0; i < from->rank; i++) {
+        to->axes[i] = from->axes[i];
+        if (!has_zeros)
+            to->axes[i].zero_point_stride = 0;
+    }
+    qk_grid_simplify(to);
 }
 
 void *qk_alloc_words(size_t count, struct qk_memory memory)
@@ -330,12 +342,11 @@ enum qk_status qk_walk_plan(const struct qk_walker *walker, const struct qk_inst
     const size_t x_bytes = x->count / 8 * walker->x_bits;
     const size_t y_bytes = plan->output_bytes[0];
     const bool stream = x_bytes >= tuning->stream_bytes || y_bytes >= tuning->stream_bytes;
-    *state = (struct state){.count = x->count, .span = {.stream = stream}};
-    state->walker = *walker; /* large ones alone: compilers would copy them twice */
-    state->grid = *grid;
-    for (uint32_t i = 0; i < grid->rank && !walker->parameters.zeros; i++)
-        state->grid.axes[i].zero_point_stride = 0;
-    qk_grid_simplify(&state->grid);
+    memset(state, 0, offsetof(struct state, grid)); /* which is large, and mostly not used */
+    state->count = x->count;
+    state->span.stream = stream;
+    state->walker = *walker;
+    copy_grid(&state->grid, grid, walker->parameters.zeros != NULL);
     choose(state);
     set_units(state, tuning, plan);
     if (state->period && !repeat(state, memory))

@@ -45,7 +45,7 @@ enum qk_status qk_granularity_read(struct qk_granularity *granularity, const str
     enum qk_status status = check_block_size(call, error);
     if (status == QK_OK)
         status = check_scale(call, error);
-    granularity->scale = call->inputs[SCALE];
+    qk_tensor_copy(&granularity->scale, &call->inputs[SCALE]);
     granularity->axis = call->attributes[AXIS];
     granularity->block_size = (size_t)qk_int_or(&call->attributes[BLOCK_SIZE], 0);
     return status;

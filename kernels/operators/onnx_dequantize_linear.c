@@ -67,8 +67,10 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
 {
     const struct qk_tensor *inputs = call->inputs;
     enum qk_type y_type;
-    struct qk_granularity granularity;
-    enum qk_status status = qk_granularity_read(&granularity, call, error);
+    struct instance *made = memory.alloc(memory.context, sizeof(*made));
+    if (!made)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
+    enum qk_status status = qk_granularity_read(&made->granularity, call, error);
     if (status == QK_OK)
         status = check_zero_point(call, error);
     if (status == QK_OK)
@@ -76,17 +78,11 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
     if (status != QK_OK)
         return status;
 
-    struct instance *made = memory.alloc(memory.context, sizeof(*made));
-    if (!made)
-        return qk_fail(error, QK_NO_MEMORY, "out of memory for an operator");
     const bool is_float = qk_type_info(inputs[X].type)->kind == QK_KIND_FLOAT;
-    *made = (struct instance){
-        .base = {.output_types = {y_type}},
-        .affine = {.form = is_float ? QK_AFFINE_FLOAT : QK_AFFINE_WRAPPED,
-                   .x_type = inputs[X].type,
-                   .y_type = y_type},
-        .granularity = granularity,
-    };
+    made->base = (struct qk_instance){.output_types = {y_type}};
+    made->affine = (struct qk_affine){.form = is_float ? QK_AFFINE_FLOAT : QK_AFFINE_WRAPPED,
+                                      .x_type = inputs[X].type,
+                                      .y_type = y_type};
     *instance = &made->base;
     return qk_affine_prepare(&made->affine, &kernels->dequantize, &inputs[SCALE],
                              &inputs[ZERO_POINT], call->constants_stay, memory, &made->base, error);

@@ -201,12 +201,20 @@ static void append_escape(struct qd_text *text, unsigned char byte)
         qd_text_format(text, "\\u%04x", byte);
 }
 
+/* How many bytes at text[at] are plain, of the next eight; of the last ones all or none. */
+static size_t count_word(const char *text, size_t at, size_t count)
+{
+    if (count - at >= 8)
+        return qd_json_plain_count(text + at);
+    return count >= 8 && qd_json_plain_count(text + count - 8) == 8 ? count - at : 0;
+}
+
 /* Bytes that the text begins with and that may stand in a JSON string as they are. */
 static size_t count_plain(const char *text, size_t count)
 {
     size_t plain = 0;
     while (plain < count) {
-        const unsigned many = count - plain < 8 ? 0 : qd_json_plain_count(text + plain);
+        const size_t many = count_word(text, plain, count);
         plain += many;
         if (many > 0)
             continue;

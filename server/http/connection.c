@@ -103,19 +103,27 @@ static enum qd_wait wait_of(enum qd_connection_state state)
     return waits[state];
 }
 
+static uint64_t deadline_of(const struct qd_connections *all, enum qd_wait wait, uint64_t now_ns)
+{
+    switch (wait) {
+    case QD_WAIT_RECEIVE:
+        return now_ns + all->config->receive_timeout_ns;
+    case QD_WAIT_IDLE:
+        return now_ns + all->config->idle_timeout_ns;
+    case QD_WAIT_PACE:
+        return now_ns + all->window_ns;
+    case QD_WAIT_CUT:
+        return now_ns + CUT_NS;
+    default:
+        return UINT64_MAX;
+    }
+}
+
 /* To the end of its line. */
 static void join_line(struct qd_connection *connection, enum qd_wait wait, uint64_t now_ns)
 {
-    struct qd_connections *all = connection->all;
-    const uint64_t time_ns[] = {
-        [QD_WAIT_RECEIVE] = all->config->receive_timeout_ns,
-        [QD_WAIT_IDLE] = all->config->idle_timeout_ns,
-        [QD_WAIT_PACE] = all->window_ns,
-        [QD_WAIT_CUT] = CUT_NS,
-        [QD_WAIT_COMPUTE] = UINT64_MAX - now_ns,
-    };
-    connection->deadline_ns = now_ns + time_ns[wait];
-    append(&all->waits[wait], &connection->wait);
+    connection->deadline_ns = deadline_of(connection->all, wait, now_ns);
+    append(&connection->all->waits[wait], &connection->wait);
 }
 
 static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)

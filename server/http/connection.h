@@ -122,6 +122,7 @@ struct qd_connection {
     uint64_t chunks;           /* of the body: pieces in which it came */
     size_t placed_bytes;       /* of the body: are in their place, and not taken yet (tap.h) */
     size_t untold_bytes;       /* the last of these: the library does not know of them yet */
+    struct qd_part outgoing;   /* of the answer, what is left to go out in the library's stead */
     struct qd_framing framing; /* of all that has come */
     uint64_t done_count;       /* requests that are answered */
     size_t target_bytes;       /* of the request's first line */

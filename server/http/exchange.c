@@ -42,20 +42,30 @@ static void *session_of(const struct qd_connection *connection)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
+/* It is the tap's to send, and `outgoing`. */
+static bool is_outgoing(struct qd_connection *connection)
+{
+    return connection->is_http_1_1 && !connection->is_head && qd_tap_has(connection) &&
+           qd_response_print(connection->request, &connection->outgoing);
+}
+
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
     answer->close = answer->close || connection->is_last || connection->all->draining;
-    struct MHD_Response *response = qd_response_create(connection->request, connection->is_head);
+    const bool is_ours = is_outgoing(connection);
+    struct MHD_Response *response = exchange_of(connection)->stand_in;
+    if (!is_ours)
+        response = qd_response_create(connection->request, connection->is_head);
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
         qd_connection_advance_at(connection, QD_CONNECTION_ANSWER, connection->request->since_ns);
     qd_connection_widen(connection, answer->bytes);
-    const enum MHD_Result result =
-        qd_intercept_queue(connection->http, answer->http_status, response);
-    MHD_destroy_response(response);
-    return result;
+    enum MHD_Result taken = qd_intercept_queue(connection->http, answer->http_status, response);
+    if (!is_ours)
+        MHD_destroy_response(response);
+    return taken;
 }
 
 void qd_exchange_answer(struct qd_request *request)
@@ -105,6 +115,7 @@ static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_ans
 static enum MHD_Result refuse_past_library(struct qd_connection *connection)
 {
     struct qd_request *request = connection->request;
+    request->answer.close = true;
     make_refusal(connection);
     qd_connection_make_room(connection);
     const bool delivered =
@@ -438,8 +449,7 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
                                       const char *method, const char *version, const char *bytes,
                                       size_t *count, void **request_slot)
 {
-    (void)context;
-    (void)request_slot;
+    (void)context, (void)request_slot;
     struct qd_connection *connection = connection_of(mhd);
     if (connection == NULL || connection->state == QD_CONNECTION_CUT)
         return MHD_NO; /* malloc failed in qd_exchange_open, or it is over */
@@ -461,6 +471,7 @@ static uint64_t end_request(struct qd_connection *connection, bool delivered)
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
     destroy_request(exchange, connection->request);
     connection->request = NULL;
+    connection->outgoing.count = 0;
     return now_ns;
 }
 
@@ -563,7 +574,9 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                                      .tls = settings->tls,
                                      .handler = settings->handler,
                                      .lingers = qd_lingers_create(loop)};
-    const bool open = qd_connections_init(&exchange->connections, settings->config);
+    exchange->stand_in = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    const bool open = qd_connections_init(&exchange->connections, settings->config) &&
+                      exchange->lingers != NULL && exchange->stand_in != NULL;
     exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
     exchange->connections.on_slow = on_slow;
     exchange->connections.on_lost = on_lost;
@@ -574,7 +587,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
                MHD_get_version());
     }
-    return open && exchange->lingers != NULL;
+    return open;
 }
 
 void qd_exchange_deinit(struct qd_exchange *exchange)
@@ -583,4 +596,5 @@ void qd_exchange_deinit(struct qd_exchange *exchange)
     qd_connections_deinit(&exchange->connections);
     qd_tap_deinit();
     qd_lingers_destroy(exchange->lingers);
+    MHD_destroy_response(exchange->stand_in); /* NULL is fine */
 }

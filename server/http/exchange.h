@@ -21,9 +21,10 @@ struct qd_exchange {
     struct qd_tls *tls; /* NULL: none */
     struct qd_handler handler;
     struct qd_lingers *lingers;
-    unsigned silence_s;       /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
-    struct qd_request *spare; /* memory for the next request; NULL: there is none */
-    bool pump_needed;         /* the library has something to do that no event tells of */
+    unsigned silence_s;            /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
+    struct qd_request *spare;      /* memory for the next request; NULL: there is none */
+    struct MHD_Response *stand_in; /* without a body, for answers that the tap sends (tap.h) */
+    bool pump_needed;              /* the library has something to do that no event tells of */
 };
 
 /* False: no memory or no descriptor; deinit is fine all the same. */

@@ -1,50 +1,13 @@
 #define _GNU_SOURCE
 #include "server/http/last_word.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 
+#include "server/http/answer_head.h"
 #include "server/http/tls.h"
 
-enum { HEAD_BYTES = 2048, PARTS_MAX = 8 };
-
-static size_t append(char text[HEAD_BYTES], size_t count, const char *name, const char *value)
-{
-    int more = snprintf(text + count, HEAD_BYTES - count, "%s: %s\r\n", name, value);
-    return more > 0 && (size_t)more < HEAD_BYTES - count ? count + (size_t)more : count;
-}
-
-static size_t print_head(char text[HEAD_BYTES], const struct qd_request *request,
-                         const char *reason)
-{
-    const struct qd_answer *answer = &request->answer;
-    char value[64];
-    struct tm parts;
-    time_t now = time(NULL);
-    gmtime_r(&now, &parts);
-    size_t count =
-        (size_t)snprintf(text, HEAD_BYTES, "HTTP/1.1 %u %.80s\r\n", answer->http_status, reason);
-    strftime(value, sizeof(value), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-    count = append(text, count, "Date", value);
-    count = append(text, count, "Connection", "close");
-    count = append(text, count, "Content-Type", answer->content_type);
-    snprintf(value, sizeof(value), "%zu", answer->bytes);
-    count = append(text, count, "Content-Length", value);
-    if (answer->server_timing[0] != '\0')
-        count = append(text, count, "Server-Timing", answer->server_timing);
-    if (answer->allow != NULL)
-        count = append(text, count, "Allow", answer->allow);
-    snprintf(value, sizeof(value), "%u", answer->retry_after_s);
-    if (answer->retry_after_s > 0)
-        count = append(text, count, "Retry-After", value);
-    for (size_t i = 0; i < request->header_count; i++)
-        count = append(text, count, request->headers[i].name, request->headers[i].value);
-    memcpy(text + count, "\r\n", 2);
-    return count + 2;
-}
+enum { PARTS_MAX = 8 };
 
 void qd_last_word_interim(int fd, void *session)
 {
@@ -68,10 +31,13 @@ bool qd_last_word(int fd, void *session, const struct qd_request *request, const
                   bool is_head)
 {
     const struct qd_answer *answer = &request->answer;
-    char head[HEAD_BYTES + 2];
+    char head[QD_ANSWER_HEAD_BYTES];
     struct iovec parts[1 + PARTS_MAX];
     size_t count = 1;
-    size_t bytes = print_head(head, request, reason);
+    const char *end = qd_answer_print_head(request, reason, head);
+    if (end == NULL)
+        return false;
+    size_t bytes = (size_t)(end - head);
     parts[0] = (struct iovec){head, bytes};
     for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !is_head; i++) {
         parts[count++] =

@@ -17,32 +17,42 @@ static char decode_escape(const char *at)
     return low < 0 ? '\0' : (char)(high * 16 + low);
 }
 
-enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
+/* A segment, where it lies. Returns the escape that is none; NULL: all were. */
+static const char *decode_segment(char *segment)
 {
-    path->count = 0; /* the rest is read only as far as it is written: it is long */
-    if (text[0] != '/' || strlen(text) >= QD_PATH_BYTES_MAX)
-        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-    char *to = path->bytes;
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '/') {
-            if (path->count == QD_PATH_SEGMENT_COUNT_MAX)
-                return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
-            *to++ = '\0';
-            path->segments[path->count++] = to;
-            continue;
-        }
-        *to = *at;
-        if (*at == '%') {
-            *to = decode_escape(at);
-            if (*to == '\0') {
-                return qd_fail(error, QD_INVALID,
-                               "the path: expected %%01 to %%FF after '%%', got \"%.3s\"", at);
-            }
-            at += 2;
-        }
-        to++;
+    char *to = segment;
+    for (const char *at = segment; *at != '/' && *at != '\0'; at++) {
+        const bool escaped = *at == '%';
+        const char c = escaped ? decode_escape(at) : *at;
+        if (c == '\0')
+            return at;
+        *to++ = c;
+        at += escaped ? 2 : 0;
     }
     *to = '\0';
+    return NULL;
+}
+
+enum qd_status qd_path_split(const char *text, struct qd_path *path, struct qd_error *error)
+{
+    const size_t bytes = strlen(text);
+    path->count = 0; /* the rest is read only as far as it is written: it is long */
+    if (text[0] != '/' || bytes >= QD_PATH_BYTES_MAX)
+        return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+    memcpy(path->bytes, text, bytes + 1);
+    const bool escapes = memchr(text, '%', bytes) != NULL;
+    for (char *at = path->bytes, *next; at != NULL; at = next) {
+        if (path->count == QD_PATH_SEGMENT_COUNT_MAX)
+            return qd_fail(error, QD_NOT_FOUND, "no such path: \"%.100s\"", text);
+        *at++ = '\0';
+        next = strchr(at, '/');
+        path->segments[path->count++] = at;
+        const char *broken = escapes ? decode_segment(at) : NULL;
+        if (broken != NULL) {
+            return qd_fail(error, QD_INVALID,
+                           "the path: expected %%01 to %%FF after '%%', got \"%.3s\"", broken);
+        }
+    }
     return QD_OK;
 }
 

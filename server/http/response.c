@@ -6,10 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "server/base/text.h"
+#include "server/http/answer_head.h"
 
 enum {
     JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */
+    BRIEF_BYTES_MAX = 8 << 10,   /* the same of what would else be one piece already */
     VECTOR_PARTS_MAX = 64,       /* see make_body; binary outputs are half as many */
     READER_BYTES = 256 << 10,
 };
@@ -19,37 +20,9 @@ static_assert(sizeof(struct qd_part) == sizeof(struct MHD_IoVec) &&
                   offsetof(struct qd_part, count) == offsetof(struct MHD_IoVec, iov_len),
               "an answer's parts are libmicrohttpd's as they lie");
 
-static bool add_header(struct MHD_Response *response, const char *name, const char *value)
+static bool add_header(void *response, const char *name, const char *value)
 {
     return MHD_add_response_header(response, name, value) == MHD_YES;
-}
-
-/* False: malloc failed. */
-static bool add_headers(struct MHD_Response *response, const struct qd_request *request)
-{
-    const struct qd_answer *answer = &request->answer;
-    char number[QD_DECIMAL_BYTES_MAX + 1];
-    bool added =
-        answer->content_type == NULL || add_header(response, "Content-Type", answer->content_type);
-    if (answer->json_bytes > 0) {
-        *qd_print_decimal(answer->json_bytes, number) = '\0';
-        added = add_header(response, "Inference-Header-Content-Length", number) && added;
-    }
-    if (answer->allow != NULL)
-        added = add_header(response, "Allow", answer->allow) && added;
-    if (answer->retry_after_s > 0) {
-        *qd_print_decimal(answer->retry_after_s, number) = '\0';
-        added = add_header(response, "Retry-After", number) && added;
-    }
-    if (answer->coding != NULL)
-        added = add_header(response, "Content-Encoding", answer->coding) && added;
-    if (answer->server_timing[0] != '\0')
-        added = add_header(response, "Server-Timing", answer->server_timing) && added;
-    if (answer->close)
-        added = add_header(response, "Connection", "close") && added;
-    for (size_t i = 0; i < request->header_count; i++)
-        added = add_header(response, request->headers[i].name, request->headers[i].value) && added;
-    return added;
 }
 
 /* The parts of a brief answer in one piece; NULL: it is none, or there is no memory. */
@@ -144,8 +117,27 @@ static struct MHD_Response *make_body(struct qd_request *request, bool is_head)
 struct MHD_Response *qd_response_create(struct qd_request *request, bool is_head)
 {
     struct MHD_Response *response = make_body(request, is_head);
-    if (response == NULL || add_headers(response, request))
+    if (response == NULL || qd_answer_put_headers(request, add_header, response))
         return response;
     MHD_destroy_response(response);
     return NULL;
+}
+
+bool qd_response_print(struct qd_request *request, struct qd_part *whole)
+{
+    const struct qd_answer *answer = &request->answer;
+    if (answer->close || answer->is_stream || answer->part_count == 0 ||
+        answer->bytes > BRIEF_BYTES_MAX)
+        return false;
+    char *text = qd_arena_alloc(&request->arena, QD_ANSWER_HEAD_BYTES + answer->bytes);
+    const char *reason = MHD_get_reason_phrase_for(answer->http_status);
+    char *end = text == NULL ? NULL : qd_answer_print_head(request, reason, text);
+    if (end == NULL)
+        return false;
+    for (size_t i = 0; i < answer->part_count; i++) {
+        memcpy(end, answer->parts[i].bytes, answer->parts[i].count);
+        end += answer->parts[i].count;
+    }
+    *whole = (struct qd_part){text, (size_t)(end - text)};
+    return true;
 }

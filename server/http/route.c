@@ -141,9 +141,10 @@ static enum qd_status begin(void *context, const struct qd_head *head, struct qd
         const struct route *route = &routes[i];
         if (!qd_path_matches(&path, route->pattern))
             continue;
-        bool is_get = strcmp(route->method, "GET") == 0;
-        if (strcmp(head->method, route->method) == 0 ||
-            (is_get && strcmp(head->method, "HEAD") == 0))
+        if (strcmp(head->method, route->method) == 0)
+            return route->answer(&visit);
+        const bool is_get = strcmp(route->method, "GET") == 0;
+        if (is_get && strcmp(head->method, "HEAD") == 0)
             return route->answer(&visit);
         get |= is_get;
         post |= !is_get;

@@ -37,6 +37,11 @@ void qd_tap_remove(const struct qd_connection *connection)
         tapped[connection->fd] = NULL;
 }
 
+bool qd_tap_has(const struct qd_connection *connection)
+{
+    return (size_t)connection->fd < tapped_count && tapped[connection->fd] == connection;
+}
+
 void qd_tap_deinit(void)
 {
     free(tapped);
@@ -142,35 +147,75 @@ ssize_t qd_tap_read(struct qd_connection *connection,
 /* ---- The socket --------------------------------------------------------------------------- */
 
 typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
+typedef ssize_t deliver(int fd, const void *bytes, size_t count, int flags);
 
 /* Looked up by whoever comes first: some library's start may do so before our own. */
-static receive *library_recv(void)
+static void *look_up(_Atomic(void *) *found, const char *name)
 {
-    static _Atomic(receive *) found;
-    receive *known = atomic_load_explicit(&found, memory_order_relaxed);
-    if (known == NULL) {
-        void *symbol = dlsym(RTLD_NEXT, "recv");
-        memcpy(&known, &symbol, sizeof(symbol)); /* ISO C has no such cast */
-        atomic_store_explicit(&found, known, memory_order_relaxed);
+    void *symbol = atomic_load_explicit(found, memory_order_relaxed);
+    if (symbol == NULL) {
+        symbol = dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(found, symbol, memory_order_relaxed);
     }
-    return known;
+    return symbol;
+}
+
+static ssize_t library_recv(int fd, void *bytes, size_t count, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "recv");
+    receive *known;
+    memcpy(&known, &symbol, sizeof(symbol)); /* ISO C has no such cast */
+    return known(fd, bytes, count, flags);
+}
+
+static ssize_t library_send(int fd, const void *bytes, size_t count, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "send");
+    deliver *known;
+    memcpy(&known, &symbol, sizeof(symbol));
+    return known(fd, bytes, count, flags);
+}
+
+static struct qd_connection *tapped_at(int fd)
+{
+    return (size_t)fd < tapped_count ? tapped[fd] : NULL;
 }
 
 static ssize_t read_socket(void *connection, void *bytes, size_t count)
 {
-    return library_recv()(((struct qd_connection *)connection)->fd, bytes, count, 0);
+    return library_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
 }
 
 /* The library's calls come here, and everybody else's. */
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
 {
-    struct qd_connection *connection = (size_t)fd < tapped_count ? tapped[fd] : NULL;
+    struct qd_connection *connection = tapped_at(fd);
     if (connection == NULL || flags != 0)
-        return library_recv()(fd, bytes, count, flags);
+        return library_recv(fd, bytes, count, flags);
     ssize_t result = qd_tap_read(connection, read_socket, connection, bytes, count);
     if (result == QD_TAP_LATER || result == QD_TAP_CLOSE) {
         errno = result == QD_TAP_LATER ? EAGAIN : ECONNRESET;
         return -1;
     }
     return result;
+}
+
+__attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
+                                                    int flags)
+{
+    struct qd_connection *connection = tapped_at(fd);
+    struct qd_part *outgoing = connection == NULL ? NULL : &connection->outgoing;
+    if (outgoing == NULL || outgoing->count == 0)
+        return library_send(fd, bytes, count, flags);
+    const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
+    if (sent < 0)
+        return sent;
+    *outgoing =
+        (struct qd_part){(const char *)outgoing->bytes + sent, outgoing->count - (size_t)sent};
+    if (outgoing->count == 0)
+        return (ssize_t)count;
+    errno = EAGAIN;
+    return -1;
 }

@@ -7,7 +7,12 @@
  *
  * The library reads with recv, and over TLS with gnutls_record_recv. Both are other libraries', and
  * such a call goes to the first definition that the loader finds, which is the program's
- * (intercept.h says more): tap.c defines recv, and handshake.c gnutls_record_recv. */
+ * (intercept.h says more): tap.c defines recv, and handshake.c gnutls_record_recv.
+ *
+ * The other way, a brief answer goes out in the library's stead (connection->outgoing). The library
+ * is given an answer without a body, and when it sends the head of that, by send, which tap.c
+ * defines, too, the brief one is sent. As long as some of it is left, the socket is full to the
+ * library; then its own head has gone. */
 #ifndef SERVER_HTTP_TAP_H
 #define SERVER_HTTP_TAP_H
 
@@ -22,6 +27,7 @@
  */
 bool qd_tap_add(struct qd_connection *connection);
 void qd_tap_remove(const struct qd_connection *connection);
+bool qd_tap_has(const struct qd_connection *connection);
 
 /* Frees what this thread has, when its last connection is removed. */
 void qd_tap_deinit(void);

@@ -154,9 +154,9 @@ static struct decimal float_to_decimal(float value)
 /* ---- Floats: the digits ------------------------------------------------------------------- */
 
 /* So many floats are printed at once, in loops of as many rounds, of which the compiler makes
- * vectors. Nearly all of the printer's time is instructions: it has few branches, and the CPU
- * guesses them well. */
-enum { BATCH = 16, TEN_MILLION = 10000000 };
+ * vectors: a few floats by loops of FEW rounds. Nearly all of the printer's time is instructions:
+ * it has few branches, and the CPU guesses them well. */
+enum { BATCH = 16, FEW = 4, TEN_MILLION = 10000000 };
 
 struct batch {
     int32_t whole[BATCH];
@@ -166,9 +166,9 @@ struct batch {
 
 /* Makes eight digits of `whole`, the first of which is not 0, and the ninth of `tenths`. Then the
  * exponent says how many of them are before the decimal point. */
-static void align_digits(struct batch *batch)
+__attribute__((always_inline)) static inline void align_digits(struct batch *batch, int rounds)
 {
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < rounds; i++) {
         const int32_t whole = batch->whole[i];
         const int32_t tenths = batch->tenths[i];
         const int32_t short_mask = -(whole < TEN_MILLION); /* all bits, as is vectors' way */
@@ -182,22 +182,23 @@ static void align_digits(struct batch *batch)
 
 /* Each digit becomes a byte, the first one the lowest: halves, quarters, eighths. The machine is
  * little-endian. */
-static void spread_digits(const int32_t *numbers, uint64_t *digits)
+__attribute__((always_inline)) static inline void spread_digits(const int32_t *numbers, int rounds,
+                                                                uint64_t *digits)
 {
     uint16_t halves[2 * BATCH];
     uint8_t quarters[4 * BATCH];
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < rounds; i++) {
         const uint32_t number = (uint32_t)numbers[i];
         const uint32_t high = (uint32_t)(number * UINT64_C(3518437209) >> 32) >> 13; /* by 10^4 */
         const uint32_t both = high | (number - high * 10000) << 16;
         memcpy(halves + 2 * i, &both, sizeof(both));
     }
-    for (int i = 0; i < 2 * BATCH; i++) {
+    for (int i = 0; i < 2 * rounds; i++) {
         const uint16_t high = (uint16_t)(halves[i] * UINT32_C(5243) >> 16) >> 3; /* by 100 */
         const uint16_t both = (uint16_t)(high | (halves[i] - high * 100) << 8);
         memcpy(quarters + 2 * i, &both, sizeof(both));
     }
-    for (int i = 0; i < 4 * BATCH; i++) {
+    for (int i = 0; i < 4 * rounds; i++) {
         const uint16_t high = (uint16_t)(quarters[i] * 103) >> 10; /* by 10 */
         const uint16_t both = (uint16_t)(high | (quarters[i] - high * 10) << 8);
         memcpy((char *)digits + 2 * i, &both, sizeof(both));
@@ -290,10 +291,16 @@ static char *print_special(char *out, float value)
     return stpcpy(out, signbit(value) ? "-0.0" : "0");
 }
 
-static char *print_batch(char *out, const struct batch *batch, const float *values, size_t count)
+static char *print_batch(char *out, struct batch *batch, const float *values, size_t count)
 {
     uint64_t digits[BATCH];
-    spread_digits(batch->whole, digits);
+    if (count <= FEW) {
+        align_digits(batch, FEW);
+        spread_digits(batch->whole, FEW, digits);
+    } else {
+        align_digits(batch, BATCH);
+        spread_digits(batch->whole, BATCH, digits);
+    }
     for (size_t i = 0; i < count; i++) {
         const uint32_t bits = bits_of(values[i]);
         if (bits << 1 == 0 || biased_exponent(bits) == 255) {
@@ -320,7 +327,6 @@ char *qd_print_floats(char *out, const float *values, size_t count)
             batch.tenths[i] = (int32_t)decimal.tenths;
             batch.exponent[i] = decimal.exponent;
         }
-        align_digits(&batch);
         out = print_batch(out, &batch, values + begin, now);
     }
     return out;

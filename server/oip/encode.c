@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "server/oip/encode.h"
 
 #include <assert.h>
@@ -17,22 +18,34 @@ static uint64_t microseconds(uint64_t ns)
     return (ns + 500) / 1000;
 }
 
-static void print_shape(struct qd_text *text, const struct qk_tensor *tensor)
+/* ---- What is printed into reserved room ---------------------------------------------------- */
+
+/* Between two names or data: constant texts, numbers, and a shape, of 700 bytes at most. */
+static inline char *put(char *at, const char *constant)
 {
-    qd_text_string(text, "[");
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        if (i > 0)
-            qd_text_string(text, ",");
-        qd_text_decimal(text, tensor->dims[i]);
-    }
-    qd_text_string(text, "]");
+    const size_t bytes = strlen(constant);
+    memcpy(at, constant, bytes);
+    return at + bytes;
 }
 
-static void print_decimal(struct qd_text *text, const char *before, uint64_t number)
+static inline char *put_decimal(char *at, const char *before, uint64_t number)
 {
-    qd_text_string(text, before);
-    qd_text_decimal(text, number);
+    return qd_print_decimal(number, put(at, before));
 }
+
+static char *put_shape(char *at, const struct qk_tensor *tensor)
+{
+    *at++ = '[';
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        at = qd_print_decimal(tensor->dims[i], at);
+        *at++ = ',';
+    }
+    at -= tensor->rank > 0;
+    *at++ = ']';
+    return at;
+}
+static_assert(QK_RANK_MAX * (QD_DECIMAL_BYTES_MAX + 1) + 256 <= QD_TEXT_RESERVE_MAX,
+              "a shape has room, and constants with numbers");
 
 /* Keys in Triton's order. */
 static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, const char *kernel,
@@ -46,15 +59,18 @@ static void print_head(struct qd_text *text, const struct qd_oip_asked *asked, c
     }
     qd_text_string(text, "\"model_name\":");
     qd_text_json_string(text, asked->signature->name);
-    print_decimal(text, ",\"model_version\":\"", asked->signature->version);
-    print_decimal(text,
-                  "\",\"parameters\":{\"receive_us\":", microseconds(stage_ns[QD_STAGE_RECEIVE]));
-    print_decimal(text, ",\"queue_us\":", microseconds(stage_ns[QD_STAGE_QUEUE]));
-    print_decimal(text, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
-    print_decimal(text, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));
-    qd_text_string(text, ",\"kernel\":\"");
+    char *const room = qd_text_reserve(text, QD_TEXT_RESERVE_MAX);
+    if (room == NULL)
+        return;
+    char *at = put_decimal(room, ",\"model_version\":\"", asked->signature->version);
+    at = put_decimal(
+        at, "\",\"parameters\":{\"receive_us\":", microseconds(stage_ns[QD_STAGE_RECEIVE]));
+    at = put_decimal(at, ",\"queue_us\":", microseconds(stage_ns[QD_STAGE_QUEUE]));
+    at = put_decimal(at, ",\"decode_us\":", microseconds(stage_ns[QD_STAGE_DECODE]));
+    at = put_decimal(at, ",\"compute_us\":", microseconds(stage_ns[QD_STAGE_COMPUTE]));
+    qd_text_commit(text, (size_t)(put(at, ",\"kernel\":\"") - room));
     qd_text_string(text, kernel);
-    qd_text_string(text, "\"},");
+    qd_text_string(text, "\"},\"outputs\":[");
 }
 
 /* ---- Numbers, in units -------------------------------------------------------------------- */
@@ -214,38 +230,46 @@ static void borrow_pieces(struct qd_text *text, const struct qd_part *pieces, si
     }
 }
 
+/* As JSON, in one piece or in those that were printed. */
+static void print_data(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
+{
+    const size_t begin = writer->first_units[i];
+    const size_t end = writer->first_units[i + 1];
+    if (begin == end) {
+        qd_json_tensor_print(text, &writer->outputs[i]);
+        return;
+    }
+    qd_text_string(text, "[");
+    borrow_pieces(text, writer->pieces, begin, end);
+    qd_text_string(text, "]");
+}
+
 /* One output, with its data where that is JSON; gives the bytes that belong behind the JSON. */
 static size_t print_output(struct qd_text *text, const struct qd_oip_writer *writer, size_t i)
 {
     const struct qk_tensor *output = &writer->outputs[i];
-    const size_t begin = writer->first_units[i];
-    const size_t end = writer->first_units[i + 1];
     size_t bytes = 0;
     qd_text_string(text, "{\"name\":");
     qd_text_json_string(text, writer->asked->signature->outputs[i].name);
-    qd_text_string(text, ",\"datatype\":\"");
-    qd_text_string(text, qk_type_info(output->type)->name);
-    qd_text_string(text, "\",\"shape\":");
-    print_shape(text, output);
-    if (qd_windows_has_output(writer->asked, i)) {
+    char *const room = qd_text_reserve(text, QD_TEXT_RESERVE_MAX);
+    if (room == NULL)
+        return 0;
+    char *at = put(room, ",\"datatype\":\"");
+    at = stpcpy(at, qk_type_info(output->type)->name);
+    at = put_shape(put(at, "\",\"shape\":"), output);
+    const bool is_shared = qd_windows_has_output(writer->asked, i);
+    if (!is_shared && is_json(writer->asked, i)) {
+        /* no parameters: C++ clients would then demand binary data */
+        qd_text_commit(text, (size_t)(put(at, ",\"data\":") - room));
+        print_data(text, writer, i);
         qd_text_string(text, "}");
         return 0;
     }
-    if (!is_json(writer->asked, i)) {
+    if (!is_shared) {
         qk_type_bytes(output->type, output->count, &bytes); /* fits: it is in memory */
-        print_decimal(text, ",\"parameters\":{\"binary_data_size\":", bytes);
-        qd_text_string(text, "}}");
-        return bytes;
-    } /* no parameters in what follows: C++ clients would then demand binary data */
-    qd_text_string(text, ",\"data\":");
-    if (begin == end) {
-        qd_json_tensor_print(text, output);
-    } else {
-        qd_text_string(text, "[");
-        borrow_pieces(text, writer->pieces, begin, end);
-        qd_text_string(text, "]");
+        at = put(put_decimal(at, ",\"parameters\":{\"binary_data_size\":", bytes), "}");
     }
-    qd_text_string(text, "}");
+    qd_text_commit(text, (size_t)(put(at, "}") - room));
     return bytes;
 }
 
@@ -270,7 +294,6 @@ enum qd_status qd_oip_writer_end(struct qd_oip_writer *writer,
         return refuse_size(writer, writer->printed_bytes);
     qd_text_init(&text, writer->arena);
     print_head(&text, asked, writer->kernel, stage_ns);
-    qd_text_string(&text, "\"outputs\":[");
     for (size_t i = 0; i < output_count; i++) {
         if ((asked->outputs >> i & 1) == 0)
             continue;

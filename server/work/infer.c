@@ -417,7 +417,7 @@ static bool write_answer(struct qd_inference *inference)
     if (outputs == NULL)
         return refuse_memory(inference, "the answer") == QD_OK;
     for (size_t i = 0; i < plan->output_count; i++) {
-        outputs[i] = plan->outputs[i];
+        qk_tensor_copy(&outputs[i], &plan->outputs[i]);
         outputs[i].data = inference->outputs[i];
     }
     inference->writer = qd_oip_writer_create(inference->asked, plan->kernel, outputs,
@@ -581,7 +581,8 @@ bool qd_infer_submit(const struct qd_infer_tools *tools, struct qd_request *requ
     request->inference = inference;
     qd_request_advance(request, QD_QUEUED);
     if (qd_scheduler_submit(tools->scheduler, request->loop, &inference->job,
-                            qd_inference_is_small(inference) ? &small : &large, is_brief(request),
+                            qd_inference_is_small(inference) ? &small : &large,
+                            is_brief(request) ? request->since_ns : 0,
                             request->since_ns + tools->compute_timeout_ns))
         return true;
     request->inference = NULL; /* another loop has taken the room meanwhile */

@@ -69,5 +69,6 @@ bool qd_inference_reply(struct qd_inference *inference)
                                       qd_deflater_step_count(inference->deflater),
                                       QD_COMPRESSION_STEP_NS, 1);
     qd_request_reply(inference->request);
+    inference->job.ended_ns = inference->request->since_ns;
     return false;
 }

@@ -248,6 +248,6 @@ static void done(struct qd_job *job)
 bool qd_load_submit(struct qd_load *load)
 {
     static const struct qd_job_code code = {start, on_running, expire, cancel, done, NULL};
-    return qd_scheduler_submit(load->tools->scheduler, load->tools->loop, &load->job, &code, false,
+    return qd_scheduler_submit(load->tools->scheduler, load->tools->loop, &load->job, &code, 0,
                                UINT64_MAX);
 }

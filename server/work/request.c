@@ -22,6 +22,11 @@ void qd_request_init(struct qd_request *request, struct qd_memory *memory, uint6
 {
     /* The inputs behind are most of it, and cleared by whoever reads some. */
     memset(request, 0, offsetof(struct qd_request, asked.call.inputs));
+    request->error.status = QD_OK;
+    request->error.reason = QD_REASON_OTHER;
+    request->user[0] = request->server_timing[0] = '\0';
+    request->trace.trace_id[0] = request->trace.parent_id[0] = '\0';
+    request->trace.span_id[0] = request->trace.response[0] = '\0';
     request->state = QD_READING;
     request->since_ns = first_byte_ns;
     qd_arena_init(&request->arena, memory);
@@ -79,6 +84,7 @@ void qd_request_advance_at(struct qd_request *request, enum qd_request_state to,
         [QD_DONE] = 0,
     };
     assert(allowed[request->state] & BIT(to));
+    request->left |= BIT(request->state);
 #undef BIT
     request->spent_ns[request->state] += now_ns - request->since_ns;
     request->since_ns = now_ns;
@@ -223,31 +229,36 @@ void qd_request_drop_body(struct qd_request *request)
 
 /* ---- The answer --------------------------------------------------------------------------- */
 
+static const enum qd_request_state stage_states[] = {
+    [QD_STAGE_RECEIVE] = QD_READING, [QD_STAGE_QUEUE] = QD_QUEUED,
+    [QD_STAGE_DECODE] = QD_DECODING, [QD_STAGE_COMPUTE] = QD_RUNNING,
+    [QD_STAGE_ENCODE] = QD_ENCODING,
+};
+
 void qd_request_stages(const struct qd_request *request, uint64_t stage_ns[QD_STAGE_COUNT])
 {
-    static const enum qd_request_state states[] = {
-        [QD_STAGE_RECEIVE] = QD_READING, [QD_STAGE_QUEUE] = QD_QUEUED,
-        [QD_STAGE_DECODE] = QD_DECODING, [QD_STAGE_COMPUTE] = QD_RUNNING,
-        [QD_STAGE_ENCODE] = QD_ENCODING,
-    };
     stage_ns[QD_STAGE_TOTAL] = 0;
     for (unsigned stage = 0; stage < QD_STAGE_TOTAL; stage++) {
-        stage_ns[stage] = request->spent_ns[states[stage]];
+        stage_ns[stage] = request->spent_ns[stage_states[stage]];
         stage_ns[QD_STAGE_TOTAL] += stage_ns[stage];
     }
     stage_ns[QD_STAGE_SEND] = request->spent_ns[QD_REPLYING];
 }
 
-/* "compute;dur=1.234" */
+/* "compute;dur=1.234". Writes up to 16 bytes beyond: a name is copied as words. */
 static char *print_stage(enum qd_stage stage, uint64_t us, char *at)
 {
-    static const char *const begins[] = {
-#define X(stage, name) name ";dur=",
+    static const struct {
+        char text[16];
+        size_t bytes;
+    } begins[] = {
+#define X(stage, name) {name ";dur=", sizeof(name ";dur=") - 1},
         QD_STAGE_LIST(X)
 #undef X
     };
     const unsigned fraction = (unsigned)(us % 1000);
-    at = qd_print_decimal(us / 1000, stpcpy(at, begins[stage]));
+    memcpy(at, begins[stage].text, sizeof(begins[stage].text));
+    at = qd_print_decimal(us / 1000, at + begins[stage].bytes);
     *at++ = '.';
     *at++ = (char)('0' + fraction / 100);
     *at++ = (char)('0' + fraction / 10 % 10);
@@ -256,25 +267,24 @@ static char *print_stage(enum qd_stage stage, uint64_t us, char *at)
 }
 
 /* Server-Timing: the stages that it got to, in milliseconds. */
-static void print_timing(const struct qd_request *request, char *text)
+static void print_timing(const struct qd_request *request, char *at)
 {
-    char *at = text;
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(request, stage_ns);
-    for (enum qd_stage stage = 0; stage < QD_STAGE_COUNT; stage++) {
-        if (stage_ns[stage] == 0 && stage != QD_STAGE_TOTAL)
+    for (enum qd_stage stage = 0; stage < QD_STAGE_TOTAL; stage++) {
+        if ((request->left >> stage_states[stage] & 1) == 0)
             continue;
-        if (at != text)
-            at = stpcpy(at, ", ");
         at = print_stage(stage, (stage_ns[stage] + 500) / QD_NS_PER_US, at);
+        *at++ = ',';
+        *at++ = ' ';
     }
-    *at = '\0';
+    *print_stage(QD_STAGE_TOTAL, (stage_ns[QD_STAGE_TOTAL] + 500) / QD_NS_PER_US, at) = '\0';
 }
 
 void qd_request_reply(struct qd_request *request)
 {
     qd_request_advance(request, QD_REPLYING);
-    print_timing(request, request->answer.server_timing);
+    print_timing(request, request->server_timing);
 }
 
 void qd_request_add_header(struct qd_request *request, const char *name, const char *value)

@@ -48,18 +48,16 @@ struct qd_request {
     enum qd_request_state state;
     uint64_t since_ns; /* when it entered the state */
     uint64_t spent_ns[QD_REQUEST_STATE_COUNT];
+    unsigned left; /* bit i: it was in that state, and is not any more */
     struct qd_arena arena;
 
-    struct qd_error error;    /* status QD_OK: none so far */
     struct qd_answer answer;  /* from REPLYING on */
     unsigned retry_after_s;   /* for a refusal with Retry-After; 0: the least */
     struct qd_stream *stream; /* closed with the request, or its refusal; NULL: there is none */
     /* Of any answer, also of a refusal. Borrowed for as long as the request is there. */
     struct qd_header headers[QD_REQUEST_HEADER_COUNT_MAX];
     size_t header_count;
-    char user[QD_USER_BYTES]; /* the name of the token it came with; "": none was asked for */
 
-    struct qd_trace trace;
     struct qd_trail *trail; /* for the access log; NULL: nobody reads one, or malloc failed */
 
     bool keeps_body; /* false: what comes is dropped */
@@ -90,7 +88,13 @@ struct qd_request {
     struct qd_post post;  /* to that, of who answers on another thread */
     void *connection;     /* the listener's own */
 
-    struct qd_oip_asked asked; /* an inference's, as far as it was read; see qd_request_init */
+    struct qd_oip_asked asked; /* an inference's, as far as it was read */
+
+    /* Texts, that qd_request_init does not clear: they are more than all the rest. */
+    struct qd_error error;    /* status QD_OK: none so far */
+    char user[QD_USER_BYTES]; /* the name of the token it came with; "": none was asked for */
+    struct qd_trace trace;
+    char server_timing[256]; /* Server-Timing, from REPLYING on: six stages of 35 bytes at most */
 };
 
 /* Starts in READING, since first_byte_ns. */
@@ -139,7 +143,7 @@ enum qd_status qd_request_keep_body(struct qd_request *request);
  * worker, since the scheduler's seats lie there. */
 void qd_request_refuse(struct qd_request *request);
 
-/* To REPLYING, with answer.server_timing filled from spent_ns. */
+/* To REPLYING, with server_timing filled from spent_ns. */
 void qd_request_reply(struct qd_request *request);
 
 /* Stage durations; TOTAL is the sum of all but SEND. */

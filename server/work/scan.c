@@ -96,7 +96,7 @@ bool qd_scan_submit(struct qd_scan *scan, struct qd_scheduler *scheduler, struct
     scan->count = 0;
     qd_arena_init(&scan->arena, memory);
     qd_arena_init(&scan->folder_arena, memory);
-    return qd_scheduler_submit(scheduler, loop, &scan->job, &code, false, UINT64_MAX);
+    return qd_scheduler_submit(scheduler, loop, &scan->job, &code, 0, UINT64_MAX);
 }
 
 void qd_scan_clear(struct qd_scan *scan)

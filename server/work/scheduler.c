@@ -497,27 +497,27 @@ void qd_scheduler_release(struct qd_scheduler *scheduler)
 }
 
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
-                         const struct qd_job_code *code, bool brief, uint64_t deadline_ns)
+                         const struct qd_job_code *code, uint64_t brief_ns, uint64_t deadline_ns)
 {
     if (!qd_scheduler_has_room(scheduler))
         return false;
     *job = (struct qd_job){.code = code,
                            .loop = loop,
                            .over = {.callback = on_over, .context = job},
-                           .brief = brief,
+                           .brief = brief_ns != 0,
                            .deadline_ns = deadline_ns};
     if (code->may_start != NULL && hold(scheduler, job))
         return true;
-    if (!brief || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
+    if (brief_ns == 0 || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
         return leave_to_workers(scheduler, job);
-    job->started_ns = qd_clock_ns();
+    job->started_ns = brief_ns;
     struct qd_turn turn = {.job = job,
                            .kind = QD_TURN_PASSING,
                            .loop = loop,
-                           .until_ns = job->started_ns + QD_QUANTUM_NS,
+                           .until_ns = brief_ns + QD_QUANTUM_NS,
                            .budget_ns = QD_PASSING_NS};
     const bool ended = compute_in_passing(scheduler, &turn);
-    const uint64_t took_ns = qd_clock_ns() - job->started_ns;
+    const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - brief_ns;
     passing_ns += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
     if (!ended)
         return leave_to_workers(scheduler, job);

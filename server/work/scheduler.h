@@ -117,6 +117,7 @@ struct qd_job {
     struct qd_phase phase;
     uint64_t deadline_ns;   /* nothing starts later; as submitted, or as `start` sets it */
     uint64_t wait_until_ns; /* it is not taken from the queue later; 0: whenever */
+    uint64_t ended_ns;      /* when its work was over, where its code has looked; 0: it has not */
     unsigned level;         /* that it waits in; at first QD_LEVEL_UNREAD */
     /* Its `start`, and its `then`s, take no longer than waking a worker: the loop may call them.
      * As submitted; `start` may take it back for what follows. */
@@ -169,9 +170,10 @@ struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler); /* that co
 /* Takes the job until its `done` on `loop`, which comes later; where it is brief, perhaps before
  * this returns. False: the queue is full, and nothing happened. A brief one is submitted on that
  * loop's thread, and qd_scheduler_help has to follow before it sleeps. Others may be submitted on
- * any. deadline_ns: UINT64_MAX: none. */
+ * any. brief_ns: 0: it is not brief; else the time, as its submitter has just read it. deadline_ns:
+ * UINT64_MAX: none. */
 bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
-                         const struct qd_job_code *code, bool brief, uint64_t deadline_ns);
+                         const struct qd_job_code *code, uint64_t brief_ns, uint64_t deadline_ns);
 
 /* Between submit and `done`: it ends, without another unit, `then` or `start`, as soon as what runs
  * of it just now is over: in the queue at once. `done` comes later, after `cancel`, unless it came

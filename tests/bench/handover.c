@@ -99,8 +99,7 @@ static void submit(void *context)
 {
     static const struct qd_job_code code = {start, on_running, never, never, done, NULL};
     struct trials *trials = context;
-    if (!qd_scheduler_submit(trials->scheduler, trials->loop, &trials->job, &code, false,
-                             UINT64_MAX))
+    if (!qd_scheduler_submit(trials->scheduler, trials->loop, &trials->job, &code, 0, UINT64_MAX))
         bench_fail("the scheduler has no room for a job");
 }
 

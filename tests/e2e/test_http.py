@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -93,6 +94,22 @@ class Connections(HttpTest):
         reader.connection.sendall(raw_request(b"{}") + raw_request(SMALL)
                                   + raw_request(SMALL, path="/v2/nothing") + raw_request(SMALL))
         self.assertEqual([reader.answer().status for _ in range(4)], [400, 200, 404, 200])
+
+    def test_pipelined_and_not_read(self):
+        """Answers are brief, and stop in the middle of one when the sockets are full."""
+        count = 4000
+        reader = self.open()
+        reader.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        requests = b"".join(raw_request(json.dumps(dequantize_json(id="%d" % i)).encode())
+                            for i in range(count))
+        sender = threading.Thread(target=reader.connection.sendall, args=(requests,))
+        sender.start()
+        time.sleep(1)
+        for i in range(count):
+            answer = reader.answer()
+            self.assert_small(answer)
+            self.assertEqual(answer.json()["id"], "%d" % i)
+        sender.join()
 
     def test_byte_by_byte(self):
         reader = self.open()

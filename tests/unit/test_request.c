@@ -286,10 +286,10 @@ Test(request, timing_goes_as_far_as_the_request_got)
     unsigned ms[4], us[4];
     char rest;
     cr_assert_eq(
-        sscanf(desk.request->answer.server_timing,
+        sscanf(desk.request->server_timing,
                "receive;dur=%u.%3u, queue;dur=%u.%3u, decode;dur=%u.%3u, total;dur=%u.%3u%c",
                &ms[0], &us[0], &ms[1], &us[1], &ms[2], &us[2], &ms[3], &us[3], &rest),
-        8, "%s", desk.request->answer.server_timing);
+        8, "%s", desk.request->server_timing);
     cr_assert_geq(ms[0], 5);
     desk_destroy(&desk);
 }

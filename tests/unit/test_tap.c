@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/base/clock.h"
@@ -385,5 +386,63 @@ Test(tap, a_body_behind_one_in_chunks_is_not_read_into_its_place)
     cr_assert_eq(desk->direct_bytes, 0);
     cr_assert_eq(desk->connection->placed_bytes, 0);
     cr_assert_eq(memcmp(bytes + asked - 15, "first, then the", 15), 0);
+    desk_destroy(desk);
+}
+
+/* ---- Answers in the library's stead ------------------------------------------------------- */
+
+enum { ANSWER_BYTES = MIB };
+
+static void take_all(int fd, char *taken, size_t *count)
+{
+    ssize_t some;
+    while ((some = recv(fd, taken + *count, ANSWER_BYTES + 100 - *count, MSG_DONTWAIT)) > 0)
+        *count += (size_t)some;
+}
+
+/* More than the socket takes at a time: to the library it is full until all has gone, and its own
+ * head never goes. */
+Test(tap, a_brief_answer_goes_in_the_librarys_stead)
+{
+    static const char head[] = "the library's head";
+    const size_t head_bytes = sizeof(head) - 1;
+    struct desk *desk = desk_create(16 * MIB);
+    struct qd_connection *connection = desk->connection;
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    cr_assert_eq(dup2(ends[0], connection->fd), connection->fd);
+    cr_assert(!qd_tap_has(connection));
+    cr_assert(qd_tap_add(connection));
+    cr_assert(qd_tap_has(connection));
+
+    char *answer = malloc(ANSWER_BYTES);
+    char *taken = malloc(ANSWER_BYTES + 100);
+    size_t count = 0;
+    unsigned full_count = 0;
+    for (size_t i = 0; i < ANSWER_BYTES; i++)
+        answer[i] = value(1, i);
+    connection->outgoing = (struct qd_part){answer, ANSWER_BYTES};
+    ssize_t sent;
+    while ((sent = send(connection->fd, head, head_bytes, MSG_DONTWAIT)) < 0) {
+        cr_assert_eq(errno, EAGAIN);
+        full_count++;
+        take_all(ends[1], taken, &count);
+    }
+    take_all(ends[1], taken, &count);
+    cr_assert_gt(full_count, 1);
+    cr_assert_eq(sent, (ssize_t)head_bytes);
+    cr_assert_eq(count, ANSWER_BYTES);
+    cr_assert_eq(memcmp(taken, answer, count), 0);
+
+    cr_assert_eq(send(connection->fd, head, head_bytes, MSG_DONTWAIT), (ssize_t)head_bytes);
+    take_all(ends[1], taken, &count);
+    cr_assert_eq(count, ANSWER_BYTES + head_bytes);
+    cr_assert_eq(memcmp(taken + ANSWER_BYTES, head, head_bytes), 0);
+    qd_tap_remove(connection);
+    qd_tap_deinit();
+    close(ends[0]);
+    close(ends[1]);
+    free(answer);
+    free(taken);
     desk_destroy(desk);
 }

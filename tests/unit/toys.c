@@ -191,9 +191,9 @@ bool desk_submit_toy(struct desk *desk, struct toy *toy, size_t units, uint64_t 
         toy->ran[phase] = calloc(toy->units[phase] + 1, sizeof(**toy->ran));
     for (size_t i = 0; i < SEAT_COUNT_MAX; i++)
         toy->seats[i].workspace = &toy->seat_taken[i];
-    bool taken =
-        qd_scheduler_submit(desk->scheduler, desk->loop, &toy->job, &code, toy->brief,
-                            toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
+    bool taken = qd_scheduler_submit(
+        desk->scheduler, desk->loop, &toy->job, &code, toy->brief ? qd_clock_ns() : 0,
+        toy->submit_deadline_ns == 0 ? UINT64_MAX : toy->submit_deadline_ns);
     desk->left += taken;
     return taken;
 }
