@@ -71,9 +71,10 @@ static inline unsigned qd_json_plain_count(const char *at)
     const uint64_t ones = UINT64_C(0x0101010101010101);
     uint64_t word;
     memcpy(&word, at, sizeof(word));
-    /* A byte that is found sets its bit 7, and may do so in bytes above it, which do not matter. */
+    /* A byte that is found sets its bit 7, and may do so in bytes above it, which do not matter.
+     * Of all bytes, only a quote and control characters are below 0x21 with bit 1 turned over. */
     uint64_t found =
-        word | (word - ones * 0x20) | ((word ^ ones * '"') - ones) | ((word ^ ones * '\\') - ones);
+        word | ((word ^ ones * 0x02) - ones * 0x21) | ((word ^ ones * '\\') - ones);
     found &= ones * 0x80;
     return found == 0 ? 8 : (unsigned)__builtin_ctzll(found) / 8;
 }

@@ -22,6 +22,22 @@ struct qd_json_number {
  * number->bytes is then where a digit was missing. */
 const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_number *number);
 
+#define QD_DIGITS_MAX 18
+
+/* Reads digits as a number has them before its point, as far as they are few, at most 18, as those
+ * of sizes are: none may stand behind a first 0. Returns their end; NULL: there are none, or more.
+ */
+static inline const char *qd_json_digits_read(const char *at, const char *end, uint64_t *value)
+{
+    const char *begin = at;
+    const char *stop = end - at > QD_DIGITS_MAX + 1 ? at + QD_DIGITS_MAX + 1 : end;
+    *value = 0;
+    for (; at < stop && *at >= '0' && *at <= '9'; at++)
+        *value = *value * 10 + (uint64_t)(*at - '0');
+    const ptrdiff_t count = at - begin;
+    return count == 0 || count > QD_DIGITS_MAX || (count > 1 && *begin == '0') ? NULL : at;
+}
+
 /* false: fraction, exponent, "-0", or beyond int64. */
 bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
 

@@ -67,9 +67,10 @@ static struct listed show_shape(const struct qk_tensor *tensor)
 
 static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    static const char *const keys[] = {"name", "datatype", "shape", "parameters", "data"};
+    static const struct qd_json_name names[] = {
+        {"name"}, {"datatype"}, {"shape"}, {"parameters"}, {"data"}};
     const struct qd_json_path path = {"inputs", input->position, "."};
-    return qd_json_fields(input->json, &path, keys, FIELD_COUNT, input->fields, decoder->error);
+    return qd_json_fields(input->json, &path, names, FIELD_COUNT, input->fields, decoder->error);
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
