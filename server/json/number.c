@@ -380,58 +380,65 @@ static inline const char *skip_space(const char *at, const char *end)
     return at;
 }
 
+static inline bool ends_in_row(const char *at, const char *end)
+{
+    return at < end && (*at == ',' || *at == ']');
+}
+
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count)
 {
     size_t index = 0;
-    for (const char *next = *at; index < count; index++) {
+    for (const char *next = *at; index < count; next++) {
         struct qd_json_number number;
-        const char *behind = scan(skip_space(next, end), end, &number);
-        if (behind == NULL || behind >= end || *behind != ',')
+        next = scan(skip_space(next, end), end, &number);
+        if (next == NULL || !ends_in_row(next, end))
             break;
         const float value = to_float(&number);
         if (isinf(value))
             break;
-        values[index] = value;
-        next = *at = behind + 1;
+        values[index++] = value;
+        *at = next;
+        if (*next == ']')
+            break;
     }
     return index;
 }
 
-static inline size_t read_integers(const char **at, const char *end, int64_t min, int64_t max,
-                                   uint32_t *values, size_t count)
+/* Behind an integer of few digits; NULL: there is none. The last ones have not so many bytes behind
+ * them that all can be loaded at once. */
+static inline const char *read_integer(const char *at, const char *end, int64_t *value)
 {
-    size_t index = 0;
-    for (const char *next = *at; index < count; index++) {
-        next = skip_space(next, end);
-        if (end - next <= 1 + READ_DIGITS)
-            break;
-        uint64_t magnitude;
-        const bool negative = *next == '-'; /* no branch: nobody can predict a sign */
-        const char *digits = next + negative;
-        const unsigned digit_count = read_digits(digits, &magnitude);
-        const int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-        const bool zero_first = *digits == '0' && (digit_count > 1 || negative);
-        if (digit_count == 0 || zero_first || digits[digit_count] != ',' || value < min ||
-            value > max)
-            break;
-        values[index] = (uint32_t)value;
-        next = *at = digits + digit_count + 1;
+    const bool negative = at < end && *at == '-'; /* no branch: nobody can predict a sign */
+    const char *digits = at + negative;
+    uint64_t magnitude;
+    if (end - digits >= READ_DIGITS) {
+        const unsigned count = read_digits(digits, &magnitude);
+        at = count == 0 || (count > 1 && *digits == '0') ? NULL : digits + count;
+    } else {
+        at = qd_json_digits_read(digits, end, &magnitude);
     }
-    return index;
+    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return negative && magnitude == 0 ? NULL : at;
 }
 
-/* The last few have nothing behind them to load with them: they are read in a copy. */
+const char *qd_json_integer_read(const char *at, const char *end, int64_t *value)
+{
+    return read_integer(at, end, value);
+}
+
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count)
 {
-    const size_t index = read_integers(at, end, min, max, values, count);
-    const size_t left = (size_t)(end - *at);
-    if (index == count || left > 1 + READ_DIGITS)
-        return index;
-    char copy[1 + READ_DIGITS + 1 + READ_DIGITS + 1] = {0};
-    const char *next = memcpy(copy, *at, left);
-    const size_t more =
-        read_integers(&next, copy + sizeof(copy), min, max, values + index, count - index);
-    *at += next - copy;
-    return index + more;
+    size_t index = 0;
+    for (const char *next = *at; index < count; next++) {
+        int64_t value;
+        next = read_integer(skip_space(next, end), end, &value);
+        if (next == NULL || !ends_in_row(next, end) || value < min || value > max)
+            break;
+        values[index++] = (uint32_t)value;
+        *at = next;
+        if (*next == ']')
+            break;
+    }
+    return index;
 }

@@ -57,12 +57,16 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Reads floats in a row, each with a comma behind it and perhaps spaces before it, and stops before
- * whatever else comes, an infinite one among it. Returns how many; *at becomes the end. */
+/* Reads an integer of at most 16 digits, or of more at most their first ones: who calls judges what
+ * stands behind it. Returns its end; NULL: there is none, such as "-0". */
+const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
+
+/* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a bracket
+ * behind it, or before whatever else comes, an infinite one among it. Returns how many; *at becomes
+ * the end of the last one. */
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
 
-/* The same of integers in [min, max], of which the lowest 32 bits are kept. It may stop before any
- * of them near the end. */
+/* The same of integers in [min, max], of which the lowest 32 bits are kept. */
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count);
 

@@ -161,11 +161,9 @@ static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
 
 static inline bool read_integer(struct reader *reader, uint32_t *bits)
 {
-    struct qd_json_number number;
     int64_t value;
-    const char *end = qd_json_number_scan(reader->at, reader->end, &number);
-    if (end == NULL || !qd_json_element_ends(end, reader->end) ||
-        !qd_json_number_to_int64(&number, &value) || value < reader->type->min ||
+    const char *end = qd_json_integer_read(reader->at, reader->end, &value);
+    if (end == NULL || !qd_json_element_ends(end, reader->end) || value < reader->type->min ||
         value > reader->type->max)
         return false;
     reader->at = end;
@@ -197,36 +195,34 @@ static inline enum qd_status read_element(struct reader *reader)
     return QD_OK;
 }
 
-static void read_integers(struct reader *reader, const char *end, size_t index_end)
+/* Some of them; who calls goes on behind the comma. */
+static size_t read_integers(struct reader *reader, const char *end, size_t count)
 {
     enum { BATCH = 64 };
     const struct qk_type_info *type = reader->type;
     uint32_t values[BATCH];
-    size_t read;
-    do {
-        const size_t left = index_end - reader->index;
-        read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
-                                     left < BATCH ? left : BATCH);
-        for (size_t i = 0; i < read; i++)
-            store(reader->out, reader->index + i, values[i], type->bits);
-        reader->index += read;
-    } while (read == BATCH);
+    const size_t read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
+                                              count < BATCH ? count : BATCH);
+    for (size_t i = 0; i < read; i++)
+        store(reader->out, reader->index + i, values[i], type->bits);
+    return read;
 }
 
-/* As many elements as have a comma behind them and nothing unusual, if any: of what follows,
+/* As many elements as stand in a row with nothing unusual between them, if any: of what follows,
  * read_element is the judge. */
-static void read_row(struct reader *reader)
+static size_t read_row(struct reader *reader)
 {
     const char *end = reader->stop != NULL ? reader->stop : reader->end;
     const size_t count = reader->tensor->count;
     const size_t index_end = reader->run_end < count ? reader->run_end : count;
     if (reader->index >= index_end)
-        return;
+        return 0;
     if (reader->type->kind != QK_KIND_FLOAT)
-        read_integers(reader, end, index_end);
-    else if (reader->tensor->type == QK_FP32)
-        reader->index += qd_json_floats_read(&reader->at, end, (float *)reader->out + reader->index,
-                                             index_end - reader->index);
+        return read_integers(reader, end, index_end - reader->index);
+    return reader->tensor->type != QK_FP32
+               ? 0
+               : qd_json_floats_read(&reader->at, end, (float *)reader->out + reader->index,
+                                     index_end - reader->index);
 }
 
 /* ---- Arrays ------------------------------------------------------------------------------ */
@@ -242,13 +238,14 @@ static inline bool stops(const struct reader *reader)
 static enum qd_status read_run(struct reader *reader)
 {
     do {
-        read_row(reader);
-        if (stops(reader))
-            return QD_OK;
-        skip_space(reader);
-        enum qd_status status = read_element(reader);
-        if (status != QD_OK)
-            return status;
+        const size_t count = read_row(reader);
+        reader->index += count;
+        if (count == 0) {
+            skip_space(reader);
+            enum qd_status status = read_element(reader);
+            if (status != QD_OK)
+                return status;
+        }
         skip_space(reader);
         if (reader->at == reader->end || (*reader->at != ',' && *reader->at != ']'))
             return expected(reader, "',' or ']'");
