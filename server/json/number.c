@@ -171,6 +171,15 @@ bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *val
            !__builtin_add_overflow(*value, last, value);
 }
 
+const char *qd_json_integer_read(const char *at, const char *end, int64_t *value)
+{
+    const bool negative = at < end && *at == '-';
+    uint64_t magnitude;
+    at = qd_json_digits_read(at + negative, end, &magnitude);
+    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return negative && magnitude == 0 ? NULL : at;
+}
+
 /* ---- Floats, in any case ------------------------------------------------------------------ */
 
 /* Midway between two floats lies a number of at most 113 significant digits (an odd number below
@@ -380,65 +389,69 @@ static inline const char *skip_space(const char *at, const char *end)
     return at;
 }
 
-static inline bool ends_in_row(const char *at, const char *end)
-{
-    return at < end && (*at == ',' || *at == ']');
-}
-
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count)
 {
+    const char *next = *at;
     size_t index = 0;
-    for (const char *next = *at; index < count; next++) {
+    for (char separator = ','; separator == ',' && index < count; next++) {
         struct qd_json_number number;
         next = scan(skip_space(next, end), end, &number);
-        if (next == NULL || !ends_in_row(next, end))
+        if (next == NULL || next == end)
+            break;
+        separator = *next;
+        if (separator != ',' && separator != ']')
             break;
         const float value = to_float(&number);
         if (isinf(value))
             break;
         values[index++] = value;
         *at = next;
-        if (*next == ']')
-            break;
     }
     return index;
 }
 
-/* Behind an integer of few digits; NULL: there is none. The last ones have not so many bytes behind
- * them that all can be loaded at once. */
-static inline const char *read_integer(const char *at, const char *end, int64_t *value)
+/* The same as read_digits, one by one, near the end, where as many bytes cannot be read. 0, too,
+ * where nothing stands behind them. */
+static unsigned read_last_digits(const char *at, const char *end, uint64_t *value)
 {
-    const bool negative = at < end && *at == '-'; /* no branch: nobody can predict a sign */
-    const char *digits = at + negative;
-    uint64_t magnitude;
-    if (end - digits >= READ_DIGITS) {
-        const unsigned count = read_digits(digits, &magnitude);
-        at = count == 0 || (count > 1 && *digits == '0') ? NULL : digits + count;
-    } else {
-        at = qd_json_digits_read(digits, end, &magnitude);
-    }
-    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-    return negative && magnitude == 0 ? NULL : at;
+    const char *behind = qd_json_digits_read(at, end, value);
+    return behind == NULL || behind == end ? 0 : (unsigned)(behind - at);
 }
 
-const char *qd_json_integer_read(const char *at, const char *end, int64_t *value)
+/* Where a number ends is known late, and the next one waits for it: it does not wait for its sign,
+ * too, where it can have none. */
+__attribute__((always_inline)) static inline size_t
+read_integers(const char **at, const char *end, bool is_signed, int64_t min, int64_t max,
+              uint32_t *values, size_t count)
 {
-    return read_integer(at, end, value);
+    const uint64_t range = (uint64_t)max - (uint64_t)min;
+    const char *next = *at;
+    size_t index = 0;
+    for (char separator = ','; separator == ',' && index < count; next++) {
+        uint64_t magnitude;
+        next = skip_space(next, end);
+        const bool negative = is_signed && next < end && *next == '-'; /* no branch, as in scan */
+        const char *digits = next + negative;
+        const unsigned digit_count = end - digits > READ_DIGITS
+                                         ? read_digits(digits, &magnitude)
+                                         : read_last_digits(digits, end, &magnitude);
+        const uint64_t value = negative ? 0 - magnitude : magnitude;
+        next = digits + digit_count;
+        if (digit_count == 0 || (*digits == '0' && (digit_count > 1 || negative)) ||
+            value - (uint64_t)min > range)
+            break;
+        separator = *next;
+        if (separator != ',' && separator != ']')
+            break;
+        values[index++] = (uint32_t)value;
+        *at = next;
+    }
+    return index;
 }
 
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count)
 {
-    size_t index = 0;
-    for (const char *next = *at; index < count; next++) {
-        int64_t value;
-        next = read_integer(skip_space(next, end), end, &value);
-        if (next == NULL || !ends_in_row(next, end) || value < min || value > max)
-            break;
-        values[index++] = (uint32_t)value;
-        *at = next;
-        if (*next == ']')
-            break;
-    }
-    return index;
+    return min < 0 ? read_integers(at, end, true, min, max, values, count)
+                   : read_integers(at, end, false, min, max, values, count);
 }

@@ -57,8 +57,8 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Reads an integer of at most 16 digits, or of more at most their first ones: who calls judges what
- * stands behind it. Returns its end; NULL: there is none, such as "-0". */
+/* Reads an integer of at most 18 digits: who calls judges what stands behind it. Returns its end;
+ * NULL: there is none, such as "-0". */
 const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
 
 /* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a bracket

@@ -142,20 +142,24 @@ static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
 
 /* The low bits of a two's complement integer are the smaller integer; the machine is
  * little-endian, as the wire is. */
-static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
+static inline void store(char *out, size_t index, const uint32_t *values, size_t count,
+                         unsigned bits)
 {
     switch (bits) {
     case 8:
-        out[index] = (char)value;
+        for (size_t i = 0; i < count; i++)
+            out[index + i] = (char)values[i];
         break;
     case 16:
-        memcpy(out + index * 2, &value, 2);
+        for (size_t i = 0; i < count; i++)
+            memcpy(out + (index + i) * 2, &values[i], 2);
         break;
     case 32:
-        memcpy(out + index * 4, &value, 4);
+        memcpy(out + index * 4, values, count * 4);
         break;
     default:
-        store_part(out, index, value, bits);
+        for (size_t i = 0; i < count; i++)
+            store_part(out, index + i, values[i], bits);
     }
 }
 
@@ -190,7 +194,7 @@ static inline enum qd_status read_element(struct reader *reader)
     if (!read)
         return refuse_element(reader);
     if (reader->index < reader->tensor->count)
-        store(reader->out, reader->index, bits, reader->type->bits);
+        store(reader->out, reader->index, &bits, 1, reader->type->bits);
     reader->index++;
     return QD_OK;
 }
@@ -203,8 +207,7 @@ static size_t read_integers(struct reader *reader, const char *end, size_t count
     uint32_t values[BATCH];
     const size_t read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
                                               count < BATCH ? count : BATCH);
-    for (size_t i = 0; i < read; i++)
-        store(reader->out, reader->index + i, values[i], type->bits);
+    store(reader->out, reader->index, values, read, type->bits);
     return read;
 }
 
