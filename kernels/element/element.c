@@ -46,7 +46,8 @@ bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes)
     size_t bits = types[type].bits;
     size_t whole;
     size_t rest = (count % 8 * bits + 7) / 8;
-    return qk_mul_size(count / 8, bits, &whole) && !__builtin_add_overflow(whole, rest, bytes);
+    return !__builtin_mul_overflow(count / 8, bits, &whole) &&
+           !__builtin_add_overflow(whole, rest, bytes);
 }
 
 uint32_t qk_element_load(enum qk_type type, const void *data, size_t index)

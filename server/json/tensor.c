@@ -385,18 +385,19 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor)
 {
-    struct reader reader = {.at = data->text, .end = data->text + data->bytes};
+    const char *end = data->text + data->bytes;
     const size_t mark_count = data->data->mark_count;
     *numbers =
         (struct qd_json_numbers){.begin = data->text,
-                                 .end = reader.end,
+                                 .end = end,
                                  .marks = mark_count == 0 ? NULL : marks + data->data->mark_first,
                                  .mark_count = mark_count,
                                  .tensor = tensor};
-    if (tensor->rank > 1 && reader.at < reader.end && *reader.at == '[') {
-        reader.at++;
-        skip_space(&reader);
-        numbers->is_nested = reader.at < reader.end && *reader.at == '[';
+    if (tensor->rank > 1 && data->bytes > 0 && *data->text == '[') {
+        const char *at = data->text + 1;
+        while (at < end && is_space(*at))
+            at++;
+        numbers->is_nested = at < end && *at == '[';
     }
 }
 

@@ -6,21 +6,6 @@
 #include "server/base/text.h"
 #include "server/json/number.h"
 
-bool qd_json_is_array(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_ARRAY;
-}
-
-bool qd_json_is_object(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_OBJECT;
-}
-
-const char *qd_json_string(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_STRING ? value->text : NULL;
-}
-
 bool qd_json_bool(const struct qd_json_value *value, bool *flag)
 {
     *flag = value->kind == QD_JSON_TRUE;
@@ -105,22 +90,22 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
                               const struct qd_json_name *names, size_t count,
                               const struct qd_json_value **values, struct qd_error *error)
 {
+    uint32_t seen = 0;
+    size_t next = 0;
     for (size_t i = 0; i < count; i++)
         values[i] = NULL;
-    size_t next = 0;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
         const size_t i = find_name(member->key, names, count, next);
         if (i == count)
             continue;
         next = i + 1;
-        if (values[i] != NULL)
+        if ((seen >> i & 1) != 0)
             return refuse_twice(path, names[i].text, error);
-        values[i] = member;
+        seen |= UINT32_C(1) << i;
+        if (member->kind != QD_JSON_NULL)
+            values[i] = member;
     }
-    for (size_t i = 0; i < count; i++)
-        if (values[i] != NULL && values[i]->kind == QD_JSON_NULL)
-            values[i] = NULL;
     return QD_OK;
 }
 

@@ -61,9 +61,22 @@ static inline bool qd_json_key_is(const char *key, const struct qd_json_name *na
     return false;
 }
 
-bool qd_json_is_array(const struct qd_json_value *value);
-bool qd_json_is_object(const struct qd_json_value *value);
-const char *qd_json_string(const struct qd_json_value *value);    /* NULL: not a string */
+static inline bool qd_json_is_array(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_ARRAY;
+}
+
+static inline bool qd_json_is_object(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_OBJECT;
+}
+
+/* NULL: not a string */
+static inline const char *qd_json_string(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_STRING ? value->text : NULL;
+}
+
 bool qd_json_bool(const struct qd_json_value *value, bool *flag); /* false: not a boolean */
 
 /* A number without fraction, up to 2^53, where doubles, with which many clients count, tell
@@ -81,7 +94,7 @@ struct qd_json_path {
     const char *tail;
 };
 
-/* The members of `object` that have these names: each NULL when absent or null. Twice is an error,
+/* The members of `object` that have these names, 32 at most: each NULL when absent or null. Twice is an error,
  * because readers differ on which one counts. Other members are nobody's. path NULL: the object is
  * the whole text. */
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,

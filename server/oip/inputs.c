@@ -22,7 +22,7 @@ struct input {
     struct qk_tensor *tensor;
     const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
     const struct qk_attribute *strides;   /* NULL: none */
-    struct qk_tensor wire; /* what its data is written as: other than `tensor` for these two */
+    struct qk_tensor *wire; /* what its data is written as: other than `tensor` for these two */
 };
 
 /* For an error. */
@@ -103,6 +103,26 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
     return came ? &decoder->carriers[index] : NULL;
 }
 
+/* The index of an input; input_count: it has no such. Mostly they come in order. */
+static size_t find_port(const struct qd_signature *signature, const char *name, size_t position)
+{
+    if (position < signature->input_count && strcmp(name, signature->inputs[position].name) == 0)
+        return position;
+    size_t index = 0;
+    while (index < signature->input_count && strcmp(name, signature->inputs[index].name) != 0)
+        index++;
+    return index;
+}
+
+/* Room for what its data is written as, where this is not the tensor. */
+static enum qd_status make_wire(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    input->wire = qd_arena_calloc(decoder->arena, 1, sizeof(*input->wire));
+    return input->wire != NULL
+               ? QD_OK
+               : qd_refuse_memory(decoder->arena, label(input, "").text, decoder->error);
+}
+
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->asked->signature;
@@ -112,10 +132,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
                        input->position, qd_json_show(value).text);
     }
-    input->index = 0;
-    while (input->index < signature->input_count &&
-           strcmp(name, signature->inputs[input->index].name) != 0)
-        input->index++;
+    input->index = find_port(signature, name, input->position);
     if (input->index == signature->input_count) {
         char known[256];
         list_inputs(signature, known, sizeof(known));
@@ -127,14 +144,13 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     input->tensor = &decoder->asked->inputs[input->index];
     input->carrier = find_carrier(decoder, input->index);
     input->strides = find_strides(decoder->asked, input->index);
-    input->wire.type = QK_NONE;
-    input->wire.rank = 0; /* the rest follows from these, or is set: it is large */
+    input->wire = input->tensor;
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
                        input->position, input->name);
     }
-    return QD_OK;
+    return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
 }
 
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
@@ -142,13 +158,13 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
     const struct qd_signature *signature = decoder->asked->signature;
     const struct qd_json_value *value = input->fields[DATATYPE];
     const char *name = value == NULL ? NULL : qd_json_string(value);
-    input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if (input->carrier != NULL && input->wire.type != QK_UINT8)
+    input->wire->type = name == NULL ? QK_NONE : qk_type_by_name(name);
+    if (input->carrier != NULL && input->wire->type != QK_UINT8)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
                        label(input, ".datatype").text, input->name, qd_json_show(value).text);
     if (input->carrier == NULL &&
-        (input->wire.type == QK_NONE || (input->port->types & QK_BIT(input->wire.type)) == 0))
+        (input->wire->type == QK_NONE || (input->port->types & QK_BIT(input->wire->type)) == 0))
         return qd_refuse_type(signature->name, signature->version, input->port->types,
                               label(input, ".datatype").text, qd_json_show(value).text,
                               decoder->error);
@@ -165,7 +181,7 @@ static size_t count_items(const struct qd_json_value *array)
 
 static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    struct qk_tensor *tensor = &input->wire;
+    struct qk_tensor *tensor = input->wire;
     const struct qd_json_value *shape = input->fields[SHAPE];
     if (shape == NULL || !qd_json_is_array(shape)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
@@ -208,24 +224,16 @@ static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const st
                    tensor->rank == 0 ? -1LL : (long long)tensor->dims[0]);
 }
 
-/* A loaded model knows some of its sizes. */
-static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const struct input *input)
+static enum qd_status refuse_shape(const struct qd_oip_decoder *decoder, const struct input *input)
 {
     char field[128];
     char wanted[256];
-    char given[256];
-    const struct qk_tensor *tensor = input->tensor;
-    struct qd_port came = {.rank = tensor->rank};
-    if (qd_port_takes(input->port, tensor))
-        return check_batch(decoder, input);
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        came.dims[i] = (int64_t)tensor->dims[i]; /* under 2^53 */
     qd_port_print_shape(input->port, wanted, sizeof(wanted));
-    qd_port_print_shape(&came, given, sizeof(given));
     snprintf(field, sizeof(field), "parameters.%s.shape", input->name);
     return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
                    input->carrier == NULL ? label(input, ".shape").text : field, wanted,
-                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size", given);
+                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size",
+                   show_shape(input->tensor).text);
 }
 
 /* The tensor's strides say how many elements its data has: these come as a flat list. */
@@ -240,33 +248,39 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
                        "that reach less than 2^64 bytes, got %zu: %s",
                        input->name, tensor->rank, input->strides->list_count,
                        show_integers(input->strides->list, input->strides->list_count).text);
-    if (input->carrier == NULL)
-        input->wire = (struct qk_tensor){.type = tensor->type,
-                                         .rank = 1,
-                                         .dims = {tensor->stored},
-                                         .count = tensor->stored,
-                                         .stored = tensor->stored};
-    return QD_OK;
+    if (input->carrier != NULL)
+        return QD_OK;
+    enum qd_status status = make_wire(decoder, input);
+    if (status == QD_OK)
+        *input->wire = (struct qk_tensor){.type = tensor->type,
+                                          .rank = 1,
+                                          .dims = {tensor->stored},
+                                          .count = tensor->stored,
+                                          .stored = tensor->stored};
+    return status;
 }
 
 /* From what the data is written as to what it means. */
 static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = input->tensor;
-    *tensor = input->carrier == NULL ? input->wire : input->carrier->tensor;
-    enum qd_status status = check_shape(decoder, input);
+    if (input->carrier != NULL)
+        *tensor = input->carrier->tensor;
+    if (!qd_port_takes(input->port, tensor)) /* a loaded model knows some of its sizes */
+        return refuse_shape(decoder, input);
+    enum qd_status status = check_batch(decoder, input);
     if (status == QD_OK && input->strides != NULL)
         status = apply_strides(decoder, input);
     if (status != QD_OK || input->carrier == NULL)
         return status;
     size_t bytes;
     qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
-    if (input->wire.count != bytes)
+    if (input->wire->count != bytes)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
                        "%zu",
                        label(input, ".shape").text, bytes, tensor->stored,
-                       qk_type_info(tensor->type)->name, input->name, input->wire.count);
+                       qk_type_info(tensor->type)->name, input->name, input->wire->count);
     return QD_OK;
 }
 
@@ -275,7 +289,7 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
 static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const struct input *input,
                                   const char *field, size_t bytes)
 {
-    const struct qk_tensor *wire = &input->wire;
+    const struct qk_tensor *wire = input->wire;
     size_t wanted;
     char rounded[40] = "";
     qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
@@ -322,27 +336,21 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
 static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
                                    const struct qd_json_value *data)
 {
-    const struct qk_tensor *tensor = input->tensor;
+    const struct qk_tensor *wire = input->wire;
     const size_t come = data->data->commas + 1; /* at the most: a shape may claim far more */
     size_t bytes;
-    qk_type_bytes(input->wire.type, input->wire.count < come ? input->wire.count : come, &bytes);
+    qk_type_bytes(wire->type, wire->count < come ? wire->count : come, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
     if (decoder->numbers == NULL)
         decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
                                                               sizeof(*decoder->numbers));
-    if (input->carrier != NULL || input->strides != NULL) {
-        struct qk_tensor *wire = qd_arena_alloc(decoder->arena, sizeof(*wire));
-        if (wire != NULL)
-            *wire = input->wire;
-        tensor = wire;
-    }
-    if (out == NULL || decoder->numbers == NULL || tensor == NULL)
+    if (out == NULL || decoder->numbers == NULL)
         return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
     struct qd_oip_numbers *numbers = &decoder->numbers[decoder->numbers_count++];
     numbers->position = input->position;
     numbers->name = input->name;
     numbers->is_strided = input->strides != NULL;
-    qd_json_numbers_init(&numbers->json, data, decoder->marks, tensor);
+    qd_json_numbers_init(&numbers->json, data, decoder->marks, wire);
     numbers->json.out = out;
     input->tensor->data = out;
     return QD_OK;
@@ -365,31 +373,32 @@ struct content {
     const struct qd_window *window;
 };
 
-static enum qd_status find_window(const struct qd_oip_decoder *decoder, const struct input *input,
-                                  const struct qd_json_value *parameters, struct content *content)
+static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
+                                     const struct input *input,
+                                     const struct qd_json_value *parameters,
+                                     struct content *content)
 {
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
     const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
                                             decoder->error};
-    return qd_window_read(&reader, parameters, &path, false, input->index, &content->window);
-}
-
-static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
-                                   struct content *content)
-{
-    const struct qd_json_value *parameters = input->fields[PARAMETERS];
-    const struct qd_json_path path = {"inputs", input->position, ".parameters."};
-    *content = (struct content){.data = input->fields[DATA]};
-    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
-    if (parameters == NULL)
-        return QD_OK;
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    return status == QD_OK ? find_window(decoder, input, parameters, content) : status;
+    return status == QD_OK ? qd_window_read(&reader, parameters, &path, false, input->index,
+                                            &content->window)
+                           : status;
+}
+
+static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
+                                   struct content *content)
+{
+    const struct qd_json_value *parameters = input->fields[PARAMETERS];
+    *content = (struct content){.data = input->fields[DATA]};
+    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
+    return parameters == NULL ? QD_OK : find_elsewhere(decoder, input, parameters, content);
 }
 
 static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
@@ -467,13 +476,13 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
                        input->name);
     }
     *port = (struct qd_port){.name = input->name,
-                             .types = QK_BIT(input->wire.type),
+                             .types = QK_BIT(input->wire->type),
                              .shape_text = input->port->shape_text,
                              .strides = input->strides};
     enum qd_status status = read_declared_shape(decoder, input, port);
     if (status != QD_OK)
         return status;
-    struct qk_tensor least = {.type = input->wire.type, .rank = port->rank};
+    struct qk_tensor least = {.type = input->wire->type, .rank = port->rank};
     for (uint32_t i = 0; i < port->rank; i++)
         least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
     size_t bytes;
@@ -573,8 +582,9 @@ enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
         return qd_fail(decoder->error, QD_INVALID, "inputs: expected an array, got %s",
                        qd_json_show(inputs).text);
     }
-    struct input input = {.json = inputs->first};
-    for (; input.json != NULL; input.json = input.json->next) {
+    struct input input;
+    input.position = 0;
+    for (input.json = inputs->first; input.json != NULL; input.json = input.json->next) {
         enum qd_status status = read_input(decoder, &input);
         if (status != QD_OK)
             return status;
