@@ -32,8 +32,12 @@ static inline const char *qd_json_digits_read(const char *at, const char *end, u
     const char *begin = at;
     const char *stop = end - at > QD_DIGITS_MAX + 1 ? at + QD_DIGITS_MAX + 1 : end;
     *value = 0;
-    for (; at < stop && *at >= '0' && *at <= '9'; at++)
-        *value = *value * 10 + (uint64_t)(*at - '0');
+    for (; at < stop; at++) {
+        const unsigned digit = (unsigned)*at - '0';
+        if (digit > 9)
+            break;
+        *value = *value * 10 + digit;
+    }
     const ptrdiff_t count = at - begin;
     return count == 0 || count > QD_DIGITS_MAX || (count > 1 && *begin == '0') ? NULL : at;
 }

@@ -124,7 +124,7 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-static void skip_space(struct reader *reader)
+static inline void skip_space(struct reader *reader)
 {
     while (reader->at < reader->end && is_space(*reader->at))
         reader->at++;

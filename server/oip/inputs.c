@@ -392,7 +392,7 @@ static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
                            : status;
 }
 
-static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
+static inline enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
                                    struct content *content)
 {
     const struct qd_json_value *parameters = input->fields[PARAMETERS];
