@@ -18,6 +18,9 @@ enum {
     FLAT_BYTES_MAX = 64,        /* of data that is tried as flat and short */
     BLOCK_BYTES = 32,           /* of other data, looked at together */
 };
+/* What closes the text: it never comes where a space would be skipped. */
+#define NO_CLOSE ' '
+
 /* What comes next. Spaces may stand before the first seven. */
 enum state {
     AFTER_VALUE,
@@ -247,17 +250,18 @@ static void begin_data(struct qd_json_reader *reader, const char *at)
     reader->pause = reader->step_end;
 }
 
-static void end_data(struct qd_json_reader *reader, const char *at)
+static inline void end_data(struct qd_json_reader *reader, const char *at)
 {
     struct qd_json_data *data = take(reader, sizeof(*data));
     struct qd_json_value *value =
         add(reader, QD_JSON_DATA, reader->token, (size_t)(at - reader->token));
-    if (value->bytes == 4 && memcmp(value->text, "null", 4) == 0)
-        value->kind = QD_JSON_NULL;
     *data = (struct qd_json_data){.commas = reader->commas,
                                   .mark_first = reader->mark_first,
                                   .mark_count = reader->mark_count - reader->mark_first};
-    value->data = data;
+    if (value->bytes == 4 && memcmp(value->text, "null", 4) == 0)
+        value->kind = QD_JSON_NULL;
+    else
+        value->data = data;
     reader->data_bytes += value->bytes;
     set_pause(reader);
 }
@@ -332,8 +336,9 @@ static inline bool goes_on(const struct qd_json_reader *reader, const char **at)
 /* Whether it is this one; mostly there is no space before it. */
 static inline bool comes(const struct qd_json_reader *reader, const char **at, char byte)
 {
-    const bool is_here = *at < reader->pause && **at == byte;
-    return is_here || (goes_on(reader, at) && **at == byte);
+    if (*at < reader->pause && **at == byte)
+        return true;
+    return goes_on(reader, at) && **at == byte;
 }
 
 /* Most strings end here, too: they are short, and stand for themselves. */
@@ -398,7 +403,7 @@ static const char *read_colon(struct qd_json_reader *reader, const char *at)
     if (!comes(reader, &at, ':'))
         return at >= reader->pause && at < reader->end ? at : expected(reader, at, "':'");
     if (top == &stack[3]) {
-        is_data = reader->in_inputs && !stack[2].is_object && qd_json_key_is(reader->key, &data);
+        is_data = reader->in_inputs && stack[2].close == ']' && qd_json_key_is(reader->key, &data);
     } else if (top == &stack[2]) {
         is_data = reader->in_parameters && strncmp(reader->key, "file:", 5) == 0;
     } else if (top == &stack[1]) {
@@ -442,7 +447,7 @@ static const char *open_value(struct qd_json_reader *reader, const char *at)
     }
     const bool is_object = *at == '{';
     struct qd_json_value *value = add(reader, is_object ? QD_JSON_OBJECT : QD_JSON_ARRAY, at, 0);
-    *++reader->top = (struct qd_json_open){&value->first, is_object};
+    *++reader->top = (struct qd_json_open){&value->first, is_object ? '}' : ']'};
     reader->state = is_object ? FIRST_KEY : FIRST_VALUE;
     return at + 1;
 }
@@ -473,26 +478,35 @@ static const char *read_value(struct qd_json_reader *reader, const char *at)
     return at >= reader->pause && at < reader->end ? at : read_literal(reader, at);
 }
 
+static bool is_over(const struct qd_json_reader *reader)
+{
+    return reader->top == reader->stack && reader->state == AFTER_VALUE;
+}
+
+__attribute__((cold)) static const char *refuse_separator(const struct qd_json_reader *reader,
+                                                          const char *at)
+{
+    if (is_over(reader))
+        return expected(reader, at,
+                        "nothing after the JSON (binary tensor data needs the header "
+                        "Inference-Header-Content-Length)");
+    return expected(reader, at, reader->top->close == '}' ? "',' or '}'" : "',' or ']'");
+}
+
 /* A comma; or what closes values, and the comma behind that. */
 static const char *read_separator(struct qd_json_reader *reader, const char *at)
 {
     while (goes_on(reader, &at)) {
-        const bool is_object = reader->top->is_object;
-        if (reader->top == reader->stack)
-            return expected(reader, at,
-                            "nothing after the JSON (binary tensor data needs the header "
-                            "Inference-Header-Content-Length)");
-        if (*at == ',') {
-            reader->state = is_object ? KEY : VALUE;
+        const char close = reader->top->close;
+        if (*at == ',' && close != NO_CLOSE) {
+            reader->state = close == '}' ? KEY : VALUE;
             return at + 1;
         }
-        if (*at != (is_object ? '}' : ']'))
-            return expected(reader, at, is_object ? "',' or '}'" : "',' or ']'");
+        if (*at != close)
+            return refuse_separator(reader, at);
         at = close_value(reader, at);
     }
-    if (at < reader->end || reader->top == reader->stack)
-        return at;
-    return expected(reader, at, reader->top->is_object ? "',' or '}'" : "',' or ']'");
+    return at < reader->end || is_over(reader) ? at : refuse_separator(reader, at);
 }
 
 /* Or several: a member is mostly there as a whole. */
@@ -538,12 +552,7 @@ void qd_json_reader_init(struct qd_json_reader *reader, const char *json, size_t
                                       .piece_bytes = piece_bytes,
                                       .state = VALUE};
     reader->top = reader->stack;
-    reader->top->link = &reader->root;
-}
-
-static bool is_over(const struct qd_json_reader *reader)
-{
-    return reader->top == reader->stack && reader->state == AFTER_VALUE;
+    *reader->top = (struct qd_json_open){&reader->root, NO_CLOSE};
 }
 
 static bool is_too_large(const struct qd_json_reader *reader)

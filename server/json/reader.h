@@ -23,7 +23,7 @@
 /* An array or an object of which more comes. */
 struct qd_json_open {
     const struct qd_json_value **link; /* to its next value */
-    bool is_object;
+    char close;                        /* ']' or '}' */
 };
 
 /* All but `root` and `marks` is the reader's own. */

@@ -26,13 +26,15 @@ static inline const char *qd_json_string_copy_plain(const char *at, const char *
     for (; last - at >= 8; at += 8) {
         uint64_t word;
         memcpy(&word, at, 8);
-        const unsigned plain = qd_json_plain_count(at);
-        if (plain < 8)
-            word &= (UINT64_C(1) << 8 * plain) - 1;
+        const uint64_t odd = qd_json_find_odd(word);
+        if (odd != 0)
+            word &= ((odd & (0 - odd)) >> 7) - 1; /* the bytes before it */
         memcpy(*out, &word, 8);
         *out += 8;
-        if (plain < 8)
-            return at[plain] == '"' ? at + plain : NULL;
+        if (odd != 0) {
+            at += __builtin_ctzll(odd) / 8;
+            return *at == '"' ? at : NULL;
+        }
     }
     return NULL;
 }

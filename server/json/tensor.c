@@ -7,6 +7,8 @@
 #include "server/json/element.h"
 #include "server/json/number.h"
 
+enum { BATCH = 64 }; /* of integers, on their way to fewer bits */
+
 struct reader {
     const char *at;
     const char *end;
@@ -199,10 +201,9 @@ static inline enum qd_status read_element(struct reader *reader)
     return QD_OK;
 }
 
-/* Some of them; who calls goes on behind the comma. */
+/* A batch of them at the most; who calls goes on behind the comma. */
 static size_t read_integers(struct reader *reader, const char *end, size_t count)
 {
-    enum { BATCH = 64 };
     const struct qk_type_info *type = reader->type;
     uint32_t values[BATCH];
     const size_t read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
@@ -380,6 +381,20 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
             return status;
     } while (axis > 0);
     return QD_OK;
+}
+
+bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *tensor, void *out)
+{
+    struct reader reader = {.at = data->text,
+                            .end = data->text + data->bytes,
+                            .tensor = tensor,
+                            .type = qk_type_info(tensor->type),
+                            .out = out,
+                            .run_end = BATCH};
+    const size_t count = tensor->count;
+    if (count > BATCH || data->data->commas + 1 != count || *reader.at++ != '[')
+        return false;
+    return read_row(&reader) == count && reader.at + 1 == reader.end;
 }
 
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,

@@ -90,7 +90,7 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
                               const struct qd_json_name *names, size_t count,
                               const struct qd_json_value **values, struct qd_error *error)
 {
-    uint32_t seen = 0;
+    bool has_null = false;
     size_t next = 0;
     for (size_t i = 0; i < count; i++)
         values[i] = NULL;
@@ -100,12 +100,14 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
         if (i == count)
             continue;
         next = i + 1;
-        if ((seen >> i & 1) != 0)
+        if (values[i] != NULL)
             return refuse_twice(path, names[i].text, error);
-        seen |= UINT32_C(1) << i;
-        if (member->kind != QD_JSON_NULL)
-            values[i] = member;
+        values[i] = member;
+        has_null |= member->kind == QD_JSON_NULL;
     }
+    for (size_t i = 0; has_null && i < count; i++)
+        if (values[i] != NULL && values[i]->kind == QD_JSON_NULL)
+            values[i] = NULL;
     return QD_OK;
 }
 

@@ -38,10 +38,12 @@ struct qd_json_value {
     enum qd_json_kind kind;
     const char *key; /* of an object's member, NULs behind it up to a multiple of 8; else NULL */
     const struct qd_json_value *next;  /* in the array or object that it is in; NULL: the last */
-    const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
+    union {
+        const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
+        const struct qd_json_data *data;   /* of data */
+    };
     const char *text; /* a string, which a NUL ends; a number or data, as the JSON writes it */
     size_t bytes;     /* of it */
-    const struct qd_json_data *data; /* of data; else NULL */
 };
 
 /* A key that is looked for, with NULs up to the end. */
@@ -94,7 +96,7 @@ struct qd_json_path {
     const char *tail;
 };
 
-/* The members of `object` that have these names, 32 at most: each NULL when absent or null. Twice is an error,
+/* The members of `object` that have these names: each NULL when absent or null. Twice is an error,
  * because readers differ on which one counts. Other members are nobody's. path NULL: the object is
  * the whole text. */
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,

@@ -23,6 +23,7 @@ struct input {
     const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
     const struct qk_attribute *strides;   /* NULL: none */
     struct qk_tensor *wire; /* what its data is written as: other than `tensor` for these two */
+    size_t bytes;           /* of that, as a tensor */
 };
 
 /* For an error. */
@@ -91,7 +92,7 @@ static const struct qk_attribute *find_strides(const struct qd_oip_asked *asked,
         return asked->signature->inputs[index].strides;
     for (size_t i = 0; i < call->op->attribute_count; i++) {
         const struct qk_attribute_def *def = &call->op->attributes[i];
-        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
+        if (call->attributes[i].present && def->kind == QK_ATTRIBUTE_STRIDES && def->input == index)
             return &call->attributes[i];
     }
     return NULL;
@@ -153,18 +154,29 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
 }
 
+/* QK_NONE: it names none of them. */
+static enum qk_type find_type(uint32_t types, const char *name)
+{
+    for (types &= ~QK_BIT(QK_NONE); types != 0; types &= types - 1) {
+        const enum qk_type type = (enum qk_type)__builtin_ctz(types);
+        if (strcmp(qk_type_info(type)->name, name) == 0)
+            return type;
+    }
+    return QK_NONE;
+}
+
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->asked->signature;
     const struct qd_json_value *value = input->fields[DATATYPE];
     const char *name = value == NULL ? NULL : qd_json_string(value);
-    input->wire->type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if (input->carrier != NULL && input->wire->type != QK_UINT8)
+    const uint32_t types = input->carrier != NULL ? QK_BIT(QK_UINT8) : input->port->types;
+    input->wire->type = name == NULL ? QK_NONE : find_type(types, name);
+    if (input->wire->type == QK_NONE && input->carrier != NULL)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
                        label(input, ".datatype").text, input->name, qd_json_show(value).text);
-    if (input->carrier == NULL &&
-        (input->wire->type == QK_NONE || (input->port->types & QK_BIT(input->wire->type)) == 0))
+    if (input->wire->type == QK_NONE)
         return qd_refuse_type(signature->name, signature->version, input->port->types,
                               label(input, ".datatype").text, qd_json_show(value).text,
                               decoder->error);
@@ -201,8 +213,8 @@ static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct in
         }
         tensor->dims[tensor->rank++] = (size_t)size;
     }
-    size_t bytes;
-    if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes)) {
+    if (!qk_tensor_set_count(tensor) ||
+        !qk_type_bytes(tensor->type, tensor->count, &input->bytes)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
                        label(input, ".shape").text, show_shape(tensor).text,
@@ -250,6 +262,7 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
                        show_integers(input->strides->list, input->strides->list_count).text);
     if (input->carrier != NULL)
         return QD_OK;
+    input->bytes = bytes;
     enum qd_status status = make_wire(decoder, input);
     if (status == QD_OK)
         *input->wire = (struct qk_tensor){.type = tensor->type,
@@ -290,9 +303,8 @@ static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const st
                                   const char *field, size_t bytes)
 {
     const struct qk_tensor *wire = input->wire;
-    size_t wanted;
+    const size_t wanted = input->bytes;
     char rounded[40] = "";
-    qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
     size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
     if (bytes == wanted || (bytes > wanted && bytes - wanted == padding))
         return QD_OK;
@@ -332,15 +344,20 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     return QD_OK;
 }
 
-/* Room for the numbers, which are converted later. */
+/* Room for the numbers, which are converted later, unless they are few. */
 static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
                                    const struct qd_json_value *data)
 {
     const struct qk_tensor *wire = input->wire;
     const size_t come = data->data->commas + 1; /* at the most: a shape may claim far more */
-    size_t bytes;
-    qk_type_bytes(wire->type, wire->count < come ? wire->count : come, &bytes);
+    size_t bytes = input->bytes;
+    if (come < wire->count)
+        qk_type_bytes(wire->type, come, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
+    if (out != NULL && qd_json_row_read(data, wire, out)) {
+        input->tensor->data = out;
+        return QD_OK;
+    }
     if (decoder->numbers == NULL)
         decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
                                                               sizeof(*decoder->numbers));
