@@ -414,8 +414,10 @@ size_t qd_json_floats_read(const char **at, const char *end, float *values, size
  * where nothing stands behind them. */
 static unsigned read_last_digits(const char *at, const char *end, uint64_t *value)
 {
-    const char *behind = qd_json_digits_read(at, end, value);
-    return behind == NULL || behind == end ? 0 : (unsigned)(behind - at);
+    const char *begin = at;
+    for (*value = 0; is_digit(at, end); at++)
+        *value = *value * 10 + (uint64_t)(*at - '0');
+    return at == end ? 0 : (unsigned)(at - begin);
 }
 
 /* Where a number ends is known late, and the next one waits for it: it does not wait for its sign,

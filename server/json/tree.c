@@ -72,18 +72,13 @@ static enum qd_status refuse_twice(const struct qd_json_path *path, const char *
                    path == NULL ? "" : path->tail, key);
 }
 
-/* Members mostly come in the order of the names: looks from one of these on, then at those before
- * it. `count`: it is none of them. */
-static size_t find_name(const char *key, const struct qd_json_name *names, size_t count,
-                        size_t from)
+/* `count`: it is none of them. */
+static size_t find_name(const char *key, const struct qd_json_name *names, size_t count)
 {
-    for (size_t i = from; i < count; i++)
-        if (qd_json_key_is(key, &names[i]))
-            return i;
-    for (size_t i = 0; i < from; i++)
-        if (qd_json_key_is(key, &names[i]))
-            return i;
-    return count;
+    size_t i = 0;
+    while (i < count && !qd_json_key_is(key, &names[i]))
+        i++;
+    return i;
 }
 
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
@@ -96,7 +91,10 @@ enum qd_status qd_json_fields(const struct qd_json_value *object, const struct q
         values[i] = NULL;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
-        const size_t i = find_name(member->key, names, count, next);
+        /* Mostly they come in the order of the names. */
+        size_t i = next;
+        if (i == count || !qd_json_key_is(member->key, &names[i]))
+            i = find_name(member->key, names, count);
         if (i == count)
             continue;
         next = i + 1;

@@ -9,7 +9,7 @@
 
 /* ---- One input --------------------------------------------------------------------------- */
 
-enum field { NAME, DATATYPE, SHAPE, PARAMETERS, DATA, FIELD_COUNT };
+enum field { NAME, DATATYPE, SHAPE, DATA, PARAMETERS, FIELD_COUNT };
 
 /* An input, on its way from the request. */
 struct input {
@@ -69,7 +69,7 @@ static struct listed show_shape(const struct qk_tensor *tensor)
 static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
 {
     static const struct qd_json_name names[] = {
-        {"name"}, {"datatype"}, {"shape"}, {"parameters"}, {"data"}};
+        {"name"}, {"datatype"}, {"shape"}, {"data"}, {"parameters"}};
     const struct qd_json_path path = {"inputs", input->position, "."};
     return qd_json_fields(input->json, &path, names, FIELD_COUNT, input->fields, decoder->error);
 }
