@@ -422,9 +422,10 @@ static unsigned read_last_digits(const char *at, const char *end, uint64_t *valu
 
 /* Where a number ends is known late, and the next one waits for it: it does not wait for its sign,
  * too, where it can have none. */
-__attribute__((always_inline)) static inline size_t
-read_integers(const char **at, const char *end, bool is_signed, int64_t min, int64_t max,
-              uint32_t *values, size_t count)
+__attribute__((always_inline)) static inline size_t read_integers(const char **at, const char *end,
+                                                                  bool is_signed, int64_t min,
+                                                                  int64_t max, uint32_t *values,
+                                                                  size_t count)
 {
     const uint64_t range = (uint64_t)max - (uint64_t)min;
     const char *next = *at;

@@ -65,9 +65,9 @@ float qd_json_number_to_odd(const struct qd_json_number *number);
  * NULL: there is none, such as "-0". */
 const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
 
-/* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a bracket
- * behind it, or before whatever else comes, an infinite one among it. Returns how many; *at becomes
- * the end of the last one. */
+/* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a
+ * bracket behind it, or before whatever else comes, an infinite one among it. Returns how many; *at
+ * becomes the end of the last one. */
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
 
 /* The same of integers in [min, max], of which the lowest 32 bits are kept. */

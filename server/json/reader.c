@@ -36,7 +36,7 @@ enum state {
 };
 
 __attribute__((cold)) static const char *expected(const struct qd_json_reader *reader,
-                                                 const char *at, const char *what)
+                                                  const char *at, const char *what)
 {
     size_t offset = (size_t)(at - reader->begin);
     char got[24] = "the end of the JSON";
@@ -53,8 +53,8 @@ __attribute__((cold)) static const char *expected(const struct qd_json_reader *r
 
 /* What else a token may take besides a string that is not short. */
 enum {
-    TOKEN_BYTES_MAX = 2 * (QD_JSON_PLAIN_BYTES + 8) + sizeof(struct qd_json_value) +
-                      sizeof(struct qd_json_data)
+    TOKEN_BYTES_MAX =
+        2 * (QD_JSON_PLAIN_BYTES + 8) + sizeof(struct qd_json_value) + sizeof(struct qd_json_data)
 };
 
 /* Room for a token, and so many bytes more. False: no memory; the error says so. */
@@ -305,8 +305,7 @@ static const char *skip_data(struct qd_json_reader *reader, const char *at)
         return at;
     qd_fail(reader->error, QD_INVALID,
             "the JSON at byte %zu: expected %d elements of data within %d bytes",
-            (size_t)(reader->marked - reader->begin), QD_JSON_MARK_ELEMENTS,
-            QD_DATA_GAP_BYTES_MAX);
+            (size_t)(reader->marked - reader->begin), QD_JSON_MARK_ELEMENTS, QD_DATA_GAP_BYTES_MAX);
     return NULL;
 }
 

@@ -46,7 +46,7 @@ struct qd_json_reader {
     const char *key;    /* of the value that comes next */
     struct qd_json_open *top;
     struct qd_json_open stack[QD_ENVELOPE_DEPTH_MAX + 1]; /* the first one is the text */
-    char *room; /* in the arena, for nodes and strings */
+    char *room;                                           /* in the arena, for nodes and strings */
     char *room_end;
     /* In data. */
     size_t brackets; /* open */

@@ -16,9 +16,10 @@
 const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
 /* Copies the string that goes on at `at`, where it is short and ASCII that stands for itself, to
- * *out, where there is room for QD_JSON_PLAIN_BYTES and 8 more, with NULs behind it up to a multiple
- * of eight bytes, one at the least: *out becomes their end. Returns its closing quote. NULL: it is
- * another string, for the functions before and behind this. Inline: keys and names are so short. */
+ * *out, where there is room for QD_JSON_PLAIN_BYTES and 8 more, with NULs behind it up to a
+ * multiple of eight bytes, one at the least: *out becomes their end. Returns its closing quote.
+ * NULL: it is another string, for the functions before and behind this. Inline: keys and names are
+ * so short. */
 #define QD_JSON_PLAIN_BYTES 64
 static inline const char *qd_json_string_copy_plain(const char *at, const char *end, char **out)
 {

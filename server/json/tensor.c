@@ -392,7 +392,8 @@ bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *
                             .out = out,
                             .run_end = BATCH};
     const size_t count = tensor->count;
-    if (count > BATCH || data->data->commas + 1 != count || *reader.at++ != '[')
+    if (count > BATCH || data->data->commas + 1 != count || reader.at == reader.end ||
+        *reader.at++ != '[')
         return false;
     return read_row(&reader) == count && reader.at + 1 == reader.end;
 }

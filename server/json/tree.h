@@ -37,7 +37,7 @@ struct qd_json_data {
 struct qd_json_value {
     enum qd_json_kind kind;
     const char *key; /* of an object's member, NULs behind it up to a multiple of 8; else NULL */
-    const struct qd_json_value *next;  /* in the array or object that it is in; NULL: the last */
+    const struct qd_json_value *next; /* in the array or object that it is in; NULL: the last */
     union {
         const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
         const struct qd_json_data *data;   /* of data */

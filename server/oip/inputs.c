@@ -191,28 +191,41 @@ static size_t count_items(const struct qd_json_value *array)
     return count;
 }
 
-static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
+/* Inline: small requests' shapes have less than there is to call. */
+__attribute__((always_inline)) static inline enum qd_status
+read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool may_be_free,
+          int64_t *dims, uint32_t *rank)
 {
-    struct qk_tensor *tensor = input->wire;
     const struct qd_json_value *shape = input->fields[SHAPE];
+    const int64_t least = may_be_free ? QD_DIM_FREE : 0;
     if (shape == NULL || !qd_json_is_array(shape)) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
-                       label(input, ".shape").text, qd_json_show(shape).text);
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers%s, got %s",
+                       label(input, ".shape").text, may_be_free ? ", -1 where a size is free" : "",
+                       qd_json_show(shape).text);
     }
     for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
-        int64_t size;
-        if (tensor->rank == QK_RANK_MAX) {
+        if (*rank == QK_RANK_MAX) {
             return qd_fail(decoder->error, QD_INVALID,
                            "%s: expected at most %d dimensions, got %zu",
                            label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
         }
-        if (!qd_json_whole(dim, &size) || size < 0) {
+        if (!qd_json_whole(dim, &dims[*rank]) || dims[*rank] < least) {
             return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected an integer in [0, 2^53) for dimension %u, got %s",
-                           label(input, ".shape").text, tensor->rank, qd_json_show(dim).text);
+                           "%s: expected an integer in [%d, 2^53) for dimension %u, got %s",
+                           label(input, ".shape").text, (int)least, *rank, qd_json_show(dim).text);
         }
-        tensor->dims[tensor->rank++] = (size_t)size;
+        ++*rank;
     }
+    return QD_OK;
+}
+
+static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->wire;
+    enum qd_status status =
+        read_dims(decoder, input, false, (int64_t *)tensor->dims, &tensor->rank);
+    if (status != QD_OK)
+        return status;
     if (!qk_tensor_set_count(tensor) ||
         !qk_type_bytes(tensor->type, tensor->count, &input->bytes)) {
         return qd_fail(decoder->error, QD_INVALID,
@@ -404,13 +417,13 @@ static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
     }
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    return status == QD_OK ? qd_window_read(&reader, parameters, &path, false, input->index,
-                                            &content->window)
-                           : status;
+    return status == QD_OK
+               ? qd_window_read(&reader, parameters, &path, false, input->index, &content->window)
+               : status;
 }
 
-static inline enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
-                                   struct content *content)
+static inline enum qd_status find_content(const struct qd_oip_decoder *decoder,
+                                          const struct input *input, struct content *content)
 {
     const struct qd_json_value *parameters = input->fields[PARAMETERS];
     *content = (struct content){.data = input->fields[DATA]};
@@ -456,32 +469,6 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
     return status;
 }
 
-static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
-                                          const struct input *input, struct qd_port *port)
-{
-    const struct qd_json_value *shape = input->fields[SHAPE];
-    if (shape == NULL || !qd_json_is_array(shape)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected an array of integers, -1 where a size is free, got %s",
-                       label(input, ".shape").text, qd_json_show(shape).text);
-    }
-    port->shaped = true;
-    for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
-        if (port->rank == QK_RANK_MAX) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected at most %d dimensions, got %zu",
-                           label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
-        }
-        if (!qd_json_whole(dim, &port->dims[port->rank]) || port->dims[port->rank] < QD_DIM_FREE) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected an integer in [-1, 2^53) for dimension %u, got %s",
-                           label(input, ".shape").text, port->rank, qd_json_show(dim).text);
-        }
-        port->rank++;
-    }
-    return QD_OK;
-}
-
 /* What a port of the model will be. The sizes that are known must make a tensor. */
 static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
 {
@@ -495,8 +482,9 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
     *port = (struct qd_port){.name = input->name,
                              .types = QK_BIT(input->wire->type),
                              .shape_text = input->port->shape_text,
+                             .shaped = true,
                              .strides = input->strides};
-    enum qd_status status = read_declared_shape(decoder, input, port);
+    enum qd_status status = read_dims(decoder, input, true, port->dims, &port->rank);
     if (status != QD_OK)
         return status;
     struct qk_tensor least = {.type = input->wire->type, .rank = port->rank};
