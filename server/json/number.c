@@ -384,7 +384,7 @@ float qd_json_number_to_odd(const struct qd_json_number *number)
 /* To the next number behind a comma. */
 static inline const char *skip_space(const char *at, const char *end)
 {
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+    while (at < end && qd_json_is_space(*at))
         at++;
     return at;
 }

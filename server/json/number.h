@@ -22,6 +22,12 @@ struct qd_json_number {
  * number->bytes is then where a digit was missing. */
 const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_number *number);
 
+static inline bool qd_json_is_space(char byte)
+{
+    return (unsigned char)byte <= ' ' &&
+           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
+}
+
 #define QD_DIGITS_MAX 18
 
 /* Reads digits as a number has them before its point, as far as they are few, at most 18, as those

@@ -18,6 +18,7 @@ enum {
     FLAT_BYTES_MAX = 64,        /* of data that is tried as flat and short */
     BLOCK_BYTES = 32,           /* of other data, looked at together */
 };
+
 /* What closes the text: it never comes where a space would be skipped. */
 #define NO_CLOSE ' '
 
@@ -54,7 +55,7 @@ __attribute__((cold)) static const char *expected(const struct qd_json_reader *r
 /* What else a token may take besides a string that is not short. */
 enum {
     TOKEN_BYTES_MAX =
-        2 * (QD_JSON_PLAIN_BYTES + 8) + sizeof(struct qd_json_value) + sizeof(struct qd_json_data)
+        2 * QD_JSON_PLAIN_BYTES + sizeof(struct qd_json_value) + sizeof(struct qd_json_data)
 };
 
 /* Room for a token, and so many bytes more. False: no memory; the error says so. */
@@ -216,12 +217,6 @@ static const char *skip_nested(struct qd_json_reader *reader, const char *at, bo
     return !*closed && at == reader->end ? expected(reader, at, "the end of the data") : at;
 }
 
-static bool is_space(char byte)
-{
-    return (unsigned char)byte <= ' ' &&
-           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
-}
-
 /* On in a number or a word. */
 static const char *skip_word(const struct qd_json_reader *reader, const char *at, bool *closed)
 {
@@ -231,12 +226,12 @@ static const char *skip_word(const struct qd_json_reader *reader, const char *at
     return *closed && at == reader->token ? expected(reader, at, "a value") : at;
 }
 
-/* Outside data. */
 static void set_pause(struct qd_json_reader *reader)
 {
     const size_t room = reader->data_bytes + QD_ENVELOPE_BYTES_MAX;
-    const bool is_far = (size_t)(reader->step_end - reader->begin) > room;
-    reader->pause = is_far ? reader->begin + room : reader->step_end;
+    reader->pause = reader->step_end;
+    if (reader->state != IN_DATA && (size_t)(reader->step_end - reader->begin) > room)
+        reader->pause = reader->begin + room;
 }
 
 static void begin_data(struct qd_json_reader *reader, const char *at)
@@ -281,7 +276,7 @@ static const char *skip_flat(const char *at, const char *pause, size_t *commas)
             *commas = count;
             return at + 1;
         }
-        if (*at == '"' || is_structural(*at))
+        if (is_structural(*at))
             break;
     }
     return NULL;
@@ -291,7 +286,7 @@ static const char *skip_flat(const char *at, const char *pause, size_t *commas)
 static const char *skip_data(struct qd_json_reader *reader, const char *at)
 {
     const char *token = reader->token;
-    const bool nested = token < reader->end && (*token == '"' || is_structural(*token));
+    const bool nested = token < reader->end && is_structural(*token);
     bool closed;
     at = nested && *token != ']' && *token != '}' ? skip_nested(reader, at, &closed)
                                                   : skip_word(reader, at, &closed);
@@ -321,13 +316,18 @@ static const char *read_data(struct qd_json_reader *reader, const char *at)
 
 /* ---- The grammar ------------------------------------------------------------------------- */
 
-/* Each of these reads what stands at `at`, sets the state and returns where it ends. Where the step
- * ends before it, it leaves the state as it is; where it fails, it returns NULL. */
+/* Each of these reads what stands at `at`, sets the state and returns where it ends. Where it is
+ * cut off by the end of the step, it leaves the state as it is; where it fails, it returns NULL. */
 
-/* To where the next token is. False: it does not come in this step. */
+static inline bool is_cut(const struct qd_json_reader *reader, const char *at)
+{
+    return at >= reader->pause && at < reader->end;
+}
+
+/* To where the next token is. False: the step ends there, or the text. */
 static inline bool goes_on(const struct qd_json_reader *reader, const char **at)
 {
-    while (*at < reader->pause && is_space(**at))
+    while (*at < reader->pause && qd_json_is_space(**at))
         ++*at;
     return *at < reader->pause;
 }
@@ -386,7 +386,7 @@ static const char *close_value(struct qd_json_reader *reader, const char *at)
 /* What comes is no key, unless it does not come in this step. */
 static const char *read_no_key(struct qd_json_reader *reader, const char *at)
 {
-    if (at >= reader->pause && at < reader->end)
+    if (is_cut(reader, at))
         return at;
     if (reader->state == FIRST_KEY && at < reader->end && *at == '}')
         return close_value(reader, at);
@@ -400,7 +400,7 @@ static const char *read_colon(struct qd_json_reader *reader, const char *at)
     const struct qd_json_open *top = reader->top, *stack = reader->stack;
     bool is_data = false;
     if (!comes(reader, &at, ':'))
-        return at >= reader->pause && at < reader->end ? at : expected(reader, at, "':'");
+        return is_cut(reader, at) ? at : expected(reader, at, "':'");
     if (top == &stack[3]) {
         is_data = reader->in_inputs && stack[2].close == ']' && qd_json_key_is(reader->key, &data);
     } else if (top == &stack[2]) {
@@ -474,7 +474,7 @@ static const char *read_value(struct qd_json_reader *reader, const char *at)
         return close_value(reader, at);
     if (byte == '-' || (byte >= '0' && byte <= '9'))
         return read_number(reader, at);
-    return at >= reader->pause && at < reader->end ? at : read_literal(reader, at);
+    return is_cut(reader, at) ? at : read_literal(reader, at);
 }
 
 static bool is_over(const struct qd_json_reader *reader)
@@ -534,7 +534,7 @@ static const char *read_token(struct qd_json_reader *reader, const char *at)
         return comes(reader, &at, '"') ? begin_string(reader, at, IN_STRING)
                                        : read_value(reader, at);
     if (reader->state == DATA)
-        return goes_on(reader, &at) || at == reader->end ? read_data(reader, at) : at;
+        return goes_on(reader, &at) || !is_cut(reader, at) ? read_data(reader, at) : at;
     return reader->state == IN_DATA ? skip_data(reader, at) : read_string(reader, at);
 }
 
@@ -566,10 +566,7 @@ enum qd_status qd_json_reader_step(struct qd_json_reader *reader, bool *done)
     const char *at = reader->at;
     const bool is_last = (size_t)(reader->end - at) <= reader->piece_bytes;
     reader->step_end = is_last ? reader->end : at + reader->piece_bytes;
-    if (reader->state == IN_DATA)
-        reader->pause = reader->step_end;
-    else
-        set_pause(reader);
+    set_pause(reader);
     *done = false;
     while (at < reader->pause || (at == reader->end && !is_over(reader))) {
         at = read_token(reader, at);

@@ -16,7 +16,7 @@
 const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
 /* Copies the string that goes on at `at`, where it is short and ASCII that stands for itself, to
- * *out, where there is room for QD_JSON_PLAIN_BYTES and 8 more, with NULs behind it up to a
+ * *out, where there is room for QD_JSON_PLAIN_BYTES, with NULs behind it up to a
  * multiple of eight bytes, one at the least: *out becomes their end. Returns its closing quote.
  * NULL: it is another string, for the functions before and behind this. Inline: keys and names are
  * so short. */

@@ -26,11 +26,6 @@ struct reader {
 
 enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
 
-static bool is_space(char byte)
-{
-    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
-
 /* "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most 84 bytes: a digit more
  * costs a factor of ten. */
 static void print_dims(const size_t *dims, uint32_t rank, char *text, size_t size)
@@ -128,7 +123,7 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
 
 static inline void skip_space(struct reader *reader)
 {
-    while (reader->at < reader->end && is_space(*reader->at))
+    while (reader->at < reader->end && qd_json_is_space(*reader->at))
         reader->at++;
 }
 
@@ -411,7 +406,7 @@ void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_
                                  .tensor = tensor};
     if (tensor->rank > 1 && data->bytes > 0 && *data->text == '[') {
         const char *at = data->text + 1;
-        while (at < end && is_space(*at))
+        while (at < end && qd_json_is_space(*at))
             at++;
         numbers->is_nested = at < end && *at == '[';
     }
