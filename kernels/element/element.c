@@ -42,10 +42,12 @@ enum qk_type qk_type_by_name(const char *name)
 
 bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes)
 {
-    __extension__ typedef unsigned __int128 wide; /* no sum of bits is too large for it */
-    const wide whole = ((wide)count * types[type].bits + 7) / 8;
-    *bytes = (size_t)whole;
-    return whole <= SIZE_MAX;
+    /* Eight elements are always whole bytes; what is left over is rounded up. */
+    size_t bits = types[type].bits;
+    size_t whole;
+    size_t rest = (count % 8 * bits + 7) / 8;
+    return !__builtin_mul_overflow(count / 8, bits, &whole) &&
+           !__builtin_add_overflow(whole, rest, bytes);
 }
 
 uint32_t qk_element_load(enum qk_type type, const void *data, size_t index)

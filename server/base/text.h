@@ -64,18 +64,24 @@ static inline void qd_text_string(struct qd_text *text, const char *string)
 void qd_text_format(struct qd_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* at most QD_TEXT_RESERVE_MAX - 1 bytes a call */
 
-/* How many of the eight bytes at `at` stand for themselves in a JSON string, from the first one on:
- * ASCII but control characters, quotes and backslashes. */
-static inline unsigned qd_json_plain_count(const char *at)
+/* The first of a word's eight bytes that does not stand for itself in a JSON string, as all ASCII
+ * does but control characters, quotes and backslashes: its bit 7 is the lowest that is set in the
+ * result, where those of bytes above it mean nothing. 0: there is none. */
+static inline uint64_t qd_json_find_odd(uint64_t word)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
+    /* With bit 1 turned over, a quote and control characters are all that is below 0x21. */
+    return (word | ((word ^ ones * 0x02) - ones * 0x21) | ((word ^ ones * '\\') - ones)) &
+           ones * 0x80;
+}
+
+/* How many of the eight bytes at `at` stand for themselves, from the first one on. */
+static inline unsigned qd_json_plain_count(const char *at)
+{
     uint64_t word;
     memcpy(&word, at, sizeof(word));
-    /* A byte that is found sets its bit 7, and may do so in bytes above it, which do not matter. */
-    uint64_t found =
-        word | (word - ones * 0x20) | ((word ^ ones * '"') - ones) | ((word ^ ones * '\\') - ones);
-    found &= ones * 0x80;
-    return found == 0 ? 8 : (unsigned)__builtin_ctzll(found) / 8;
+    const uint64_t odd = qd_json_find_odd(word);
+    return odd == 0 ? 8 : (unsigned)__builtin_ctzll(odd) / 8;
 }
 
 /* A JSON string with its quotes. Control characters are escaped, bytes that are not UTF-8 become

@@ -15,12 +15,12 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
+#include "server/json/number.h"
 
 /* May `at` end a number or a word? */
 static inline bool qd_json_element_ends(const char *at, const char *end)
 {
-    return at == end || *at == ',' || *at == ']' || *at == ' ' || *at == '\n' || *at == '\r' ||
-           *at == '\t';
+    return at == end || *at == ',' || *at == ']' || qd_json_is_space(*at);
 }
 
 /* Reads a number or a word that begins at `at`. Returns its end; NULL: there is none, or the type

@@ -171,6 +171,15 @@ bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *val
            !__builtin_add_overflow(*value, last, value);
 }
 
+const char *qd_json_integer_read(const char *at, const char *end, int64_t *value)
+{
+    const bool negative = at < end && *at == '-';
+    uint64_t magnitude;
+    at = qd_json_digits_read(at + negative, end, &magnitude);
+    *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return negative && magnitude == 0 ? NULL : at;
+}
+
 /* ---- Floats, in any case ------------------------------------------------------------------ */
 
 /* Midway between two floats lies a number of at most 113 significant digits (an odd number below
@@ -375,63 +384,77 @@ float qd_json_number_to_odd(const struct qd_json_number *number)
 /* To the next number behind a comma. */
 static inline const char *skip_space(const char *at, const char *end)
 {
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+    while (at < end && qd_json_is_space(*at))
         at++;
     return at;
 }
 
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count)
 {
+    const char *next = *at;
     size_t index = 0;
-    for (const char *next = *at; index < count; index++) {
+    for (char separator = ','; separator == ',' && index < count; next++) {
         struct qd_json_number number;
-        const char *behind = scan(skip_space(next, end), end, &number);
-        if (behind == NULL || behind >= end || *behind != ',')
+        next = scan(skip_space(next, end), end, &number);
+        if (next == NULL || next == end)
+            break;
+        separator = *next;
+        if (separator != ',' && separator != ']')
             break;
         const float value = to_float(&number);
         if (isinf(value))
             break;
-        values[index] = value;
-        next = *at = behind + 1;
+        values[index++] = value;
+        *at = next;
     }
     return index;
 }
 
-static inline size_t read_integers(const char **at, const char *end, int64_t min, int64_t max,
-                                   uint32_t *values, size_t count)
+/* The same as read_digits, one by one, near the end, where as many bytes cannot be read. 0, too,
+ * where nothing stands behind them. */
+static unsigned read_last_digits(const char *at, const char *end, uint64_t *value)
 {
+    const char *begin = at;
+    for (*value = 0; is_digit(at, end); at++)
+        *value = *value * 10 + (uint64_t)(*at - '0');
+    return at == end ? 0 : (unsigned)(at - begin);
+}
+
+/* Where a number ends is known late, and the next one waits for it: it does not wait for its sign,
+ * too, where it can have none. */
+__attribute__((always_inline)) static inline size_t read_integers(const char **at, const char *end,
+                                                                  bool is_signed, int64_t min,
+                                                                  int64_t max, uint32_t *values,
+                                                                  size_t count)
+{
+    const uint64_t range = (uint64_t)max - (uint64_t)min;
+    const char *next = *at;
     size_t index = 0;
-    for (const char *next = *at; index < count; index++) {
-        next = skip_space(next, end);
-        if (end - next <= 1 + READ_DIGITS)
-            break;
+    for (char separator = ','; separator == ',' && index < count; next++) {
         uint64_t magnitude;
-        const bool negative = *next == '-'; /* no branch: nobody can predict a sign */
+        next = skip_space(next, end);
+        const bool negative = is_signed && next < end && *next == '-'; /* no branch, as in scan */
         const char *digits = next + negative;
-        const unsigned digit_count = read_digits(digits, &magnitude);
-        const int64_t value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
-        const bool zero_first = *digits == '0' && (digit_count > 1 || negative);
-        if (digit_count == 0 || zero_first || digits[digit_count] != ',' || value < min ||
-            value > max)
+        const unsigned digit_count = end - digits > READ_DIGITS
+                                         ? read_digits(digits, &magnitude)
+                                         : read_last_digits(digits, end, &magnitude);
+        const uint64_t value = negative ? 0 - magnitude : magnitude;
+        next = digits + digit_count;
+        if (digit_count == 0 || (*digits == '0' && (digit_count > 1 || negative)) ||
+            value - (uint64_t)min > range)
             break;
-        values[index] = (uint32_t)value;
-        next = *at = digits + digit_count + 1;
+        separator = *next;
+        if (separator != ',' && separator != ']')
+            break;
+        values[index++] = (uint32_t)value;
+        *at = next;
     }
     return index;
 }
 
-/* The last few have nothing behind them to load with them: they are read in a copy. */
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count)
 {
-    const size_t index = read_integers(at, end, min, max, values, count);
-    const size_t left = (size_t)(end - *at);
-    if (index == count || left > 1 + READ_DIGITS)
-        return index;
-    char copy[1 + READ_DIGITS + 1 + READ_DIGITS + 1] = {0};
-    const char *next = memcpy(copy, *at, left);
-    const size_t more =
-        read_integers(&next, copy + sizeof(copy), min, max, values + index, count - index);
-    *at += next - copy;
-    return index + more;
+    return min < 0 ? read_integers(at, end, true, min, max, values, count)
+                   : read_integers(at, end, false, min, max, values, count);
 }

@@ -22,6 +22,32 @@ struct qd_json_number {
  * number->bytes is then where a digit was missing. */
 const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_number *number);
 
+static inline bool qd_json_is_space(char byte)
+{
+    return (unsigned char)byte <= ' ' &&
+           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
+}
+
+#define QD_DIGITS_MAX 18
+
+/* Reads digits as a number has them before its point, as far as they are few, at most 18, as those
+ * of sizes are: none may stand behind a first 0. Returns their end; NULL: there are none, or more.
+ */
+static inline const char *qd_json_digits_read(const char *at, const char *end, uint64_t *value)
+{
+    const char *begin = at;
+    const char *stop = end - at > QD_DIGITS_MAX + 1 ? at + QD_DIGITS_MAX + 1 : end;
+    *value = 0;
+    for (; at < stop; at++) {
+        const unsigned digit = (unsigned)*at - '0';
+        if (digit > 9)
+            break;
+        *value = *value * 10 + digit;
+    }
+    const ptrdiff_t count = at - begin;
+    return count == 0 || count > QD_DIGITS_MAX || (count > 1 && *begin == '0') ? NULL : at;
+}
+
 /* false: fraction, exponent, "-0", or beyond int64. */
 bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
 
@@ -41,12 +67,16 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value);
  */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Reads floats in a row, each with a comma behind it and perhaps spaces before it, and stops before
- * whatever else comes, an infinite one among it. Returns how many; *at becomes the end. */
+/* Reads an integer of at most 18 digits: who calls judges what stands behind it. Returns its end;
+ * NULL: there is none, such as "-0". */
+const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
+
+/* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a
+ * bracket behind it, or before whatever else comes, an infinite one among it. Returns how many; *at
+ * becomes the end of the last one. */
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
 
-/* The same of integers in [min, max], of which the lowest 32 bits are kept. It may stop before any
- * of them near the end. */
+/* The same of integers in [min, max], of which the lowest 32 bits are kept. */
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count);
 

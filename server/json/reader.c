@@ -1,6 +1,5 @@
 #include "server/json/reader.h"
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,103 +15,107 @@ enum {
     MARKS_MIN = 32,
     NUMBER_BYTES_MAX = 1023,
     NUMBER_PLACES_MAX = 19 + 1, /* of a mantissa */
-    BLOCK_BYTES = 32,           /* of data, looked at together */
+    FLAT_BYTES_MAX = 64,        /* of data that is tried as flat and short */
+    BLOCK_BYTES = 32,           /* of other data, looked at together */
 };
-static_assert(QD_ENVELOPE_DEPTH_MAX <= 64, "one bit for each open value");
+
+/* What closes the text: it never comes where a space would be skipped. */
+#define NO_CLOSE ' '
 
 /* What comes next. Spaces may stand before the first seven. */
 enum state {
-    VALUE,
-    FIRST_VALUE,
-    KEY,
-    FIRST_KEY,
-    COLON,
-    DATA,
     AFTER_VALUE,
+    FIRST_KEY,
+    KEY,
+    COLON,
+    FIRST_VALUE,
+    VALUE,
+    DATA,
     IN_KEY,
     IN_STRING,
     IN_DATA,
 };
 
-__attribute__((cold)) static enum qd_status expected(const struct qd_json_reader *reader,
-                                                     const char *what)
+__attribute__((cold)) static const char *expected(const struct qd_json_reader *reader,
+                                                  const char *at, const char *what)
 {
-    size_t offset = (size_t)(reader->at - reader->begin);
+    size_t offset = (size_t)(at - reader->begin);
     char got[24] = "the end of the JSON";
-    if (reader->at < reader->end) {
-        unsigned char byte = (unsigned char)*reader->at;
+    if (at < reader->end) {
+        unsigned char byte = (unsigned char)*at;
         snprintf(got, sizeof(got), byte > 0x20 && byte < 0x7f ? "'%c'" : "byte 0x%02x", byte);
     }
-    return qd_fail(reader->error, QD_INVALID, "malformed JSON at byte %zu: expected %s, got %s",
-                   offset, what, got);
+    qd_fail(reader->error, QD_INVALID, "malformed JSON at byte %zu: expected %s, got %s", offset,
+            what, got);
+    return NULL;
 }
 
 /* ---- The tree ---------------------------------------------------------------------------- */
 
-__attribute__((cold)) static bool make_room(struct qd_json_reader *reader, size_t bytes)
+/* What else a token may take besides a string that is not short. */
+enum {
+    TOKEN_BYTES_MAX =
+        2 * QD_JSON_PLAIN_BYTES + sizeof(struct qd_json_value) + sizeof(struct qd_json_data)
+};
+
+/* Room for a token, and so many bytes more. False: no memory; the error says so. */
+static inline bool find_room(struct qd_json_reader *reader, size_t more)
 {
-    reader->room_bytes = bytes > ROOM_BYTES ? bytes : ROOM_BYTES;
-    reader->room = qd_arena_alloc(reader->arena, reader->room_bytes);
-    if (reader->room != NULL)
+    const size_t bytes = TOKEN_BYTES_MAX + more;
+    if ((size_t)(reader->room_end - reader->room) >= bytes)
         return true;
-    reader->room_bytes = 0;
-    qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
-    return false;
+    const size_t wanted = bytes > ROOM_BYTES ? bytes : ROOM_BYTES;
+    char *room = qd_arena_alloc(reader->arena, wanted);
+    if (room == NULL) {
+        qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+        return false;
+    }
+    reader->room = room;
+    reader->room_end = room + wanted;
+    return true;
 }
 
-/* Room for so many bytes, for take. NULL: no memory; the error says so. */
-static inline char *find_room(struct qd_json_reader *reader, size_t bytes)
+/* Out of the room that was found. */
+static inline void *take(struct qd_json_reader *reader, size_t bytes)
 {
-    return bytes <= reader->room_bytes || make_room(reader, bytes) ? reader->room : NULL;
+    void *taken = reader->room;
+    reader->room += bytes;
+    return taken;
 }
 
-static inline size_t rounded(size_t bytes)
-{
-    return (bytes + 7) & ~(size_t)7;
-}
-
-static inline void take(struct qd_json_reader *reader, size_t bytes)
-{
-    reader->room += rounded(bytes);
-    reader->room_bytes -= rounded(bytes);
-}
-
-/* The value that comes next in the text. NULL: no memory. */
+/* The value that comes next in the text. */
 static struct qd_json_value *add(struct qd_json_reader *reader, enum qd_json_kind kind,
                                  const char *text, size_t bytes)
 {
-    struct qd_json_value *value = (void *)find_room(reader, sizeof(*value));
-    if (value == NULL)
-        return NULL;
-    take(reader, sizeof(*value));
+    struct qd_json_value *value = take(reader, sizeof(*value));
     *value = (struct qd_json_value){.kind = kind, .key = reader->key, .text = text, .bytes = bytes};
-    const struct qd_json_value ***link = &reader->links[reader->depth];
-    **link = value;
-    *link = &value->next;
+    *reader->top->link = value;
+    reader->top->link = &value->next;
     reader->key = NULL;
     reader->state = AFTER_VALUE;
     return value;
 }
 
-/* As it is written, from `text` up to here. */
-static enum qd_status add_written(struct qd_json_reader *reader, enum qd_json_kind kind,
-                                  const char *text)
+/* As it is written, from `at` to `end`. */
+static const char *add_written(struct qd_json_reader *reader, enum qd_json_kind kind,
+                               const char *at, const char *end)
 {
-    return add(reader, kind, text, (size_t)(reader->at - text)) != NULL ? QD_OK
-                                                                        : reader->error->status;
+    add(reader, kind, at, (size_t)(end - at));
+    return end;
 }
 
-/* A key or a value, in the room. */
-static inline enum qd_status add_string(struct qd_json_reader *reader, size_t bytes)
+/* A key or a value, which is in the room, up to `room`. */
+static inline void add_string(struct qd_json_reader *reader, enum state state, size_t bytes,
+                              char *room)
 {
     const char *string = reader->room;
-    take(reader, bytes + 1);
-    if (reader->state == IN_KEY) {
+    reader->room = room;
+    if (state == IN_KEY) {
         reader->key = string;
         reader->state = COLON;
-        return QD_OK;
+    } else {
+        add(reader, QD_JSON_STRING, string, bytes);
     }
-    return add(reader, QD_JSON_STRING, string, bytes) != NULL ? QD_OK : reader->error->status;
 }
 
 /* ---- Data, skipped ----------------------------------------------------------------------- */
@@ -136,21 +139,23 @@ static bool block_is_plain(const char *block, size_t *commas)
     return found == 0;
 }
 
-static enum qd_status add_mark(struct qd_json_reader *reader)
+static const char *add_mark(struct qd_json_reader *reader, const char *at)
 {
     if (reader->mark_count == reader->mark_capacity) {
         size_t size = sizeof(*reader->marks);
         size_t capacity = reader->mark_capacity == 0 ? MARKS_MIN : reader->mark_capacity * 2;
         struct qd_json_mark *marks = qd_arena_grow(reader->arena, reader->marks,
                                                    reader->mark_capacity * size, capacity * size);
-        if (marks == NULL)
-            return qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+        if (marks == NULL) {
+            qd_refuse_memory(reader->arena, "the request's JSON", reader->error);
+            return NULL;
+        }
         reader->marks = marks;
         reader->mark_capacity = capacity;
     }
-    reader->marks[reader->mark_count++] = (struct qd_json_mark){reader->at, reader->commas};
-    reader->marked = reader->at;
-    return QD_OK;
+    reader->marks[reader->mark_count++] = (struct qd_json_mark){at, reader->commas};
+    reader->marked = at;
+    return at;
 }
 
 /* Whether an odd number of backslashes, none before `begin`, stands before `quote`. */
@@ -163,78 +168,62 @@ static bool is_escaped(const char *begin, const char *quote)
 }
 
 /* Inside a string of data: to behind its closing quote, or to the pause. */
-static void skip_string(struct qd_json_reader *reader)
+static const char *skip_string(struct qd_json_reader *reader, const char *at)
 {
-    while (reader->in_string && reader->at < reader->pause) {
-        const char *quote = memchr(reader->at, '"', (size_t)(reader->pause - reader->at));
-        reader->at = quote == NULL ? reader->pause : quote + 1;
+    while (reader->in_string && at < reader->pause) {
+        const char *quote = memchr(at, '"', (size_t)(reader->pause - at));
+        at = quote == NULL ? reader->pause : quote + 1;
         reader->in_string = quote == NULL || is_escaped(reader->string, quote);
     }
+    return at;
 }
 
 /* Outside strings of data: some bytes on, to the pause at the most. */
-static enum qd_status skip_block(struct qd_json_reader *reader)
+static const char *skip_block(struct qd_json_reader *reader, const char *at)
 {
-    const bool is_due = (size_t)(reader->at - reader->marked) >= reader->piece_bytes;
-    const bool is_whole = reader->pause - reader->at >= BLOCK_BYTES;
-    const char *stop = is_whole ? reader->at + BLOCK_BYTES : reader->pause;
+    const bool is_due = (size_t)(at - reader->marked) >= reader->piece_bytes;
+    const bool is_whole = reader->pause - at >= BLOCK_BYTES;
+    const char *stop = is_whole ? at + BLOCK_BYTES : reader->pause;
     size_t commas;
-    if (is_whole && !is_due && block_is_plain(reader->at, &commas)) {
+    if (is_whole && !is_due && block_is_plain(at, &commas)) {
         reader->commas += commas;
-        reader->at = stop;
-        return QD_OK;
+        return stop;
     }
-    for (const char *at = reader->at; at < stop;) {
+    while (at < stop) {
         const char byte = *at++;
-        const bool is_plain = byte != ',' && !is_structural(byte);
-        if (is_plain && at < stop)
-            continue;
-        reader->at = at;
         reader->commas += byte == ',';
         if (byte == ',' && is_due && reader->commas % QD_JSON_MARK_ELEMENTS == 0)
-            return add_mark(reader);
-        if (byte == ',' || is_plain)
+            return add_mark(reader, at);
+        if (!is_structural(byte))
             continue;
         reader->in_string = byte == '"';
-        reader->string = reader->at;
+        reader->string = at;
         if (byte != '"')
             reader->brackets += byte == '[' || byte == '{' ? 1 : SIZE_MAX;
         if (reader->in_string || reader->brackets == 0)
             break;
     }
-    return QD_OK;
+    return at;
 }
 
 /* On in an array, an object or a string. */
-static enum qd_status skip_nested(struct qd_json_reader *reader, bool *closed)
+static const char *skip_nested(struct qd_json_reader *reader, const char *at, bool *closed)
 {
-    enum qd_status status = QD_OK;
     *closed = false;
-    while (status == QD_OK && !*closed && reader->at < reader->pause) {
-        if (reader->in_string)
-            skip_string(reader);
-        else
-            status = skip_block(reader);
+    while (at != NULL && !*closed && at < reader->pause) {
+        at = reader->in_string ? skip_string(reader, at) : skip_block(reader, at);
         *closed = reader->brackets == 0 && !reader->in_string;
     }
-    const bool is_cut = status == QD_OK && !*closed && reader->at == reader->end;
-    return is_cut ? expected(reader, "the end of the data") : status;
-}
-
-static bool is_space(char byte)
-{
-    return (unsigned char)byte <= ' ' &&
-           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
+    return !*closed && at == reader->end ? expected(reader, at, "the end of the data") : at;
 }
 
 /* On in a number or a word. */
-static enum qd_status skip_word(struct qd_json_reader *reader, bool *closed)
+static const char *skip_word(const struct qd_json_reader *reader, const char *at, bool *closed)
 {
-    while (reader->at < reader->pause && (unsigned char)*reader->at > ' ' && *reader->at != ',' &&
-           *reader->at != ']' && *reader->at != '}')
-        reader->at++;
-    *closed = reader->at < reader->pause || reader->at == reader->end;
-    return *closed && reader->at == reader->token ? expected(reader, "a value") : QD_OK;
+    while (at < reader->pause && (unsigned char)*at > ' ' && *at != ',' && *at != ']' && *at != '}')
+        at++;
+    *closed = at < reader->pause || at == reader->end;
+    return *closed && at == reader->token ? expected(reader, at, "a value") : at;
 }
 
 static void set_pause(struct qd_json_reader *reader)
@@ -245,265 +234,308 @@ static void set_pause(struct qd_json_reader *reader)
         reader->pause = reader->begin + room;
 }
 
-static enum qd_status begin_data(struct qd_json_reader *reader)
+static void begin_data(struct qd_json_reader *reader, const char *at)
 {
-    reader->token = reader->marked = reader->at;
+    reader->token = reader->marked = at;
     reader->brackets = 0;
     reader->in_string = false;
     reader->commas = 0;
     reader->mark_first = reader->mark_count;
     reader->state = IN_DATA;
-    set_pause(reader);
-    return QD_OK;
+    reader->pause = reader->step_end;
 }
 
-static enum qd_status end_data(struct qd_json_reader *reader)
+static inline void end_data(struct qd_json_reader *reader, const char *at)
 {
-    struct qd_json_data *data = (void *)find_room(reader, sizeof(*data));
-    if (data == NULL)
-        return reader->error->status;
-    take(reader, sizeof(*data));
+    struct qd_json_data *data = take(reader, sizeof(*data));
     struct qd_json_value *value =
-        add(reader, QD_JSON_DATA, reader->token, (size_t)(reader->at - reader->token));
-    if (value == NULL)
-        return reader->error->status;
-    if (value->bytes == 4 && memcmp(value->text, "null", 4) == 0)
-        value->kind = QD_JSON_NULL;
+        add(reader, QD_JSON_DATA, reader->token, (size_t)(at - reader->token));
     *data = (struct qd_json_data){.commas = reader->commas,
                                   .mark_first = reader->mark_first,
                                   .mark_count = reader->mark_count - reader->mark_first};
-    value->data = data;
+    if (value->bytes == 4 && memcmp(value->text, "null", 4) == 0)
+        value->kind = QD_JSON_NULL;
+    else
+        value->data = data;
     reader->data_bytes += value->bytes;
     set_pause(reader);
-    return QD_OK;
+}
+
+/* The end of data that is flat and short, as that of small requests is. NULL: it is other data. */
+static const char *skip_flat(const char *at, const char *pause, size_t *commas)
+{
+    const char *stop = pause - at > FLAT_BYTES_MAX ? at + FLAT_BYTES_MAX : pause;
+    size_t count = 0;
+    if (*at != '[')
+        return NULL;
+    for (at++; at < stop; at++) {
+        if (*at >= '-' && *at <= '9')
+            continue;
+        count += *at == ',';
+        if (*at == ']') {
+            *commas = count;
+            return at + 1;
+        }
+        if (is_structural(*at))
+            break;
+    }
+    return NULL;
 }
 
 /* Moves behind a data value, whatever it is: who converts it judges it. */
-static enum qd_status skip_data(struct qd_json_reader *reader)
+static const char *skip_data(struct qd_json_reader *reader, const char *at)
 {
     const char *token = reader->token;
-    const bool nested = token < reader->end && (*token == '"' || is_structural(*token));
+    const bool nested = token < reader->end && is_structural(*token);
     bool closed;
-    enum qd_status status = nested && *token != ']' && *token != '}' ? skip_nested(reader, &closed)
-                                                                     : skip_word(reader, &closed);
-    if (status != QD_OK)
-        return status;
-    if (closed)
-        return end_data(reader);
-    if (*token == '"' || reader->at - reader->marked <= QD_DATA_GAP_BYTES_MAX)
-        return QD_OK;
-    return qd_fail(reader->error, QD_INVALID,
-                   "the JSON at byte %zu: expected %d elements of data within %d bytes",
-                   (size_t)(reader->marked - reader->begin), QD_JSON_MARK_ELEMENTS,
-                   QD_DATA_GAP_BYTES_MAX);
+    at = nested && *token != ']' && *token != '}' ? skip_nested(reader, at, &closed)
+                                                  : skip_word(reader, at, &closed);
+    if (at == NULL)
+        return NULL;
+    if (closed) {
+        end_data(reader, at);
+        return at;
+    }
+    if (*token == '"' || at - reader->marked <= QD_DATA_GAP_BYTES_MAX)
+        return at;
+    qd_fail(reader->error, QD_INVALID,
+            "the JSON at byte %zu: expected %d elements of data within %d bytes",
+            (size_t)(reader->marked - reader->begin), QD_JSON_MARK_ELEMENTS, QD_DATA_GAP_BYTES_MAX);
+    return NULL;
+}
+
+static const char *read_data(struct qd_json_reader *reader, const char *at)
+{
+    begin_data(reader, at);
+    const char *end = at < reader->pause ? skip_flat(at, reader->pause, &reader->commas) : NULL;
+    if (end == NULL)
+        return skip_data(reader, at);
+    end_data(reader, end);
+    return end;
 }
 
 /* ---- The grammar ------------------------------------------------------------------------- */
 
-static void skip_space(struct qd_json_reader *reader)
+/* Each of these reads what stands at `at`, sets the state and returns where it ends. Where it is
+ * cut off by the end of the step, it leaves the state as it is; where it fails, it returns NULL. */
+
+static inline bool is_cut(const struct qd_json_reader *reader, const char *at)
 {
-    const char *at = reader->at;
-    while (at < reader->pause && is_space(*at))
-        at++;
-    reader->at = at;
+    return at >= reader->pause && at < reader->end;
+}
+
+/* To where the next token is. False: the step ends there, or the text. */
+static inline bool goes_on(const struct qd_json_reader *reader, const char **at)
+{
+    while (*at < reader->pause && qd_json_is_space(**at))
+        ++*at;
+    return *at < reader->pause;
+}
+
+/* Whether it is this one; mostly there is no space before it. */
+static inline bool comes(const struct qd_json_reader *reader, const char **at, char byte)
+{
+    if (*at < reader->pause && **at == byte)
+        return true;
+    return goes_on(reader, at) && **at == byte;
 }
 
 /* Most strings end here, too: they are short, and stand for themselves. */
-static enum qd_status begin_string(struct qd_json_reader *reader, enum state state)
+static inline const char *begin_string(struct qd_json_reader *reader, const char *at,
+                                       enum state state)
 {
-    reader->token = reader->at++;
+    const char *begin = at + 1;
+    char *room = reader->room;
+    const char *quote = qd_json_string_copy_plain(begin, reader->end, &room);
+    if (quote != NULL) {
+        add_string(reader, state, (size_t)(quote - begin), room);
+        return quote + 1;
+    }
+    reader->token = at;
     reader->state = state;
-    char *room = find_room(reader, QD_JSON_PLAIN_BYTES);
-    if (room == NULL)
-        return reader->error->status;
-    const char *begin = reader->at;
-    const char *quote = qd_json_string_copy_plain(begin, reader->end, room);
-    if (quote == NULL)
-        return QD_OK;
-    reader->at = quote + 1;
-    return add_string(reader, (size_t)(quote - begin));
+    return begin;
 }
 
 /* On in a string. */
-static enum qd_status read_string(struct qd_json_reader *reader)
+static const char *read_string(struct qd_json_reader *reader, const char *at)
 {
     bool closed;
-    const char *wanted = qd_json_string_scan(&reader->at, reader->pause, reader->end, &closed);
+    const char *wanted = qd_json_string_scan(&at, reader->pause, reader->end, &closed);
     if (wanted != NULL)
-        return expected(reader, wanted);
+        return expected(reader, at, wanted);
     if (!closed)
-        return QD_OK;
+        return at;
     const char *written = reader->token + 1;
-    const size_t bytes = (size_t)(reader->at - written) - 1;
-    char *room = find_room(reader, rounded(bytes + 1));
-    if (room == NULL)
-        return reader->error->status;
-    const size_t decoded = qd_json_string_decode(written, bytes, room);
-    room[decoded] = '\0';
-    return add_string(reader, decoded);
+    const size_t bytes = (size_t)(at - written) - 1;
+    if (!find_room(reader, bytes))
+        return NULL;
+    const size_t decoded = qd_json_string_decode(written, bytes, reader->room);
+    const size_t padded = decoded / 8 * 8 + 8;
+    memset(reader->room + decoded, 0, padded - decoded);
+    add_string(reader, reader->state, decoded, reader->room + padded);
+    return at;
 }
 
-static enum qd_status read_colon(struct qd_json_reader *reader)
+static const char *close_value(struct qd_json_reader *reader, const char *at)
 {
-    if (reader->at == reader->end || *reader->at != ':')
-        return expected(reader, "':'");
-    reader->at++;
-    if (reader->depth == 1) {
-        reader->in_inputs = qd_json_key_is(reader->key, "inputs");
-        reader->in_parameters = qd_json_key_is(reader->key, "parameters");
-    }
-    bool in_item = reader->depth == 3 && reader->in_inputs && (reader->objects & 2) == 0;
-    bool in_files = reader->depth == 2 && reader->in_parameters;
-    bool is_data = (in_item && qd_json_key_is(reader->key, "data")) ||
-                   (in_files && strncmp(reader->key, "file:", 5) == 0);
-    reader->state = is_data ? DATA : VALUE;
-    return QD_OK;
+    reader->top--;
+    reader->state = AFTER_VALUE;
+    return at + 1;
 }
 
-static enum qd_status read_number(struct qd_json_reader *reader)
+/* What comes is no key, unless it does not come in this step. */
+static const char *read_no_key(struct qd_json_reader *reader, const char *at)
+{
+    if (is_cut(reader, at))
+        return at;
+    if (reader->state == FIRST_KEY && at < reader->end && *at == '}')
+        return close_value(reader, at);
+    return expected(reader, at, reader->state == KEY ? "a key" : "a key or '}'");
+}
+
+static const char *read_colon(struct qd_json_reader *reader, const char *at)
+{
+    static const struct qd_json_name inputs = {"inputs"}, parameters = {"parameters"},
+                                     data = {"data"};
+    const struct qd_json_open *top = reader->top, *stack = reader->stack;
+    bool is_data = false;
+    if (!comes(reader, &at, ':'))
+        return is_cut(reader, at) ? at : expected(reader, at, "':'");
+    if (top == &stack[3]) {
+        is_data = reader->in_inputs && stack[2].close == ']' && qd_json_key_is(reader->key, &data);
+    } else if (top == &stack[2]) {
+        is_data = reader->in_parameters && strncmp(reader->key, "file:", 5) == 0;
+    } else if (top == &stack[1]) {
+        reader->in_inputs = qd_json_key_is(reader->key, &inputs);
+        reader->in_parameters = qd_json_key_is(reader->key, &parameters);
+    }
+    reader->state = is_data ? DATA : VALUE;
+    return at + 1;
+}
+
+static const char *read_number(struct qd_json_reader *reader, const char *at)
 {
     struct qd_json_number number;
-    const char *begin = reader->at;
-    const bool far = reader->end - begin > NUMBER_BYTES_MAX;
-    const char *end =
-        qd_json_number_scan(begin, far ? begin + NUMBER_BYTES_MAX + 1 : reader->end, &number);
+    uint64_t whole;
+    const char *end = qd_json_digits_read(at, reader->end, &whole);
+    if (end != NULL && end < reader->end && *end != '.' && (*end | 0x20) != 'e')
+        return add_written(reader, QD_JSON_NUMBER, at, end);
+    const bool far = reader->end - at > NUMBER_BYTES_MAX;
+    end = qd_json_number_scan(at, far ? at + NUMBER_BYTES_MAX + 1 : reader->end, &number);
+    const char *behind = at + number.bytes;
     if (number.bytes > NUMBER_BYTES_MAX)
-        return expected(reader, "a number of at most 1023 characters");
-    reader->at += number.bytes;
+        return expected(reader, at, "a number of at most 1023 characters");
     if (end == NULL)
-        return expected(reader, "a digit");
+        return expected(reader, behind, "a digit");
     if (number.exponent > DBL_MAX_10_EXP - NUMBER_PLACES_MAX) { /* readers differ beyond */
         char copy[NUMBER_BYTES_MAX + 1];
-        memcpy(copy, begin, number.bytes);
+        memcpy(copy, at, number.bytes);
         copy[number.bytes] = '\0';
-        if (!isfinite(strtod(copy, NULL))) {
-            reader->at = begin;
-            return expected(reader, "a number within the range of double precision");
-        }
+        if (!isfinite(strtod(copy, NULL)))
+            return expected(reader, at, "a number within the range of double precision");
     }
-    return add_written(reader, QD_JSON_NUMBER, begin);
+    return add_written(reader, QD_JSON_NUMBER, at, behind);
 }
 
-static enum qd_status open_value(struct qd_json_reader *reader)
+static const char *open_value(struct qd_json_reader *reader, const char *at)
 {
-    if (reader->depth == QD_ENVELOPE_DEPTH_MAX) {
-        return qd_fail(reader->error, QD_INVALID,
-                       "malformed JSON at byte %zu: nested deeper than %d",
-                       (size_t)(reader->at - reader->begin), QD_ENVELOPE_DEPTH_MAX);
+    if (reader->top == &reader->stack[QD_ENVELOPE_DEPTH_MAX]) {
+        qd_fail(reader->error, QD_INVALID, "malformed JSON at byte %zu: nested deeper than %d",
+                (size_t)(at - reader->begin), QD_ENVELOPE_DEPTH_MAX);
+        return NULL;
     }
-    const bool is_object = *reader->at == '{';
-    struct qd_json_value *value =
-        add(reader, is_object ? QD_JSON_OBJECT : QD_JSON_ARRAY, reader->at, 0);
-    if (value == NULL)
-        return reader->error->status;
-    uint64_t bit = UINT64_C(1) << reader->depth++;
-    reader->objects = is_object ? reader->objects | bit : reader->objects & ~bit;
-    reader->links[reader->depth] = &value->first;
+    const bool is_object = *at == '{';
+    struct qd_json_value *value = add(reader, is_object ? QD_JSON_OBJECT : QD_JSON_ARRAY, at, 0);
+    *++reader->top = (struct qd_json_open){&value->first, is_object ? '}' : ']'};
     reader->state = is_object ? FIRST_KEY : FIRST_VALUE;
-    reader->at++;
-    return QD_OK;
+    return at + 1;
 }
 
-static enum qd_status read_literal(struct qd_json_reader *reader)
+static const char *read_literal(struct qd_json_reader *reader, const char *at)
 {
     static const char *const literals[] = {
         [QD_JSON_NULL] = "null", [QD_JSON_FALSE] = "false", [QD_JSON_TRUE] = "true"};
-    size_t left = (size_t)(reader->end - reader->at);
+    size_t left = (size_t)(reader->end - at);
     for (enum qd_json_kind kind = QD_JSON_NULL; kind <= QD_JSON_TRUE; kind++) {
         size_t count = strlen(literals[kind]);
-        if (left >= count && memcmp(reader->at, literals[kind], count) == 0) {
-            reader->at += count;
-            return add_written(reader, kind, reader->at - count);
-        }
+        if (left >= count && memcmp(at, literals[kind], count) == 0)
+            return add_written(reader, kind, at, at + count);
     }
-    return expected(reader, "a value");
+    return expected(reader, at, "a value");
 }
 
-static enum qd_status read_value(struct qd_json_reader *reader)
+/* One that is no string. */
+static const char *read_value(struct qd_json_reader *reader, const char *at)
 {
-    char byte = reader->at < reader->end ? *reader->at : '\0';
+    const char byte = at < reader->pause ? *at : '\0';
     if (byte == '{' || byte == '[')
-        return open_value(reader);
-    if (byte == '"')
-        return begin_string(reader, IN_STRING);
+        return open_value(reader, at);
+    if (byte == ']' && reader->state == FIRST_VALUE)
+        return close_value(reader, at);
     if (byte == '-' || (byte >= '0' && byte <= '9'))
-        return read_number(reader);
-    return read_literal(reader);
-}
-
-/* Whether what comes next is here, without spaces before it. */
-static inline bool goes_on(const struct qd_json_reader *reader)
-{
-    return reader->at < reader->pause && !is_space(*reader->at);
-}
-
-/* Mostly the colon and the value are there, too. */
-static enum qd_status read_key(struct qd_json_reader *reader, const char *wanted)
-{
-    if (reader->at == reader->end || *reader->at != '"')
-        return expected(reader, wanted);
-    enum qd_status status = begin_string(reader, IN_KEY);
-    if (status == QD_OK && reader->state == COLON && goes_on(reader))
-        status = read_colon(reader);
-    if (status != QD_OK || !goes_on(reader))
-        return status;
-    if (reader->state == DATA)
-        return begin_data(reader);
-    return reader->state == VALUE ? read_value(reader) : QD_OK;
+        return read_number(reader, at);
+    return is_cut(reader, at) ? at : read_literal(reader, at);
 }
 
 static bool is_over(const struct qd_json_reader *reader)
 {
-    return reader->depth == 0 && reader->state == AFTER_VALUE;
+    return reader->top == reader->stack && reader->state == AFTER_VALUE;
 }
 
-static enum qd_status read_separator(struct qd_json_reader *reader)
+__attribute__((cold)) static const char *refuse_separator(const struct qd_json_reader *reader,
+                                                          const char *at)
 {
-    if (is_over(reader)) {
-        return expected(reader, "nothing after the JSON (binary tensor data needs the header "
-                                "Inference-Header-Content-Length)");
-    }
-    const bool object = (reader->objects >> (reader->depth - 1) & 1) != 0;
-    char byte = reader->at < reader->end ? *reader->at : '\0';
-    if (byte == ',') {
-        reader->state = object ? KEY : VALUE;
-    } else if (byte == (object ? '}' : ']')) {
-        reader->depth--;
-        reader->state = AFTER_VALUE;
-    } else {
-        return expected(reader, object ? "',' or '}'" : "',' or ']'");
-    }
-    reader->at++;
-    return reader->state == KEY && goes_on(reader) ? read_key(reader, "a key") : QD_OK;
+    if (is_over(reader))
+        return expected(reader, at,
+                        "nothing after the JSON (binary tensor data needs the header "
+                        "Inference-Header-Content-Length)");
+    return expected(reader, at, reader->top->close == '}' ? "',' or '}'" : "',' or ']'");
 }
 
-static enum qd_status read_token(struct qd_json_reader *reader)
+/* A comma; or what closes values, and the comma behind that. */
+static const char *read_separator(struct qd_json_reader *reader, const char *at)
 {
-    char byte = reader->at < reader->end ? *reader->at : '\0';
-    switch ((enum state)reader->state) {
-    case FIRST_VALUE:
-        return byte == ']' ? read_separator(reader) : read_value(reader);
-    case VALUE:
-        return read_value(reader);
-    case FIRST_KEY:
-        if (byte == '}')
-            return read_separator(reader);
-        return read_key(reader, "a key or '}'");
-    case KEY:
-        return read_key(reader, "a key");
-    case COLON:
-        return read_colon(reader);
-    case AFTER_VALUE:
-        return read_separator(reader);
-    case DATA:
-        return begin_data(reader);
-    case IN_DATA:
-        return skip_data(reader);
-    case IN_KEY:
-    case IN_STRING:
-        break;
+    while (goes_on(reader, &at)) {
+        const char close = reader->top->close;
+        if (*at == ',' && close != NO_CLOSE) {
+            reader->state = close == '}' ? KEY : VALUE;
+            return at + 1;
+        }
+        if (*at != close)
+            return refuse_separator(reader, at);
+        at = close_value(reader, at);
     }
-    return read_string(reader);
+    return at < reader->end || is_over(reader) ? at : refuse_separator(reader, at);
+}
+
+/* Or several: a member is mostly there as a whole. */
+static const char *read_token(struct qd_json_reader *reader, const char *at)
+{
+    if (!find_room(reader, 0))
+        return NULL;
+    if (reader->state == AFTER_VALUE) {
+        at = read_separator(reader, at);
+        if (reader->state != KEY)
+            return at;
+    }
+    if (reader->state == KEY || reader->state == FIRST_KEY) {
+        if (!comes(reader, &at, '"'))
+            return read_no_key(reader, at);
+        at = begin_string(reader, at, IN_KEY);
+        if (reader->state != COLON)
+            return at;
+    }
+    if (reader->state == COLON) {
+        at = read_colon(reader, at);
+        if (reader->state == COLON)
+            return at;
+    }
+    if (reader->state == VALUE || reader->state == FIRST_VALUE)
+        return comes(reader, &at, '"') ? begin_string(reader, at, IN_STRING)
+                                       : read_value(reader, at);
+    if (reader->state == DATA)
+        return goes_on(reader, &at) || !is_cut(reader, at) ? read_data(reader, at) : at;
+    return reader->state == IN_DATA ? skip_data(reader, at) : read_string(reader, at);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------- */
@@ -518,7 +550,8 @@ void qd_json_reader_init(struct qd_json_reader *reader, const char *json, size_t
                                       .end = json + bytes,
                                       .piece_bytes = piece_bytes,
                                       .state = VALUE};
-    reader->links[0] = &reader->root;
+    reader->top = reader->stack;
+    *reader->top = (struct qd_json_open){&reader->root, NO_CLOSE};
 }
 
 static bool is_too_large(const struct qd_json_reader *reader)
@@ -530,25 +563,22 @@ static bool is_too_large(const struct qd_json_reader *reader)
 
 enum qd_status qd_json_reader_step(struct qd_json_reader *reader, bool *done)
 {
-    enum qd_status status = QD_OK;
-    const bool is_last = (size_t)(reader->end - reader->at) <= reader->piece_bytes;
-    reader->step_end = is_last ? reader->end : reader->at + reader->piece_bytes;
+    const char *at = reader->at;
+    const bool is_last = (size_t)(reader->end - at) <= reader->piece_bytes;
+    reader->step_end = is_last ? reader->end : at + reader->piece_bytes;
     set_pause(reader);
     *done = false;
-    do {
-        if (reader->state <= AFTER_VALUE)
-            skip_space(reader);
-        if (reader->at >= reader->pause && (reader->at < reader->end || is_over(reader)))
-            break;
-        status = read_token(reader);
-    } while (status == QD_OK);
-    if (status != QD_OK)
-        return status;
+    while (at < reader->pause || (at == reader->end && !is_over(reader))) {
+        at = read_token(reader, at);
+        if (at == NULL)
+            return reader->error->status;
+    }
+    reader->at = at;
     if (is_too_large(reader)) {
         return qd_fail(reader->error, QD_TOO_LARGE,
                        "the JSON without its tensor data exceeds %u bytes", QD_ENVELOPE_BYTES_MAX);
     }
-    *done = reader->at == reader->end;
+    *done = at == reader->end;
     return QD_OK;
 }
 

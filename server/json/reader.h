@@ -20,6 +20,12 @@
  * where it is all flat numbers, 80 where each is nested, 150 where it is all envelope. */
 #define QD_JSON_PIECE_BYTES (64u << 10)
 
+/* An array or an object of which more comes. */
+struct qd_json_open {
+    const struct qd_json_value **link; /* to its next value */
+    char close;                        /* ']' or '}' */
+};
+
 /* All but `root` and `marks` is the reader's own. */
 struct qd_json_reader {
     const struct qd_json_value *root;
@@ -34,17 +40,14 @@ struct qd_json_reader {
     const char *token;    /* the first byte of the string or data that is being read */
     size_t piece_bytes;
     size_t data_bytes; /* of all data so far */
-    /* Not beside one another: compilers would compare both with one load, which has to wait until
-     * the last store to either has left the CPU's queue, at each token. */
     unsigned state;
-    uint64_t objects;   /* bit d: the value open at depth d + 1 is an object, not an array */
     bool in_inputs;     /* the value of the top-level key "inputs" is open, or comes next */
     bool in_parameters; /* likewise of "parameters" */
-    unsigned depth;
-    const char *key; /* of the value that comes next */
-    const struct qd_json_value **links[QD_ENVELOPE_DEPTH_MAX + 1]; /* to the next value */
-    char *room; /* in the arena, for nodes and strings */
-    size_t room_bytes;
+    const char *key;    /* of the value that comes next */
+    struct qd_json_open *top;
+    struct qd_json_open stack[QD_ENVELOPE_DEPTH_MAX + 1]; /* the first one is the text */
+    char *room;                                           /* in the arena, for nodes and strings */
+    char *room_end;
     /* In data. */
     size_t brackets; /* open */
     bool in_string;

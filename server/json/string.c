@@ -1,10 +1,5 @@
 #include "server/json/string.h"
 
-#include <stdint.h>
-#include <string.h>
-
-#include "server/base/text.h"
-
 long qd_json_hex4(const char *at, const char *end)
 {
     long value = 0;
@@ -39,22 +34,6 @@ static const char *scan_unit(const char **at, const char *end)
         if (second < 0xdc00 || second > 0xdfff)
             return "the second half of a surrogate pair";
         *at += 6;
-    }
-    return NULL;
-}
-
-/* Keys and names are all so short. Words are copied before they are looked at: the last one ends
- * behind the quote, in whose place is the NUL. */
-const char *qd_json_string_copy_plain(const char *at, const char *end, char *out)
-{
-    const char *last = end - at > QD_JSON_PLAIN_BYTES ? at + QD_JSON_PLAIN_BYTES : end;
-    for (; last - at >= 8; at += 8, out += 8) {
-        memcpy(out, at, 8);
-        const unsigned plain = qd_json_plain_count(at);
-        if (plain == 8)
-            continue;
-        out[plain] = '\0';
-        return at[plain] == '"' ? at + plain : NULL;
     }
     return NULL;
 }

@@ -7,6 +7,8 @@
 #include "server/json/element.h"
 #include "server/json/number.h"
 
+enum { BATCH = 64 }; /* of integers, on their way to fewer bits */
+
 struct reader {
     const char *at;
     const char *end;
@@ -23,11 +25,6 @@ struct reader {
 /* ---- Errors ------------------------------------------------------------------------------ */
 
 enum { SHOWN_BYTES = 40, SHAPE_BYTES = 96 };
-
-static bool is_space(char byte)
-{
-    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
 
 /* "[2,3]". QK_RANK_MAX dimensions whose product fits 64 bits take at most 84 bytes: a digit more
  * costs a factor of ten. */
@@ -124,9 +121,9 @@ static enum qd_status refuse_count(const struct reader *reader, const size_t *po
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 
-static void skip_space(struct reader *reader)
+static inline void skip_space(struct reader *reader)
 {
-    while (reader->at < reader->end && is_space(*reader->at))
+    while (reader->at < reader->end && qd_json_is_space(*reader->at))
         reader->at++;
 }
 
@@ -142,30 +139,32 @@ static void store_part(char *out, size_t index, uint32_t value, unsigned bits)
 
 /* The low bits of a two's complement integer are the smaller integer; the machine is
  * little-endian, as the wire is. */
-static inline void store(char *out, size_t index, uint32_t value, unsigned bits)
+static inline void store(char *out, size_t index, const uint32_t *values, size_t count,
+                         unsigned bits)
 {
     switch (bits) {
     case 8:
-        out[index] = (char)value;
+        for (size_t i = 0; i < count; i++)
+            out[index + i] = (char)values[i];
         break;
     case 16:
-        memcpy(out + index * 2, &value, 2);
+        for (size_t i = 0; i < count; i++)
+            memcpy(out + (index + i) * 2, &values[i], 2);
         break;
     case 32:
-        memcpy(out + index * 4, &value, 4);
+        memcpy(out + index * 4, values, count * 4);
         break;
     default:
-        store_part(out, index, value, bits);
+        for (size_t i = 0; i < count; i++)
+            store_part(out, index + i, values[i], bits);
     }
 }
 
 static inline bool read_integer(struct reader *reader, uint32_t *bits)
 {
-    struct qd_json_number number;
     int64_t value;
-    const char *end = qd_json_number_scan(reader->at, reader->end, &number);
-    if (end == NULL || !qd_json_element_ends(end, reader->end) ||
-        !qd_json_number_to_int64(&number, &value) || value < reader->type->min ||
+    const char *end = qd_json_integer_read(reader->at, reader->end, &value);
+    if (end == NULL || !qd_json_element_ends(end, reader->end) || value < reader->type->min ||
         value > reader->type->max)
         return false;
     reader->at = end;
@@ -192,41 +191,37 @@ static inline enum qd_status read_element(struct reader *reader)
     if (!read)
         return refuse_element(reader);
     if (reader->index < reader->tensor->count)
-        store(reader->out, reader->index, bits, reader->type->bits);
+        store(reader->out, reader->index, &bits, 1, reader->type->bits);
     reader->index++;
     return QD_OK;
 }
 
-static void read_integers(struct reader *reader, const char *end, size_t index_end)
+/* A batch of them at the most; who calls goes on behind the comma. */
+static size_t read_integers(struct reader *reader, const char *end, size_t count)
 {
-    enum { BATCH = 64 };
     const struct qk_type_info *type = reader->type;
     uint32_t values[BATCH];
-    size_t read;
-    do {
-        const size_t left = index_end - reader->index;
-        read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
-                                     left < BATCH ? left : BATCH);
-        for (size_t i = 0; i < read; i++)
-            store(reader->out, reader->index + i, values[i], type->bits);
-        reader->index += read;
-    } while (read == BATCH);
+    const size_t read = qd_json_integers_read(&reader->at, end, type->min, type->max, values,
+                                              count < BATCH ? count : BATCH);
+    store(reader->out, reader->index, values, read, type->bits);
+    return read;
 }
 
-/* As many elements as have a comma behind them and nothing unusual, if any: of what follows,
+/* As many elements as stand in a row with nothing unusual between them, if any: of what follows,
  * read_element is the judge. */
-static void read_row(struct reader *reader)
+static size_t read_row(struct reader *reader)
 {
     const char *end = reader->stop != NULL ? reader->stop : reader->end;
     const size_t count = reader->tensor->count;
     const size_t index_end = reader->run_end < count ? reader->run_end : count;
     if (reader->index >= index_end)
-        return;
+        return 0;
     if (reader->type->kind != QK_KIND_FLOAT)
-        read_integers(reader, end, index_end);
-    else if (reader->tensor->type == QK_FP32)
-        reader->index += qd_json_floats_read(&reader->at, end, (float *)reader->out + reader->index,
-                                             index_end - reader->index);
+        return read_integers(reader, end, index_end - reader->index);
+    return reader->tensor->type != QK_FP32
+               ? 0
+               : qd_json_floats_read(&reader->at, end, (float *)reader->out + reader->index,
+                                     index_end - reader->index);
 }
 
 /* ---- Arrays ------------------------------------------------------------------------------ */
@@ -242,13 +237,14 @@ static inline bool stops(const struct reader *reader)
 static enum qd_status read_run(struct reader *reader)
 {
     do {
-        read_row(reader);
-        if (stops(reader))
-            return QD_OK;
-        skip_space(reader);
-        enum qd_status status = read_element(reader);
-        if (status != QD_OK)
-            return status;
+        const size_t count = read_row(reader);
+        reader->index += count;
+        if (count == 0) {
+            skip_space(reader);
+            enum qd_status status = read_element(reader);
+            if (status != QD_OK)
+                return status;
+        }
         skip_space(reader);
         if (reader->at == reader->end || (*reader->at != ',' && *reader->at != ']'))
             return expected(reader, "',' or ']'");
@@ -382,21 +378,37 @@ static enum qd_status read_nested(struct reader *reader, size_t commas)
     return QD_OK;
 }
 
+bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *tensor, void *out)
+{
+    struct reader reader = {.at = data->text,
+                            .end = data->text + data->bytes,
+                            .tensor = tensor,
+                            .type = qk_type_info(tensor->type),
+                            .out = out,
+                            .run_end = BATCH};
+    const size_t count = tensor->count;
+    if (count > BATCH || data->data->commas + 1 != count || reader.at == reader.end ||
+        *reader.at++ != '[')
+        return false;
+    return read_row(&reader) == count && reader.at + 1 == reader.end;
+}
+
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor)
 {
-    struct reader reader = {.at = data->text, .end = data->text + data->bytes};
+    const char *end = data->text + data->bytes;
     const size_t mark_count = data->data->mark_count;
     *numbers =
         (struct qd_json_numbers){.begin = data->text,
-                                 .end = reader.end,
+                                 .end = end,
                                  .marks = mark_count == 0 ? NULL : marks + data->data->mark_first,
                                  .mark_count = mark_count,
                                  .tensor = tensor};
-    if (tensor->rank > 1 && reader.at < reader.end && *reader.at == '[') {
-        reader.at++;
-        skip_space(&reader);
-        numbers->is_nested = reader.at < reader.end && *reader.at == '[';
+    if (tensor->rank > 1 && data->bytes > 0 && *data->text == '[') {
+        const char *at = data->text + 1;
+        while (at < end && qd_json_is_space(*at))
+            at++;
+        numbers->is_nested = at < end && *at == '[';
     }
 }
 

@@ -14,6 +14,11 @@
 #include "server/json/number.h"
 #include "server/json/tree.h"
 
+/* Reads data that is flat and as short as a scale's or a zero point's, with nothing unusual in it,
+ * at once. out: room for the tensor's elements. False: it is other data, for what follows, which
+ * says what is wrong with it, if anything is. Pure. */
+bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *tensor, void *out);
+
 /* A tensor's data on its way to numbers. All is borrowed. */
 struct qd_json_numbers {
     const char *begin;

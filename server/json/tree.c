@@ -6,21 +6,6 @@
 #include "server/base/text.h"
 #include "server/json/number.h"
 
-bool qd_json_is_array(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_ARRAY;
-}
-
-bool qd_json_is_object(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_OBJECT;
-}
-
-const char *qd_json_string(const struct qd_json_value *value)
-{
-    return value->kind == QD_JSON_STRING ? value->text : NULL;
-}
-
 bool qd_json_bool(const struct qd_json_value *value, bool *flag)
 {
     *flag = value->kind == QD_JSON_TRUE;
@@ -36,7 +21,14 @@ static bool read_number(const struct qd_json_value *value, struct qd_json_number
 bool qd_json_whole(const struct qd_json_value *value, int64_t *whole)
 {
     const uint64_t end = UINT64_C(1) << 53;
+    const char *text_end = value->text + value->bytes;
     struct qd_json_number number;
+    uint64_t digits;
+    if (value->kind == QD_JSON_NUMBER &&
+        qd_json_digits_read(value->text, text_end, &digits) == text_end) {
+        *whole = (int64_t)digits;
+        return digits < end;
+    }
     if (!read_number(value, &number) || number.more)
         return false;
     uint64_t magnitude = number.mantissa;
@@ -80,37 +72,38 @@ static enum qd_status refuse_twice(const struct qd_json_path *path, const char *
                    path == NULL ? "" : path->tail, key);
 }
 
-/* Members mostly come in the order of the keys: looks from one of these on, then at those before
- * it. `count`: it is none of them. */
-static size_t find_key(const char *key, const char *const *keys, size_t count, size_t from)
+/* `count`: it is none of them. */
+static size_t find_name(const char *key, const struct qd_json_name *names, size_t count)
 {
-    for (size_t i = from; i < count; i++)
-        if (qd_json_key_is(key, keys[i]))
-            return i;
-    for (size_t i = 0; i < from; i++)
-        if (qd_json_key_is(key, keys[i]))
-            return i;
-    return count;
+    size_t i = 0;
+    while (i < count && !qd_json_key_is(key, &names[i]))
+        i++;
+    return i;
 }
 
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
-                              const char *const *keys, size_t count,
+                              const struct qd_json_name *names, size_t count,
                               const struct qd_json_value **values, struct qd_error *error)
 {
+    bool has_null = false;
+    size_t next = 0;
     for (size_t i = 0; i < count; i++)
         values[i] = NULL;
-    size_t next = 0;
     for (const struct qd_json_value *member = object->first; member != NULL;
          member = member->next) {
-        const size_t i = find_key(member->key, keys, count, next);
+        /* Mostly they come in the order of the names. */
+        size_t i = next;
+        if (i == count || !qd_json_key_is(member->key, &names[i]))
+            i = find_name(member->key, names, count);
         if (i == count)
             continue;
         next = i + 1;
         if (values[i] != NULL)
-            return refuse_twice(path, keys[i], error);
+            return refuse_twice(path, names[i].text, error);
         values[i] = member;
+        has_null |= member->kind == QD_JSON_NULL;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; has_null && i < count; i++)
         if (values[i] != NULL && values[i]->kind == QD_JSON_NULL)
             values[i] = NULL;
     return QD_OK;
@@ -120,7 +113,18 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error)
 {
-    return qd_json_fields(object, path, &key, 1, value, error);
+    *value = NULL;
+    for (const struct qd_json_value *member = object->first; member != NULL;
+         member = member->next) {
+        if (strcmp(member->key, key) != 0)
+            continue;
+        if (*value != NULL)
+            return refuse_twice(path, key, error);
+        *value = member;
+    }
+    if (*value != NULL && (*value)->kind == QD_JSON_NULL)
+        *value = NULL;
+    return QD_OK;
 }
 
 struct qd_shown qd_show_string(const char *string)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "server/base/status.h"
 
@@ -35,27 +36,49 @@ struct qd_json_data {
 
 struct qd_json_value {
     enum qd_json_kind kind;
-    const char *key;                   /* of an object's member; else NULL */
-    const struct qd_json_value *next;  /* in the array or object that it is in; NULL: the last */
-    const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
+    const char *key; /* of an object's member, NULs behind it up to a multiple of 8; else NULL */
+    const struct qd_json_value *next; /* in the array or object that it is in; NULL: the last */
+    union {
+        const struct qd_json_value *first; /* in an array or object; NULL: it is empty */
+        const struct qd_json_data *data;   /* of data */
+    };
     const char *text; /* a string, which a NUL ends; a number or data, as the JSON writes it */
     size_t bytes;     /* of it */
-    const struct qd_json_data *data; /* of data; else NULL */
 };
 
-/* Keys are so short that a call of strcmp takes longer. */
-static inline bool qd_json_key_is(const char *key, const char *wanted)
+/* A key that is looked for, with NULs up to the end. */
+struct qd_json_name {
+    char text[24];
+};
+
+/* In words of eight bytes: keys are short, and most differ in the first one. */
+static inline bool qd_json_key_is(const char *key, const struct qd_json_name *name)
 {
-    while (*key == *wanted && *key != '\0') {
-        key++;
-        wanted++;
+    for (size_t i = 0; i < sizeof(name->text); i += 8) {
+        if (memcmp(key + i, name->text + i, 8) != 0)
+            return false;
+        if (name->text[i + 7] == '\0')
+            return true;
     }
-    return *key == *wanted;
+    return false;
 }
 
-bool qd_json_is_array(const struct qd_json_value *value);
-bool qd_json_is_object(const struct qd_json_value *value);
-const char *qd_json_string(const struct qd_json_value *value);    /* NULL: not a string */
+static inline bool qd_json_is_array(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_ARRAY;
+}
+
+static inline bool qd_json_is_object(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_OBJECT;
+}
+
+/* NULL: not a string */
+static inline const char *qd_json_string(const struct qd_json_value *value)
+{
+    return value->kind == QD_JSON_STRING ? value->text : NULL;
+}
+
 bool qd_json_bool(const struct qd_json_value *value, bool *flag); /* false: not a boolean */
 
 /* A number without fraction, up to 2^53, where doubles, with which many clients count, tell
@@ -73,14 +96,14 @@ struct qd_json_path {
     const char *tail;
 };
 
-/* The members of `object` that have these keys: each NULL when absent or null. Twice is an error,
+/* The members of `object` that have these names: each NULL when absent or null. Twice is an error,
  * because readers differ on which one counts. Other members are nobody's. path NULL: the object is
  * the whole text. */
 enum qd_status qd_json_fields(const struct qd_json_value *object, const struct qd_json_path *path,
-                              const char *const *keys, size_t count,
+                              const struct qd_json_name *names, size_t count,
                               const struct qd_json_value **values, struct qd_error *error);
 
-/* The same of one key. */
+/* The same of one, which may be of any length. */
 enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd_json_path *path,
                              const char *key, const struct qd_json_value **value,
                              struct qd_error *error);

@@ -197,13 +197,13 @@ static enum qd_status read_id(const struct qd_oip_decoder *decoder, const struct
 static enum qd_status read_request(struct qd_oip_decoder *decoder,
                                    const struct qd_json_value *request)
 {
-    static const char *const keys[] = {"id", "parameters", "inputs", "outputs"};
+    static const struct qd_json_name names[] = {{"id"}, {"parameters"}, {"inputs"}, {"outputs"}};
     const struct qd_json_value *values[4];
     if (!qd_json_is_object(request)) {
         return qd_fail(decoder->error, QD_INVALID, "the request: expected a JSON object, got %s",
                        qd_json_show(request).text);
     }
-    enum qd_status status = qd_json_fields(request, NULL, keys, 4, values, decoder->error);
+    enum qd_status status = qd_json_fields(request, NULL, names, 4, values, decoder->error);
     if (status == QD_OK && values[0] != NULL)
         status = read_id(decoder, values[0]);
     if (status == QD_OK && values[1] != NULL)

@@ -9,7 +9,7 @@
 
 /* ---- One input --------------------------------------------------------------------------- */
 
-enum field { NAME, DATATYPE, SHAPE, PARAMETERS, DATA, FIELD_COUNT };
+enum field { NAME, DATATYPE, SHAPE, DATA, PARAMETERS, FIELD_COUNT };
 
 /* An input, on its way from the request. */
 struct input {
@@ -22,7 +22,8 @@ struct input {
     struct qk_tensor *tensor;
     const struct qd_oip_carrier *carrier; /* NULL: not in carrier form */
     const struct qk_attribute *strides;   /* NULL: none */
-    struct qk_tensor wire; /* what its data is written as: other than `tensor` for these two */
+    struct qk_tensor *wire; /* what its data is written as: other than `tensor` for these two */
+    size_t bytes;           /* of that, as a tensor */
 };
 
 /* For an error. */
@@ -67,9 +68,10 @@ static struct listed show_shape(const struct qk_tensor *tensor)
 
 static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
 {
-    static const char *const keys[] = {"name", "datatype", "shape", "parameters", "data"};
+    static const struct qd_json_name names[] = {
+        {"name"}, {"datatype"}, {"shape"}, {"data"}, {"parameters"}};
     const struct qd_json_path path = {"inputs", input->position, "."};
-    return qd_json_fields(input->json, &path, keys, FIELD_COUNT, input->fields, decoder->error);
+    return qd_json_fields(input->json, &path, names, FIELD_COUNT, input->fields, decoder->error);
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
@@ -90,7 +92,7 @@ static const struct qk_attribute *find_strides(const struct qd_oip_asked *asked,
         return asked->signature->inputs[index].strides;
     for (size_t i = 0; i < call->op->attribute_count; i++) {
         const struct qk_attribute_def *def = &call->op->attributes[i];
-        if (def->kind == QK_ATTRIBUTE_STRIDES && def->input == index && call->attributes[i].present)
+        if (call->attributes[i].present && def->kind == QK_ATTRIBUTE_STRIDES && def->input == index)
             return &call->attributes[i];
     }
     return NULL;
@@ -102,6 +104,26 @@ static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *de
     return came ? &decoder->carriers[index] : NULL;
 }
 
+/* The index of an input; input_count: it has no such. Mostly they come in order. */
+static size_t find_port(const struct qd_signature *signature, const char *name, size_t position)
+{
+    if (position < signature->input_count && strcmp(name, signature->inputs[position].name) == 0)
+        return position;
+    size_t index = 0;
+    while (index < signature->input_count && strcmp(name, signature->inputs[index].name) != 0)
+        index++;
+    return index;
+}
+
+/* Room for what its data is written as, where this is not the tensor. */
+static enum qd_status make_wire(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    input->wire = qd_arena_calloc(decoder->arena, 1, sizeof(*input->wire));
+    return input->wire != NULL
+               ? QD_OK
+               : qd_refuse_memory(decoder->arena, label(input, "").text, decoder->error);
+}
+
 static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct input *input)
 {
     const struct qd_signature *signature = decoder->asked->signature;
@@ -111,10 +133,7 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: expected a string, got %s",
                        input->position, qd_json_show(value).text);
     }
-    input->index = 0;
-    while (input->index < signature->input_count &&
-           strcmp(name, signature->inputs[input->index].name) != 0)
-        input->index++;
+    input->index = find_port(signature, name, input->position);
     if (input->index == signature->input_count) {
         char known[256];
         list_inputs(signature, known, sizeof(known));
@@ -126,14 +145,24 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     input->tensor = &decoder->asked->inputs[input->index];
     input->carrier = find_carrier(decoder, input->index);
     input->strides = find_strides(decoder->asked, input->index);
-    input->wire.type = QK_NONE;
-    input->wire.rank = 0; /* the rest follows from these, or is set: it is large */
+    input->wire = input->tensor;
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
                        "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
                        input->position, input->name);
     }
-    return QD_OK;
+    return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
+}
+
+/* QK_NONE: it names none of them. */
+static enum qk_type find_type(uint32_t types, const char *name)
+{
+    for (types &= ~QK_BIT(QK_NONE); types != 0; types &= types - 1) {
+        const enum qk_type type = (enum qk_type)__builtin_ctz(types);
+        if (strcmp(qk_type_info(type)->name, name) == 0)
+            return type;
+    }
+    return QK_NONE;
 }
 
 static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct input *input)
@@ -141,13 +170,13 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
     const struct qd_signature *signature = decoder->asked->signature;
     const struct qd_json_value *value = input->fields[DATATYPE];
     const char *name = value == NULL ? NULL : qd_json_string(value);
-    input->wire.type = name == NULL ? QK_NONE : qk_type_by_name(name);
-    if (input->carrier != NULL && input->wire.type != QK_UINT8)
+    const uint32_t types = input->carrier != NULL ? QK_BIT(QK_UINT8) : input->port->types;
+    input->wire->type = name == NULL ? QK_NONE : find_type(types, name);
+    if (input->wire->type == QK_NONE && input->carrier != NULL)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
                        label(input, ".datatype").text, input->name, qd_json_show(value).text);
-    if (input->carrier == NULL &&
-        (input->wire.type == QK_NONE || (input->port->types & QK_BIT(input->wire.type)) == 0))
+    if (input->wire->type == QK_NONE)
         return qd_refuse_type(signature->name, signature->version, input->port->types,
                               label(input, ".datatype").text, qd_json_show(value).text,
                               decoder->error);
@@ -162,30 +191,43 @@ static size_t count_items(const struct qd_json_value *array)
     return count;
 }
 
-static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
+/* Inline: small requests' shapes have less than there is to call. */
+__attribute__((always_inline)) static inline enum qd_status
+read_dims(const struct qd_oip_decoder *decoder, const struct input *input, bool may_be_free,
+          int64_t *dims, uint32_t *rank)
 {
-    struct qk_tensor *tensor = &input->wire;
     const struct qd_json_value *shape = input->fields[SHAPE];
+    const int64_t least = may_be_free ? QD_DIM_FREE : 0;
     if (shape == NULL || !qd_json_is_array(shape)) {
-        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers, got %s",
-                       label(input, ".shape").text, qd_json_show(shape).text);
+        return qd_fail(decoder->error, QD_INVALID, "%s: expected an array of integers%s, got %s",
+                       label(input, ".shape").text, may_be_free ? ", -1 where a size is free" : "",
+                       qd_json_show(shape).text);
     }
     for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
-        int64_t size;
-        if (tensor->rank == QK_RANK_MAX) {
+        if (*rank == QK_RANK_MAX) {
             return qd_fail(decoder->error, QD_INVALID,
                            "%s: expected at most %d dimensions, got %zu",
                            label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
         }
-        if (!qd_json_whole(dim, &size) || size < 0) {
+        if (!qd_json_whole(dim, &dims[*rank]) || dims[*rank] < least) {
             return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected an integer in [0, 2^53) for dimension %u, got %s",
-                           label(input, ".shape").text, tensor->rank, qd_json_show(dim).text);
+                           "%s: expected an integer in [%d, 2^53) for dimension %u, got %s",
+                           label(input, ".shape").text, (int)least, *rank, qd_json_show(dim).text);
         }
-        tensor->dims[tensor->rank++] = (size_t)size;
+        ++*rank;
     }
-    size_t bytes;
-    if (!qk_tensor_set_count(tensor) || !qk_type_bytes(tensor->type, tensor->count, &bytes)) {
+    return QD_OK;
+}
+
+static enum qd_status read_shape(const struct qd_oip_decoder *decoder, struct input *input)
+{
+    struct qk_tensor *tensor = input->wire;
+    enum qd_status status =
+        read_dims(decoder, input, false, (int64_t *)tensor->dims, &tensor->rank);
+    if (status != QD_OK)
+        return status;
+    if (!qk_tensor_set_count(tensor) ||
+        !qk_type_bytes(tensor->type, tensor->count, &input->bytes)) {
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected sizes whose product does not overflow 64 bits, got %s of %s",
                        label(input, ".shape").text, show_shape(tensor).text,
@@ -207,24 +249,16 @@ static enum qd_status check_batch(const struct qd_oip_decoder *decoder, const st
                    tensor->rank == 0 ? -1LL : (long long)tensor->dims[0]);
 }
 
-/* A loaded model knows some of its sizes. */
-static enum qd_status check_shape(const struct qd_oip_decoder *decoder, const struct input *input)
+static enum qd_status refuse_shape(const struct qd_oip_decoder *decoder, const struct input *input)
 {
     char field[128];
     char wanted[256];
-    char given[256];
-    const struct qk_tensor *tensor = input->tensor;
-    struct qd_port came = {.rank = tensor->rank};
-    if (qd_port_takes(input->port, tensor))
-        return check_batch(decoder, input);
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        came.dims[i] = (int64_t)tensor->dims[i]; /* under 2^53 */
     qd_port_print_shape(input->port, wanted, sizeof(wanted));
-    qd_port_print_shape(&came, given, sizeof(given));
     snprintf(field, sizeof(field), "parameters.%s.shape", input->name);
     return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
                    input->carrier == NULL ? label(input, ".shape").text : field, wanted,
-                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size", given);
+                   strchr(wanted, '-') == NULL ? "" : ", where -1 is any size",
+                   show_shape(input->tensor).text);
 }
 
 /* The tensor's strides say how many elements its data has: these come as a flat list. */
@@ -239,33 +273,40 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
                        "that reach less than 2^64 bytes, got %zu: %s",
                        input->name, tensor->rank, input->strides->list_count,
                        show_integers(input->strides->list, input->strides->list_count).text);
-    if (input->carrier == NULL)
-        input->wire = (struct qk_tensor){.type = tensor->type,
-                                         .rank = 1,
-                                         .dims = {tensor->stored},
-                                         .count = tensor->stored,
-                                         .stored = tensor->stored};
-    return QD_OK;
+    if (input->carrier != NULL)
+        return QD_OK;
+    input->bytes = bytes;
+    enum qd_status status = make_wire(decoder, input);
+    if (status == QD_OK)
+        *input->wire = (struct qk_tensor){.type = tensor->type,
+                                          .rank = 1,
+                                          .dims = {tensor->stored},
+                                          .count = tensor->stored,
+                                          .stored = tensor->stored};
+    return status;
 }
 
 /* From what the data is written as to what it means. */
 static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct input *input)
 {
     struct qk_tensor *tensor = input->tensor;
-    *tensor = input->carrier == NULL ? input->wire : input->carrier->tensor;
-    enum qd_status status = check_shape(decoder, input);
+    if (input->carrier != NULL)
+        *tensor = input->carrier->tensor;
+    if (!qd_port_takes(input->port, tensor)) /* a loaded model knows some of its sizes */
+        return refuse_shape(decoder, input);
+    enum qd_status status = check_batch(decoder, input);
     if (status == QD_OK && input->strides != NULL)
         status = apply_strides(decoder, input);
     if (status != QD_OK || input->carrier == NULL)
         return status;
     size_t bytes;
     qk_type_bytes(tensor->type, tensor->stored, &bytes); /* fits: its reader has seen it */
-    if (input->wire.count != bytes)
+    if (input->wire->count != bytes)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
                        "%zu",
                        label(input, ".shape").text, bytes, tensor->stored,
-                       qk_type_info(tensor->type)->name, input->name, input->wire.count);
+                       qk_type_info(tensor->type)->name, input->name, input->wire->count);
     return QD_OK;
 }
 
@@ -274,10 +315,9 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
 static enum qd_status check_bytes(const struct qd_oip_decoder *decoder, const struct input *input,
                                   const char *field, size_t bytes)
 {
-    const struct qk_tensor *wire = &input->wire;
-    size_t wanted;
+    const struct qk_tensor *wire = input->wire;
+    const size_t wanted = input->bytes;
     char rounded[40] = "";
-    qk_type_bytes(wire->type, wire->count, &wanted); /* fits: read_shape has seen it */
     size_t padding = input->strides != NULL && input->carrier == NULL ? -wanted % 4 : 0;
     if (bytes == wanted || (bytes > wanted && bytes - wanted == padding))
         return QD_OK;
@@ -317,31 +357,30 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
     return QD_OK;
 }
 
-/* Room for the numbers, which are converted later. */
+/* Room for the numbers, which are converted later, unless they are few. */
 static enum qd_status take_numbers(struct qd_oip_decoder *decoder, const struct input *input,
                                    const struct qd_json_value *data)
 {
-    const struct qk_tensor *tensor = input->tensor;
+    const struct qk_tensor *wire = input->wire;
     const size_t come = data->data->commas + 1; /* at the most: a shape may claim far more */
-    size_t bytes;
-    qk_type_bytes(input->wire.type, input->wire.count < come ? input->wire.count : come, &bytes);
+    size_t bytes = input->bytes;
+    if (come < wire->count)
+        qk_type_bytes(wire->type, come, &bytes);
     void *out = qd_arena_alloc(decoder->arena, bytes);
+    if (out != NULL && qd_json_row_read(data, wire, out)) {
+        input->tensor->data = out;
+        return QD_OK;
+    }
     if (decoder->numbers == NULL)
         decoder->numbers = qd_arena_alloc(decoder->arena, decoder->asked->signature->input_count *
                                                               sizeof(*decoder->numbers));
-    if (input->carrier != NULL || input->strides != NULL) {
-        struct qk_tensor *wire = qd_arena_alloc(decoder->arena, sizeof(*wire));
-        if (wire != NULL)
-            *wire = input->wire;
-        tensor = wire;
-    }
-    if (out == NULL || decoder->numbers == NULL || tensor == NULL)
+    if (out == NULL || decoder->numbers == NULL)
         return qd_refuse_memory(decoder->arena, label(input, ".data").text, decoder->error);
     struct qd_oip_numbers *numbers = &decoder->numbers[decoder->numbers_count++];
     numbers->position = input->position;
     numbers->name = input->name;
     numbers->is_strided = input->strides != NULL;
-    qd_json_numbers_init(&numbers->json, data, decoder->marks, tensor);
+    qd_json_numbers_init(&numbers->json, data, decoder->marks, wire);
     numbers->json.out = out;
     input->tensor->data = out;
     return QD_OK;
@@ -364,31 +403,32 @@ struct content {
     const struct qd_window *window;
 };
 
-static enum qd_status find_window(const struct qd_oip_decoder *decoder, const struct input *input,
-                                  const struct qd_json_value *parameters, struct content *content)
+static enum qd_status find_elsewhere(const struct qd_oip_decoder *decoder,
+                                     const struct input *input,
+                                     const struct qd_json_value *parameters,
+                                     struct content *content)
 {
     const struct qd_json_path path = {"inputs", input->position, ".parameters."};
     const struct qd_window_reader reader = {decoder->regions, decoder->arena, decoder->asked,
                                             decoder->error};
-    return qd_window_read(&reader, parameters, &path, false, input->index, &content->window);
-}
-
-static enum qd_status find_content(const struct qd_oip_decoder *decoder, const struct input *input,
-                                   struct content *content)
-{
-    const struct qd_json_value *parameters = input->fields[PARAMETERS];
-    const struct qd_json_path path = {"inputs", input->position, ".parameters."};
-    *content = (struct content){.data = input->fields[DATA]};
-    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
-    if (parameters == NULL)
-        return QD_OK;
     if (!qd_json_is_object(parameters)) {
         return qd_fail(decoder->error, QD_INVALID, "%s: expected an object, got %s",
                        label(input, ".parameters").text, qd_json_show(parameters).text);
     }
     enum qd_status status =
         qd_json_field(parameters, &path, "binary_data_size", &content->blob, decoder->error);
-    return status == QD_OK ? find_window(decoder, input, parameters, content) : status;
+    return status == QD_OK
+               ? qd_window_read(&reader, parameters, &path, false, input->index, &content->window)
+               : status;
+}
+
+static inline enum qd_status find_content(const struct qd_oip_decoder *decoder,
+                                          const struct input *input, struct content *content)
+{
+    const struct qd_json_value *parameters = input->fields[PARAMETERS];
+    *content = (struct content){.data = input->fields[DATA]};
+    assert(content->data == NULL || content->data->kind == QD_JSON_DATA);
+    return parameters == NULL ? QD_OK : find_elsewhere(decoder, input, parameters, content);
 }
 
 static enum qd_status read_content(struct qd_oip_decoder *decoder, const struct input *input)
@@ -429,32 +469,6 @@ static enum qd_status find_declared(const struct qd_oip_decoder *decoder, const 
     return status;
 }
 
-static enum qd_status read_declared_shape(const struct qd_oip_decoder *decoder,
-                                          const struct input *input, struct qd_port *port)
-{
-    const struct qd_json_value *shape = input->fields[SHAPE];
-    if (shape == NULL || !qd_json_is_array(shape)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "%s: expected an array of integers, -1 where a size is free, got %s",
-                       label(input, ".shape").text, qd_json_show(shape).text);
-    }
-    port->shaped = true;
-    for (const struct qd_json_value *dim = shape->first; dim != NULL; dim = dim->next) {
-        if (port->rank == QK_RANK_MAX) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected at most %d dimensions, got %zu",
-                           label(input, ".shape").text, QK_RANK_MAX, count_items(shape));
-        }
-        if (!qd_json_whole(dim, &port->dims[port->rank]) || port->dims[port->rank] < QD_DIM_FREE) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           "%s: expected an integer in [-1, 2^53) for dimension %u, got %s",
-                           label(input, ".shape").text, port->rank, qd_json_show(dim).text);
-        }
-        port->rank++;
-    }
-    return QD_OK;
-}
-
 /* What a port of the model will be. The sizes that are known must make a tensor. */
 static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct input *input)
 {
@@ -466,13 +480,14 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
                        input->name);
     }
     *port = (struct qd_port){.name = input->name,
-                             .types = QK_BIT(input->wire.type),
+                             .types = QK_BIT(input->wire->type),
                              .shape_text = input->port->shape_text,
+                             .shaped = true,
                              .strides = input->strides};
-    enum qd_status status = read_declared_shape(decoder, input, port);
+    enum qd_status status = read_dims(decoder, input, true, port->dims, &port->rank);
     if (status != QD_OK)
         return status;
-    struct qk_tensor least = {.type = input->wire.type, .rank = port->rank};
+    struct qk_tensor least = {.type = input->wire->type, .rank = port->rank};
     for (uint32_t i = 0; i < port->rank; i++)
         least.dims[i] = port->dims[i] == QD_DIM_FREE ? 1 : (size_t)port->dims[i];
     size_t bytes;
@@ -572,8 +587,9 @@ enum qd_status qd_oip_read_inputs(struct qd_oip_decoder *decoder,
         return qd_fail(decoder->error, QD_INVALID, "inputs: expected an array, got %s",
                        qd_json_show(inputs).text);
     }
-    struct input input = {.json = inputs->first};
-    for (; input.json != NULL; input.json = input.json->next) {
+    struct input input;
+    input.position = 0;
+    for (input.json = inputs->first; input.json != NULL; input.json = input.json->next) {
         enum qd_status status = read_input(decoder, &input);
         if (status != QD_OK)
             return status;

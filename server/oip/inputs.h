@@ -27,7 +27,7 @@ struct qd_oip_decoder {
     const char *json_bytes_header;    /* NULL: absent, so there are no binary tensors */
     struct qd_oip_carrier *carriers;  /* by the signature's index; NULL: none came */
     const struct qd_json_mark *marks; /* the JSON reader's */
-    struct qd_oip_numbers *numbers;   /* data of inputs that are to be converted; NULL: none is */
+    struct qd_oip_numbers *numbers;   /* data that is still to be converted; NULL: there is none */
     size_t numbers_count;
     const char *blobs; /* the binary tensors not taken yet, in the order of the inputs */
     size_t blobs_bytes;

@@ -357,21 +357,96 @@ Test(json_number, integers_are_read_in_a_row)
         cr_assert_eq(read, whole, "%zu bytes: %zu of %zu", bytes, read, whole);
         for (size_t i = 0; i < read; i++)
             cr_assert_eq(values[i], (uint32_t)wanted[i], "%zu of %zu bytes", i, bytes);
-        cr_assert(read == 0 ? at == copy : at[-1] == ',', "%zu bytes", bytes);
+        cr_assert(read == 0 ? at == copy : *at == ',', "%zu bytes", bytes);
         free(copy);
     }
 }
 
 Test(json_number, integers_in_a_row_stop_before_what_is_none)
 {
-    static const char *const bad[] = {"1,02,",  "1,-0,", "1,2.5,", "1,3e2,",
-                                      "1,300,", "1,x,",  "1,2]",   "1,,"};
+    static const char *const bad[] = {"1,02,", "1,-0,", "1,-2,", "1,2.5,", "1,3e2,", "1,300,",
+                                      "1,x,",  "1],2,", "1,2}",  "1,2",    "1,,"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint32_t values[4];
-        const char *at = bad[i];
-        cr_assert_eq(qd_json_integers_read(&at, at + strlen(at), 0, 255, values, 4), 1, "%s",
-                     bad[i]);
-        cr_assert_eq(at, bad[i] + 2, "%s", bad[i]);
+        char text[64];
+        snprintf(text, sizeof(text), "%s%s", bad[i], "0000000000000000"); /* so many are loaded */
+        for (int is_long = 0; is_long < 2; is_long++) {
+            for (int is_signed = 0; is_signed < 2; is_signed++) {
+                const char *begin = is_long ? text : bad[i];
+                const char *at = begin;
+                const bool is_one = is_signed == 0 || strcmp(bad[i], "1,-2,") != 0;
+                cr_assert_eq(qd_json_integers_read(&at, at + strlen(at), is_signed ? -128 : 0,
+                                                   is_signed ? 127 : 255, values, 4),
+                             is_one ? 1 : 2, "%s", begin);
+                cr_assert_eq(at, begin + (is_one ? 1 : 4), "%s", begin);
+            }
+        }
+    }
+}
+
+/* Behind the last number of a row, where the next row is not its business. */
+Test(json_number, rows_end_at_brackets)
+{
+    static const char text[] = "[[7, 8 ],[12,13],[140,150] ,[0.5,2]]";
+    static const struct {
+        size_t from, count, end;
+    } rows[] = {{2, 1, 3}, {10, 2, 15}, {18, 2, 25}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        uint32_t values[4];
+        float floats[4];
+        const char *at = text + rows[i].from;
+        cr_assert_eq(qd_json_integers_read(&at, text + strlen(text), 0, 255, values, 4),
+                     rows[i].count);
+        cr_assert_eq(at, text + rows[i].end);
+        at = text + rows[i].from;
+        cr_assert_eq(qd_json_floats_read(&at, text + strlen(text), floats, 4), rows[i].count);
+        cr_assert_eq(at, text + rows[i].end);
+        for (size_t j = 0; j < rows[i].count; j++)
+            cr_assert_eq(floats[j], (float)values[j]);
+    }
+}
+
+Test(json_number, short_digits)
+{
+    static const struct {
+        const char *text;
+        size_t bytes; /* 0: none */
+        uint64_t value;
+    } cases[] = {{"0", 1, 0},
+                 {"7]", 1, 7},
+                 {"10.5", 2, 10},
+                 {"999999999999999999", 18, UINT64_C(999999999999999999)},
+                 {"999999999999999999,", 18, UINT64_C(999999999999999999)},
+                 {"1000000000000000000", 0, 0},
+                 {"01", 0, 0},
+                 {"", 0, 0},
+                 {"-1", 0, 0},
+                 {"x", 0, 0},
+                 {"\xff", 0, 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const char *text = cases[i].text;
+        uint64_t value;
+        const char *end = qd_json_digits_read(text, text + strlen(text), &value);
+        cr_assert_eq(end, cases[i].bytes == 0 ? NULL : text + cases[i].bytes, "%s", text);
+        cr_assert(end == NULL || value == cases[i].value, "%s", text);
+    }
+}
+
+Test(json_number, one_integer)
+{
+    static const struct {
+        const char *text;
+        size_t bytes; /* 0: none */
+        int64_t value;
+    } cases[] = {{"0,", 1, 0},  {"-7]", 2, -7}, {"255", 3, 255}, {"-2147483648", 11, INT32_MIN},
+                 {"2.5", 1, 2}, {"-0", 0, 0},   {"-", 0, 0},     {"00", 0, 0},
+                 {"-01", 0, 0}, {"", 0, 0},     {"+1", 0, 0},    {"--1", 0, 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const char *text = cases[i].text;
+        int64_t value;
+        const char *end = qd_json_integer_read(text, text + strlen(text), &value);
+        cr_assert_eq(end, cases[i].bytes == 0 ? NULL : text + cases[i].bytes, "%s", text);
+        cr_assert(end == NULL || value == cases[i].value, "%s", text);
     }
 }
 

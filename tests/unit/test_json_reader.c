@@ -234,6 +234,53 @@ Test(json_reader, knows_keys_behind_escapes)
     expect_data(0, "5");
 }
 
+/* In words of eight bytes, behind which others may go on. */
+Test(json_reader, keys_that_begin_alike)
+{
+    static const struct qd_json_name names[] = {
+        {"data"}, {"datatype"}, {"datatypes"}, {"shared_memory_byte_size"}};
+    static const char *const others[] = {"",
+                                         "d",
+                                         "dat",
+                                         "dat\\u0061",
+                                         "datatyp",
+                                         "datatypea",
+                                         "datatypesdatatypes",
+                                         "Data",
+                                         "shared_memory_byte_siz",
+                                         "shared_memory_byte_sizes",
+                                         "shared_memory_byte_s\\u0069ze"};
+    const struct qd_json_value *values[4];
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        char json[200];
+        snprintf(json, sizeof(json), "{\"datatypes\":2,\"%s\":[],\"datatype\":1,\"a\":null}",
+                 others[i]);
+        cr_assert_eq(read(json), QD_OK, "%s", error.text);
+        cr_assert_eq(qd_json_fields(root, NULL, names, 4, values, &error), QD_OK);
+        const bool is_data = i == 3, is_size = i == 10;
+        cr_assert_eq(values[0] != NULL, is_data, "%s", json);
+        cr_assert_eq(values[3] != NULL, is_size, "%s", json);
+        cr_assert(values[1]->text[0] == '1' && values[2]->text[0] == '2', "%s", json);
+    }
+}
+
+Test(json_reader, fields_come_once)
+{
+    static const struct qd_json_name names[] = {{"a"}, {"b"}};
+    static const struct qd_json_path path = {"inputs", 3, "."};
+    const struct qd_json_value *values[2];
+    cr_assert_eq(read("{\"b\":null,\"c\":1,\"c\":2,\"a\":5}"), QD_OK);
+    cr_assert_eq(qd_json_fields(root, NULL, names, 2, values, &error), QD_OK);
+    cr_assert(values[0]->text[0] == '5' && values[1] == NULL);
+    cr_assert_eq(qd_json_field(root, NULL, "b", values, &error), QD_OK);
+    cr_assert_null(values[0]);
+    cr_assert_eq(read("{\"b\":null,\"a\":1,\"b\":2}"), QD_OK);
+    cr_assert_eq(qd_json_fields(root, &path, names, 2, values, &error), QD_INVALID);
+    cr_assert_str_eq(error.text, "inputs[3].b: expected once, got twice");
+    cr_assert_eq(qd_json_field(root, NULL, "b", values, &error), QD_INVALID);
+    cr_assert_str_eq(error.text, "b: expected once, got twice");
+}
+
 /* Short ones that stand for themselves are found in words of eight bytes. */
 Test(json_reader, strings_of_every_length)
 {

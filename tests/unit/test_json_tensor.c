@@ -20,6 +20,16 @@ static struct qk_tensor tensor_of(enum qk_type type, const size_t *dims)
     return tensor;
 }
 
+/* What is read at once is what is read in one piece. */
+static void check_row(const struct qd_json_value *data, const struct qk_tensor *tensor,
+                      size_t bytes, bool is_read)
+{
+    char *row = malloc(bytes + (bytes == 0));
+    if (qd_json_row_read(data, tensor, row))
+        cr_assert(is_read && memcmp(row, out, bytes) == 0, "%.*s", (int)data->bytes, data->text);
+    free(row);
+}
+
 /* Reads the text in pieces, the last one first: the first one that is refused counts. */
 static enum qd_status read_pieces(const char *text, const struct qk_tensor *tensor,
                                   size_t piece_bytes)
@@ -56,6 +66,7 @@ static enum qd_status read_pieces(const char *text, const struct qk_tensor *tens
         status = own;
         cr_assert_eq(qd_json_numbers_read(&numbers, piece, "x", &error), own);
     }
+    check_row(&value, tensor, bytes, status == QD_OK);
     free(exact);
     return status;
 }
@@ -131,6 +142,53 @@ Test(json_tensor, packed_elements_at_every_place)
         wanted[i / 2] |= (unsigned char)(value << i % 2 * 4);
     }
     expect_read(strcat(text, "]"), QK_UINT4, SHAPE(40), wanted, 20);
+}
+
+static bool is_row(const char *text, enum qk_type type, const size_t *dims)
+{
+    struct qd_json_data data = {0};
+    struct qk_tensor tensor = tensor_of(type, dims);
+    const struct qd_json_value value = {QD_JSON_DATA, .text = text, .bytes = strlen(text),
+                                        .data = &data};
+    for (const char *at = text; *at != '\0'; at++)
+        data.commas += *at == ',';
+    char *row = malloc(tensor.count * 4);
+    const bool is_read = qd_json_row_read(&value, &tensor, row);
+    free(row);
+    return is_read;
+}
+
+Test(json_tensor, short_rows_are_read_at_once)
+{
+    char text[300] = "[0";
+    for (int i = 1; i < 64; i++)
+        sprintf(text + strlen(text), ",%d", i);
+    strcat(text, "]");
+    cr_assert(is_row(text, QK_UINT8, SHAPE(64)));
+    cr_assert(is_row(text, QK_FP32, SHAPE(8, 8)));
+    strcpy(text + strlen(text) - 1, ",64]");
+    cr_assert(!is_row(text, QK_UINT8, SHAPE(65))); /* longer than these need be */
+    cr_assert(is_row("[0.5]", QK_FP32, SCALAR));
+    cr_assert(is_row("[ -128, 127]", QK_INT8, SHAPE(2)));
+    cr_assert(is_row("[1,-2,0]", QK_INT4, SHAPE(3)));
+}
+
+Test(json_tensor, others_are_no_rows)
+{
+    cr_assert(!is_row("0.5", QK_FP32, SCALAR));
+    cr_assert(!is_row("", QK_FP32, SCALAR));
+    cr_assert(!is_row("[]", QK_FP32, SHAPE(0)));
+    cr_assert(!is_row("[1,2]", QK_FP32, SHAPE(3)));
+    cr_assert(!is_row("[1,2]", QK_FP32, SHAPE(1)));
+    cr_assert(!is_row("[1,2", QK_UINT8, SHAPE(2)));
+    cr_assert(!is_row("[1,2]]", QK_UINT8, SHAPE(2)));
+    cr_assert(!is_row("[1,2]5", QK_UINT8, SHAPE(2)));
+    cr_assert(!is_row("[[1],[2]]", QK_UINT8, SHAPE(2, 1)));
+    cr_assert(!is_row("[1]2,3]", QK_UINT8, SHAPE(2)));
+    cr_assert(!is_row("[1,256]", QK_UINT8, SHAPE(2)));
+    cr_assert(!is_row("[1,\"NaN\"]", QK_FP32, SHAPE(2)));
+    cr_assert(!is_row("[1,1e39]", QK_FP32, SHAPE(2)));
+    cr_assert(!is_row("[0.5,1]", QK_FP16, SHAPE(2)));
 }
 
 Test(json_tensor, floats_of_other_widths)
