@@ -471,7 +471,6 @@ void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end)
 struct single {
     struct qk_graph graph;
     struct qk_graph_node node;
-    struct qk_graph_value values[QK_INPUT_COUNT_MAX + QK_OUTPUT_COUNT_MAX];
 };
 
 enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory,
@@ -489,22 +488,12 @@ enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory
         .pack_unit_count = instance->pack_unit_count,
         .pack_unit_cost_ns = instance->pack_unit_cost_ns,
         .nodes = &made->node,
-        .values = made->values,
-        .value_count = op->input_count + op->output_count,
     };
-    made->node = (struct qk_graph_node){.instance = instance};
-    for (uint32_t i = 0; i < op->input_count; i++) {
-        made->node.inputs[i] = instance->variable >> i & 1 ? i : QK_VALUE_NONE;
-        made->values[i] = (struct qk_graph_value){
-            .kind = QK_HOME_INPUT, .type = instance->types[i], .port = i, .maker = NOWHERE};
-    }
-    for (uint32_t i = 0; i < op->output_count; i++) {
-        const uint32_t value = (uint32_t)op->input_count + i;
-        made->node.outputs[i] = made->graph.outputs[i] = value;
+    made->node.instance = instance;
+    made->node.name = NULL;
+    made->node.pack_begin = 0;
+    for (size_t i = 0; i < op->output_count; i++)
         made->graph.output_types[i] = instance->output_types[i];
-        made->values[value] = (struct qk_graph_value){
-            .kind = QK_HOME_OUTPUT, .type = instance->output_types[i], .port = i, .output = i};
-    }
     *graph = &made->graph;
     return QK_OK;
 }

@@ -203,11 +203,38 @@ static const char *join_kernels(const struct qk_node_plan *plans, size_t count,
     return joined;
 }
 
+/* Of a graph that is its only node. */
+static enum qk_status plan_single(const struct qk_graph *graph, const struct qk_tensor *inputs,
+                                  struct qk_memory memory, struct qk_graph_plan *plan,
+                                  struct qk_error *error)
+{
+    struct qk_node_plan *node = memory.alloc(memory.context, sizeof(*node));
+    if (!node)
+        return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan");
+    const enum qk_status status =
+        qk_plan(graph->nodes[0].instance, inputs, memory, &node->plan, error);
+    if (status != QK_OK)
+        return status;
+    *plan = (struct qk_graph_plan){
+        .graph = graph,
+        .kernel = node->plan.kernel,
+        .outputs = node->plan.outputs,
+        .output_bytes = node->plan.output_bytes,
+        .output_count = graph->output_count,
+        .workspace_bytes = node->plan.workspace_bytes,
+        .nodes = node,
+        .node_count = 1,
+    };
+    return QK_OK;
+}
+
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error)
 {
     const size_t count = graph->node_count;
+    if (!graph->values)
+        return plan_single(graph, inputs, memory, plan, error);
     struct qk_node_plan *plans = memory.alloc(memory.context, count * sizeof(*plans));
     if (!plans)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for a plan of %zu nodes", count);
@@ -238,6 +265,10 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
     const struct qk_operator *op = run->plan.instance->op;
     const void *from[QK_INPUT_COUNT_MAX];
     void *to[QK_OUTPUT_COUNT_MAX];
+    if (!plan->graph->values) {
+        qk_run(&run->plan, inputs, outputs, workspace, begin, end);
+        return;
+    }
     for (size_t i = 0; i < op->input_count; i++) {
         const struct qk_home *home = &run->inputs[i];
         if (home->kind == QK_HOME_NONE)

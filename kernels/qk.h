@@ -404,7 +404,7 @@ struct qk_graph {
 
     /* Private to kernels/. */
     struct qk_graph_node *nodes;
-    struct qk_graph_value *values;
+    struct qk_graph_value *values; /* NULL: its only node has the graph's inputs and outputs */
     size_t value_count;
     uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX];
 };

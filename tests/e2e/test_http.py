@@ -99,7 +99,7 @@ class Connections(HttpTest):
         """Answers are brief, and stop in the middle of one when the sockets are full."""
         count = 4000
         reader = self.open()
-        reader.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         requests = b"".join(raw_request(json.dumps(dequantize_json(id="%d" % i)).encode())
                             for i in range(count))
         sender = threading.Thread(target=reader.connection.sendall, args=(requests,))
