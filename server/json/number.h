@@ -24,8 +24,7 @@ const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_
 
 static inline bool qd_json_is_space(char byte)
 {
-    return (unsigned char)byte <= ' ' &&
-           (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
 #define QD_DIGITS_MAX 18

@@ -245,7 +245,7 @@ static void begin_data(struct qd_json_reader *reader, const char *at)
     reader->pause = reader->step_end;
 }
 
-static inline void end_data(struct qd_json_reader *reader, const char *at)
+static inline const char *end_data(struct qd_json_reader *reader, const char *at)
 {
     struct qd_json_data *data = take(reader, sizeof(*data));
     struct qd_json_value *value =
@@ -259,6 +259,7 @@ static inline void end_data(struct qd_json_reader *reader, const char *at)
         value->data = data;
     reader->data_bytes += value->bytes;
     set_pause(reader);
+    return at;
 }
 
 /* The end of data that is flat and short, as that of small requests is. NULL: it is other data. */
@@ -292,10 +293,8 @@ static const char *skip_data(struct qd_json_reader *reader, const char *at)
                                                   : skip_word(reader, at, &closed);
     if (at == NULL)
         return NULL;
-    if (closed) {
-        end_data(reader, at);
-        return at;
-    }
+    if (closed)
+        return end_data(reader, at);
     if (*token == '"' || at - reader->marked <= QD_DATA_GAP_BYTES_MAX)
         return at;
     qd_fail(reader->error, QD_INVALID,
@@ -308,10 +307,7 @@ static const char *read_data(struct qd_json_reader *reader, const char *at)
 {
     begin_data(reader, at);
     const char *end = at < reader->pause ? skip_flat(at, reader->pause, &reader->commas) : NULL;
-    if (end == NULL)
-        return skip_data(reader, at);
-    end_data(reader, end);
-    return end;
+    return end != NULL ? end_data(reader, end) : skip_data(reader, at);
 }
 
 /* ---- The grammar ------------------------------------------------------------------------- */
@@ -413,20 +409,16 @@ static const char *read_colon(struct qd_json_reader *reader, const char *at)
     return at + 1;
 }
 
-static const char *read_number(struct qd_json_reader *reader, const char *at)
+static const char *read_any_number(struct qd_json_reader *reader, const char *at)
 {
     struct qd_json_number number;
-    uint64_t whole;
-    const char *end = qd_json_digits_read(at, reader->end, &whole);
-    if (end != NULL && end < reader->end && *end != '.' && (*end | 0x20) != 'e')
-        return add_written(reader, QD_JSON_NUMBER, at, end);
     const bool far = reader->end - at > NUMBER_BYTES_MAX;
-    end = qd_json_number_scan(at, far ? at + NUMBER_BYTES_MAX + 1 : reader->end, &number);
-    const char *behind = at + number.bytes;
+    const char *stop = far ? at + NUMBER_BYTES_MAX + 1 : reader->end;
+    const char *end = qd_json_number_scan(at, stop, &number);
     if (number.bytes > NUMBER_BYTES_MAX)
         return expected(reader, at, "a number of at most 1023 characters");
     if (end == NULL)
-        return expected(reader, behind, "a digit");
+        return expected(reader, at + number.bytes, "a digit");
     if (number.exponent > DBL_MAX_10_EXP - NUMBER_PLACES_MAX) { /* readers differ beyond */
         char copy[NUMBER_BYTES_MAX + 1];
         memcpy(copy, at, number.bytes);
@@ -434,7 +426,17 @@ static const char *read_number(struct qd_json_reader *reader, const char *at)
         if (!isfinite(strtod(copy, NULL)))
             return expected(reader, at, "a number within the range of double precision");
     }
-    return add_written(reader, QD_JSON_NUMBER, at, behind);
+    return add_written(reader, QD_JSON_NUMBER, at, end);
+}
+
+/* Most are sizes. */
+static inline const char *read_number(struct qd_json_reader *reader, const char *at)
+{
+    uint64_t size;
+    const char *end = qd_json_digits_read(at, reader->end, &size);
+    if (end == NULL || end == reader->end || *end == '.' || (*end | 0x20) == 'e')
+        return read_any_number(reader, at);
+    return add_written(reader, QD_JSON_NUMBER, at, end);
 }
 
 static const char *open_value(struct qd_json_reader *reader, const char *at)

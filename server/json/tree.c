@@ -18,29 +18,33 @@ static bool read_number(const struct qd_json_value *value, struct qd_json_number
            qd_json_number_scan(value->text, value->text + value->bytes, number) != NULL;
 }
 
-bool qd_json_whole(const struct qd_json_value *value, int64_t *whole)
+#define WHOLE_END (UINT64_C(1) << 53)
+
+static bool read_any_whole(const struct qd_json_value *value, int64_t *whole)
 {
-    const uint64_t end = UINT64_C(1) << 53;
-    const char *text_end = value->text + value->bytes;
     struct qd_json_number number;
-    uint64_t digits;
-    if (value->kind == QD_JSON_NUMBER &&
-        qd_json_digits_read(value->text, text_end, &digits) == text_end) {
-        *whole = (int64_t)digits;
-        return digits < end;
-    }
     if (!read_number(value, &number) || number.more)
         return false;
     uint64_t magnitude = number.mantissa;
     int64_t exponent = magnitude == 0 ? 0 : number.exponent;
     for (; exponent < 0 && magnitude % 10 == 0; exponent++)
         magnitude /= 10;
-    for (; exponent > 0 && magnitude < end; exponent--)
+    for (; exponent > 0 && magnitude < WHOLE_END; exponent--)
         magnitude *= 10;
-    if (exponent != 0 || magnitude >= end)
+    if (exponent != 0 || magnitude >= WHOLE_END)
         return false;
     *whole = number.negative ? -(int64_t)magnitude : (int64_t)magnitude;
     return true;
+}
+
+bool qd_json_whole(const struct qd_json_value *value, int64_t *whole)
+{
+    const char *end = value->text + value->bytes;
+    uint64_t digits;
+    if (value->kind != QD_JSON_NUMBER || qd_json_digits_read(value->text, end, &digits) != end)
+        return read_any_whole(value, whole);
+    *whole = (int64_t)digits;
+    return digits < WHOLE_END;
 }
 
 bool qd_json_int64(const struct qd_json_value *value, int64_t *whole)
