@@ -16,6 +16,7 @@ from pathlib import Path
 import figures
 
 CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2")
+VECTOR_BITS = {"neoverse-v1": 256, "neoverse-v2": 128}  # of SVE
 ITERATIONS = 100
 OBJDUMP = "aarch64-linux-gnu-objdump"
 MCA_LEAST = 18  # the first that has models of their own for all three
@@ -23,11 +24,16 @@ MCA_LEAST = 18  # the first that has models of their own for all three
 
 class Row:
     """A loop: `is_it` says whether some instructions are its own, which do `units` of work, and
-    `is_limit` which of them it should be as fast as alone; on CPUs that have them all."""
+    `is_limit` which of them it should be as fast as alone; on CPUs that have them all. `vectors`:
+    units are those of a vector of 128 bits, and the CPU's may be longer."""
 
-    def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS):
+    def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS, vectors=False):
         self.name, self.path, self.function = name, path, function
         self.units, self.is_it, self.is_limit, self.cpus = units, is_it, is_limit, cpus
+        self.vectors = vectors
+
+    def units_on(self, cpu):
+        return self.units * (VECTOR_BITS[cpu] // 128 if self.vectors else 1)
 
 
 def is_access(line):
@@ -60,6 +66,34 @@ ROWS = [dequantize("%s to %s" % (name, y_type), function, y_bytes, mnemonic)
 ROWS += [dequantize("%s to %s" % (name, y_type), function, y_bytes, "tbl")
          for name, function in (("4 bits", "bits4"), ("2 bits", "bits2"))
          for y_type, y_bytes in (("FP32", 4), ("FP16 or BF16", 2))]
+
+
+# Loops of 16 elements, and of four vectors of 32-bit lanes.
+ROWS += [Row("%s to FP16, scales that are FP16" % name, "kernels/dequantize/dequantize_fp16.o",
+             "qk_dequantize_bytes__fp16", 16,
+             lambda loop, widen=widen: any(text.startswith(widen) for text in loop), is_access)
+         for name, widen in (("UINT8", "uaddw"), ("INT8", "saddw"))]
+
+
+def dequantize_sve(name, function, instructions, left_out):
+    """The loop that has all these instructions and none of those."""
+    def is_it(loop):
+        return not any(text.startswith("whilelo") for text in loop) and \
+            any(text.startswith("ld1") for text in loop) and \
+            all(any(text.startswith(part) for text in loop) for part in instructions) and \
+            not any(text.startswith(part) for text in loop for part in left_out)
+
+    return Row(name + ", by SVE", "kernels/dequantize/dequantize_sve.o", function, 4 * 4, is_it,
+               is_access, CPUS[1:], True)
+
+
+ROWS += [dequantize_sve("%s to %s" % (name, y_type), function, parts, left_out)
+         for name, function in (("UINT8", "u8"), ("INT8", "s8"), ("UINT16", "u16"),
+                                ("INT16", "s16"))
+         for y_type, parts, left_out in (("FP32", ["fsub"], ["bfcvt"]),
+                                         ("BF16", ["fsub", "bfcvt"], []))]
+ROWS += [dequantize_sve("%s to FP32, zero point 0" % name, function, ["fm"], ["fsub", "bfcvt"])
+         for name, function in (("UINT8", "u8"), ("UINT16", "u16"))]
 
 
 def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
@@ -171,7 +205,7 @@ def measure(mca, cpu, row, loop):
         return "– | – | –"
     cycles, ports = run_mca(mca, cpu, loop)
     _, limit = run_mca(mca, cpu, [line for line in loop if row.is_limit(line)])
-    return "%.3f | %.2f | %.2f" % (cycles / row.units, limit / cycles, ports / cycles)
+    return "%.3f | %.2f | %.2f" % (cycles / row.units_on(cpu), limit / cycles, ports / cycles)
 
 
 # ---- The table -----------------------------------------------------------------------------------
