@@ -3,9 +3,9 @@
 
     model_arm.py FOLDER    of the objects there, as `make model-arm` makes them; into RESULTS.md
 
-Each loop is taken from its object as the compiler made it: of all loops of a function that have no
-other branch inside, and what the row asks for, the one with the fewest instructions, which is that
-of long runs. llvm-mca runs it a hundred times as the CPU's ports and latencies would, every access
+Each loop is taken from its object as the compiler made it: of all ways through a function's loops
+that have what the row asks for, the one with the fewest instructions, which is that of long runs;
+one without branches before others. llvm-mca runs it a hundred times as the CPU's ports and latencies would, every access
 in the first cache.
 """
 import re
@@ -18,6 +18,7 @@ import figures
 CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2")
 VECTOR_BITS = {"neoverse-v1": 256, "neoverse-v2": 128}  # of SVE
 ITERATIONS = 100
+PATHS_MOST, PATH_MOST = 400, 220  # through a loop; instructions of one
 OBJDUMP = "aarch64-linux-gnu-objdump"
 MCA_LEAST = 18  # the first that has models of their own for all three
 
@@ -106,9 +107,33 @@ def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
                lambda loop: sum(map(is_product, loop)) == products, is_product, cpus)
 
 
+DEPTHWISE = "kernels/conv/depthwise/kernel_%s.o"
 PRODUCTS = [multiply("kernels/gemm/igemm_6x8_neon.o", "multiply", 24, 8, "smull"),
             multiply("kernels/gemm/igemm_6x16_dotprod.o", "multiply", 24, 16, "sdot"),
-            multiply("kernels/gemm/igemm_12x8_i8mm.o", "multiply", 24, 32, "smmla", CPUS[1:])]
+            multiply("kernels/gemm/igemm_12x8_i8mm.o", "multiply", 24, 32, "smmla", CPUS[1:]),
+            multiply(DEPTHWISE % "neon", "run_bytes", 16, 8, "smull"),
+            multiply(DEPTHWISE % "dotprod", "run_bytes", 8, 16, "sdot")]
+
+
+def others(name, path, function, units, counts, bytes_stored):
+    """A loop that has so many of each of these instructions, and stores so many bytes."""
+    def is_it(loop):
+        return sum(map(stored_bytes, loop)) == bytes_stored and \
+            all(sum(text.startswith(part) for text in loop) == count
+                for part, count in counts.items())
+
+    return Row(name, path, function, units, is_it, is_access)
+
+
+SLABS = "kernels/conv/igemm/slab_kernels_neon.o"
+OTHERS = [others("QuantizeLinear, %s" % name, "kernels/quantize/quantize_neon.o", "quantize", 32,
+                 dict(counts, fcvtns=8, fdiv=0), stored)
+          for name, counts, stored in (("FP32 to INT8", {"fmls": 8, "sqxtn": 12}, 32),
+                                       ("FP32 to INT16", {"fmls": 8, "sqxtn": 8}, 64),
+                                       ("FP32 to INT4", {"fmls": 8, "sqxtn": 12}, 16),
+                                       ("BF16 to INT8", {"fmls": 0, "sqxtn": 12}, 32))]
+OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"fcvtns": 4}, 16),
+           others("cells of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
 
 
 # What a compiler could make of UINT8 to FP32 at best: for four floats one operation each that makes
@@ -144,16 +169,36 @@ def target(text):
     return int(jump[1], 16) if jump else None
 
 
+def is_branch(text):
+    return re.match(r"(b(\.\w+)?|cbn?z|tbn?z)\s", text) is not None
+
+
+def paths(code, places, head):
+    """From instruction number `head` back to it, through branches that go forward."""
+    begun = [(head, [])]  # where one goes on, and what it has
+    for _ in range(PATHS_MOST):
+        if not begun:
+            return
+        at, path = begun.pop()
+        while at < len(code) and len(path) < PATH_MOST:
+            text = code[at][1]
+            path = path + [text]
+            to = places.get(target(text))
+            if to == head:
+                yield path
+            elif to is not None and to > at:
+                begun.append((to, path))
+            if re.match(r"(ret|br|b)\s*(\s|$)", text) or text.startswith("bl"):
+                break
+            at += 1
+
+
 def loops(code):
-    """Those that are one block: nobody jumps out of them, or into them behind their beginning."""
     places = {address: index for index, (address, _) in enumerate(code)}
-    targets = {target(text) for _, text in code}
-    for index, (_, text) in enumerate(code):
-        begin = places.get(target(text), index + 1)
-        body = code[begin:index + 1]
-        if body and all(target(text) is None for _, text in body[:-1]) and \
-                not any(address in targets for address, _ in body[1:]):
-            yield [text for _, text in body]
+    heads = {places[target(text)] for address, text in code
+             if target(text) in places and target(text) <= address}
+    for head in sorted(heads):
+        yield from paths(code, places, head)
 
 
 def loop_of(row, folder, cache={}):
@@ -162,7 +207,7 @@ def loop_of(row, folder, cache={}):
     found = [loop for loop in loops(cache[row.path][row.function]) if row.is_it(loop)]
     if not found:
         raise SystemExit("model-arm: %s has no such loop in %s" % (row.function, row.path))
-    return min(found, key=len)
+    return min(found, key=lambda loop: (sum(map(is_branch, loop)) > 1, len(loop)))
 
 
 # ---- What llvm-mca says --------------------------------------------------------------------------
@@ -230,8 +275,9 @@ def main():
     dequantizers = [(row, loop_of(row, folder)) for row in ROWS] + [(least, LEAST)]
     products = [(row, loop_of(row, folder)) for row in PRODUCTS]
     lines = list(table(dequantizers, "accesses", mca))
+    rest = list(table([(row, loop_of(row, folder)) for row in OTHERS], "accesses", mca))
     more = list(table(products, "products", mca))
-    print("\n".join(lines + more))
+    print("\n".join(lines + rest + more))
     figures.write_section(Path(__file__).parent, [
         "# Model of ARM's inner loops", "",
         "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
@@ -243,6 +289,7 @@ def main():
         "  subtract the zero point and multiply, and their store takes a vector port, too. The",
         "  last row has no more than these.",
         "- *ports*: the share of the speed that its busiest port allows.", "", *lines, "",
+        "Of other loops, where *cycles* are of an element, a sum, or a cell:", "", *rest, "",
         "Of integer products, full tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",
