@@ -377,6 +377,7 @@ dist:
 
 bench:
 	@$(INSTALL) build bench
+	$(ARM_LIBRARIES)
 	+@$(SUBMAKE) $(B)/quantd $(B)/measure
 	@tests/bench/setup.sh
 	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
