@@ -102,7 +102,7 @@ def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
     def is_product(text):
         return text.startswith(mnemonic)
 
-    return Row("%s, by %s" % (path.split("/")[-1].rsplit(".")[0], mnemonic.upper()),
+    return Row("%s, by %s" % (path.split("/", 1)[1].rsplit(".")[0], mnemonic.upper()),
                path, function, products * terms,
                lambda loop: sum(map(is_product, loop)) == products, is_product, cpus)
 
@@ -132,7 +132,7 @@ OTHERS = [others("QuantizeLinear, %s" % name, "kernels/quantize/quantize_neon.o"
                                        ("FP32 to INT16", {"fmls": 8, "sqxtn": 8}, 64),
                                        ("FP32 to INT4", {"fmls": 8, "sqxtn": 12}, 16),
                                        ("BF16 to INT8", {"fmls": 0, "sqxtn": 12}, 32))]
-OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"fcvtns": 4}, 16),
+OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"scvtf": 4}, 16),
            others("cells of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
 
 
@@ -144,6 +144,22 @@ LEAST += [text.replace("v0", "v%d" % i) for i in range(8)
                        "fmul v0.4s, v0.4s, v30.4s")]
 LEAST += ["stp q%d, q%d, [x9, #%d]" % (i, i + 1, 16 * i) for i in range(0, 8, 2)]
 LEAST += ["add x9, x9, #128", "cmp x9, x12", "b.ne 0 <loop>"]
+
+
+def alone(mnemonic, terms, registers, vectors):
+    """As many products as there are registers of sums, of constants."""
+    text = "%s %%s, %s, %s" % (mnemonic, registers.format(30, "16b" if not vectors else "b"),
+                              registers.format(31, "16b" if not vectors else "b"))
+    sums = [registers.format(i, "4s" if not vectors else "s") for i in range(24)]
+    lines = [text % name for name in sums]
+    name = "%s alone, by %s" % (mnemonic.upper(), "SVE" if vectors else "NEON")
+    return (Row(name, None, None, 24 * terms, None, lambda text: True, CPUS[1:], vectors), lines)
+
+
+# Whether products would be faster in SVE's vectors: what the CPU does of them alone.
+ALONE = [alone(mnemonic, terms, registers, vectors)
+         for mnemonic, terms in (("sdot", 16), ("smmla", 32))
+         for registers, vectors in (("v{}.{}", False), ("z{}.{}", True))]
 
 
 # ---- Loops of an object --------------------------------------------------------------------------
@@ -273,8 +289,10 @@ def main():
     folder = Path(sys.argv[1])
     least = Row("least of UINT8 to FP32", None, None, DEQUANTIZED, None, is_access)
     dequantizers = [(row, loop_of(row, folder)) for row in ROWS] + [(least, LEAST)]
-    products = [(row, loop_of(row, folder)) for row in PRODUCTS]
+    products = [(row, loop_of(row, folder)) for row in PRODUCTS] + ALONE
     lines = list(table(dequantizers, "accesses", mca))
+    of_least = [run_mca(mca, cpu, LEAST)[0] / run_mca(mca, cpu, dequantizers[0][1])[0]
+                for cpu in CPUS]
     rest = list(table([(row, loop_of(row, folder)) for row in OTHERS], "accesses", mca))
     more = list(table(products, "products", mca))
     print("\n".join(lines + rest + more))
@@ -285,14 +303,18 @@ def main():
         % version, "scale and zero point, everything in the first cache.", "",
         "- *cycles*: of an element.",
         "- *accesses*: the share of the speed that its loads and stores alone would have. No loop",
-        "  can have all of it: four floats take at least three vector operations, which make them,",
-        "  subtract the zero point and multiply, and their store takes a vector port, too. The",
-        "  last row has no more than these.",
+        "  of NEON can have all of it: four floats take at least three vector operations, which",
+        "  make them, subtract the zero point and multiply, and their store takes a vector port,",
+        "  too. The last row has no more than these, and the first one has %.2f, %.2f and %.2f of"
+        % tuple(of_least),
+        "  its speed. SVE's loads leave what they read in lanes of 32 bits.",
         "- *ports*: the share of the speed that its busiest port allows.", "", *lines, "",
         "Of other loops, where *cycles* are of an element, a sum, or a cell:", "", *rest, "",
         "Of integer products, full tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",
+        "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many of",
+        "twice as much. So there are no products by SVE.", "",
         *more])
 
 
