@@ -127,7 +127,7 @@ def others(name, path, function, units, counts, bytes_stored):
 
 SLABS = "kernels/conv/igemm/slab_kernels_neon.o"
 OTHERS = [others("QuantizeLinear, %s" % name, "kernels/quantize/quantize_neon.o", "quantize", 32,
-                 dict(counts, fcvtns=8, fdiv=0), stored)
+                 dict(counts, fdiv=0), stored)
           for name, counts, stored in (("FP32 to INT8", {"fmls": 8, "sqxtn": 12}, 32),
                                        ("FP32 to INT16", {"fmls": 8, "sqxtn": 8}, 64),
                                        ("FP32 to INT4", {"fmls": 8, "sqxtn": 12}, 16),
