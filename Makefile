@@ -388,7 +388,8 @@ MODEL := build/model
 model-arm:
 	@$(INSTALL) build model
 	+@$(SUBMAKE) ARCH= B=$(MODEL) CC=aarch64-linux-gnu-gcc CFLAGS=-O2 \
-	    $(patsubst %.c,$(MODEL)/%.o,$(filter %_neon.c %_dotprod.c %_i8mm.c %_fp16.c %_sve.c,$(KERNELS)))
+	    $(patsubst %.c,$(MODEL)/%.o,\
+	        $(filter %_neon.c %_dotprod.c %_i8mm.c %_fp16.c %_sve.c,$(KERNELS)))
 	@python3 tests/bench/model_arm.py $(MODEL)
 
 lint:

@@ -59,9 +59,9 @@ struct qk_dequantize_args {
 };
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come, or x's least to its greatest, raised. A tier's: both firsts are 0, `count` is at least
- * QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed, whole cache lines of y, and
- * qk_span_takes_blocks. */
+ * up to 17 bits, as they come, or raised, and are then within the type of x. A tier's: both firsts
+ * are 0, `count` is at least QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed,
+ * whole cache lines of y, and qk_span_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {

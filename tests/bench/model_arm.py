@@ -5,8 +5,8 @@
 
 Each loop is taken from its object as the compiler made it: of all ways through a function's loops
 that have what the row asks for, the one with the fewest instructions, which is that of long runs;
-one without branches before others. llvm-mca runs it a hundred times as the CPU's ports and latencies would, every access
-in the first cache.
+one without branches before others. llvm-mca runs it a hundred times as the CPU's ports and
+latencies would, every access in the first cache.
 """
 import re
 import subprocess
@@ -313,8 +313,8 @@ def main():
         "Of integer products, full tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",
-        "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many of",
-        "twice as much. So there are no products by SVE.", "",
+        "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many",
+        "of twice as much. So there are no products by SVE.", "",
         *more])
 
 
