@@ -106,6 +106,7 @@ KERNELS := \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
     kernels/dequantize/dequantize_avx512vbmi.c kernels/dequantize/dequantize_neon.c \
+    kernels/dequantize/dequantize_fp16.c kernels/dequantize/dequantize_sve.c \
     kernels/quantize/quantizer.c kernels/quantize/quantize.c \
     kernels/quantize/quantize_scalar.c \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
@@ -227,6 +228,7 @@ NEON := $(BARE) $(SAN_VECTORS)
 %_dotprod.o: TIER := $(NEON) -march=armv8.2-a+dotprod
 %_i8mm.o: TIER := $(NEON) -march=armv8.2-a+dotprod+i8mm
 %_fp16.o: TIER := $(NEON) -march=armv8.2-a+fp16
+%_sve.o: TIER := $(NEON) -march=armv8.2-a+sve+bf16
 endif
 %/move.o: TIER := -O3 # unrolled: a limit must not wait for its own loop
 
@@ -375,6 +377,7 @@ dist:
 
 bench:
 	@$(INSTALL) build bench
+	$(ARM_LIBRARIES)
 	+@$(SUBMAKE) $(B)/quantd $(B)/measure
 	@tests/bench/setup.sh
 	@python=build/bench/venv/bin/python; test -x $$python || python=python3; \
@@ -385,7 +388,8 @@ MODEL := build/model
 model-arm:
 	@$(INSTALL) build model
 	+@$(SUBMAKE) ARCH= B=$(MODEL) CC=aarch64-linux-gnu-gcc CFLAGS=-O2 \
-	    $(patsubst %.c,$(MODEL)/%.o,$(filter %_neon.c %_dotprod.c %_i8mm.c,$(KERNELS)))
+	    $(patsubst %.c,$(MODEL)/%.o,\
+	        $(filter %_neon.c %_dotprod.c %_i8mm.c %_fp16.c %_sve.c,$(KERNELS)))
 	@python3 tests/bench/model_arm.py $(MODEL)
 
 lint:

@@ -32,12 +32,14 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
         return 2 * (halves ? 64 : 128);
     case QK_PRODUCT_AMX:
         return 2 * 680;
+    /* ARM's with two vector units, as sgemm's above: of Neoverse N1, and half of what V1, which has
+     * four, does; by the model in tests/bench/RESULTS.md. */
     case QK_PRODUCT_NEON:
         return 2 * 7;
     case QK_PRODUCT_DOTPROD:
-        return 2 * 28;
+        return 2 * 30;
     case QK_PRODUCT_I8MM:
-        return 2 * 56;
+        return 2 * 54;
     default:
         return 2 * 0.8;
     }

@@ -165,6 +165,8 @@ uint32_t qk_cpu_flags(void)
         flags |= QK_CPU_DOTPROD;
     if (caps & HWCAP_ASIMDDP && caps2 & HWCAP2_I8MM)
         flags |= QK_CPU_I8MM;
+    if (caps & HWCAP_SVE && caps & HWCAP_ASIMDHP && caps2 & HWCAP2_SVEBF16)
+        flags |= QK_CPU_SVE;
     return flags;
 }
 

@@ -28,7 +28,8 @@ enum qk_cpu_flag {
     QK_CPU_DOTPROD = 1 << 10, /* NEON, and SDOT and UDOT */
     QK_CPU_I8MM = 1 << 11,    /* DOTPROD, and SMMLA, UMMLA, USMMLA and USDOT */
     QK_CPU_FP16 = 1 << 12,    /* NEON, and arithmetic in half precision */
-    QK_CPU_BF16 = 1 << 13     /* NEON, and its conversions to bfloat16 */
+    QK_CPU_BF16 = 1 << 13,    /* NEON, and its conversions to bfloat16 */
+    QK_CPU_SVE = 1 << 14      /* FP16, and SVE of any length with its conversions to bfloat16 */
 };
 
 /* What multiplies in a convolution; the first is OpenBLAS's sgemm. */

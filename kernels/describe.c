@@ -37,7 +37,7 @@ static void print_features(struct text *text, uint32_t cpu_flags)
         {QK_CPU_AVXVNNI, "avx_vnni"}, {QK_CPU_AVX512, "avx512"}, {QK_CPU_VNNI, "avx512_vnni"},
         {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},  {QK_CPU_NEON, "neon"},
         {QK_CPU_DOTPROD, "dotprod"},  {QK_CPU_I8MM, "i8mm"},     {QK_CPU_FP16, "fp16"},
-        {QK_CPU_BF16, "bf16"},
+        {QK_CPU_BF16, "bf16"},        {QK_CPU_SVE, "sve"},
     };
     const char *none = " none that kernels use";
     print(text, "  %-18s", "features");

@@ -27,6 +27,10 @@ static void fill_table(struct qk_kernels *kernels)
         qk_dequantize_init_neon(&kernels->dequantize);
         qk_quantize_init_neon(&kernels->quantize);
     }
+    if (kernels->choice.cpu_flags & QK_CPU_FP16)
+        qk_dequantize_init_fp16(&kernels->dequantize);
+    if (kernels->choice.cpu_flags & QK_CPU_SVE)
+        qk_dequantize_init_sve(&kernels->dequantize);
 #endif
 }
 

@@ -102,6 +102,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slab_cycles = 12,
         },
 #elif defined(__aarch64__)
+    /* Cycles of slabs are twice those of 16 cells, as they are for AVX-512, by the model in
+     * tests/bench/RESULTS.md: 8.2 on a Neoverse N1, and 3.7 and 4.2 on V1 and V2. */
     [NEON] =
         {
             .name = "neon",
@@ -111,7 +113,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__neon,
             .depthwise = &qk_depthwise_s8s8_1x32__neon,
             .product = QK_PRODUCT_NEON,
-            .slab_cycles = 24,
+            .slab_cycles = 16,
         },
     [DOTPROD] =
         {
@@ -133,7 +135,7 @@ static const struct qk_conv_backend backends[COUNT] = {
             .slabs = &qk_slab_kernels_u8x4__neon,
             .depthwise = &qk_depthwise_s8s8_1x32__dotprod,
             .product = QK_PRODUCT_I8MM,
-            .slab_cycles = 12,
+            .slab_cycles = 8,
         },
 #endif
 };

@@ -8,9 +8,10 @@
 
 #include <arm_neon.h>
 
-/* Makes bytes of 16 sums, which include the bias. Of a NaN and a number, FMAXNM gives the number;
- * FCVTNS rounds to nearest even; and only the lowest byte counts of what the zero point is added to
- * (kernels/conv/requantize.h). */
+/* Makes bytes of 16 sums, which include the bias. Of a NaN and a number, FMAXNM gives the number.
+ * Adding 1.5 * 2^23 rounds to nearest even and leaves the integer in the lowest bits, of which a
+ * byte counts (kernels/element/round.h): these CPUs do more additions than conversions at a time.
+ */
 static inline uint8x16_t qk_requantize_16(const struct qk_requantize *to, const int32x4_t sums[4],
                                           float multiplier)
 {
@@ -20,8 +21,7 @@ static inline uint8x16_t qk_requantize_16(const struct qk_requantize *to, const 
 #pragma GCC unroll 4
     for (size_t i = 0; i < 4; i++) {
         const float32x4_t value = vmulq_n_f32(vcvtq_f32_s32(sums[i]), multiplier);
-        values[i] =
-            vreinterpretq_s16_s32(vcvtnq_s32_f32(vminnmq_f32(vmaxnmq_f32(value, low), high)));
+        values[i] = vreinterpretq_s16_f32(vminnmq_f32(vmaxnmq_f32(value, low), high) + 0x1.8p23F);
     }
     const uint8x16_t first = vreinterpretq_u8_s16(vuzp1q_s16(values[0], values[1]));
     const uint8x16_t second = vreinterpretq_u8_s16(vuzp1q_s16(values[2], values[3]));

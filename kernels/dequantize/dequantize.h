@@ -59,9 +59,9 @@ struct qk_dequantize_args {
 };
 
 /* NaN scales and offsets are canonical where y has 16 bits. Zeros that are floats are integers of
- * up to 17 bits, as they come or raised. A tier's: both firsts are 0, `count` is at least
- * QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed, whole cache lines of y, and
- * qk_span_takes_blocks. */
+ * up to 17 bits, as they come, or raised, and are then within the type of x. A tier's: both firsts
+ * are 0, `count` is at least QK_DEQUANTIZE_CHUNK, of whole bytes of x and, where that is streamed,
+ * whole cache lines of y, and qk_span_takes_blocks. */
 typedef void (*qk_dequantize_fn)(const struct qk_dequantize_args *args);
 
 struct qk_dequantize_kernels {
@@ -91,5 +91,11 @@ void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels);
+void qk_dequantize_init_fp16(struct qk_dequantize_kernels *kernels);
+void qk_dequantize_init_sve(struct qk_dequantize_kernels *kernels);
+
+/* What ARM's tiers leave to the tier below: of integers of 8 and 16 bits, and of 8 alone. */
+void qk_dequantize_small__neon(const struct qk_dequantize_args *args);
+void qk_dequantize_bytes__fp16(const struct qk_dequantize_args *args);
 
 #endif

@@ -293,7 +293,8 @@ INLINE vector subtract_u32(vector value, vector zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* Rounds to BF16. NaNs are canonical already. */
+/* Rounds to BF16. NaNs are canonical already, so BFCVTN would give the same bits, by two operations
+ * less of three; it is left to dequantize_sve.c, for CPUs of servers that have it have SVE, too. */
 INLINE uint16x8_t bf16_of_vector(vector v)
 {
     const uint32x4_t half = vdupq_n_u32(0x7fff);
@@ -523,6 +524,18 @@ INLINE void end_streaming(void)
 #define PREFETCH_BYTES 2048
 
 #include "kernels/dequantize/loops.h"
+
+void qk_dequantize_small__neon(const struct qk_dequantize_args *args)
+{
+    if (args->code == QK_CODE_U8)
+        u8(args);
+    else if (args->code == QK_CODE_S8)
+        s8(args);
+    else if (args->code == QK_CODE_U16)
+        u16(args);
+    else
+        s16(args);
+}
 
 void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels)
 {

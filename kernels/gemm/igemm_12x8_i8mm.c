@@ -46,15 +46,6 @@ static inline int32x4_t row_sums(const int32x4_t sums[4], size_t row, size_t v)
 
 #include "kernels/gemm/igemm_neon.h"
 
-const struct qk_igemm qk_igemm_s8s8_12x8__i8mm = {
-    .cell_k = 4,
-    .x_signed = true,
-    .mr = MR,
-    .nr = QK_IGEMM_NR,
-    .row_stride = (size_t)SLABS * QK_IGEMM_CELL_BYTES,
-    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
-    .pairs = true,
-    .multiply = multiply,
-};
+const struct qk_igemm qk_igemm_s8s8_12x8__i8mm = IGEMM_NEON;
 
 #endif

@@ -43,14 +43,6 @@ static inline int32x4_t row_sums(const int32x4_t sums[4], size_t row, size_t v)
 
 #include "kernels/gemm/igemm_neon.h"
 
-const struct qk_igemm qk_igemm_s8s8_6x8__neon = {
-    .cell_k = 4,
-    .x_signed = true,
-    .mr = MR,
-    .nr = QK_IGEMM_NR,
-    .row_stride = QK_IGEMM_CELL_BYTES,
-    .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
-    .multiply = multiply,
-};
+const struct qk_igemm qk_igemm_s8s8_6x8__neon = IGEMM_NEON;
 
 #endif

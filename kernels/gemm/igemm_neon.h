@@ -66,6 +66,15 @@ static void multiply(const struct qk_igemm_args *args)
             multiply_tile(args, first, 2);
 }
 
+/* What all of them are. */
+#define IGEMM_NEON                                                            \
+    {                                                                         \
+        .cell_k = 4, .x_signed = true, .mr = MR, .nr = QK_IGEMM_NR,           \
+        .row_stride = (size_t)SLABS * QK_IGEMM_CELL_BYTES,                    \
+        .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES, .pairs = SLABS == 2, \
+        .multiply = multiply,                                                 \
+    }
+
 #endif
 
 #endif

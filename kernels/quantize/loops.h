@@ -13,6 +13,10 @@
 /* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
+/* Quotients that saturate are brought within this: it and more do so by any zero point, and nearer
+ * ones are rounded by an addition. */
+#define LIMIT 0x1p21F
+
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
@@ -85,8 +89,8 @@ INLINE struct job job_of(const struct qk_quantize_args *args)
                       .y_bits = y->bits,
                       .limits = args->limits,
                       .floats = is_float,
-                      .low = splat(-0x1p30F),
-                      .high = splat(0x1p30F),
+                      .low = splat(-LIMIT),
+                      .high = splat(LIMIT),
                       .least = (int8_t)y->min,
                       .most = is_float ? 15 : (int8_t)y->max};
     job.packing = y->bits == 16  ? is_signed ? PACK_S16 : PACK_U16
@@ -473,7 +477,7 @@ INLINE void take_by_products(const struct job *job, const struct qk_span *span, 
                              size_t end, float scale, vector zero)
 {
     /* Limited quotients saturate; the others become INT32_MIN, as 2^32 does. */
-    const struct divisor divisor = divisor_of(scale, job->limits ? 0x1p30F : 0x1p32F);
+    const struct divisor divisor = divisor_of(scale, job->limits ? LIMIT : 0x1p32F);
     const words zeros = words_of_vector(zero);
     const size_t bytes = LANES * job->x_bytes;
     for (; i < end; i += CHUNK) {

@@ -129,13 +129,16 @@ INLINE words is_greater(words a, words b)
                 vcgtq_s32(signed_4(a.val[1]), signed_4(b.val[1])));
 }
 
-/* To the nearest, ties to even. What is beyond 32 bits, and a NaN, becomes INT32_MIN, as x86 has
- * it; the conversion itself would saturate, and make 0 of a NaN. */
+/* To the nearest, ties to even. What is within the limits is rounded by an addition, of which these
+ * CPUs do more at a time than of conversions (kernels/element/round.h); who adds a zero point next
+ * subtracts its bits from that. Else what is beyond 32 bits, and a NaN, becomes INT32_MIN, as x86
+ * has it; the conversion itself would saturate, and make 0 of a NaN. */
 INLINE uint32x4_t round_4_to_words(float32x4_t v, bool within)
 {
     const float32x4_t end = vdupq_n_f32(0x1p31F);
-    return vreinterpretq_u32_s32(
-        vcvtnq_s32_f32(within ? v : vbslq_f32(vcltq_f32(v, end), v, -end)));
+    if (within)
+        return vreinterpretq_u32_f32(v + 0x1.8p23F) - 0x4b400000;
+    return vreinterpretq_u32_s32(vcvtnq_s32_f32(vbslq_f32(vcltq_f32(v, end), v, -end)));
 }
 
 INLINE words round_to_words(vector v, bool within)
@@ -177,7 +180,9 @@ INLINE float32x4_t round_4_bf16(float32x4_t v)
     return vbslq_f32(vceqq_f32(v, v), vreinterpretq_f32_u32(bits & 0xffff0000), v);
 }
 
-/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. */
+/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. Where x and the
+ * scale are BF16, nearest_bf16 has two operations, as BFCVT and the way back would be; this is for
+ * the few calls whose `precision` is BF16 and whose x is not. */
 INLINE vector round_bf16(vector v)
 {
     return EACH(vector, round_4_bf16(v.val[0]), round_4_bf16(v.val[1]));

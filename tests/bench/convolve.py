@@ -1,13 +1,12 @@
 """The convolutions' part of `make bench`: which rows, and how one is measured."""
 import layers
 import part
-from convolve_report import Report, falls_short, one_line
+from convolve_report import LOOPS, Report, falls_short, one_line
 from figures import threads_text
 from peer import Unsupported
 from stopwatch import best, spread, take_turns
 from tensors import random_bytes
 
-PEAKS = ("fma", "madd", "avxvnni", "vnni", "amx")
 CALL_ROUNDS = 3  # its best comes soon
 
 
@@ -41,7 +40,7 @@ class Part(part.Part):
         if row.threads > 1:
             names.append("alone")
         else:
-            operations = {peak: libqk.peak(peak) for peak in PEAKS if libqk.peak(peak)}
+            operations = {peak: libqk.peak(peak) for peak in LOOPS if libqk.peak(peak)}
         if made["kernel"] == "conv_sgemm":
             libqk.say("sgemm", *row.sgemm)
             operations["sgemm"] = row.sgemm_operations

@@ -14,8 +14,9 @@ SPLIT_NS = 50e3  # rows that take less on one thread have no target on more
 PACK_LEAST = 0.5  # of the memory's copy speed
 PACK_BYTES = 64 * KIB  # of less, what a call costs counts more than its bytes
 # How a kernel's name ends -> the measure of what its instructions do.
+LOOPS = ("fma", "madd", "avxvnni", "vnni", "amx", "neon", "dotprod", "i8mm")  # of peak.h
 PEAKS = {"amx": "amx", "vnni": "vnni", "vnni_novbmi": "vnni", "avxvnni": "avxvnni", "avx2": "madd",
-         "sgemm": "sgemm"}
+         "neon": "neon", "dotprod": "dotprod", "i8mm": "i8mm", "sgemm": "sgemm"}
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ def one_line(row):
 
 
 def peak_lines(results):
-    for name in ("fma", "madd", "avxvnni", "vnni", "amx"):
+    for name in LOOPS:
         found = [row["gops"][name] for row in results if name in row["gops"]]
         if found:
             yield "%s: at most %.0f Gop/s, median of rows %.0f, 1 thread" % (
@@ -340,7 +341,8 @@ compared byte for byte.
 PEAK_HEAD = """\
 Of what the instructions of its kernel do in a loop without any memory: amx by tiles (which come
 from the L1 cache), vnni by VPDPBUSD on 512 bits, avxvnni on 256, avx2 by VPMADDWD and the addition
-it needs, sgemm OpenBLAS's on the same matrices alone, those of one image. Medians of kinds of
+it needs, ARM's neon by SMULL and SADALP, dotprod by SDOT, i8mm by SMMLA, sgemm OpenBLAS's on the
+same matrices alone, those of one image. Medians of kinds of
 layers, and the least; all backends."""
 
 PACK_HEAD = """\

@@ -13,7 +13,8 @@ SHAPES = Path(__file__).resolve().parent / "shapes"
 NETWORKS = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNetV2", "audio": "audio",
             "video": "video"}
 BATCHES = (1, 8)  # 8: with --full
-GEMMS = ("blas", "avx2", "avxvnni", "vnni_novbmi", "vnni")  # forced, one by one
+GEMMS = ("blas", "avx2", "avxvnni", "vnni_novbmi", "vnni",  # forced, one by one
+         "neon", "dotprod", "i8mm")
 X_ZERO_POINT, Y_ZERO_POINT = 117, 128
 
 

@@ -7,14 +7,15 @@ from tensors import OPSET
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / os.environ.get("B", "build")
+EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine, to see that it works
 FILES = Path("build") / "bench"  # below ROOT
 
 
 class Libqk:
     def __init__(self, cpu):
         (ROOT / FILES).mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen([BUILD / "measure", cpu], cwd=ROOT, text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([*EMULATOR, BUILD / "measure", cpu], cwd=ROOT, text=True,
+                                        bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.tier, self.width, self.core, *self.gemms = self.answer()
         self.copies = {}
 

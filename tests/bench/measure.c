@@ -19,8 +19,8 @@
  *                                             output have
  *                                    stream   the same, past the caches
  *                                    sgemm    OpenBLAS's, alone
- *                                    fma, madd, avxvnni, vnni, amx    as tests/bench/peak.h has
- *                                             them
+ *                                    fma, madd, avxvnni, vnni, amx, neon, dotprod, i8mm
+ *                                             as tests/bench/peak.h has them
  *   copy THREADS                   answers "bytes ns": how long so many threads take to copy so
  *                                  many bytes from memory to memory, past the caches
  *   regions FROM TO THREADS        answers "ns", of region.h, for two files

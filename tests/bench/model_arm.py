@@ -3,10 +3,10 @@
 
     model_arm.py FOLDER    of the objects there, as `make model-arm` makes them; into RESULTS.md
 
-Each loop is taken from its object as the compiler made it: of all loops of a function that have no
-other branch inside, and what the row asks for, the one with the fewest instructions, which is that
-of long runs. llvm-mca runs it a hundred times as the CPU's ports and latencies would, every access
-in the first cache.
+Each loop is taken from its object as the compiler made it: of all ways through a function's loops
+that have what the row asks for, the one with the fewest instructions, which is that of long runs;
+one without branches before others. llvm-mca runs it a hundred times as the CPU's ports and
+latencies would, every access in the first cache.
 """
 import re
 import subprocess
@@ -16,18 +16,25 @@ from pathlib import Path
 import figures
 
 CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2")
+VECTOR_BITS = {"neoverse-v1": 256, "neoverse-v2": 128}  # of SVE
 ITERATIONS = 100
+PATHS_MOST, PATH_MOST = 400, 220  # through a loop; instructions of one
 OBJDUMP = "aarch64-linux-gnu-objdump"
 MCA_LEAST = 18  # the first that has models of their own for all three
 
 
 class Row:
     """A loop: `is_it` says whether some instructions are its own, which do `units` of work, and
-    `is_limit` which of them it should be as fast as alone; on CPUs that have them all."""
+    `is_limit` which of them it should be as fast as alone; on CPUs that have them all. `vectors`:
+    units are those of a vector of 128 bits, and the CPU's may be longer."""
 
-    def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS):
+    def __init__(self, name, path, function, units, is_it, is_limit, cpus=CPUS, vectors=False):
         self.name, self.path, self.function = name, path, function
         self.units, self.is_it, self.is_limit, self.cpus = units, is_it, is_limit, cpus
+        self.vectors = vectors
+
+    def units_on(self, cpu):
+        return self.units * (VECTOR_BITS[cpu] // 128 if self.vectors else 1)
 
 
 def is_access(line):
@@ -62,19 +69,71 @@ ROWS += [dequantize("%s to %s" % (name, y_type), function, y_bytes, "tbl")
          for y_type, y_bytes in (("FP32", 4), ("FP16 or BF16", 2))]
 
 
+# Loops of 16 elements, and of four vectors of 32-bit lanes.
+ROWS += [Row("%s to FP16, scales that are FP16" % name, "kernels/dequantize/dequantize_fp16.o",
+             "qk_dequantize_bytes__fp16", 16,
+             lambda loop, widen=widen: any(text.startswith(widen) for text in loop), is_access)
+         for name, widen in (("UINT8", "uaddw"), ("INT8", "saddw"))]
+
+
+def dequantize_sve(name, function, instructions, left_out):
+    """The loop that has all these instructions and none of those."""
+    def is_it(loop):
+        return not any(text.startswith("whilelo") for text in loop) and \
+            any(text.startswith("ld1") for text in loop) and \
+            all(any(text.startswith(part) for text in loop) for part in instructions) and \
+            not any(text.startswith(part) for text in loop for part in left_out)
+
+    return Row(name + ", by SVE", "kernels/dequantize/dequantize_sve.o", function, 4 * 4, is_it,
+               is_access, CPUS[1:], True)
+
+
+ROWS += [dequantize_sve("%s to %s" % (name, y_type), function, parts, left_out)
+         for name, function in (("UINT8", "u8"), ("INT8", "s8"), ("UINT16", "u16"),
+                                ("INT16", "s16"))
+         for y_type, parts, left_out in (("FP32", ["fsub"], ["bfcvt"]),
+                                         ("BF16", ["fsub", "bfcvt"], []))]
+ROWS += [dequantize_sve("%s to FP32, zero point 0" % name, function, ["fm"], ["fsub", "bfcvt"])
+         for name, function in (("UINT8", "u8"), ("UINT16", "u16"))]
+
+
 def multiply(path, function, products, terms, mnemonic, cpus=CPUS):
     """A loop of so many products, each of so many terms."""
     def is_product(text):
         return text.startswith(mnemonic)
 
-    return Row("%s, by %s" % (path.split("/")[-1].rsplit(".")[0], mnemonic.upper()),
+    return Row("%s, by %s" % (path.split("/", 1)[1].rsplit(".")[0], mnemonic.upper()),
                path, function, products * terms,
                lambda loop: sum(map(is_product, loop)) == products, is_product, cpus)
 
 
+DEPTHWISE = "kernels/conv/depthwise/kernel_%s.o"
 PRODUCTS = [multiply("kernels/gemm/igemm_6x8_neon.o", "multiply", 24, 8, "smull"),
             multiply("kernels/gemm/igemm_6x16_dotprod.o", "multiply", 24, 16, "sdot"),
-            multiply("kernels/gemm/igemm_12x8_i8mm.o", "multiply", 24, 32, "smmla", CPUS[1:])]
+            multiply("kernels/gemm/igemm_12x8_i8mm.o", "multiply", 24, 32, "smmla", CPUS[1:]),
+            multiply(DEPTHWISE % "neon", "run_bytes", 16, 8, "smull"),
+            multiply(DEPTHWISE % "dotprod", "run_bytes", 8, 16, "sdot")]
+
+
+def others(name, path, function, units, counts, bytes_stored):
+    """A loop that has so many of each of these instructions, and stores so many bytes."""
+    def is_it(loop):
+        return sum(map(stored_bytes, loop)) == bytes_stored and \
+            all(sum(text.startswith(part) for text in loop) == count
+                for part, count in counts.items())
+
+    return Row(name, path, function, units, is_it, is_access)
+
+
+SLABS = "kernels/conv/igemm/slab_kernels_neon.o"
+OTHERS = [others("QuantizeLinear, %s" % name, "kernels/quantize/quantize_neon.o", "quantize", 32,
+                 dict(counts, fdiv=0), stored)
+          for name, counts, stored in (("FP32 to INT8", {"fmls": 8, "sqxtn": 12}, 32),
+                                       ("FP32 to INT16", {"fmls": 8, "sqxtn": 8}, 64),
+                                       ("FP32 to INT4", {"fmls": 8, "sqxtn": 12}, 16),
+                                       ("BF16 to INT8", {"fmls": 0, "sqxtn": 12}, 32))]
+OTHERS += [others("a convolution's sums to bytes", SLABS, "requantize", 16, {"scvtf": 4}, 16),
+           others("cells of a slab", SLABS, "fill_bytes", 16, {"zip": 8}, 64)]
 
 
 # What a compiler could make of UINT8 to FP32 at best: for four floats one operation each that makes
@@ -85,6 +144,22 @@ LEAST += [text.replace("v0", "v%d" % i) for i in range(8)
                        "fmul v0.4s, v0.4s, v30.4s")]
 LEAST += ["stp q%d, q%d, [x9, #%d]" % (i, i + 1, 16 * i) for i in range(0, 8, 2)]
 LEAST += ["add x9, x9, #128", "cmp x9, x12", "b.ne 0 <loop>"]
+
+
+def alone(mnemonic, terms, registers, vectors):
+    """As many products as there are registers of sums, of constants."""
+    text = "%s %%s, %s, %s" % (mnemonic, registers.format(30, "16b" if not vectors else "b"),
+                              registers.format(31, "16b" if not vectors else "b"))
+    sums = [registers.format(i, "4s" if not vectors else "s") for i in range(24)]
+    lines = [text % name for name in sums]
+    name = "%s alone, by %s" % (mnemonic.upper(), "SVE" if vectors else "NEON")
+    return (Row(name, None, None, 24 * terms, None, lambda text: True, CPUS[1:], vectors), lines)
+
+
+# Whether products would be faster in SVE's vectors: what the CPU does of them alone.
+ALONE = [alone(mnemonic, terms, registers, vectors)
+         for mnemonic, terms in (("sdot", 16), ("smmla", 32))
+         for registers, vectors in (("v{}.{}", False), ("z{}.{}", True))]
 
 
 # ---- Loops of an object --------------------------------------------------------------------------
@@ -110,16 +185,36 @@ def target(text):
     return int(jump[1], 16) if jump else None
 
 
+def is_branch(text):
+    return re.match(r"(b(\.\w+)?|cbn?z|tbn?z)\s", text) is not None
+
+
+def paths(code, places, head):
+    """From instruction number `head` back to it, through branches that go forward."""
+    begun = [(head, [])]  # where one goes on, and what it has
+    for _ in range(PATHS_MOST):
+        if not begun:
+            return
+        at, path = begun.pop()
+        while at < len(code) and len(path) < PATH_MOST:
+            text = code[at][1]
+            path = path + [text]
+            to = places.get(target(text))
+            if to == head:
+                yield path
+            elif to is not None and to > at:
+                begun.append((to, path))
+            if re.match(r"(ret|br|b)\s*(\s|$)", text) or text.startswith("bl"):
+                break
+            at += 1
+
+
 def loops(code):
-    """Those that are one block: nobody jumps out of them, or into them behind their beginning."""
     places = {address: index for index, (address, _) in enumerate(code)}
-    targets = {target(text) for _, text in code}
-    for index, (_, text) in enumerate(code):
-        begin = places.get(target(text), index + 1)
-        body = code[begin:index + 1]
-        if body and all(target(text) is None for _, text in body[:-1]) and \
-                not any(address in targets for address, _ in body[1:]):
-            yield [text for _, text in body]
+    heads = {places[target(text)] for address, text in code
+             if target(text) in places and target(text) <= address}
+    for head in sorted(heads):
+        yield from paths(code, places, head)
 
 
 def loop_of(row, folder, cache={}):
@@ -128,7 +223,7 @@ def loop_of(row, folder, cache={}):
     found = [loop for loop in loops(cache[row.path][row.function]) if row.is_it(loop)]
     if not found:
         raise SystemExit("model-arm: %s has no such loop in %s" % (row.function, row.path))
-    return min(found, key=len)
+    return min(found, key=lambda loop: (sum(map(is_branch, loop)) > 1, len(loop)))
 
 
 # ---- What llvm-mca says --------------------------------------------------------------------------
@@ -171,7 +266,7 @@ def measure(mca, cpu, row, loop):
         return "– | – | –"
     cycles, ports = run_mca(mca, cpu, loop)
     _, limit = run_mca(mca, cpu, [line for line in loop if row.is_limit(line)])
-    return "%.3f | %.2f | %.2f" % (cycles / row.units, limit / cycles, ports / cycles)
+    return "%.3f | %.2f | %.2f" % (cycles / row.units_on(cpu), limit / cycles, ports / cycles)
 
 
 # ---- The table -----------------------------------------------------------------------------------
@@ -194,10 +289,13 @@ def main():
     folder = Path(sys.argv[1])
     least = Row("least of UINT8 to FP32", None, None, DEQUANTIZED, None, is_access)
     dequantizers = [(row, loop_of(row, folder)) for row in ROWS] + [(least, LEAST)]
-    products = [(row, loop_of(row, folder)) for row in PRODUCTS]
+    products = [(row, loop_of(row, folder)) for row in PRODUCTS] + ALONE
     lines = list(table(dequantizers, "accesses", mca))
+    of_least = [run_mca(mca, cpu, LEAST)[0] / run_mca(mca, cpu, dequantizers[0][1])[0]
+                for cpu in CPUS]
+    rest = list(table([(row, loop_of(row, folder)) for row in OTHERS], "accesses", mca))
     more = list(table(products, "products", mca))
-    print("\n".join(lines + more))
+    print("\n".join(lines + rest + more))
     figures.write_section(Path(__file__).parent, [
         "# Model of ARM's inner loops", "",
         "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
@@ -205,13 +303,18 @@ def main():
         % version, "scale and zero point, everything in the first cache.", "",
         "- *cycles*: of an element.",
         "- *accesses*: the share of the speed that its loads and stores alone would have. No loop",
-        "  can have all of it: four floats take at least three vector operations, which make them,",
-        "  subtract the zero point and multiply, and their store takes a vector port, too. The",
-        "  last row has no more than these.",
+        "  of NEON can have all of it: four floats take at least three vector operations, which",
+        "  make them, subtract the zero point and multiply, and their store takes a vector port,",
+        "  too. The last row has no more than these, and the first one has %.2f, %.2f and %.2f of"
+        % tuple(of_least),
+        "  its speed. SVE's loads leave what they read in lanes of 32 bits.",
         "- *ports*: the share of the speed that its busiest port allows.", "", *lines, "",
+        "Of other loops, where *cycles* are of an element, a sum, or a cell:", "", *rest, "",
         "Of integer products, full tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",
+        "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many",
+        "of twice as much. So there are no products by SVE.", "",
         *more])
 
 

@@ -13,6 +13,7 @@ typedef long long vector __attribute__((vector_size(16)));
 BENCH_INLINE void step(const uint8_t *from, uint8_t *to, size_t loads, size_t stores, bool stream)
 {
     vector v;
+    (void)stream;
     for (size_t i = 0; i < loads; i++) {
         v = *((const vector *)from + i);
         __asm__ volatile("" : "+" IN_REGISTER(v)); /* it has been read; and this is no memcpy */

@@ -21,6 +21,7 @@ Test(dispatch, cpu_flags_build_on_each_other)
     cr_assert(!(flags & QK_CPU_AVXVNNI) || flags & QK_CPU_AVX2);
     cr_assert(!(flags & QK_CPU_I8MM) || flags & QK_CPU_DOTPROD);
     cr_assert(!(flags & (QK_CPU_DOTPROD | QK_CPU_FP16 | QK_CPU_BF16)) || flags & QK_CPU_NEON);
+    cr_assert(!(flags & QK_CPU_SVE) || flags & QK_CPU_FP16);
 }
 
 #ifdef __x86_64__

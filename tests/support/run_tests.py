@@ -161,7 +161,8 @@ CORES = {
     "cortex-a72": {"neon"},
     "a64fx": {"neon", "fp16"},
     "neoverse-n1": {"neon", "dotprod", "fp16"},
-    "max": {"neon", "dotprod", "i8mm", "fp16"},
+    "max,sve128=on": {"neon", "dotprod", "i8mm", "fp16", "sve"},
+    "max,sve256=on": {"neon", "dotprod", "i8mm", "fp16", "sve"},
 }
 
 

@@ -10,7 +10,7 @@
  * - sums_8 and splat_sum; requantize_32: bytes of four vectors of sums;
  * - store_cells: stores 8 cells in a slot whose halves are `half` bytes apart;
  * - store_weights: orders dense weights to those of 4 cells, each some words of 4 bytes;
- * - add_products: adds products to 8 sums.
+ * - add_products: adds products to 8 sums; base_of: cells by an address that suits their loads.
  */
 #ifndef KERNELS_CONV_DEPTHWISE_KERNEL_8_H
 #define KERNELS_CONV_DEPTHWISE_KERNEL_8_H
@@ -238,9 +238,10 @@ __attribute__((always_inline)) static inline void
 add_word(const uint8_t *cells, int32_t taps, const size_t vectors, sums_8 sums[VECTORS])
 {
     const taps_8 w = splat_taps(taps);
+    const uint8_t *base = base_of(cells);
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++)
-        sums[v] = add_products(sums[v], load_32(cells + v * BYTES), w);
+        sums[v] = add_products(sums[v], load_32(base + v * BYTES), w);
 }
 
 __attribute__((always_inline)) static inline void add_cell(const struct output *output, size_t c,

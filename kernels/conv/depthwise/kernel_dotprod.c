@@ -34,7 +34,7 @@ const struct qk_depthwise qk_depthwise_s8s8_1x32__dotprod = {
     .kernel = "conv_depthwise_dotprod",
     .load_bytes = LOAD,
     .x_signed = true,
-    .cycles = 3,
+    .cycles = 3, /* the same */
     .run = {[QK_EPILOGUE_BYTES] = run_bytes},
     .sum = sum_weights,
 };

@@ -21,35 +21,41 @@ static const uint8_t *find_line(const struct qk_depthwise_job *job, const uint8_
     return channel + plane + at * job->geometry->axis[QK_AXIS_COLUMN].in;
 }
 
-/* sums += x * weight for `count` columns from `column` on, where x and what is outside of it are
- * made unsigned or signed. */
+/* sums += (x ^ turned) * weight for `count` columns from `column` on. */
 static void add_tap(const struct qk_depthwise_job *job, const uint8_t *line, size_t column,
-                    size_t count, size_t tap_column, int32_t weight, uint32_t sums[CHUNK])
+                    size_t count, size_t tap_column, int32_t turned, int32_t weight,
+                    uint32_t sums[CHUNK])
 {
     const struct qk_conv_axis *axis = &job->geometry->axis[QK_AXIS_COLUMN];
+    const int32_t fill = job->fill;
+    const uint64_t inside = line ? (uint64_t)axis->in : 0;
     for (size_t i = 0; i < count; i++) {
-        const int64_t at = qk_conv_look(axis, column + i, tap_column);
-        const bool inside = line && at >= 0 && at < axis->in;
-        const uint8_t byte = (inside ? line[at] : job->fill) ^ job->flip;
-        const int32_t x = job->x_signed ? (int8_t)byte : byte;
-        sums[i] += (uint32_t)(x * weight);
+        const uint64_t at = (uint64_t)qk_conv_look(axis, column + i, tap_column);
+        const int32_t x = at < inside ? line[at] : fill;
+        sums[i] += (uint32_t)((x ^ turned) * weight);
     }
 }
 
-/* Up to CHUNK columns of a row of output channel m. */
+/* Up to CHUNK columns of a row of output channel m. Bytes that are signed have their sign bits
+ * turned, and what that adds to them is subtracted in the end. */
 static void run_chunk(const struct qk_depthwise_job *job, size_t m, size_t row, size_t column,
                       size_t count, uint8_t *y)
 {
     const uint8_t *channel = job->x + m / job->multiplicity * job->geometry->channel_size;
     const uint8_t *weights = job->weights + m * job->depth;
     const size_t width = (size_t)job->geometry->axis[QK_AXIS_COLUMN].kernel;
+    const int32_t sign = job->x_signed ? 0x80 : 0;
+    uint32_t bias = (uint32_t)job->bias[m];
     uint32_t sums[CHUNK] = {0};
-    for (size_t tap = 0; tap < job->depth; tap++)
+    for (size_t tap = 0; tap < job->depth; tap++) {
+        const int32_t weight = (int8_t)weights[tap] - job->w_zero_point[m];
         add_tap(job, find_line(job, channel, row, tap / width), column, count, tap % width,
-                (int8_t)weights[tap] - job->w_zero_point[m], sums);
+                job->flip ^ sign, weight, sums);
+        bias -= (uint32_t)(sign * weight);
+    }
     for (size_t i = 0; i < count; i++)
-        y[i] = qk_requantize_one(job->epilogue->requantize,
-                                 (int32_t)(sums[i] + (uint32_t)job->bias[m]), job->multiplier[m]);
+        y[i] = qk_requantize_one(job->epilogue->requantize, (int32_t)(sums[i] + bias),
+                                 job->multiplier[m]);
 }
 
 static void run(const struct qk_depthwise_job *job)

@@ -22,6 +22,11 @@ static inline bytes_16 load_16(const uint8_t *from)
     return _mm_loadu_si128((const void *)from);
 }
 
+static inline const uint8_t *base_of(const uint8_t *cells)
+{
+    return cells;
+}
+
 static inline bytes_32 load_32(const uint8_t *from)
 {
     return _mm256_loadu_si256((const void *)from);

@@ -362,21 +362,44 @@ static void check_widen(struct check *check, const void *kernel)
 
 /* ---- Tiers ------------------------------------------------------------------------------- */
 
-static void check_kernels(struct check *check, const char *tier,
-                          void (*init)(struct qk_dequantize_kernels *kernels))
+typedef void init_fn(struct qk_dequantize_kernels *kernels);
+
+/* The codes of which a tier has kernels that are not those of the one below, if it has one. */
+static void check_codes(struct check *check, const struct qk_dequantize_kernels *kernels,
+                        const struct qk_dequantize_kernels *below)
+{
+    for (enum qk_code code = 0; code < QK_CODE_COUNT; code++) {
+        const struct subject subject = {kernels, code};
+        if (!below || kernels->run[code] != below->run[code])
+            check_run(check,
+                      &(struct check_subject){codes[code].function, check_code, &subject, 4000});
+    }
+}
+
+static void check_kernels(struct check *check, const char *tier, init_fn *init)
 {
     struct qk_dequantize_kernels kernels;
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
     init(&kernels);
-    for (enum qk_code code = 0; code < QK_CODE_COUNT; code++) {
-        const struct subject subject = {&kernels, code};
-        check_run(check, &(struct check_subject){codes[code].function, check_code, &subject, 4000});
-    }
+    check_codes(check, &kernels, NULL);
     const struct subject subject = {.kernels = &kernels};
     check_run(check, &(struct check_subject){"dequantize/repeat", check_repeat, &subject, 3000});
     check_run(check, &(struct check_subject){"dequantize/widen", check_widen, &subject, 3000});
 }
+
+#ifdef __aarch64__
+/* Of a tier that has a few kernels more than NEON's. */
+static void check_more(struct check *check, const char *tier, init_fn *init)
+{
+    struct qk_dequantize_kernels kernels, neon;
+    if (!check_tier(check, tier, check_lacks(tier)))
+        return;
+    init(&kernels);
+    qk_dequantize_init_neon(&neon);
+    check_codes(check, &kernels, &neon);
+}
+#endif
 
 void check_dequantize(struct check *check)
 {
@@ -386,5 +409,7 @@ void check_dequantize(struct check *check)
     check_kernels(check, "avx512vbmi", qk_dequantize_init_avx512);
 #elif defined(__aarch64__)
     check_kernels(check, "neon", qk_dequantize_init_neon);
+    check_more(check, "fp16", qk_dequantize_init_fp16);
+    check_more(check, "sve", qk_dequantize_init_sve);
 #endif
 }

@@ -23,6 +23,7 @@ static const struct {
     {"dotprod", QK_CPU_DOTPROD, "dot products of bytes"},
     {"i8mm", QK_CPU_I8MM, "matrix products of bytes"},
     {"fp16", QK_CPU_FP16, "arithmetic in half precision"},
+    {"sve", QK_CPU_SVE, "SVE with its conversions to bfloat16"},
 };
 
 const char *check_lacks(const char *tier)

@@ -1,0 +1,38 @@
+/* How the tiers that have a few kernels more than NEON's go through a span: by runs of elements
+ * that share their parameters. A tier's file includes this after it has defined `struct code`: how
+ * many bytes x and y have, what reading adds to x, and what else it wants to know of a code. Only
+ * for dequantize_fp16.c and dequantize_sve.c. */
+#ifndef KERNELS_DEQUANTIZE_RUNS_H
+#define KERNELS_DEQUANTIZE_RUNS_H
+
+/* Nothing here compiles without a tier's file around it. */
+#ifdef RUN_MIN
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef void take_run_fn(const uint8_t *x, char *y, size_t count, float zero, float scale,
+                         const struct code code);
+
+/* In blocks of less than RUN_MIN the beginning of a run takes more time than its elements save. */
+INLINE bool has_runs(const struct qk_dequantize_args *args)
+{
+    return args->span.block >= RUN_MIN && !args->span.offsets;
+}
+
+INLINE void take_runs(const struct qk_dequantize_args *args, const struct code code,
+                      take_run_fn *take)
+{
+    const struct qk_span *span = &args->span;
+    const float *scales = span->scales, *zeros = span->zeros;
+    size_t left = span->block - span->done;
+    for (size_t i = 0, p = span->p, run; i < span->count; i += run, left = span->block) {
+        run = left < span->count - i ? left : span->count - i;
+        take((const uint8_t *)span->x + i * code.x_bytes, (char *)span->y + i * code.y_bytes, run,
+             zeros ? zeros[p] : code.raised, scales[p], code);
+        p = p + 1 == span->period ? 0 : p + 1;
+    }
+}
+
+#endif
+
+#endif
