@@ -21,8 +21,9 @@
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make test-console    the page at / in a browser; its screenshots are in build/console
 #   make test-kubernetes docker/kubernetes against Kubernetes' schemas, the server and the image
-#   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64
-#   make test-image      builds one and runs it, as docker/README.md says
+#   make image           the container image; IMAGE=name:tag, PLATFORM=linux/arm64, or a list of
+#                        both machines' images, PLATFORM=linux/amd64,linux/arm64
+#   make test-image      builds one and runs it, as docker/README.md says; PLATFORM as above
 #   make bench           speed beside its limits and ONNX Runtime, into tests/bench/RESULTS.md;
 #                        A=--help lists what else it can do
 #   make model-arm       what llvm-mca says of ARM's inner loops, into tests/bench/RESULTS.md

@@ -2,7 +2,8 @@
 # Builds the image, with Docker where an engine answers, else with buildah. From the environment:
 #
 #   IMAGE     the image's name and tag; default quantd
-#   PLATFORM  linux/amd64 or linux/arm64; default what this machine is
+#   PLATFORM  linux/amd64, linux/arm64, or both with a comma between them: then the name is that of
+#             a manifest list, and who pulls it gets his machine's image. Default: this machine's
 #   BASE      the image to build on; default debian:trixie-slim. With buildah, where no registry
 #             can be reached: stand-in, which is the same suite made from Debian's packages; the
 #             default falls back to it by itself
@@ -18,6 +19,15 @@ fail()
     exit 1
 }
 
+container=
+list=
+clean_up()
+{
+    test -z "$container" || buildah rm "$container"
+    test -z "$list" || buildah manifest rm "$list"
+} >/dev/null
+trap clean_up EXIT
+
 # ---- What to build for ---------------------------------------------------------------------------
 
 case $(uname -m) in
@@ -27,38 +37,33 @@ aarch64) machine=arm64 ;;
 esac
 platform=${PLATFORM:-linux/$machine}
 case $platform in
-linux/amd64) emulator=qemu-x86_64 ;;
-linux/arm64) emulator=qemu-aarch64 ;;
-*) fail "PLATFORM: expected linux/amd64 or linux/arm64, got $platform" ;;
+linux/amd64 | linux/arm64) is_list= ;;
+linux/amd64,linux/arm64 | linux/arm64,linux/amd64) is_list=1 ;;
+*) fail "PLATFORM: expected linux/amd64, linux/arm64 or linux/amd64,linux/arm64, got $platform" ;;
 esac
-architecture=${platform#linux/}
 
 if docker version >/dev/null 2>&1; then
     builder=docker
 elif command -v buildah >/dev/null; then
     builder=buildah
-    if test "$architecture" != "$machine" && ! test -e "/proc/sys/fs/binfmt_misc/$emulator"; then
-        fail "$platform on $machine: expected the emulator $emulator in binfmt_misc\
- (Debian: qemu-user-static and binfmt-support), got none"
-    fi
 else
     fail "expected a Docker engine that answers, or buildah (Debian: apt-get install buildah),\
  got neither"
 fi
 
-# ---- The base image ------------------------------------------------------------------------------
+# ---- The base image, of this machine: whatever is built for, it compiles -------------------------
 
 known()
 {
     format='{{.OCIv1.Architecture}}'
-    test "$(buildah inspect --type image --format "$format" "$1" 2>/dev/null)" = "$architecture"
+    test "$(buildah inspect --type image --format "$format" "$1" 2>/dev/null)" = "$machine"
 }
 
 # As published images are slimmed: no manuals and no translations, but the licences.
 # shellcheck disable=SC2016  # the hook's own $1
 bootstrap()
 {
-    mmdebstrap --quiet --variant=minbase --mode=root --architectures="$architecture" \
+    mmdebstrap --quiet --variant=minbase --mode=root \
         --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -70,18 +75,15 @@ bootstrap()
 # A name of its own: nobody shall take it for the published image.
 make_stand_in()
 {
-    base=localhost/quantd-stand-in:$suite-$architecture
+    base=localhost/quantd-stand-in:$suite-$machine
     if known "$base"; then
         return
     fi
     command -v mmdebstrap >/dev/null ||
         fail "expected mmdebstrap (Debian: apt-get install mmdebstrap) to make $base, got none"
-    test "$architecture" = "$machine" || command -v arch-test >/dev/null ||
-        fail "expected arch-test (Debian: apt-get install arch-test) to make $base, got none"
     test "$(id -u)" = 0 || fail "expected root, to make $base, got uid $(id -u)"
     echo "build.sh: making $base from Debian's packages"
-    container=$(buildah from --arch "$architecture" scratch)
-    trap 'buildah rm "$container" >/dev/null' EXIT
+    container=$(buildah from scratch)
     bootstrap "$(buildah mount "$container")" || fail "mmdebstrap could not make $base"
     buildah config --cmd bash "$container"
     buildah commit --quiet "$container" "$base" >/dev/null
@@ -93,7 +95,7 @@ find_base()
     if test "$base" = stand-in; then
         make_stand_in
     elif ! known "$base" &&
-        ! buildah pull --quiet --platform "$platform" "$base" >/dev/null 2>&1; then
+        ! buildah pull --quiet --platform "linux/$machine" "$base" >/dev/null 2>&1; then
         test -z "${BASE:-}" || fail "$base: expected it here or in its registry, got neither"
         echo "build.sh: $base: no registry has it for us" >&2
         make_stand_in
@@ -119,15 +121,26 @@ created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 # Labels as options and not as build arguments: buildah 1.28 takes a label from its cache although
 # the argument in it has changed.
 label=org.opencontainers.image
-set -- --file docker/Dockerfile --tag "$image" --platform "$platform" --build-arg BASE="$base" \
+set -- --file docker/Dockerfile --platform "$platform" --build-arg BASE="$base" \
     --label $label.version="$version" --label $label.revision="$revision" \
     --label $label.created="$created"
-if test "$builder" = docker; then
-    docker build "$@" . || fail "docker could not build $image"
-else
-    # Docker's own format, or the health check is lost.
+
+# Docker's own format, or the health check is lost. Newer ones know BUILDPLATFORM by themselves.
+with_buildah()
+{
     buildah build --format docker --isolation chroot --network host --layers --force-rm \
-        --pull-never --timestamp "$SOURCE_DATE_EPOCH" "$@" . ||
-        fail "buildah could not build $image"
+        --pull-never --timestamp "$SOURCE_DATE_EPOCH" --build-arg BUILDPLATFORM="linux/$machine" \
+        "$@" . || fail "buildah could not build $image"
+}
+
+if test "$builder" = docker; then
+    docker build --tag "$image" "$@" . || fail "docker could not build $image"
+elif test -z "$is_list"; then
+    with_buildah --tag "$image" "$@"
+else
+    # A list of that name that is there already would grow, so it begins with another.
+    list=localhost/quantd-list-$$
+    with_buildah --manifest "$list" "$@"
+    buildah tag "$list" "$image"
 fi
 echo "build.sh: built $image, quantd $version for $platform"

@@ -8,22 +8,40 @@ set -eu
 program=$1
 root=$2
 
-blas=$(readlink -f /usr/lib/*/libopenblas.so.0)
-libraries=$root$(dirname /usr/lib/*/libc.so.6)
-loader=$(ldd "$program" | awk '$1 ~ /^\/lib/ { print $1 }')
-linked=$(ldd "$program" "$blas" | awk '$2 == "=>" { print $3 }' | sort -u)
+folder=$(dirname /usr/lib/*/libopenblas.so.0) # of the image's machine, not of this one
+libraries=$root$folder
+loader=$(readelf -l "$program" | sed -n 's/.*program interpreter: \(.*\)]/\1/p')
+taken=
+
+# Takes a library, and those that it is linked with. The loader, which is among them, has a place of
+# its own.
+take()
+{
+    if test -e "$libraries/$1" || test "$1" = "${loader##*/}"; then
+        return
+    fi
+    cp -L "$folder/$1" "$libraries/"
+    taken="$taken $folder/$1"
+    take_linked "$folder/$1"
+}
+
+# By readelf, which reads any machine's programs: ldd runs them.
+take_linked()
+{
+    for name in $(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)]/\1/p'); do
+        take "$name"
+    done
+}
 
 install -d "$libraries" "$root$(dirname "$loader")" "$root/etc" "$root/usr/share/doc/quantd"
 cp "$program" "$root/quantd"
 cp LICENSE "$root/usr/share/doc/quantd/copyright"
 cp -L "$loader" "$root$loader"
-cp -L "$blas" "$libraries/libopenblas.so.0"
-for file in $linked; do
-    cp -L "$file" "$libraries/"
-done
+take_linked "$program"
+take libopenblas.so.0
 
 # A package's licence is in its own folder, and the long ones are shared.
-for file in "$loader" "$blas" $linked; do
+for file in "$loader" $taken; do
     package=$(dpkg-query -S "$(readlink -f "$file")" | cut -d : -f 1)
     licence=/usr/share/doc/$package/copyright
     if ! test -e "$licence"; then

@@ -4,6 +4,9 @@
 # With Docker where an engine answers, then on the published base image; else with buildah and
 # podman, which it installs, as root and without a registry: then the base is a stand-in made from
 # Debian's packages. Kubernetes' schemas and podman-compose come from PyPI, into build/image.
+#
+# PLATFORM is build.sh's: another machine's image is run in an emulator, with longer deadlines; of
+# both, this machine's.
 set -eu
 cd "$(dirname "$0")/../.."
 out=$PWD/build/image
@@ -37,7 +40,22 @@ END
 fi
 IMAGE=quantd-test
 APPLICATION=quantd-test-example
-export ENGINE IMAGE APPLICATION
+machine=$(dpkg --print-architecture)
+PLATFORM=${PLATFORM:-linux/$machine}
+export ENGINE IMAGE APPLICATION PLATFORM
+case $PLATFORM in
+"linux/$machine" | *,*) ;;
+linux/amd64) EMULATOR=qemu-x86_64 ;;
+linux/arm64) EMULATOR=qemu-aarch64 ;;
+esac
+if test -n "${EMULATOR:-}"; then
+    export EMULATOR
+    if ! test -e "/proc/sys/fs/binfmt_misc/$EMULATOR"; then
+        echo "run.sh: $PLATFORM on $machine: expected $EMULATOR in binfmt_misc, got none:" \
+            "docker/README.md says how" >&2
+        exit 1
+    fi
+fi
 
 venv=$out/venv
 if ! test -e "$venv/complete"; then
@@ -53,7 +71,7 @@ build()
         docker build --tag "$APPLICATION" docker/example
     else
         buildah build --isolation chroot --network host --layers --pull-never \
-            --build-arg BASE="localhost/quantd-stand-in:trixie-$(dpkg --print-architecture)" \
+            --build-arg BASE="localhost/quantd-stand-in:trixie-$machine" \
             --tag "$APPLICATION" docker/example
     fi
 }

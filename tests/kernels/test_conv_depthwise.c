@@ -86,6 +86,8 @@ Test(conv_depthwise, random_planes)
 {
     for (uint64_t seed = 1; seed <= 600; seed++) {
         uint64_t state = seed;
+        if (!qk_test_runs(seed))
+            continue;
         struct conv_case test = depthwise_case(2, seed);
         random_axis(&test.naive, 2, 40, &state);
         random_axis(&test.naive, 1, 30, &state);
@@ -119,7 +121,8 @@ Test(conv_depthwise, planes_of_every_width)
                 }
                 test.naive.in[1] = 1 + width % 9;
                 test.naive.in[2] = width;
-                check(&test);
+                if (qk_test_runs((size_t)(width + kernel + stride)))
+                    check(&test);
             }
 }
 
@@ -128,6 +131,8 @@ Test(conv_depthwise, planes_of_few_bytes)
 {
     for (uint64_t seed = 1; seed <= 500; seed++) {
         uint64_t state = seed;
+        if (!qk_test_runs(seed))
+            continue;
         struct conv_case test = depthwise_case(seed % 5 == 0 ? 3 : 2, seed);
         random_axis(&test.naive, 2, 9, &state);
         random_axis(&test.naive, 1, 9, &state);
@@ -152,6 +157,8 @@ Test(conv_depthwise, large_kernels_over_long_rows)
 {
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t state = seed;
+        if (!qk_test_runs(seed))
+            continue;
         struct conv_case test = depthwise_case(seed % 5 == 0 ? 3 : 2, seed);
         struct naive_conv *naive = &test.naive;
         const int64_t kernel = seed / 16 % 2 == 0 ? 5 : 7;

@@ -141,7 +141,8 @@ static size_t pick(struct graph_case *made, size_t limit)
     return qk_test_random_below(&made->random, limit);
 }
 
-/* Adds a node that fits to a value. */
+/* Adds a node that fits to a value. One pick a statement, here and below: in which order a call's
+ * arguments are evaluated is the compiler's choice, and another for another machine. */
 static uint32_t add_any(struct graph_case *made, uint32_t x)
 {
     static const enum qk_type codes[] = {QK_UINT8, QK_INT8,  QK_UINT8, QK_INT8,
@@ -152,8 +153,10 @@ static uint32_t add_any(struct graph_case *made, uint32_t x)
         return graph_case_quantize(made, x, codes[pick(made, 7)]);
     if (pick(made, 20) == 0)
         return graph_case_constant(made, x, floats[pick(made, 3)]);
-    if ((type == QK_UINT8 || type == QK_INT8) && pick(made, 3) > 0)
-        return graph_case_conv(made, x, 1 + pick(made, 12), codes[pick(made, 4)]);
+    if ((type == QK_UINT8 || type == QK_INT8) && pick(made, 3) > 0) {
+        const enum qk_type output = codes[pick(made, 4)];
+        return graph_case_conv(made, x, 1 + pick(made, 12), output);
+    }
     return graph_case_dequantize(made, x, floats[pick(made, 3)]);
 }
 
@@ -162,8 +165,10 @@ static struct graph_case *make_random(uint64_t seed)
     static const char *const shapes[] = {"1,3,8,8", "2,1,5,17", "1,8,12,3", "3,2,1,1"};
     struct graph_case *made = graph_case_create(seed);
     const size_t node_count = 1 + pick(made, 32);
-    for (size_t i = 1 + pick(made, 3); i-- > 0;)
-        graph_case_input(made, pick(made, 2) ? QK_FP32 : QK_UINT8, shapes[pick(made, 4)]);
+    for (size_t i = 1 + pick(made, 3); i-- > 0;) {
+        const char *shape = shapes[pick(made, 4)];
+        graph_case_input(made, pick(made, 2) ? QK_FP32 : QK_UINT8, shape);
+    }
     for (size_t i = 0; i < node_count; i++) {
         /* Any value or, as often, one of the last few. */
         const size_t count = made->call.value_count;

@@ -163,7 +163,8 @@ Test(onnx_dequantize_linear, every_type_in_random_shapes)
             const struct spec spec = {.x_type = x_types[i / 16],
                                       .scale_type = scale_types[i / 4 % 4],
                                       .y_type = y_types[i % 4]};
-            if (spec.scale_type != QK_FP8E8M0 || spec.y_type != QK_NONE)
+            if ((spec.scale_type != QK_FP8E8M0 || spec.y_type != QK_NONE) &&
+                qk_test_runs((size_t)round + i))
                 check_random(&tiers, spec, &random);
         }
     }
@@ -192,6 +193,8 @@ Test(onnx_dequantize_linear, many_units)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         for (size_t type = i % 2; type < COUNT_OF(x_types); type += 2) {
             struct sample sample;
+            if (!qk_test_runs(i + type))
+                continue;
             sample_init(
                 &sample, &random,
                 &(struct spec){.x_type = x_types[type],
@@ -224,6 +227,8 @@ Test(onnx_dequantize_linear, large_outputs)
     uint64_t random = 9;
     qk_test_tiers_init(&tiers);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        if (!qk_test_runs(i))
+            continue;
         const struct spec spec = {cases[i].x_type,
                                   QK_FP32,
                                   cases[i].y_type,

@@ -259,6 +259,8 @@ static void check_tier(const char *tier)
         return;
     for (size_t n = 0; n < 20000; n++) {
         struct bed bed;
+        if (!qk_test_runs(n))
+            continue;
         const size_t first = n % 2 ? qk_test_random_below(&random, 5) : 0;
         bed_init(&bed, &random, n, blocks[qk_test_random_below(&random, COUNT_OF(blocks))],
                  qk_test_random_below(&random, COUNT_MAX));

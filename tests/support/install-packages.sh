@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what a task needs: install-packages.sh GROUP...
 # GROUP: build, demo, test, fuzz, lint, conformance, load, replicas, reliability, clients, schema,
-# console, kubernetes, arm64, man, image, podman, bench, model or numbers.
+# console, kubernetes, arm64, man, image, podman, bench, model or numbers. build:arm64 is
+# build for that machine, wherever this is, with Debian's cross compiler and multiarch libraries.
 #
 # On Debian and its kin, missing packages come from apt, with sudo only if there is something to
 # install and we are not root. Anywhere else this only looks, says what it does not find, and fails
@@ -14,6 +15,8 @@ packages_of()
     build) echo gcc libc6-dev make pkg-config libmicrohttpd-dev libgnutls28-dev libcjson-dev \
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
         libopenblas-pthread-dev libisal-dev ;;
+    build:*) packages_of build | sed "s/^gcc /binutils gcc-for-host /; s/pkg-config/pkgconf/
+        s/\(gcc-for-host\|pkgconf\|lib[^ ]*-dev\)/&:${1#*:}/g" ;;
     demo) echo curl ;;
     test) echo libcriterion-dev python3 curl openssl git ;;
     fuzz) echo clang libclang-rt-dev python3 zlib1g-dev ;;

@@ -406,6 +406,15 @@ bool qk_test_same(enum qk_type type, const void *a, const void *b, size_t index)
                                   isnan(qk_float_decode(type, bits[1])));
 }
 
+/* ---- Many cases -------------------------------------------------------------------------- */
+
+bool qk_test_runs(size_t number)
+{
+    const char *every = getenv("QK_TEST_EVERY");
+    const size_t step = every == NULL ? 1 : strtoul(every, NULL, 10);
+    return step <= 1 || number % step == 0;
+}
+
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
 uint64_t qk_test_random(uint64_t *state)

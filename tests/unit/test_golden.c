@@ -192,6 +192,7 @@ Test(golden, scalar)
     run_tier("scalar");
 }
 
+#ifdef __x86_64__
 Test(golden, avx2)
 {
     run_tier("avx2");
@@ -201,3 +202,9 @@ Test(golden, avx512)
 {
     run_tier("avx512");
 }
+#elif defined(__aarch64__)
+Test(golden, neon)
+{
+    run_tier("neon");
+}
+#endif
