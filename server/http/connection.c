@@ -134,7 +134,7 @@ static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
 /* Puts it onto the epoll, or changes what it is there for. */
 static void set_watch(struct qd_connection *connection)
 {
-    const bool counts = connection->measured && connection->is_unix;
+    const bool counts = connection->measured && connection->counts_room;
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
                                 .data.ptr = connection};
     const int operation = connection->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -146,7 +146,7 @@ static void stop_measuring(struct qd_connection *connection)
 {
     connection->measured = false;
     connection->drained_bytes = 0;
-    if (connection->is_unix)
+    if (connection->counts_room)
         set_watch(connection);
 }
 
@@ -332,12 +332,14 @@ static bool waits_for_us(const struct qd_connection *connection)
  * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
  * again, which is a quarter full then, and filled up at once; and how much there is in it, which
  * becomes less until then. Only differences count: UINT32_MAX keeps the sum above 0. */
-static uint64_t moved(const struct qd_connection *connection)
+static uint64_t moved(struct qd_connection *connection)
 {
+    uint64_t count;
     if (connection->state == QD_CONNECTION_BODY)
         return connection->request->body_bytes;
-    if (!connection->is_unix)
-        return qd_socket_acknowledged(connection->fd);
+    connection->counts_room = !qd_socket_acknowledged(connection->fd, &count);
+    if (!connection->counts_room)
+        return count;
     return UINT32_MAX + connection->drained_bytes - qd_socket_unread(connection->fd);
 }
 

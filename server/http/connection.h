@@ -117,7 +117,7 @@ struct qd_connection {
     uint64_t moved_bytes;   /* of body or answer, when the window began */
     uint64_t waited_look;   /* the last at which some of this body waited to be read; 0: none */
     uint64_t waited_bytes;  /* what had been read by then */
-    uint64_t drained_bytes; /* of a Unix socket's buffer, since somebody counts */
+    uint64_t drained_bytes; /* of its socket's buffer, since somebody counts them */
     uint64_t ended_ns;
     uint64_t chunks;           /* of the body: pieces in which it came */
     size_t placed_bytes;       /* of the body: are in their place, and not taken yet (tap.h) */
@@ -134,6 +134,7 @@ struct qd_connection {
     bool wide;           /* its socket's buffer is, for this answer */
     bool watched;        /* is on the epoll */
     bool measured;       /* a window has begun in which the answer's way is counted */
+    bool counts_room;    /* by the room in its socket's buffer: a Unix socket's, mostly */
     bool is_head;        /* the request is a HEAD */
     bool held;           /* in BODY, until there are pages for what the library has read of it */
     bool is_http_1_1;

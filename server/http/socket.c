@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pwd.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -320,12 +321,14 @@ uint64_t qd_socket_unread(int fd)
     return (uint64_t)bytes;
 }
 
-uint64_t qd_socket_acknowledged(int fd)
+bool qd_socket_acknowledged(int fd, uint64_t *count)
 {
-    struct tcp_info info = {.tcpi_state = 0};
+    struct tcp_info info;
     socklen_t bytes = sizeof(info);
-    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes);
-    return info.tcpi_bytes_acked;
+    const bool told = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+                      bytes >= offsetof(struct tcp_info, tcpi_bytes_acked) + sizeof(*count);
+    *count = told ? info.tcpi_bytes_acked : 0;
+    return told;
 }
 
 bool qd_socket_listen(struct qd_socket *listener, const char *address,

@@ -51,11 +51,13 @@ bool qd_socket_bound_send(int fd);
 /* SO_SNDBUF; Linux doubles the number. */
 void qd_socket_set_send_bytes(int fd, int bytes);
 
-/* What a Unix socket's peer has not read yet, with what the kernel needs for it. */
+/* What a Unix socket's peer has not read yet, with what the kernel needs for it; or what TCP's has
+ * not acknowledged. */
 uint64_t qd_socket_unread(int fd);
 
-/* Bytes that the other end of a TCP connection has acknowledged so far. */
-uint64_t qd_socket_acknowledged(int fd);
+/* How many bytes the other end of a TCP connection has acknowledged so far. False: it is none, or a
+ * system that stands in for Linux does not tell, as QEMU's emulated one does not. */
+bool qd_socket_acknowledged(int fd, uint64_t *count);
 
 /* Removes the Unix socket's file, if it is still its own: nobody new can connect. */
 void qd_socket_unlink(const struct qd_socket *listener);

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
-                    infer_path, parse_metrics, receive_all, unless_emulated)
+                    infer_path, parse_metrics, receive_all)
 from samples import DEQUANTIZE
 from test_tls import TlsTest
 
@@ -221,7 +221,6 @@ class Readers(PaceTest):
         connection.connect((self.server.host, self.server.port))
         self.check_cut(connection)
 
-    @unless_emulated("QEMU 7.2 gives four bytes of TCP_INFO, and not what a reader has taken")
     def test_fair_tcp(self):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
