@@ -35,8 +35,7 @@ struct qd_scheduler {
     int next_idle[]; /* of each worker that sleeps, the one that did before it */
 };
 
-/* That this thread's loop has computed in passing, in this turn of its own, beyond what giving it all
- * away would have taken. */
+/* What this loop has computed in passing in its turn, beyond QD_GIVING_NS for each job. */
 static _Thread_local uint64_t passing_ns;
 
 /* ---- The queue ---------------------------------------------------------------------------- */
@@ -445,8 +444,7 @@ static bool compute_in_passing(struct qd_scheduler *scheduler, struct qd_turn *t
 }
 
 /* Under the lock. What the loop takes rather than that it falls asleep: one job alone. With more to
- * do, workers are awake, and each takes the next without being woken, while the loop has its own
- * work. */
+ * do, workers are awake, and each takes the next without being woken. */
 static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
 {
     const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
