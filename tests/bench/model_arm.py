@@ -299,18 +299,27 @@ def main():
     figures.write_section(Path(__file__).parent, [
         "# Model of ARM's inner loops", "",
         "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
-        "measured. It is what llvm-mca %d says of the loops that gcc makes, of long runs with one"
-        % version, "scale and zero point, everything in the first cache.", "",
+        "measured. It is what llvm-mca %d, LLVM's simulator of a CPU's pipelines, says of the loops"
+        % version, "that gcc makes, of long runs with one scale and zero point, everything in the",
+        "first cache. The words are those of [kernels/README.md](../../kernels/README.md#words); – is",
+        "where the CPU has no such instructions.", "",
         "- *cycles*: of an element.",
-        "- *accesses*: the share of the speed that its loads and stores alone would have. No loop",
-        "  of NEON can have all of it: four floats take at least three vector operations, which",
-        "  make them, subtract the zero point and multiply, and their store takes a vector port,",
-        "  too. The last row has no more than these, and the first one has %.2f, %.2f and %.2f of"
-        % tuple(of_least),
-        "  its speed. SVE's loads leave what they read in lanes of 32 bits.",
-        "- *ports*: the share of the speed that its busiest port allows.", "", *lines, "",
-        "Of other loops, where *cycles* are of an element, a sum, or a cell:", "", *rest, "",
-        "Of integer products, full tiles:", "",
+        "- *accesses*: how fast the loop is beside its own loads and stores run alone, as gcc made",
+        "  them; so rows whose loads and stores are others do not compare. No loop of NEON can",
+        "  reach 1: four floats take at least three vector operations, which make them, subtract",
+        "  the zero point and multiply, and their store takes a vector port, too. The row *least",
+        "  of UINT8 to FP32* is written by hand with no more than these; the first row has %.2f,"
+        % of_least[0],
+        "  %.2f and %.2f of its speed. SVE's loads put each element into a lane of 32 bits, which"
+        % tuple(of_least[1:]),
+        "  spares some of them.",
+        "- *ports*: the share of the speed that its busiest port allows.",
+        "",
+        "Scales are FP32, but in the rows that say FP16: with these the product can be rounded",
+        "to FP16 at once, eight at a time.", "", *lines, "",
+        "Of other loops, where *cycles* are of an element, of a sum in the row of sums, and of a",
+        "cell in that of cells:", "", *rest, "",
+        "Of integer products, whole tiles:", "",
         "- *cycles*: of 1 term, a product and its addition.",
         "- *products*: the share of the speed that its multiplications alone would have.", "",
         "SVE's multiplications are no faster than NEON's, by the last rows: a V1 does half as many",
