@@ -305,6 +305,13 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
         start_to_wait(connection, connection->since_ns);
 }
 
+bool qd_connection_leaves_unread(const struct qd_connection *connection)
+{
+    int bytes = 0;
+    return connection->state == QD_CONNECTION_IDLE && connection->all->draining &&
+           ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 void qd_connection_cut(struct qd_connection *connection)
 {
     if (connection->state != QD_CONNECTION_CUT)

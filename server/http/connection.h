@@ -172,6 +172,10 @@ void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes);
 /* It is told a last thing: its socket has room for that behind what its client has not read. */
 void qd_connection_make_room(struct qd_connection *connection);
 
+/* Its last answer is out, and said so, and requests have come behind that one's: where it was just
+ * closed, the kernel would reset it. */
+bool qd_connection_leaves_unread(const struct qd_connection *connection);
+
 /* Ends it for both sides: the library sees that as the peer's end. */
 void qd_connection_cut(struct qd_connection *connection);
 

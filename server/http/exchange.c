@@ -542,7 +542,7 @@ void qd_exchange_close(struct qd_exchange *exchange, struct qd_connection *conne
     exchange->pump_needed = true; /* it accepts again below its limit: at its next run only */
     if (connection == NULL)
         return;
-    if (connection->last != QD_LAST_NONE) {
+    if (connection->last != QD_LAST_NONE || qd_connection_leaves_unread(connection)) {
         qd_lingers_add(exchange->lingers, connection->fd,
                        qd_clock_ns() + exchange->config->receive_timeout_ns);
     }

@@ -15,7 +15,7 @@ from quantd import SLOW, Reader, Server, Tensor, binary_request, infer_path
 COUNT = 512 << 10  # of a large answer, of 2 MiB
 WIDE_COUNT = 16  # connections whose buffer is larger while they send a large answer
 TCP_BYTES_MAX = 320 << 10, 1088 << 10  # narrow and wide: one packet beyond the limit
-UNIX_BYTES_MAX = 80 << 10, 640 << 10
+UNIX_BYTES_MAX = 80 << 10, 1088 << 10
 LINUX_MAX = Path("/proc/sys/net/core/wmem_max")  # it may grant less than the server wants
 
 

@@ -1,11 +1,13 @@
 """How long a request may wait, how long the end may take, and how much an answer may be."""
 import math
 import select
+import socket
+import threading
 import time
 import unittest
 
 from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
-                    parse_metrics)
+                    parse_metrics, raw_infer)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json
 
 PATIENCE_S = 30 * SLOW
@@ -86,6 +88,39 @@ class Waiting(unittest.TestCase):
         self.assertIsNone(self.server.process.poll())
         reader.close()
         self.assertNotIn("drain timeout", self.server.wait())
+
+
+class TheEnd(unittest.TestCase):
+    def test_answers_arrive_although_more_requests_do(self):
+        """Closing with requests in the socket that nobody has read would reset the client, whose
+        kernel then throws away answers that it has, and ours those that it has not sent."""
+        server = Server()
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.connect((server.host, server.port))
+        requests = raw_infer(DEQUANTIZE, dequantize_json(id="i" * 700)) * 3000
+        sender = threading.Thread(target=self.send, args=(client, requests))
+        sender.start()
+        time.sleep(0.5)
+        server.terminate()
+        time.sleep(0.2)
+        reader = Reader(client)
+        closes = False
+        while not closes:
+            answer = reader.answer()
+            self.assertEqual(answer.status, 200)
+            closes = answer.headers.get("Connection") == "close"
+        self.assertIsNone(reader.answer())
+        reader.close()
+        sender.join()
+        server.wait()
+
+    @staticmethod
+    def send(client, requests):
+        try:
+            client.sendall(requests)
+        except OSError:
+            pass  # the server has ended
 
 
 class AnswersBound(ServerTest):
