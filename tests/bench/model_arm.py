@@ -301,7 +301,7 @@ def main():
         "Written by `make model-arm`; not by hand. A model, made on any machine: nothing here was",
         "measured. It is what llvm-mca %d, LLVM's simulator of a CPU's pipelines, says of the loops"
         % version, "that gcc makes, of long runs with one scale and zero point, everything in the",
-        "first cache. The words are those of [kernels/README.md](../../kernels/README.md#words); – is",
+        "first cache. Its words are in [kernels/README.md](../../kernels/README.md#words); – is",
         "where the CPU has no such instructions.", "",
         "- *cycles*: of an element.",
         "- *accesses*: how fast the loop is beside its own loads and stores run alone, as gcc made",
