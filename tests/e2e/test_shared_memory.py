@@ -10,7 +10,7 @@ import subprocess
 import threading
 import unittest
 
-from quantd import SANITIZED, SLOW, Server, exchange, infer_path, json, parse_metrics
+from quantd import EMULATOR, SANITIZED, SLOW, Server, exchange, infer_path, json, parse_metrics
 
 MODEL = "onnx.DequantizeLinear"
 STATUS = "/v2/systemsharedmemory/status"
@@ -59,9 +59,10 @@ def halves(numbers):
 @unittest.skipUnless(os.path.isdir("/dev/shm"), "no /dev/shm")
 class SharedMemory(unittest.TestCase):
     flags = ("--allow-shared-memory", PREFIX)
+    environment = {}
 
     def setUp(self):
-        self.server = Server(*self.flags)
+        self.server = Server(*self.flags, env=self.environment)
         self.addCleanup(self.server.stop)
         self.client = self.server.client()
         self.addCleanup(self.client.close)
@@ -352,7 +353,10 @@ class Signal(unittest.TestCase):
 
 
 class Losses(SharedMemory):
-    """Whoever touches a page behind the end of its object gets SIGBUS."""
+    """Whoever touches a page behind the end of its object gets SIGBUS. QEMU 7.2 goes on wrongly
+    after one that SVE's load got, in any program: there it has no SVE."""
+
+    environment = {"QEMU_CPU": "max,sve=off"} if EMULATOR else {}
 
     def test_a_smaller_input(self):
         x, _ = self.both()
