@@ -3,9 +3,7 @@
 
 #ifdef __aarch64__
 
-#include <arm_neon.h>
-
-enum { CHAINS = 24 }; /* of 32 registers */
+#include "tests/bench/peak_neon.h"
 
 static void run_fma(void)
 {
@@ -22,23 +20,15 @@ static void run_fma(void)
         }
 }
 
-static void run_neon(void)
+static int32x4_t add(int32x4_t sum, int8x16_t x, int8x16_t y)
 {
-    int32x4_t sums[CHAINS];
-    int8x8_t x = vdup_n_s8(3);
-#pragma GCC unroll 24
-    for (size_t i = 0; i < CHAINS; i++)
-        sums[i] = vdupq_n_s32(3);
-    for (size_t round = 0; round < BENCH_PEAK_ROUNDS; round++)
-#pragma GCC unroll 24
-        for (size_t i = 0; i < CHAINS; i++) {
-            __asm__ volatile("" : "+w"(x)); /* so that each product is a new one */
-            sums[i] = vpadalq_s16(sums[i], vmull_s8(x, x));
-            __asm__ volatile("" : "+w"(sums[i]));
-        }
+    return vpadalq_s16(sum, vmull_s8(vget_low_s8(x), vget_low_s8(y)));
 }
 
-#define OPERATIONS(terms) ((size_t)2 * (terms)*CHAINS * BENCH_PEAK_ROUNDS)
+static void run_neon(void)
+{
+    run_products(add);
+}
 
 const struct bench_peak bench_peaks_neon[] = {{"fma", QK_CPU_NEON, OPERATIONS(4), run_fma},
                                               {"neon", QK_CPU_NEON, OPERATIONS(8), run_neon},
