@@ -1,6 +1,7 @@
 #include "kernels/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef __x86_64__
@@ -42,7 +43,7 @@ static bool has_avxvnni(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, 1 << 4);
 }
 
-uint32_t qk_cpu_flags(void)
+static uint32_t read_flags(void)
 {
     const uint64_t xcr0_ymm = 1 << 1 | 1 << 2;                     /* XMM, YMM */
     const uint64_t xcr0_zmm = xcr0_ymm | 1 << 5 | 1 << 6 | 1 << 7; /* k, both halves of ZMM */
@@ -152,7 +153,7 @@ static void read_identity(struct qk_profile *profile)
 /* ---- Features ---------------------------------------------------------------------------- */
 
 /* Where cores differ, Linux tells what all of them have. */
-uint32_t qk_cpu_flags(void)
+static uint32_t read_flags(void)
 {
     const unsigned long caps = getauxval(AT_HWCAP);
     const unsigned long caps2 = getauxval(AT_HWCAP2);
@@ -217,7 +218,7 @@ static void read_identity(struct qk_profile *profile)
 
 #else
 
-uint32_t qk_cpu_flags(void)
+static uint32_t read_flags(void)
 {
     return 0;
 }
@@ -285,9 +286,114 @@ void qk_profile_fill(struct qk_profile *profile)
         profile->copy_bytes_a_ns = 10;
 }
 
-void qk_profile_read(struct qk_profile *profile)
+/* ---- Masks ------------------------------------------------------------------------------- */
+
+static const struct qk_machine machines[] = {
+    {"haswell", QK_CPU_HASWELL, 6, 63},
+    {"zen2", QK_CPU_HASWELL | QK_CPU_AMD, 0x17, 49},
+    {"skylakex", QK_CPU_SKYLAKEX, 6, 85},
+    {"cascadelake", QK_CPU_CASCADELAKE, 6, 85},
+    {"icelake", QK_CPU_ICELAKE, 6, 106},
+    {"zen4", QK_CPU_ICELAKE | QK_CPU_AMD, 0x19, 17},
+    {"sapphirerapids", QK_CPU_SAPPHIRERAPIDS, 6, 143},
+};
+
+const struct qk_machine *qk_machines(size_t *count)
 {
-    *profile = (struct qk_profile){.cpu_flags = qk_cpu_flags()};
+#ifdef __x86_64__
+    *count = sizeof(machines) / sizeof(machines[0]);
+#else
+    *count = 0;
+#endif
+    return machines;
+}
+
+uint32_t qk_machine_lacks(const struct qk_machine *machine)
+{
+    return machine->cpu_flags & ~read_flags() & ~(uint32_t)QK_CPU_AMD;
+}
+
+/* Fails with the names of the machines that this CPU can play, and what it lacks for the one that
+ * QK_CPU names, if that is a machine. */
+static enum qk_status refuse_mask(const char *name, uint32_t lacks, struct qk_error *error)
+{
+    char names[128] = "";
+    char features[QK_CPU_FLAGS_BYTES];
+    size_t count;
+    size_t used = 0;
+    const struct qk_machine *all = qk_machines(&count);
+    for (size_t i = 0; i < count; i++)
+        if (qk_machine_lacks(&all[i]) == 0 && used < sizeof(names))
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                     used > 0 ? ", " : "one of ", all[i].name);
+    qk_cpu_print_flags(lacks, features, sizeof(features));
+    return qk_fail(error, QK_UNAVAILABLE,
+                   QK_CPU_VARIABLE ": expected %s, which this CPU can play, got \"%.40s\"%s%s",
+                   used > 0 ? names : "nothing", name, lacks ? ": this CPU lacks " : "", features);
+}
+
+/* The only setting that kernels/ reads from the environment, beside OpenBLAS's own. A parameter
+ * would have to pass through every caller of every kernel, through each test and tool, and those
+ * that forgot it would run unmasked and not notice. */
+enum qk_status qk_cpu_mask(const struct qk_machine **mask, struct qk_error *error)
+{
+    const char *name = getenv(QK_CPU_VARIABLE);
+    size_t count;
+    const struct qk_machine *all = qk_machines(&count);
+    *mask = NULL;
+    if (!name || !*name)
+        return QK_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(all[i].name, name) != 0)
+            continue;
+        const uint32_t lacks = qk_machine_lacks(&all[i]);
+        *mask = lacks ? NULL : &all[i];
+        return lacks ? refuse_mask(name, lacks, error) : QK_OK;
+    }
+    return refuse_mask(name, 0, error);
+}
+
+uint32_t qk_cpu_flags(void)
+{
+    const struct qk_machine *mask;
+    struct qk_error error;
+    if (qk_cpu_mask(&mask, &error) != QK_OK)
+        return 0; /* whoever forgets to ask for the error gets no features, not all of them */
+    return mask ? mask->cpu_flags : read_flags();
+}
+
+void qk_cpu_print_flags(uint32_t cpu_flags, char *text, size_t bytes)
+{
+    static const struct {
+        uint32_t flag;
+        const char *name;
+    } names[] = {
+        {QK_CPU_SSE42, "sse4.2"},     {QK_CPU_AVX, "avx"},       {QK_CPU_AVX2, "avx2"},
+        {QK_CPU_AVXVNNI, "avx_vnni"}, {QK_CPU_AVX512, "avx512"}, {QK_CPU_VNNI, "avx512_vnni"},
+        {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},  {QK_CPU_NEON, "neon"},
+        {QK_CPU_DOTPROD, "dotprod"},  {QK_CPU_I8MM, "i8mm"},     {QK_CPU_FP16, "fp16"},
+        {QK_CPU_BF16, "bf16"},        {QK_CPU_SVE, "sve"},
+    };
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && used < bytes; i++)
+        if (cpu_flags & names[i].flag)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? " " : "",
+                                     names[i].name);
+}
+
+enum qk_status qk_profile_read(struct qk_profile *profile, struct qk_error *error)
+{
+    *profile = (struct qk_profile){0};
+    const enum qk_status status = qk_cpu_mask(&profile->mask, error);
+    if (status != QK_OK)
+        return status;
     read_identity(profile);
+    profile->cpu_flags = qk_cpu_flags();
+    if (profile->mask) {
+        profile->family = profile->mask->family;
+        profile->model = profile->mask->model;
+    }
     qk_profile_fill(profile);
+    return QK_OK;
 }

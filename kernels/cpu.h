@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/qk.h"
+
 /* As fine as kernels need them: a kernel names all that it uses. Gathers, which are slow on many a
  * CPU, have no flag: a kernel gathers only what it would else load element by element. */
 enum qk_cpu_flag {
@@ -32,6 +34,15 @@ enum qk_cpu_flag {
     QK_CPU_SVE = 1 << 14      /* FP16, and SVE of any length with its conversions to bfloat16 */
 };
 
+/* What whole machines have, for lists of what kernels need. */
+enum qk_cpu_set {
+    QK_CPU_HASWELL = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
+    QK_CPU_SKYLAKEX = QK_CPU_HASWELL | QK_CPU_AVX512,
+    QK_CPU_CASCADELAKE = QK_CPU_SKYLAKEX | QK_CPU_VNNI,
+    QK_CPU_ICELAKE = QK_CPU_CASCADELAKE | QK_CPU_VBMI,
+    QK_CPU_SAPPHIRERAPIDS = QK_CPU_ICELAKE | QK_CPU_AVXVNNI | QK_CPU_AMX
+};
+
 /* What multiplies in a convolution; the first is OpenBLAS's sgemm. */
 enum qk_product {
     QK_PRODUCT_SGEMM,
@@ -46,8 +57,15 @@ enum qk_product {
     QK_PRODUCT_COUNT
 };
 
+/* A machine that this one can play. */
+struct qk_machine {
+    const char *name; /* as QK_CPU has it */
+    uint32_t cpu_flags, family, model;
+};
+
 struct qk_profile {
     char name[49]; /* as CPUID has it; "" where it has none, and for ARM's unknown parts */
+    const struct qk_machine *mask; /* QK_CPU's, whose flags, family and model follow; or NULL */
     uint32_t cpu_flags;
     uint32_t family, model; /* of ARM's, the implementer and the part */
     /* Data caches that one core sees. The last one may be shared by cores, and by other virtual
@@ -62,14 +80,40 @@ struct qk_profile {
     double product_ops_a_ns[QK_PRODUCT_COUNT];
 };
 
-/* The profile of this machine, without what is measured. */
-void qk_profile_read(struct qk_profile *profile);
+/* Reads the profile of this machine, without what is measured. Fails where qk_cpu_mask does. */
+enum qk_status qk_profile_read(struct qk_profile *profile, struct qk_error *error);
 
 /* Makes what is not known, or nonsense, usual: a hypervisor may tell any size of a cache. For
  * qk_profile_read, and tests. */
 void qk_profile_fill(struct qk_profile *profile);
 
-/* The QK_CPU_* of this machine; 0 where it is neither an x86-64 nor an AArch64. */
+/* Returns the QK_CPU_* that kernels may use: this machine's, or those of the machine that QK_CPU
+ * names. 0 where this is neither an x86-64 nor an AArch64, or where QK_CPU cannot be played. */
 uint32_t qk_cpu_flags(void);
+
+/* Prints the names of these features with spaces between them; cut off where `bytes` are too few.
+ * 256 are enough for all. */
+void qk_cpu_print_flags(uint32_t cpu_flags, char *text, size_t bytes);
+#define QK_CPU_FLAGS_BYTES 256
+
+/* ---- Playing another machine ------------------------------------------------------------- */
+
+/* The environment variable QK_CPU makes this machine look like one with fewer features, so that one
+ * machine can test what runs on many. Everything that asks for features asks qk_cpu_flags(), and
+ * therefore sees the masked machine: choice, measurement, description, OpenBLAS's core, tests and
+ * bench. Caches and speed stay this machine's. Without QK_CPU, or where it is empty, nothing is
+ * masked. */
+#define QK_CPU_VARIABLE "QK_CPU"
+
+/* Returns the machines that QK_CPU can name; none on an AArch64, where an emulator plays them. */
+const struct qk_machine *qk_machines(size_t *count);
+
+/* Returns which features this CPU lacks of a machine, as QK_CPU_*; 0: it can play that machine.
+ * QK_CPU does not matter here. The vendor is not a feature: any CPU can play AMD's. */
+uint32_t qk_machine_lacks(const struct qk_machine *machine);
+
+/* Finds the machine that QK_CPU names; NULL: none. QK_UNAVAILABLE: it names no machine, or one that
+ * this CPU cannot play. */
+enum qk_status qk_cpu_mask(const struct qk_machine **mask, struct qk_error *error);
 
 #endif

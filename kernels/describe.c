@@ -29,24 +29,9 @@ static void print(struct text *text, const char *format, ...)
 
 static void print_features(struct text *text, uint32_t cpu_flags)
 {
-    static const struct {
-        uint32_t flag;
-        const char *name;
-    } names[] = {
-        {QK_CPU_SSE42, "sse4.2"},     {QK_CPU_AVX, "avx"},       {QK_CPU_AVX2, "avx2"},
-        {QK_CPU_AVXVNNI, "avx_vnni"}, {QK_CPU_AVX512, "avx512"}, {QK_CPU_VNNI, "avx512_vnni"},
-        {QK_CPU_VBMI, "avx512_vbmi"}, {QK_CPU_AMX, "amx_int8"},  {QK_CPU_NEON, "neon"},
-        {QK_CPU_DOTPROD, "dotprod"},  {QK_CPU_I8MM, "i8mm"},     {QK_CPU_FP16, "fp16"},
-        {QK_CPU_BF16, "bf16"},        {QK_CPU_SVE, "sve"},
-    };
-    const char *none = " none that kernels use";
-    print(text, "  %-18s", "features");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (cpu_flags & names[i].flag) {
-            print(text, "%s%s", *none ? "" : " ", names[i].name);
-            none = "";
-        }
-    print(text, "%s\n", none);
+    char names[QK_CPU_FLAGS_BYTES];
+    qk_cpu_print_flags(cpu_flags, names, sizeof(names));
+    print(text, "  %-18s%s\n", "features", names[0] ? names : "none that kernels use");
 }
 
 static void print_products(struct text *text, const struct qk_profile *profile)
@@ -79,6 +64,8 @@ static void print_profile(struct text *text, const struct qk_profile *profile)
     print(text, "This machine\n");
     print(text, "  %-18s%s, family %u, model %u\n", "CPU",
           profile->name[0] ? profile->name : "unknown", profile->family, profile->model);
+    if (profile->mask)
+        print(text, "  %-18s%s, by " QK_CPU_VARIABLE "\n", "mask", profile->mask->name);
     print_features(text, profile->cpu_flags);
     print(text, "  %-18s%zu KiB, %zu KiB, %zu KiB\n", "caches", profile->l1_bytes / 1024,
           profile->l2_bytes / 1024, profile->l3_bytes / 1024);

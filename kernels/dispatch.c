@@ -41,8 +41,9 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, b
 {
     struct qk_profile *profile = &kernels->profile;
     struct qk_choice *choice = &kernels->choice;
-    qk_profile_read(profile);
-    enum qk_status status = qk_choose(profile, wish, choice, error);
+    enum qk_status status = qk_profile_read(profile, error);
+    if (status == QK_OK)
+        status = qk_choose(profile, wish, choice, error);
     if (status == QK_OK && choice->wants_blas) {
         /* OpenBLAS has tiers of its own: it gets the whole CPU. */
         const bool named = !choice->conv.narrow;

@@ -23,7 +23,7 @@ enum {
 static const struct qk_conv_backend vnni_few = {
     .name = "vnni",
     .kernel = "conv_vnni",
-    .cpu_flags = QK_CPU_VBMI,
+    .cpu_flags = QK_CPU_ICELAKE,
     .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
     .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
     .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
@@ -48,7 +48,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "avx2",
             .kernel = "conv_avx2",
-            .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
+            .cpu_flags = QK_CPU_HASWELL,
             .igemm = &qk_igemm_s16s16_6x16__avx2,
             .slabs = &qk_slab_kernels_s16x2__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
@@ -59,7 +59,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "avxvnni",
             .kernel = "conv_avxvnni",
-            .cpu_flags = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2 | QK_CPU_AVXVNNI,
+            .cpu_flags = QK_CPU_HASWELL | QK_CPU_AVXVNNI,
             .igemm = &qk_igemm_u8s8_6x16__avxvnni,
             .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_u8s8_1x32__avxvnni,
@@ -70,7 +70,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "vnni_novbmi",
             .kernel = "conv_vnni_novbmi",
-            .cpu_flags = QK_CPU_VNNI,
+            .cpu_flags = QK_CPU_CASCADELAKE,
             .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
             .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
@@ -81,7 +81,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "vnni",
             .kernel = "conv_vnni",
-            .cpu_flags = QK_CPU_VBMI,
+            .cpu_flags = QK_CPU_ICELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
             .few = &vnni_few,
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
@@ -93,7 +93,7 @@ static const struct qk_conv_backend backends[COUNT] = {
         {
             .name = "amx",
             .kernel = "conv_amx",
-            .cpu_flags = QK_CPU_AMX,
+            .cpu_flags = QK_CPU_ICELAKE | QK_CPU_AMX,
             .igemm = &qk_igemm_u8s8_32x32__amx,
             .narrow = &backends[VNNI],
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,

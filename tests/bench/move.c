@@ -1,3 +1,4 @@
+#include "kernels/cpu.h"
 #include "tests/bench/move_loop.h"
 
 #if defined(__x86_64__)
@@ -40,11 +41,11 @@ static void move(const uint8_t *x, uint8_t *y, size_t x_bytes, int doublings, bo
 bench_move_fn *bench_move_pick(const char **name)
 {
 #if defined(__x86_64__)
-    if (bench_move_avx512() && __builtin_cpu_supports("avx512f")) {
+    if (bench_move_avx512() && qk_cpu_flags() & QK_CPU_AVX512) {
         *name = "avx512";
         return bench_move_avx512();
     }
-    if (bench_move_avx2() && __builtin_cpu_supports("avx2")) {
+    if (bench_move_avx2() && qk_cpu_flags() & QK_CPU_AVX2) {
         *name = "avx2";
         return bench_move_avx2();
     }

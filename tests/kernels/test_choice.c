@@ -5,10 +5,6 @@
 
 #include "kernels/choice.h"
 
-#define HASWELL (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
-#define SKYLAKEX (HASWELL | QK_CPU_AVX512)
-#define CASCADELAKE (SKYLAKEX | QK_CPU_VNNI)
-#define ICELAKE (CASCADELAKE | QK_CPU_VBMI)
 #define ARMV8 QK_CPU_NEON
 #define ARMV82 (ARMV8 | QK_CPU_FP16 | QK_CPU_DOTPROD)
 #define ARMV86 (ARMV82 | QK_CPU_I8MM | QK_CPU_BF16)
@@ -30,32 +26,32 @@ struct machine {
 enum { SLOWEST = QK_PRODUCT_AVX2, SECOND = QK_PRODUCT_VNNI, FASTEST = QK_PRODUCT_AMX };
 
 static const struct machine machines[] = {
-    {"Haswell", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 0, 0, false, "avx2", "avx2", "avx2",
-     "avx2", 128 * KIB, 8 * MIB},
-    {"Haswell, slow integers", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, false, "avx2",
-     "blas", "avx2", "avx2", 128 * KIB, 8 * MIB},
-    {"Haswell without OpenBLAS", HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, true, "avx2",
-     "avx2", "avx2", "avx2", 128 * KIB, 8 * MIB},
-    {"Zen 2", HASWELL | QK_CPU_AMD, 0x17, 32 * KIB, 512 * KIB, 16 * MIB, 0, 0, false, "avx2",
+    {"Haswell", QK_CPU_HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 0, 0, false, "avx2", "avx2",
+     "avx2", "avx2", 128 * KIB, 8 * MIB},
+    {"Haswell, slow integers", QK_CPU_HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, false,
+     "avx2", "blas", "avx2", "avx2", 128 * KIB, 8 * MIB},
+    {"Haswell without OpenBLAS", QK_CPU_HASWELL, 6, 32 * KIB, 256 * KIB, 8 * MIB, 95, 60, true,
+     "avx2", "avx2", "avx2", "avx2", 128 * KIB, 8 * MIB},
+    {"Zen 2", QK_CPU_HASWELL | QK_CPU_AMD, 0x17, 32 * KIB, 512 * KIB, 16 * MIB, 0, 0, false, "avx2",
      "avx2", "avx2", "avx2", 256 * KIB, 16 * MIB},
-    {"Skylake-X", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, false, "avx2", "blas", "avx2",
-     "avx2", 512 * KIB, 24 * MIB},
-    {"Skylake-X, measured", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 230, 168, false, "avx2",
-     "blas", "avx2", "avx2", 512 * KIB, 24 * MIB},
-    {"Skylake-X, slow floats", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 150, 168, false, "avx2",
-     "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
-    {"Skylake-X without OpenBLAS", SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, true, "avx2",
-     "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
-    {"Cascade Lake", CASCADELAKE, 6, 32 * KIB, 1 * MIB, 36 * MIB, 0, 0, false, "avx2",
+    {"Skylake-X", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, false, "avx2", "blas",
+     "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X, measured", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 230, 168, false,
+     "avx2", "blas", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X, slow floats", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 150, 168, false,
+     "avx2", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Skylake-X without OpenBLAS", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, true,
+     "avx2", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Cascade Lake", QK_CPU_CASCADELAKE, 6, 32 * KIB, 1 * MIB, 36 * MIB, 0, 0, false, "avx2",
      "vnni_novbmi", "vnni_novbmi", "vnni_novbmi", 512 * KIB, 36 * MIB},
-    {"Ice Lake", ICELAKE, 6, 48 * KIB, 1280 * KIB, 48 * MIB, 0, 0, false, "avx512", "vnni", "vnni",
-     "vnni", 512 * KIB, 48 * MIB},
-    {"Zen 4", ICELAKE | QK_CPU_AMD, 0x19, 32 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "avx512",
+    {"Ice Lake", QK_CPU_ICELAKE, 6, 48 * KIB, 1280 * KIB, 48 * MIB, 0, 0, false, "avx512", "vnni",
+     "vnni", "vnni", 512 * KIB, 48 * MIB},
+    {"Zen 4", QK_CPU_ICELAKE | QK_CPU_AMD, 0x19, 32 * KIB, 1 * MIB, 32 * MIB, 0, 0, false, "avx512",
      "vnni", "vnni", "vnni", 512 * KIB, 32 * MIB},
-    {"Sapphire Rapids", ICELAKE | QK_CPU_AVXVNNI | QK_CPU_AMX, 6, 48 * KIB, 2 * MIB, 105 * MIB, 0,
-     0, false, "avx512", "amx", "vnni", "amx", 512 * KIB, 48 * MIB},
-    {"Alder Lake", HASWELL | QK_CPU_AVXVNNI, 6, 48 * KIB, 1280 * KIB, 30 * MIB, 0, 0, false, "avx2",
-     "avxvnni", "avxvnni", "avxvnni", 512 * KIB, 30 * MIB},
+    {"Sapphire Rapids", QK_CPU_ICELAKE | QK_CPU_AVXVNNI | QK_CPU_AMX, 6, 48 * KIB, 2 * MIB,
+     105 * MIB, 0, 0, false, "avx512", "amx", "vnni", "amx", 512 * KIB, 48 * MIB},
+    {"Alder Lake", QK_CPU_HASWELL | QK_CPU_AVXVNNI, 6, 48 * KIB, 1280 * KIB, 30 * MIB, 0, 0, false,
+     "avx2", "avxvnni", "avxvnni", "avxvnni", 512 * KIB, 30 * MIB},
 };
 #elif defined(__aarch64__)
 enum { SLOWEST = QK_PRODUCT_NEON, SECOND = QK_PRODUCT_DOTPROD, FASTEST = QK_PRODUCT_I8MM };
@@ -199,7 +195,7 @@ Test(choice, sizes_that_cannot_be_are_replaced)
     const size_t count = sizeof(sizes) / sizeof(sizes[0]);
     for (size_t i = 0; i < count * count * count; i++) {
         struct qk_profile profile = {
-            .cpu_flags = ICELAKE,
+            .cpu_flags = QK_CPU_ICELAKE,
             .l1_bytes = sizes[i % count],
             .l2_bytes = sizes[i / count % count],
             .l3_bytes = sizes[i / count / count],
@@ -279,7 +275,7 @@ Test(choice, arm_cores_by_name)
         qk_profile_fill(&told);
         cr_expect(told.l1_bytes == 16 * KIB && told.l2_bytes == 3 * MIB, "%s", cores[i].name);
     }
-    struct qk_profile x86 = {.cpu_flags = HASWELL, .family = 0x41, .model = 0xd0c};
+    struct qk_profile x86 = {.cpu_flags = QK_CPU_HASWELL, .family = 0x41, .model = 0xd0c};
     qk_profile_fill(&x86);
     cr_expect_str_eq(x86.name, "");
 }
@@ -287,7 +283,8 @@ Test(choice, arm_cores_by_name)
 Test(choice, this_machine)
 {
     struct qk_profile profile;
-    qk_profile_read(&profile);
+    struct qk_error error;
+    cr_assert_eq(qk_profile_read(&profile, &error), QK_OK, "%s", error.text);
     cr_assert_eq(profile.cpu_flags, qk_cpu_flags());
     cr_assert_geq(profile.l1_bytes, 8 * KIB);
     cr_assert_leq(profile.l1_bytes, profile.l2_bytes);

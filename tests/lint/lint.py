@@ -113,6 +113,20 @@ def rule_includes(path, lines):
             yield from upward(path, number, name)
 
 
+# The files of kernels/ that may read the environment. Callers tell the others.
+ENVIRONMENT = {"kernels/cpu.c", "kernels/gemm/openblas.c"}
+
+
+def rule_environment(path, lines):
+    """A kernel that reads a setting by itself could run with another one than it was tested with."""
+    if not path.startswith("kernels/") or not is_c(path) or path in ENVIRONMENT:
+        return
+    for number, line in enumerate(lines, 1):
+        if re.search(r"\b(secure_)?getenv\(|\benviron\b", line):
+            yield number, "in kernels/ the environment is for %s only" % " and ".join(
+                sorted(ENVIRONMENT))
+
+
 def upward(path, number, name):
     here, there = path.split("/")[1], name.split("/")[1]
     if path == "server/main.c":
@@ -182,7 +196,8 @@ def rule_comment_lists(path, lines):
 
 
 FILE_RULES = {"text": rule_text, "machine paths": rule_machine_paths, "includes": rule_includes,
-              "include guards": rule_guards, "typedefs": rule_typedefs, "sizes": rule_sizes,
+              "environment": rule_environment, "include guards": rule_guards,
+              "typedefs": rule_typedefs, "sizes": rule_sizes,
               "comment lists": rule_comment_lists}
 
 

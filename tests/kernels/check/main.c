@@ -8,6 +8,7 @@
  *   check-kernels --part K/N     the Kth of N parts of the kernels, from 0, to run side by side
  *   check-kernels --every N      every Nth of a kernel's cases: sanitizers make them slow
  *   check-kernels --list         names and tiers
+ *   check-kernels --machines     the names for QK_CPU, and what this CPU lacks of those machines
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,11 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/cpu.h"
 #include "tests/kernels/check/frame.h"
 
-static const char usage[] =
-    "usage: check-kernels [--time] [--list] [--only TEXT] [--except TEXT] [--seed NUMBER] "
-    "[--part K/N] [--every N]\n";
+static const char usage[] = "usage: check-kernels [--time] [--list] [--machines] [--only TEXT] "
+                            "[--except TEXT] [--seed NUMBER] "
+                            "[--part K/N] [--every N]\n";
 
 static bool read_number(const char *text, uint64_t *number)
 {
@@ -75,10 +77,30 @@ static bool read_options(struct check *check, int count, char **words)
     return true;
 }
 
+static int print_machines(void)
+{
+    size_t count;
+    const struct qk_machine *machines = qk_machines(&count);
+    for (size_t i = 0; i < count; i++) {
+        char features[QK_CPU_FLAGS_BYTES];
+        qk_cpu_print_flags(qk_machine_lacks(&machines[i]), features, sizeof(features));
+        printf("%s%s%s\n", machines[i].name, features[0] ? ": this CPU lacks " : "", features);
+    }
+    return 0;
+}
+
 int main(int count, char **words)
 {
     static struct check check = {.parts = 1, .every = 1};
     struct timespec now;
+    const struct qk_machine *mask;
+    struct qk_error error;
+    if (count == 2 && strcmp(words[1], "--machines") == 0)
+        return print_machines();
+    if (qk_cpu_mask(&mask, &error) != QK_OK) {
+        fprintf(stderr, "check-kernels: %s\n", error.text);
+        return 2;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
     check.seed = ((uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 20) & UINT32_MAX;
     if (!read_options(&check, count, words)) {
@@ -86,7 +108,8 @@ int main(int count, char **words)
         return 2;
     }
     if (!check.list)
-        printf("check-kernels --seed %llu\n", (unsigned long long)check.seed);
+        printf("%s%s%scheck-kernels --seed %llu\n", mask ? QK_CPU_VARIABLE "=" : "",
+               mask ? mask->name : "", mask ? " " : "", (unsigned long long)check.seed);
     check_gemm(&check);
     check_dequantize(&check);
     check_quantize(&check);
