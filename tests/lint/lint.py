@@ -118,7 +118,7 @@ ENVIRONMENT = {"kernels/cpu.c", "kernels/gemm/openblas.c"}
 
 
 def rule_environment(path, lines):
-    """A kernel that reads a setting by itself could run with another one than it was tested with."""
+    """A kernel that reads a setting by itself may run with another one than it was tested with."""
     if not path.startswith("kernels/") or not is_c(path) or path in ENVIRONMENT:
         return
     for number, line in enumerate(lines, 1):
