@@ -69,21 +69,21 @@ static double times_as_fast(const struct qk_profile *profile, enum qk_product a,
 
 /* ---- What runs --------------------------------------------------------------------------- */
 
-#define AVX2_FLAGS (QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2)
-#define AVX512_FLAGS (AVX2_FLAGS | QK_CPU_AVX512 | QK_CPU_VNNI | QK_CPU_VBMI)
+#define ALL_FLAGS UINT32_MAX
 
-/* From the slowest to the fastest. A tier runs where the CPU has all its flags, and hides what
- * is beyond them. */
-static const struct {
+/* From the slowest to the fastest. A tier runs where the CPU has all that it needs, and then hides
+ * what it does not allow. The last one hides nothing: who names "avx512" gets all of AVX-512 that
+ * the CPU has, with its VNNI, VBMI and AMX. */
+static const struct tier {
     const char *name;
-    uint32_t cpu_flags;
+    uint32_t needs, allows; /* QK_CPU_* */
 } tiers[] = {
-    {"scalar", 0},
+    {"scalar", 0, 0},
 #ifdef __x86_64__
-    {"avx2", AVX2_FLAGS},
-    {"avx512", AVX512_FLAGS},
+    {"avx2", QK_CPU_HASWELL, QK_CPU_HASWELL},
+    {"avx512", QK_CPU_SKYLAKEX, ALL_FLAGS},
 #elif defined(__aarch64__)
-    {"neon", QK_CPU_NEON},
+    {"neon", QK_CPU_NEON, ALL_FLAGS},
 #endif
 };
 
@@ -92,6 +92,11 @@ static const struct {
 const char *qk_tier_name(size_t index)
 {
     return index < TIER_COUNT ? tiers[index].name : NULL;
+}
+
+static uint32_t tier_needs(size_t index)
+{
+    return tiers[index].needs;
 }
 
 const char *qk_gemm_name(size_t index)
@@ -103,70 +108,88 @@ const char *qk_gemm_name(size_t index)
     return index <= count ? backends[index - 1].name : NULL;
 }
 
-/* "auto, one, two or three". */
-static void print_names(const char *(*name_at)(size_t index), char *text, size_t bytes)
+static uint32_t gemm_needs(size_t index)
 {
+    size_t count;
+    return index == 0 ? 0 : qk_conv_backends(&count)[index - 1].cpu_flags;
+}
+
+/* The tiers, or the backends. */
+struct list {
+    const char *field;
+    const char *(*name_at)(size_t index);
+    uint32_t (*needs)(size_t index);
+};
+
+static const struct list tier_list = {"tier", qk_tier_name, tier_needs};
+static const struct list gemm_list = {"gemm", qk_gemm_name, gemm_needs};
+
+/* Prints the names of those that run with these flags: "auto, one, two or three". */
+static void print_names(const struct list *list, uint32_t cpu_flags, char *text, size_t bytes)
+{
+    size_t last = SIZE_MAX;
+    for (size_t i = 0; list->name_at(i); i++)
+        if (!(list->needs(i) & ~cpu_flags))
+            last = i;
     size_t used = (size_t)snprintf(text, bytes, "auto");
-    for (size_t i = 0; name_at(i) && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", name_at(i + 1) ? ", " : " or ",
-                                 name_at(i));
+    for (size_t i = 0; list->name_at(i) && used < bytes; i++)
+        if (!(list->needs(i) & ~cpu_flags))
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", i < last ? ", " : " or ",
+                                     list->name_at(i));
 }
 
 void qk_tier_names(char *text, size_t bytes)
 {
-    print_names(qk_tier_name, text, bytes);
+    print_names(&tier_list, ALL_FLAGS, text, bytes);
 }
 
 void qk_gemm_names(char *text, size_t bytes)
 {
-    print_names(qk_gemm_name, text, bytes);
+    print_names(&gemm_list, ALL_FLAGS, text, bytes);
 }
 
-static size_t best_tier(uint32_t cpu_flags)
+/* Finds what is called `name`; QK_UNAVAILABLE: nothing is, or the CPU lacks some of its needs. */
+static enum qk_status find(const struct list *list, uint32_t cpu_flags, const char *name,
+                           size_t *index, struct qk_error *error)
 {
-    size_t i = TIER_COUNT - 1;
-    while (tiers[i].cpu_flags & ~cpu_flags)
-        i--;
-    return i;
+    char names[QK_NAMES_BYTES];
+    char features[QK_CPU_FLAGS_BYTES];
+    for (*index = 0; list->name_at(*index) && strcmp(list->name_at(*index), name) != 0; ++*index)
+        ;
+    if (!list->name_at(*index)) {
+        print_names(list, ALL_FLAGS, names, sizeof(names));
+        return qk_fail(error, QK_UNAVAILABLE, "%s: expected %s, got \"%s\"", list->field, names,
+                       name);
+    }
+    const uint32_t lacks = list->needs(*index) & ~cpu_flags;
+    if (!lacks)
+        return QK_OK;
+    print_names(list, cpu_flags, names, sizeof(names));
+    qk_cpu_print_flags(lacks, features, sizeof(features));
+    return qk_fail(error, QK_UNAVAILABLE, "%s: expected %s, got \"%s\": this CPU lacks %s",
+                   list->field, names, name, features);
 }
 
 static enum qk_status choose_tier(uint32_t cpu_flags, const char *name, size_t *index,
                                   struct qk_error *error)
 {
-    char names[QK_NAMES_BYTES];
-    *index = best_tier(cpu_flags);
-    if (strcmp(name, "auto") == 0)
-        return QK_OK;
-    for (*index = 0; *index < TIER_COUNT && strcmp(tiers[*index].name, name) != 0; ++*index)
-        ;
-    qk_tier_names(names, sizeof(names));
-    if (*index == TIER_COUNT)
-        return qk_fail(error, QK_UNAVAILABLE, "tier: expected %s, got \"%s\"", names, name);
-    if (tiers[*index].cpu_flags & ~cpu_flags)
-        return qk_fail(error, QK_UNAVAILABLE, "tier: this CPU lacks %s", name);
+    if (strcmp(name, "auto") != 0)
+        return find(&tier_list, cpu_flags, name, index, error);
+    *index = TIER_COUNT - 1;
+    while (tiers[*index].needs & ~cpu_flags)
+        --*index;
     return QK_OK;
 }
 
-/* The backend of that name; NULL: sgemm, or none. */
+/* The backend of that name; NULL: sgemm. */
 static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
                                    const struct qk_conv_backend **backend, struct qk_error *error)
 {
     size_t count;
-    const struct qk_conv_backend *backends = qk_conv_backends(&count);
-    char names[QK_NAMES_BYTES];
-    *backend = NULL;
-    if (strcmp(name, "blas") == 0)
-        return QK_OK;
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(name, backends[i].name) != 0)
-            continue;
-        if (backends[i].cpu_flags & ~cpu_flags)
-            return qk_fail(error, QK_UNAVAILABLE, "gemm: this CPU lacks %s", name);
-        *backend = &backends[i];
-        return QK_OK;
-    }
-    qk_gemm_names(names, sizeof(names));
-    return qk_fail(error, QK_UNAVAILABLE, "gemm: expected %s, got \"%s\"", names, name);
+    size_t index;
+    const enum qk_status status = find(&gemm_list, cpu_flags, name, &index, error);
+    *backend = status == QK_OK && index > 0 ? &qk_conv_backends(&count)[index - 1] : NULL;
+    return status;
 }
 
 /* Of those that run with these flags: the scalar one always does. */
@@ -271,11 +294,13 @@ enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish 
     enum qk_status status = choose_tier(profile->cpu_flags, wish->tier, &tier, error);
     if (status != QK_OK)
         return status;
-    /* A tier below the CPU's best hides what is beyond it from the choice, not from who names a
-     * backend. */
-    const bool limited = tier != best_tier(profile->cpu_flags);
+    /* A tier that is named hides what is beyond it from the choice, not from who names a backend.
+     * Where it hides a feature, it hides OpenBLAS, too, which would use that feature. */
+    const bool named = strcmp(wish->tier, "auto") != 0;
+    const uint32_t allowed = named ? tiers[tier].allows : ALL_FLAGS;
+    const bool limited = profile->cpu_flags & ~allowed & ~(uint32_t)QK_CPU_AMD;
     choice->tier = tiers[tier].name;
-    choice->cpu_flags = limited ? tiers[tier].cpu_flags : profile->cpu_flags;
+    choice->cpu_flags = profile->cpu_flags & allowed;
     if (strcmp(wish->gemm, "auto") == 0) {
         choose_products(profile, !limited, wish->blas, choice);
     } else {

@@ -92,6 +92,11 @@ const char *qk_kernels_tier(const struct qk_kernels *kernels)
     return kernels->choice.tier;
 }
 
+const char *qk_kernels_mask(const struct qk_kernels *kernels)
+{
+    return kernels->profile.mask ? kernels->profile.mask->name : "none";
+}
+
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels)
 {
     return kernels->openblas.library ? kernels->openblas.core : "none";

@@ -475,7 +475,9 @@ void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *con
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 
-/* The tiers, from the slowest to the fastest: "scalar", "avx2", "avx512"; NULL behind the last. */
+/* Returns the tiers, from the slowest to the fastest, NULL behind the last. On x86-64 these are
+ * "scalar"; "avx2", which is Haswell's set and nothing beyond it; and "avx512", which needs
+ * Skylake-X's set and takes all that the CPU has. On ARM, "scalar" and "neon", which takes all. */
 const char *qk_tier_name(size_t index);
 
 /* Room for the two lists below, with names to come. */
@@ -496,7 +498,7 @@ void qk_gemm_names(char *text, size_t bytes);
  * before any other thread starts: where it loads OpenBLAS, it sets OPENBLAS_* in the environment,
  * which OpenBLAS reads while it loads.
  * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the CPU has, or
- * a lesser tier alone, or a name of that list; `measure`: for a few milliseconds, how fast the
+ * the tier allows, or a name of that list; `measure`: for a few milliseconds, how fast the
  * machine is, which is otherwise guessed; `threads`: how many may run at once, at least 1. OpenBLAS
  * is loaded where it is named, or where floats may be faster than this CPU's integers, and stays
  * where it is chosen; it takes 128 MiB of address space for each thread. QK_UNAVAILABLE when this
@@ -508,6 +510,9 @@ void qk_kernels_destroy(struct qk_kernels *kernels);
 
 const char *qk_kernels_tier(const struct qk_kernels *kernels); /* as in the lists */
 const char *qk_kernels_gemm(const struct qk_kernels *kernels);
+/* The machine that the environment variable QK_CPU makes this one play (kernels/cpu.h); or "none".
+ */
+const char *qk_kernels_mask(const struct qk_kernels *kernels);
 /* "SkylakeX", "Haswell", ...; "none" where OpenBLAS is not loaded. */
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels);
 

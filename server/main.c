@@ -289,6 +289,9 @@ static bool start_kernels(struct process *process)
            (unsigned long long)process->config.io_threads,
            (unsigned long long)process->config.threads,
            (unsigned long long)process->config.max_inflight_bytes);
+    const char *mask = qk_kernels_mask(process->kernels);
+    if (strcmp(mask, "none") != 0)
+        qd_log(QD_LOG_WARN, "QK_CPU hides features of this CPU: it may be slow", "QK_CPU=%s", mask);
     const char *asked = getenv("OPENBLAS_CORETYPE"); /* the user, or qk_kernels_create */
     if (asked != NULL && strcmp(core, "none") != 0 && strcasecmp(asked, core) != 0) {
         qd_log(QD_LOG_WARN, "OpenBLAS runs another core than asked: it may be slow",

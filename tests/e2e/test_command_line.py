@@ -22,6 +22,40 @@ def flags_of_help():
     return FLAG_LINE.findall(run("--help").stdout)
 
 
+def kernels(*arguments, **environment):
+    """What --kernels says, without a measurement: name -> value."""
+    result = run("--kernels", "--measure", "off", *arguments, **environment)
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return dict(re.findall(r"^  (\S.*?)  +(\S.*)$", result.stdout, re.MULTILINE))
+
+
+def playable():
+    """The machines that QK_CPU can name here: name -> their features."""
+    every = {"haswell": "sse4.2 avx avx2", "zen2": "sse4.2 avx avx2",
+             "skylakex": "sse4.2 avx avx2 avx512",
+             "cascadelake": "sse4.2 avx avx2 avx512 avx512_vnni",
+             "icelake": "sse4.2 avx avx2 avx512 avx512_vnni avx512_vbmi",
+             "zen4": "sse4.2 avx avx2 avx512 avx512_vnni avx512_vbmi",
+             "sapphirerapids": "sse4.2 avx avx2 avx_vnni avx512 avx512_vnni avx512_vbmi amx_int8"}
+    here = kernels(QK_CPU="")["features"].split()
+    return {name: features for name, features in every.items()
+            if set(features.split()) <= set(here)}
+
+
+MASKS = playable()  # the tests themselves may run under any of them
+# This machine as it is, an old core where an emulator runs quantd, and each mask.
+ENVIRONMENTS = [{}, {"QEMU_CPU": "cortex-a72"}, *({"QK_CPU": name} for name in MASKS)]
+# Features that a tier or a backend needs, in the order in which they are listed.
+NEEDS = {"avx2": ("sse4.2", "avx", "avx2"),
+         "avx512": ("sse4.2", "avx", "avx2", "avx512"),
+         "avxvnni": ("sse4.2", "avx", "avx2", "avx_vnni"),
+         "vnni_novbmi": ("sse4.2", "avx", "avx2", "avx512", "avx512_vnni"),
+         "vnni": ("sse4.2", "avx", "avx2", "avx512", "avx512_vnni", "avx512_vbmi"),
+         "amx": ("sse4.2", "avx", "avx2", "avx512", "avx512_vnni", "avx512_vbmi", "amx_int8"),
+         "neon": ("neon",), "dotprod": ("neon", "dotprod"), "i8mm": ("neon", "dotprod", "i8mm")}
+
+
 class CommandLine(unittest.TestCase):
     def assert_complaint(self, result, *words):
         self.assertEqual(result.stdout, "")
@@ -46,14 +80,58 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(run("-h").returncode, 0)
         self.assert_complaint(run("-x"), "-x: no such flag", "--help")
 
-    @unittest.skipIf(re.search("amx_int8|i8mm", Path("/proc/cpuinfo").read_text()),
-                     "this CPU has all")
     def test_kernels_that_the_cpu_lacks(self):
-        most = "i8mm" if "i8mm" in run("--help").stdout else "amx"
-        for more in ((), ("--kernels",)):
-            result = run("--gemm", most, *more, QEMU_CPU="cortex-a72")
-            self.assert_complaint(result, "quantd: --gemm: this CPU lacks %s\n" % most)
-            self.assertEqual(result.returncode, 1)
+        """A refusal names what this CPU can do, and each feature that it lacks."""
+        for environment in ENVIRONMENTS:
+            features = kernels(**environment)["features"].split()
+            for flag, of in (("--cpu", "scalar"), ("--gemm", "blas")):
+                names = re.search(flag + r" .*?((\w+, )+\w+ or \w+)", run("--help").stdout)[1]
+                refused = 0
+                for name in re.findall(r"\w+", names.replace(" or ", ", ")):
+                    for more in ((), ("--kernels",)):
+                        with self.subTest(flag=flag, name=name, more=more, **environment):
+                            lacking = [feature for feature in NEEDS.get(name, ())
+                                       if feature not in features]
+                            if not lacking:
+                                continue
+                            refused += 1
+                            result = run(flag, name, *more, **environment)
+                            self.assertEqual(result.returncode, 1)
+                            self.assertRegex(result.stderr, r'^quantd: %s: expected auto, [\w, ]*'
+                                             r'%s[\w, ]*, got "%s": this CPU lacks %s\n$'
+                                             % (flag, of, name, " ".join(lacking)))
+                            self.assertNotIn(name, result.stderr.split(", got ")[0].split())
+
+    def test_tiers_bound_on_each_machine(self):
+        for environment in ENVIRONMENTS:
+            with self.subTest(**environment):
+                best = kernels(**environment)
+                if "avx2" not in best["features"].split():
+                    self.skipTest("no AVX2")
+                named = kernels("--cpu", "avx2", **environment)
+                self.assertEqual(named["tier"], "avx2")
+                self.assertEqual(named["dequantizing"].split(",")[0], "dequantize_avx2")
+                self.assertEqual(named["quantizing"], "quantize_avx2")
+                self.assertEqual(named["depthwise"], "conv_depthwise_avx2")
+                if "avx512" in best["features"].split():
+                    self.assertEqual(named["convolutions"], "conv_avx2")
+                    self.assertEqual(kernels("--cpu", "avx512", **environment), best)
+
+    def test_masks(self):
+        for name in MASKS:
+            with self.subTest(name=name):
+                described = kernels(QK_CPU=name)
+                self.assertEqual(described["mask"], name + ", by QK_CPU")
+                self.assertEqual(described["features"].split(), MASKS[name].split())
+        self.assertNotIn("mask", kernels(QK_CPU=""))
+        self.assert_complaint(run("--listen", "127.0.0.1:0", QK_CPU="pentium"),
+                              "quantd: QK_CPU: expected ", ', got "pentium"\n')
+
+    @unittest.skipIf(not MASKS, "this CPU can play no other")
+    def test_a_masked_server_says_so(self):
+        server = Server(env={"QK_CPU": "haswell"})
+        self.assertEqual(server.get("/v2/health/ready").status, 200)
+        self.assertRegex(server.stop(), r'level=warn .*QK_CPU hides features.* QK_CPU=haswell')
 
     def test_version(self):
         result = run("--version")

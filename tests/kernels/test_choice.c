@@ -34,15 +34,15 @@ static const struct machine machines[] = {
      "avx2", "avx2", "avx2", "avx2", 128 * KIB, 8 * MIB},
     {"Zen 2", QK_CPU_HASWELL | QK_CPU_AMD, 0x17, 32 * KIB, 512 * KIB, 16 * MIB, 0, 0, false, "avx2",
      "avx2", "avx2", "avx2", 256 * KIB, 16 * MIB},
-    {"Skylake-X", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, false, "avx2", "blas",
+    {"Skylake-X", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, false, "avx512", "blas",
      "avx2", "avx2", 512 * KIB, 24 * MIB},
     {"Skylake-X, measured", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 230, 168, false,
-     "avx2", "blas", "avx2", "avx2", 512 * KIB, 24 * MIB},
+     "avx512", "blas", "avx2", "avx2", 512 * KIB, 24 * MIB},
     {"Skylake-X, slow floats", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 150, 168, false,
-     "avx2", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+     "avx512", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
     {"Skylake-X without OpenBLAS", QK_CPU_SKYLAKEX, 6, 32 * KIB, 1 * MIB, 24 * MIB, 0, 0, true,
-     "avx2", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
-    {"Cascade Lake", QK_CPU_CASCADELAKE, 6, 32 * KIB, 1 * MIB, 36 * MIB, 0, 0, false, "avx2",
+     "avx512", "avx2", "avx2", "avx2", 512 * KIB, 24 * MIB},
+    {"Cascade Lake", QK_CPU_CASCADELAKE, 6, 32 * KIB, 1 * MIB, 36 * MIB, 0, 0, false, "avx512",
      "vnni_novbmi", "vnni_novbmi", "vnni_novbmi", 512 * KIB, 36 * MIB},
     {"Ice Lake", QK_CPU_ICELAKE, 6, 48 * KIB, 1280 * KIB, 48 * MIB, 0, 0, false, "avx512", "vnni",
      "vnni", "vnni", 512 * KIB, 48 * MIB},
@@ -209,6 +209,77 @@ Test(choice, sizes_that_cannot_be_are_replaced)
         cr_assert_leq(choice.walk.stream_bytes, 48 * MIB);
     }
 }
+
+#ifdef __x86_64__
+/* A tier that is named bounds the choice on every machine, also where it is the last tier but one
+ * and where the CPU has no more than that. */
+Test(choice, avx2_is_avx2_everywhere)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct qk_profile profile = profile_of(&machines[i]);
+        const struct qk_choice choice = choose(&profile, "avx2", "auto", false);
+        const bool all = !(profile.cpu_flags & ~(uint32_t)(QK_CPU_HASWELL | QK_CPU_AMD));
+        cr_expect_str_eq(choice.tier, "avx2", "%s", machines[i].name);
+        cr_expect_eq(choice.cpu_flags, QK_CPU_HASWELL, "%s: %#x", machines[i].name,
+                     choice.cpu_flags);
+        cr_expect_str_eq(name_of(choice.conv.dense), "avx2", "%s", machines[i].name);
+        cr_expect_str_eq(name_of(choice.conv.narrow), "avx2", "%s", machines[i].name);
+        cr_expect_str_eq(name_of(choice.conv.depthwise), "avx2", "%s", machines[i].name);
+        cr_expect_eq(choice.wants_blas, all, "%s", machines[i].name);
+    }
+}
+
+/* The tier that takes all of AVX-512 that the machine has. */
+Test(choice, avx512_is_all_that_the_machine_has)
+{
+    for (size_t i = 0; i < MACHINE_COUNT; i++) {
+        const struct qk_profile profile = profile_of(&machines[i]);
+        if (!(profile.cpu_flags & QK_CPU_AVX512))
+            continue;
+        const struct qk_choice best = choose(&profile, "auto", "auto", true);
+        const struct qk_choice named = choose(&profile, "avx512", "auto", true);
+        cr_expect_str_eq(named.tier, "avx512");
+        cr_expect_eq(named.cpu_flags, profile.cpu_flags, "%s", machines[i].name);
+        cr_expect_eq(named.conv.dense, best.conv.dense, "%s", machines[i].name);
+        cr_expect_eq(named.wants_blas, best.wants_blas, "%s", machines[i].name);
+    }
+}
+
+static void expect_refusal(uint32_t cpu_flags, const char *tier, const char *gemm,
+                           const char *expected)
+{
+    const struct qk_wish wish = {.tier = tier, .gemm = gemm};
+    struct qk_profile profile = {.cpu_flags = cpu_flags};
+    struct qk_choice choice;
+    struct qk_error error;
+    qk_profile_fill(&profile);
+    cr_assert_eq(qk_choose(&profile, &wish, &choice, &error), QK_UNAVAILABLE, "%s", expected);
+    cr_expect_str_eq(error.text, expected, "%s", error.text);
+}
+
+/* A refusal names what would do, and each feature that the CPU lacks. */
+Test(choice, refusals_name_what_is_lacking)
+{
+    expect_refusal(QK_CPU_SSE42, "avx2", "auto",
+                   "tier: expected auto or scalar, got \"avx2\": this CPU lacks avx avx2");
+    expect_refusal(QK_CPU_HASWELL, "avx512", "auto",
+                   "tier: expected auto, scalar or avx2, got \"avx512\": this CPU lacks avx512");
+    expect_refusal(QK_CPU_HASWELL, "avx512vbmi", "auto",
+                   "tier: expected auto, scalar, avx2 or avx512, got \"avx512vbmi\"");
+    expect_refusal(QK_CPU_SSE42, "auto", "avx2",
+                   "gemm: expected auto, blas or scalar, got \"avx2\": this CPU lacks avx avx2");
+    expect_refusal(QK_CPU_CASCADELAKE, "auto", "vnni",
+                   "gemm: expected auto, blas, scalar, avx2 or vnni_novbmi, got \"vnni\": this CPU "
+                   "lacks avx512_vbmi");
+    expect_refusal(QK_CPU_SKYLAKEX, "auto", "vnni",
+                   "gemm: expected auto, blas, scalar or avx2, got \"vnni\": this CPU lacks "
+                   "avx512_vnni avx512_vbmi");
+    expect_refusal(
+        QK_CPU_ICELAKE, "scalar", "amx",
+        "gemm: expected auto, blas, scalar, avx2, vnni_novbmi or vnni, got \"amx\": this "
+        "CPU lacks amx_int8");
+}
+#endif
 
 Test(choice, names_win)
 {
