@@ -18,44 +18,66 @@ enum { INPUT, SCALE, ZERO_POINT, INPUT_COUNT };
 struct instance {
     struct qk_instance base;
     struct qk_affine affine;
-    struct qk_tensor scale; /* its shape, and so that of all others */
+    struct qk_tensor scale;      /* its shape */
+    struct qk_tensor zero_point; /* likewise; type QK_NONE: there is none */
 };
 
-static enum qk_status check_sizes(const struct qk_call *call, struct qk_error *error)
+/* Checks that a tensor, which is input `input`, has sizes that the feature level has. */
+static enum qk_status check_sizes(const struct qk_operator *op, const struct qk_version *version,
+                                  size_t input, const struct qk_tensor *tensor,
+                                  struct qk_error *error)
 {
-    const struct qk_tensor *scale = &call->inputs[SCALE];
-    const bool any_rank = call->version->number >= LEVEL_ANY_RANK;
+    const char *name = op->input_names[input];
+    const bool any_rank = version->number >= LEVEL_ANY_RANK;
     const uint32_t rank_min = any_rank ? 1 : 4;
     const uint32_t rank_max = any_rank ? 8 : 4;
     struct qk_shape_text shape;
-    qk_shape_text(scale, &shape);
-    if (scale->rank < rank_min || scale->rank > rank_max)
+    qk_shape_text(tensor, &shape);
+    if (tensor->rank < rank_min || tensor->rank > rank_max)
         return qk_fail(error, QK_INVALID,
-                       "ScaleTensor: %s %u expects %s dimensions, as of all tensors, got shape %s",
-                       call->op->name, call->version->number, any_rank ? "1 to 8" : "exactly 4",
+                       "%s: expected %s dimensions, as %s %u has them, got shape %s", name,
+                       any_rank ? "1 to 8" : "exactly 4", op->name, version->number, shape.text);
+    if (tensor->count == 0)
+        return qk_fail(error, QK_INVALID, "%s: expected sizes of at least 1, got shape %s", name,
                        shape.text);
-    if (scale->count == 0)
-        return qk_fail(error, QK_INVALID, "ScaleTensor: expects sizes of at least 1, got shape %s",
-                       shape.text);
-    if (scale->count > UINT32_MAX)
-        return qk_fail(error, QK_INVALID,
-                       "ScaleTensor: expects at most 4294967295 elements, got shape %s",
-                       shape.text);
+    if (tensor->count > UINT32_MAX)
+        return qk_fail(error, QK_INVALID, "%s: expected at most 4294967295 elements, got shape %s",
+                       name, shape.text);
     return QK_OK;
 }
 
-/* Checks that input `input`, which is `tensor`, has the same sizes as the scale. */
+/* Checks that a tensor, which is input `input`, has the sizes of InputTensor. The clients that come
+ * here mostly mean ONNX's single scale. */
 static enum qk_status check_same_sizes(const struct qk_operator *op, size_t input,
-                                       const struct qk_tensor *tensor,
-                                       const struct qk_tensor *scale, struct qk_error *error)
+                                       const struct qk_tensor *tensor, const struct qk_tensor *x,
+                                       struct qk_error *error)
 {
+    const char *name = op->input_names[input];
     struct qk_shape_text shape;
-    struct qk_shape_text scale_shape;
-    if (tensor->type == QK_NONE || qk_same_shape(tensor, scale))
+    struct qk_shape_text wanted;
+    if (tensor->type == QK_NONE || qk_same_shape(tensor, x))
         return QK_OK;
-    return qk_fail(error, QK_INVALID, "%s: expects the sizes of ScaleTensor, %s, got shape %s",
-                   op->input_names[input], qk_shape_text(scale, &scale_shape),
-                   qk_shape_text(tensor, &shape));
+    return qk_fail(error, QK_INVALID,
+                   "%s: expected the sizes of InputTensor, %s, got %s; parameters.%s.strides of 0 "
+                   "repeat elements along a dimension",
+                   name, qk_shape_text(x, &wanted), qk_shape_text(tensor, &shape), name);
+}
+
+/* Refuses constants with which no InputTensor could go, where it is not known yet which of them it
+ * agrees with. */
+static enum qk_status check_constants(const struct qk_call *call, struct qk_error *error)
+{
+    const struct qk_tensor *scale = &call->inputs[SCALE];
+    const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];
+    struct qk_shape_text scale_shape;
+    struct qk_shape_text shape;
+    if (zero_point->type == QK_NONE || qk_same_shape(scale, zero_point) || call->constants_stay)
+        return QK_OK;
+    return qk_fail(error, QK_INVALID,
+                   "ScaleTensor and ZeroPointTensor: expected the sizes of InputTensor, got %s and "
+                   "%s; parameters.ScaleTensor.strides and parameters.ZeroPointTensor.strides of 0 "
+                   "repeat elements along a dimension",
+                   qk_shape_text(scale, &scale_shape), qk_shape_text(zero_point, &shape));
 }
 
 static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_call *call,
@@ -63,9 +85,9 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                               struct qk_error *error)
 {
     const struct qk_tensor *inputs = call->inputs;
-    enum qk_status status = check_sizes(call, error);
+    enum qk_status status = check_sizes(call->op, call->version, SCALE, &inputs[SCALE], error);
     if (status == QK_OK)
-        status = check_same_sizes(call->op, ZERO_POINT, &inputs[ZERO_POINT], &inputs[SCALE], error);
+        status = check_constants(call, error);
     if (status == QK_OK)
         status = qk_check_same_type(call, ZERO_POINT, INPUT, error);
     if (status != QK_OK)
@@ -80,6 +102,7 @@ static enum qk_status prepare(const struct qk_kernels *kernels, const struct qk_
                    .x_type = inputs[INPUT].type,
                    .y_type = inputs[SCALE].type},
         .scale = inputs[SCALE],
+        .zero_point = inputs[ZERO_POINT],
     };
     *instance = &made->base;
     return qk_affine_prepare(&made->affine, &kernels->dequantize, &inputs[SCALE],
@@ -104,7 +127,11 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct instance *made = (const struct instance *)instance;
     const struct qk_tensor *x = &inputs[INPUT];
     struct qk_grid grid;
-    enum qk_status status = check_same_sizes(instance->op, INPUT, x, &made->scale, error);
+    enum qk_status status = check_sizes(instance->op, instance->version, INPUT, x, error);
+    if (status == QK_OK)
+        status = check_same_sizes(instance->op, SCALE, &made->scale, x, error);
+    if (status == QK_OK)
+        status = check_same_sizes(instance->op, ZERO_POINT, &made->zero_point, x, error);
     if (status != QK_OK)
         return status;
     qk_grid_init(&grid, x);

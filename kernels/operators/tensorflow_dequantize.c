@@ -105,9 +105,11 @@ static enum qk_status check_ranges(const struct qk_call *call, struct qk_error *
     if (status == QK_OK)
         status = check_range(call, MAX_RANGE, error);
     if (status == QK_OK && inputs[MIN_RANGE].count != inputs[MAX_RANGE].count)
-        status =
-            qk_fail(error, QK_INVALID, "max_range: expected shape [%zu] as of min_range, got [%zu]",
-                    inputs[MIN_RANGE].count, inputs[MAX_RANGE].count);
+        status = qk_fail(error, QK_INVALID,
+                         "min_range and max_range: expected the same length, that of axis %lld of "
+                         "input, got [%zu] and [%zu]",
+                         (long long)qk_int_or(&call->attributes[AXIS], -1), inputs[MIN_RANGE].count,
+                         inputs[MAX_RANGE].count);
     return status;
 }
 

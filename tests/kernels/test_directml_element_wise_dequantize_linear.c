@@ -252,17 +252,60 @@ Test(directml_dequantize_refusals, more_elements_than_32_bits_count)
     refuse_all(62, SHAPE(1, SIZE_MAX));
 }
 
+/* The tensor at fault is the one that differs from InputTensor. */
 Test(directml_dequantize_refusals, sizes_that_differ)
 {
     const struct shape a = SHAPE(2, 2, 3);
     const struct shape others[] = {SHAPE(2, 3, 2), SHAPE(2, 2, 1), SHAPE(1, 6), SHAPE(3, 1, 2, 3)};
     static const uint8_t zeros[64];
     for (size_t i = 0; i < COUNT_OF(others); i++) {
+        for (size_t wrong = 1; wrong < 4; wrong++) { /* scale, zero point, both */
+            struct qk_call call;
+            const struct shape scale = (wrong & 1) != 0 ? others[i] : a;
+            const struct shape zero_point = (wrong & 2) != 0 ? others[i] : a;
+            qk_test_call_init(&call, MODEL, 62);
+            qk_test_call_input(&call, names[0], QK_UINT8, zeros, a.rank, a.dims);
+            qk_test_call_input(&call, names[1], QK_FP32, zeros, scale.rank, scale.dims);
+            qk_test_call_input(&call, names[2], QK_UINT8, zeros, zero_point.rank, zero_point.dims);
+            call.constants_stay = true;
+            qk_test_expect_refusal(&call, (wrong & 1) != 0 ? names[1] : names[2]);
+            call.constants_stay = false;
+            qk_test_expect_refusal(&call,
+                                   wrong == 3 ? names[1] : "ScaleTensor and ZeroPointTensor");
+        }
+    }
+}
+
+Test(directml_dequantize_refusals, the_way_out_is_named)
+{
+    static const float scales[1];
+    static const uint8_t zeros[4];
+    struct qk_kernels *kernels = qk_test_kernels("scalar");
+    struct qk_test_result result;
+    struct qk_call call;
+    qk_test_call_init(&call, MODEL, 62);
+    qk_test_call_input(&call, names[0], QK_UINT8, zeros, 2, (const size_t[]){2, 2});
+    qk_test_call_input(&call, names[1], QK_FP32, scales, 2, (const size_t[]){1, 1});
+    qk_test_run(kernels, &call, &result);
+    cr_assert_str_eq(result.error.text,
+                     "ScaleTensor: expected the sizes of InputTensor, [2,2], got [1,1]; "
+                     "parameters.ScaleTensor.strides of 0 repeat elements along a dimension");
+    qk_test_result_deinit(&result);
+    qk_kernels_destroy(kernels);
+}
+
+/* InputTensor breaks a rule that the scale keeps. */
+Test(directml_dequantize_refusals, an_input_of_other_dimensions)
+{
+    static const uint8_t zeros[64];
+    const struct shape scale = SHAPE(4, 1, 1, 2, 3);
+    const struct shape others[] = {SHAPE(2, 2, 3), SHAPE(5, 1, 1, 1, 2, 3), SHAPE(4, 1, 0, 2, 3)};
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
         struct qk_call call;
-        refuse("ZeroPointTensor", 62, a, a, others[i]);
-        qk_test_call_init(&call, MODEL, 62);
+        qk_test_call_init(&call, MODEL, 21);
         qk_test_call_input(&call, names[0], QK_UINT8, zeros, others[i].rank, others[i].dims);
-        qk_test_call_input(&call, names[1], QK_FP32, zeros, a.rank, a.dims);
+        qk_test_call_input(&call, names[1], QK_FP32, zeros, scale.rank, scale.dims);
+        qk_test_call_input(&call, names[2], QK_UINT8, zeros, scale.rank, scale.dims);
         qk_test_expect_refusal(&call, "InputTensor");
     }
 }

@@ -357,7 +357,8 @@ Test(tensorflow_dequantize_refusals, ranges_unlike_the_axis)
     REFUSE("min_range", AXIS(0));
     REFUSE("min_range", AXIS(0), .min_rank = 2, .min_dims = {2, 1}, .max_rank = 1, .max_dims = {2});
     REFUSE("max_range", AXIS(0), .min_rank = 1, .min_dims = {2});
-    REFUSE("max_range", AXIS(0), .min_rank = 1, .min_dims = {2}, .max_rank = 1, .max_dims = {3});
+    REFUSE("min_range and max_range", AXIS(0), .min_rank = 1, .min_dims = {2}, .max_rank = 1,
+           .max_dims = {3});
 }
 
 Test(tensorflow_dequantize_refusals, other_types)
