@@ -148,7 +148,8 @@ SERVER := \
     server/json/powers.c server/json/reader.c server/json/string.c server/json/tensor.c \
     server/json/tensor_print.c server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
-    server/oip/parameters.c server/oip/regions.c server/oip/signature.c server/oip/windows.c \
+    server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/signature.c \
+    server/oip/windows.c \
     server/models/base64.c server/models/build.c server/models/folder.c \
     server/models/late.c server/models/model.c server/models/model_config.c \
     server/models/model_config_apply.c server/models/name.c server/models/onnx.c \

@@ -6,6 +6,13 @@
  * its text, so this bounds it to 7 MiB, which are the request's. */
 #define QD_ENVELOPE_BYTES_MAX (256u << 10)
 
+/* The name of a loaded model's input or output. Converters join the names of all layers that they
+ * fuse: 345 bytes have been seen. Requests and answers repeat the names, so that all names of a
+ * model together get a quarter of QD_ENVELOPE_BYTES_MAX. The rest is for shapes and parameters, and
+ * for escapes. */
+#define QD_PORT_NAME_BYTES_MAX (4u << 10)
+#define QD_PORT_NAMES_BYTES_MAX (64u << 10)
+
 /* Eight elements of a tensor's data with what is around them: no piece of it that has to be
  * converted at once is much larger. */
 #define QD_DATA_GAP_BYTES_MAX (1 << 20)

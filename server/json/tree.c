@@ -131,17 +131,13 @@ enum qd_status qd_json_field(const struct qd_json_value *object, const struct qd
     return QD_OK;
 }
 
-struct qd_shown qd_show_string(const char *string)
-{
-    return qd_show_bytes(string, strlen(string));
-}
-
-struct qd_shown qd_show_bytes(const char *bytes, size_t count)
+/* Between two of `quote`, which may be "". */
+static struct qd_shown show(const char *bytes, size_t count, const char *quote)
 {
     enum { KEPT = sizeof(struct qd_shown) - sizeof("\"...\"") };
     struct qd_shown shown;
-    size_t used = 0;
-    shown.text[used++] = '"';
+    size_t used = strlen(quote);
+    memcpy(shown.text, quote, used);
     for (size_t at = 0; at < count;) {
         const size_t length = qd_utf8_length(bytes + at, count - at);
         const bool plain = length > 0 && !qd_is_control(qd_utf8_decode(bytes + at, length));
@@ -155,8 +151,23 @@ struct qd_shown qd_show_bytes(const char *bytes, size_t count)
         used += room;
         at += length == 0 ? 1 : length;
     }
-    memcpy(shown.text + used, "\"", 2);
+    memcpy(shown.text + used, quote, strlen(quote) + 1);
     return shown;
+}
+
+struct qd_shown qd_show_bytes(const char *bytes, size_t count)
+{
+    return show(bytes, count, "\"");
+}
+
+struct qd_shown qd_show_string(const char *string)
+{
+    return show(string, strlen(string), "\"");
+}
+
+struct qd_shown qd_show_name(const char *name)
+{
+    return show(name, strlen(name), "");
 }
 
 struct qd_shown qd_json_show(const struct qd_json_value *value)

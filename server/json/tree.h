@@ -115,5 +115,6 @@ struct qd_shown {
 struct qd_shown qd_json_show(const struct qd_json_value *value); /* NULL: "none" */
 struct qd_shown qd_show_string(const char *string);              /* with quotes */
 struct qd_shown qd_show_bytes(const char *bytes, size_t count);  /* the same, NULs and all */
+struct qd_shown qd_show_name(const char *name); /* without quotes, in "parameters.NAME: ..." */
 
 #endif

@@ -256,9 +256,9 @@ static enum qd_status find_type(struct qd_build *build, struct qd_error *error)
     }
     if (several || (fitting & (fitting - 1)) != 0) {
         return qd_fail(error, QD_INVALID,
-                       "inputs: expected \"%s\" with its datatype and shape, "
+                       "inputs: expected %s with its datatype and shape, "
                        "without data, as several datatypes are possible",
-                       build->inputs[port].name);
+                       qd_show_string(build->inputs[port].name).text);
     }
     input->type = (enum qk_type)__builtin_ctz(fitting);
     return QD_OK;

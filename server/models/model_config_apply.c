@@ -81,18 +81,19 @@ static enum qd_status apply_dims(const struct qd_config_port *wanted, const char
     qd_port_print_shape(port, shape, sizeof(shape));
     if (port->rank != wanted->rank + first) {
         return qd_fail(error, QD_INVALID,
-                       "the configuration's %s \"%.64s\": expected %u dimensions%s, for the "
+                       "the configuration's %s %s: expected %u dimensions%s, for the "
                        "model's %s, got %u",
-                       kind, port->name, port->rank - first,
+                       kind, qd_show_string(port->name).text, port->rank - first,
                        first == 1 ? " behind the batch's" : "", shape, wanted->rank);
     }
     for (uint32_t i = 0; i < wanted->rank; i++) {
         int64_t *dim = &port->dims[i + first];
         if (*dim != QD_DIM_FREE && *dim != wanted->dims[i]) {
             return qd_fail(error, QD_INVALID,
-                           "the configuration's %s \"%.64s\": dims[%u]: expected %lld, as the "
+                           "the configuration's %s %s: dims[%u]: expected %lld, as the "
                            "model has it, got %lld",
-                           kind, port->name, i, (long long)*dim, (long long)wanted->dims[i]);
+                           kind, qd_show_string(port->name).text, i, (long long)*dim,
+                           (long long)wanted->dims[i]);
         }
         *dim = wanted->dims[i];
     }
@@ -120,9 +121,9 @@ static enum qd_status apply_port(const struct qd_config_port *wanted, const char
     if (wanted->type != QK_NONE && ports[i].types != QK_BIT(wanted->type)) {
         enum qk_type type = (enum qk_type)__builtin_ctz(ports[i].types);
         return qd_fail(error, QD_INVALID,
-                       "the configuration's %s \"%.64s\": data_type: expected TYPE_%s, as the "
+                       "the configuration's %s %s: data_type: expected TYPE_%s, as the "
                        "model has it, got TYPE_%s",
-                       kind, wanted->name, qk_type_info(type)->name,
+                       kind, qd_show_string(wanted->name).text, qk_type_info(type)->name,
                        qk_type_info(wanted->type)->name);
     }
     return wanted->shaped ? apply_dims(wanted, kind, batch_max, &ports[i], error) : QD_OK;
@@ -138,8 +139,8 @@ static enum qd_status check_batch(const struct qd_port *ports, size_t count, con
         if (ports[i].shaped && (ports[i].rank == 0 || ports[i].dims[0] != QD_DIM_FREE)) {
             return qd_fail(error, QD_INVALID,
                            "the configuration's max_batch_size: expected 0, as the first dimension "
-                           "of the %s \"%.64s\", %s, is not free",
-                           kind, ports[i].name, shape);
+                           "of the %s %s, %s, is not free",
+                           kind, qd_show_string(ports[i].name).text, shape);
         }
     }
     return QD_OK;

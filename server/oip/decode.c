@@ -10,36 +10,34 @@
 #include "server/json/reader.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
+#include "server/oip/raw.h"
 #include "server/oip/windows.h"
 
 /* ---- The body's two parts ---------------------------------------------------------------- */
 
+/* The bytes of JSON that the header gives. False: it is no decimal number. */
+static bool read_json_bytes(const struct qd_oip_message *message, uint64_t *count)
+{
+    *count = message->body_bytes;
+    return message->json_bytes_header == NULL || qd_read_decimal(message->json_bytes_header, count);
+}
+
+/* True if the header says that the body has no JSON, but is a tensor. */
+static bool is_raw(const struct qd_oip_message *message)
+{
+    uint64_t count;
+    return message->json_bytes_header != NULL && read_json_bytes(message, &count) && count == 0;
+}
+
 static enum qd_status split_body(const struct qd_oip_message *message,
                                  struct qd_oip_decoder *decoder, size_t *json_bytes)
 {
-    uint64_t count = message->body_bytes;
-    if (message->json_bytes_header != NULL) {
-        bool parsed = qd_read_decimal(message->json_bytes_header, &count);
-        const struct qd_signature *signature = message->signature;
-        if (parsed && count == 0 && signature->input_count != 1) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           QD_OIP_JSON_BYTES_HEADER
-                           ": 0 means a raw binary request, which takes a model "
-                           "with one input; %s has %zu",
-                           signature->name, signature->input_count);
-        }
-        if (parsed && count == 0) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           QD_OIP_JSON_BYTES_HEADER
-                           ": 0 means a raw binary request; expected JSON that says the shape");
-        }
-        if (!parsed || count > message->body_bytes) {
-            return qd_fail(decoder->error, QD_INVALID,
-                           QD_OIP_JSON_BYTES_HEADER
-                           ": expected decimal digits in the range [1, %zu], the "
-                           "bytes of the body, got %s",
-                           message->body_bytes, qd_show_string(message->json_bytes_header).text);
-        }
+    uint64_t count;
+    if (!read_json_bytes(message, &count) || count > message->body_bytes) {
+        return qd_fail(decoder->error, QD_INVALID,
+                       QD_OIP_JSON_BYTES_HEADER ": expected decimal digits in the range [1, %zu], "
+                                                "the bytes of the body, got %s",
+                       message->body_bytes, qd_show_string(message->json_bytes_header).text);
     }
     *json_bytes = (size_t)count;
     decoder->blobs = message->body + *json_bytes;
@@ -106,8 +104,8 @@ static enum qd_status refuse_output(const struct qd_oip_decoder *decoder,
     char known[160] = "";
     size_t used = 0;
     for (size_t i = 0; i < signature->output_count && used < sizeof(known); i++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s\"%s\"",
-                                 i == 0 ? "" : " or ", signature->outputs[i].name);
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : " or ",
+                                 qd_show_string(signature->outputs[i].name).text);
     return qd_fail(decoder->error, QD_INVALID, "outputs[%zu].name: expected %s, got %s", position,
                    known, qd_json_show(name).text);
 }
@@ -149,8 +147,8 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
         return status;
     if ((asked->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].name: \"%s\" is a duplicate: expected each output once",
-                       position, asked->signature->outputs[i].name);
+                       "outputs[%zu].name: %s is a duplicate: expected each output once", position,
+                       qd_show_string(asked->signature->outputs[i].name).text);
     }
     if (parameters != NULL)
         status = read_output_parameters(decoder, parameters, position, i, &binary);
@@ -244,6 +242,7 @@ struct qd_oip_reader {
     struct qd_json_reader json;
     size_t piece_bytes;
     bool is_begun;
+    bool is_raw; /* there is no JSON */
     size_t unit_count;
     _Atomic size_t failed_unit; /* the first one; SIZE_MAX: none */
 };
@@ -269,6 +268,7 @@ static void init_reader(struct qd_oip_reader *reader, const struct qd_oip_messag
                                               .json_bytes_header = message->json_bytes_header};
     reader->piece_bytes = message->piece_bytes == 0 ? QD_JSON_PIECE_BYTES : message->piece_bytes;
     reader->is_begun = false;
+    reader->is_raw = is_raw(message);
     reader->unit_count = 0;
     atomic_init(&reader->failed_unit, SIZE_MAX);
 }
@@ -300,6 +300,30 @@ static enum qd_status begin(struct qd_oip_reader *reader)
     return status;
 }
 
+static enum qd_status read_raw(const struct qd_oip_reader *reader)
+{
+    const struct qd_oip_decoder *decoder = &reader->decoder;
+    const enum qd_status status =
+        make_inputs(reader->message, decoder->arena, decoder->asked, decoder->error);
+    return status == QD_OK ? qd_oip_read_raw(reader->message, decoder->asked, decoder->error)
+                           : status;
+}
+
+/* Tells a client that has sent a tensor alone, without the header, what it takes. */
+static enum qd_status refuse_json(const struct qd_oip_reader *reader, enum qd_status status)
+{
+    const struct qd_oip_message *message = reader->message;
+    const struct qd_signature *signature = message->signature;
+    struct qd_error *error = reader->decoder.error;
+    if (status != QD_INVALID || message->json_bytes_header != NULL || signature->op != NULL ||
+        signature->input_count != 1 || memchr("{[\" \t\r\n", message->body[0], 7) != NULL)
+        return status;
+    const struct qd_error cause = *error;
+    return qd_fail(error, status,
+                   "%.300s; a tensor without JSON needs the header " QD_OIP_JSON_BYTES_HEADER ": 0",
+                   cause.text);
+}
+
 /* The JSON has been read. */
 static enum qd_status read_tree(struct qd_oip_reader *reader)
 {
@@ -318,11 +342,18 @@ enum qd_status qd_oip_reader_step(struct qd_oip_reader *reader, bool *done)
 {
     enum qd_status status = QD_OK;
     *done = false;
+    if (reader->is_raw) {
+        *done = true;
+        return read_raw(reader);
+    }
     if (!reader->is_begun)
         status = begin(reader);
-    if (status == QD_OK)
-        status = qd_json_reader_step(&reader->json, done);
-    return status == QD_OK && *done ? read_tree(reader) : status;
+    if (status != QD_OK)
+        return status;
+    status = qd_json_reader_step(&reader->json, done);
+    if (status != QD_OK)
+        return refuse_json(reader, status);
+    return *done ? read_tree(reader) : status;
 }
 
 size_t qd_oip_reader_unit_count(const struct qd_oip_reader *reader)

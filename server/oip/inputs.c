@@ -28,14 +28,15 @@ struct input {
 
 /* For an error. */
 struct label {
-    char text[96];
+    char text[160];
 };
 
 /* "inputs[1].shape (\"x_scale\")" */
 static struct label label_of(size_t position, const char *field, const char *name)
 {
+    const struct qd_shown shown = qd_show_string(name);
     struct label label;
-    snprintf(label.text, sizeof(label.text), "inputs[%zu]%s (\"%s\")", position, field, name);
+    snprintf(label.text, sizeof(label.text), "inputs[%zu]%s (%s)", position, field, shown.text);
     return label;
 }
 
@@ -44,9 +45,9 @@ static struct label label(const struct input *input, const char *field)
     return label_of(input->position, field, input->name);
 }
 
-/* Integers for an error, in as much as there is room for. */
+/* A list for an error, in as much as there is room for. */
 struct listed {
-    char text[160];
+    char text[256];
 };
 
 static struct listed show_integers(const int64_t *list, size_t count)
@@ -60,10 +61,7 @@ static struct listed show_integers(const int64_t *list, size_t count)
 
 static struct listed show_shape(const struct qk_tensor *tensor)
 {
-    int64_t dims[QK_RANK_MAX];
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        dims[i] = (int64_t)tensor->dims[i];
-    return show_integers(dims, tensor->rank);
+    return show_integers((const int64_t *)tensor->dims, tensor->rank);
 }
 
 static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct input *input)
@@ -75,14 +73,16 @@ static enum qd_status find_fields(const struct qd_oip_decoder *decoder, struct i
 }
 
 /* "x, x_scale, x_zero_point (optional)" */
-static void list_inputs(const struct qd_signature *signature, char *text, size_t size)
+static struct listed list_inputs(const struct qd_signature *signature)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < signature->input_count && used < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%s%s", i == 0 ? "" : ", ",
-                                 signature->inputs[i].name,
-                                 signature->inputs[i].optional ? " (optional)" : "");
+    struct listed listed = {.text = ""};
+    for (size_t i = 0, used = 0; i < signature->input_count && used < sizeof(listed.text); i++) {
+        const struct qd_port *port = &signature->inputs[i];
+        used += (size_t)snprintf(listed.text + used, sizeof(listed.text) - used, "%s%s%s",
+                                 i == 0 ? "" : ", ", qd_show_name(port->name).text,
+                                 port->optional ? " (optional)" : "");
     }
+    return listed;
 }
 
 static const struct qk_attribute *find_strides(const struct qd_oip_asked *asked, size_t index)
@@ -100,8 +100,8 @@ static const struct qk_attribute *find_strides(const struct qd_oip_asked *asked,
 
 static const struct qd_oip_carrier *find_carrier(const struct qd_oip_decoder *decoder, size_t index)
 {
-    const bool came = decoder->carriers != NULL && decoder->carriers[index].tensor.type != QK_NONE;
-    return came ? &decoder->carriers[index] : NULL;
+    const struct qd_oip_carrier *carrier = decoder->carriers;
+    return carrier != NULL && carrier[index].tensor.type != QK_NONE ? &carrier[index] : NULL;
 }
 
 /* The index of an input; input_count: it has no such. Mostly they come in order. */
@@ -109,10 +109,10 @@ static size_t find_port(const struct qd_signature *signature, const char *name, 
 {
     if (position < signature->input_count && strcmp(name, signature->inputs[position].name) == 0)
         return position;
-    size_t index = 0;
-    while (index < signature->input_count && strcmp(name, signature->inputs[index].name) != 0)
-        index++;
-    return index;
+    for (position = 0; position < signature->input_count; position++)
+        if (strcmp(name, signature->inputs[position].name) == 0)
+            break;
+    return position;
 }
 
 /* Room for what its data is written as, where this is not the tensor. */
@@ -135,10 +135,9 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     }
     input->index = find_port(signature, name, input->position);
     if (input->index == signature->input_count) {
-        char known[256];
-        list_inputs(signature, known, sizeof(known));
         return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: %s is unknown; %s takes %s",
-                       input->position, qd_show_string(name).text, signature->name, known);
+                       input->position, qd_show_string(name).text, signature->name,
+                       list_inputs(signature).text);
     }
     input->port = &signature->inputs[input->index];
     input->name = input->port->name;
@@ -148,8 +147,8 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     input->wire = input->tensor;
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "inputs[%zu].name: \"%s\" is a duplicate: expected each input once",
-                       input->position, input->name);
+                       "inputs[%zu].name: %s is a duplicate: expected each input once",
+                       input->position, qd_show_string(input->name).text);
     }
     return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
 }
@@ -175,7 +174,8 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
     if (input->wire->type == QK_NONE && input->carrier != NULL)
         return qd_fail(decoder->error, QD_INVALID,
                        "%s: expected UINT8, for the bytes of parameters.%s.datatype, got %s",
-                       label(input, ".datatype").text, input->name, qd_json_show(value).text);
+                       label(input, ".datatype").text, qd_show_name(input->name).text,
+                       qd_json_show(value).text);
     if (input->wire->type == QK_NONE)
         return qd_refuse_type(signature->name, signature->version, input->port->types,
                               label(input, ".datatype").text, qd_json_show(value).text,
@@ -186,8 +186,8 @@ static enum qd_status read_datatype(const struct qd_oip_decoder *decoder, struct
 static size_t count_items(const struct qd_json_value *array)
 {
     size_t count = 0;
-    for (const struct qd_json_value *item = array->first; item != NULL; item = item->next)
-        count++;
+    for (const struct qd_json_value *item = array->first; item != NULL; count++)
+        item = item->next;
     return count;
 }
 
@@ -254,11 +254,21 @@ static enum qd_status refuse_shape(const struct qd_oip_decoder *decoder, const s
     char field[128];
     char wanted[256];
     qd_port_print_shape(input->port, wanted, sizeof(wanted));
-    snprintf(field, sizeof(field), "parameters.%s.shape", input->name);
+    snprintf(field, sizeof(field), "parameters.%s.shape", qd_show_name(input->name).text);
     return qd_fail(decoder->error, QD_INVALID, "%s: expected %s%s, got %s",
                    input->carrier == NULL ? label(input, ".shape").text : field, wanted,
                    strchr(wanted, '-') == NULL ? "" : ", where -1 is any size",
                    show_shape(input->tensor).text);
+}
+
+static enum qd_status refuse_strides(const struct qd_oip_decoder *decoder,
+                                     const struct input *input, uint32_t rank)
+{
+    return qd_fail(decoder->error, QD_INVALID,
+                   "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
+                   "that reach less than 2^64 bytes, got %zu: %s",
+                   qd_show_name(input->name).text, rank, input->strides->list_count,
+                   show_integers(input->strides->list, input->strides->list_count).text);
 }
 
 /* The tensor's strides say how many elements its data has: these come as a flat list. */
@@ -268,11 +278,7 @@ static enum qd_status apply_strides(const struct qd_oip_decoder *decoder, struct
     size_t bytes;
     if (!qk_tensor_set_strides(tensor, input->strides->list, input->strides->list_count) ||
         !qk_type_bytes(tensor->type, tensor->stored, &bytes))
-        return qd_fail(decoder->error, QD_INVALID,
-                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
-                       "that reach less than 2^64 bytes, got %zu: %s",
-                       input->name, tensor->rank, input->strides->list_count,
-                       show_integers(input->strides->list, input->strides->list_count).text);
+        return refuse_strides(decoder, input, tensor->rank);
     if (input->carrier != NULL)
         return QD_OK;
     input->bytes = bytes;
@@ -306,7 +312,8 @@ static enum qd_status make_tensor(const struct qd_oip_decoder *decoder, struct i
                        "%s: expected %zu bytes, for the %zu elements of %s in parameters.%s, got "
                        "%zu",
                        label(input, ".shape").text, bytes, tensor->stored,
-                       qk_type_info(tensor->type)->name, input->name, input->wire->count);
+                       qk_type_info(tensor->type)->name, qd_show_name(input->name).text,
+                       input->wire->count);
     return QD_OK;
 }
 
@@ -477,7 +484,7 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
         return qd_fail(decoder->error, QD_INVALID,
                        "parameters.%s.datatype: expected together with data, got none: name the "
                        "datatype itself",
-                       input->name);
+                       qd_show_name(input->name).text);
     }
     *port = (struct qd_port){.name = input->name,
                              .types = QK_BIT(input->wire->type),
@@ -499,13 +506,8 @@ static enum qd_status declare(const struct qd_oip_decoder *decoder, const struct
     }
     *input->tensor = least;
     if (input->strides != NULL &&
-        !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count)) {
-        return qd_fail(decoder->error, QD_INVALID,
-                       "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
-                       "got %zu: %s",
-                       input->name, least.rank, input->strides->list_count,
-                       show_integers(input->strides->list, input->strides->list_count).text);
-    }
+        !qk_tensor_set_strides(&least, input->strides->list, input->strides->list_count))
+        return refuse_strides(decoder, input, least.rank);
     decoder->asked->call.variable |= UINT32_C(1) << input->index;
     return QD_OK;
 }
@@ -538,14 +540,14 @@ static enum qd_status read_input(struct qd_oip_decoder *decoder, struct input *i
 /* What else would describe an input that did not come. */
 static enum qd_status refuse_absent(const struct qd_oip_decoder *decoder, size_t index)
 {
-    const struct qd_signature *signature = decoder->asked->signature;
-    const char *name = signature->inputs[index].name;
-    bool carried = find_carrier(decoder, index) != NULL;
+    const char *name = decoder->asked->signature->inputs[index].name;
+    const bool carried = find_carrier(decoder, index) != NULL;
     if (!carried && find_strides(decoder->asked, index) == NULL)
         return QD_OK;
     return qd_fail(decoder->error, QD_INVALID,
-                   "parameters.%s.%s: expected together with the input \"%s\", got none", name,
-                   carried ? "datatype" : "strides", name);
+                   "parameters.%s.%s: expected together with the input %s, got none",
+                   qd_show_name(name).text, carried ? "datatype" : "strides",
+                   qd_show_string(name).text);
 }
 
 static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
@@ -559,10 +561,9 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
             asked->declared != NULL && (asked->call.op->variable_inputs >> i & 1) != 0;
         asked->call.variable |= (uint32_t)may_vary << i;
         if (!may_vary && !signature->inputs[i].optional) {
-            char known[256];
-            list_inputs(signature, known, sizeof(known));
-            return qd_fail(decoder->error, QD_INVALID, "inputs: \"%s\" is missing; %s takes %s",
-                           signature->inputs[i].name, signature->name, known);
+            return qd_fail(decoder->error, QD_INVALID, "inputs: %s is missing; %s takes %s",
+                           qd_show_string(signature->inputs[i].name).text, signature->name,
+                           list_inputs(signature).text);
         }
         enum qd_status status = refuse_absent(decoder, i);
         if (status != QD_OK)

@@ -20,13 +20,14 @@ struct reader {
 static enum qd_status expected(const struct reader *reader, const struct qd_json_value *value,
                                const char *what)
 {
-    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s", value->key,
-                   what, qd_json_show(value).text);
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected %s, got %s",
+                   qd_show_name(value->key).text, what, qd_json_show(value).text);
 }
 
 static enum qd_status twice(const struct reader *reader, const char *key)
 {
-    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected once, got twice", key);
+    return qd_fail(reader->error, QD_INVALID, "parameters.%s: expected once, got twice",
+                   qd_show_name(key).text);
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -185,7 +186,7 @@ static enum qd_status read_carried_type(const struct reader *reader,
     if ((signature->inputs[input].types & ~QK_BIT(QK_NONE) & QK_BIT(tensor->type)) != 0)
         return QD_OK;
     char field[96];
-    snprintf(field, sizeof(field), "parameters.%s", key);
+    snprintf(field, sizeof(field), "parameters.%s", qd_show_name(key).text);
     return qd_refuse_type(signature->name, signature->version, signature->inputs[input].types,
                           field, qd_json_show(value).text, reader->error);
 }
@@ -246,7 +247,8 @@ static enum qd_status check_carriers(const struct reader *reader)
     const struct qd_signature *signature = reader->asked->signature;
     for (size_t i = 0; reader->carriers != NULL && i < signature->input_count; i++) {
         const struct qd_oip_carrier *carrier = &reader->carriers[i];
-        const char *name = signature->inputs[i].name;
+        const struct qd_shown shown = qd_show_name(signature->inputs[i].name);
+        const char *name = shown.text;
         size_t bytes;
         if (carrier->shaped != (carrier->tensor.type != QK_NONE))
             return qd_fail(reader->error, QD_INVALID,
@@ -313,7 +315,7 @@ static const struct own_key {
 static enum qd_status refuse_unknown(const struct reader *reader, const char *key)
 {
     const struct qd_signature *signature = reader->asked->signature;
-    const size_t count = signature->op == NULL ? 0 : signature->op->attribute_count;
+    const size_t count = signature->op->attribute_count;
     char known[160] = "no parameters";
     size_t used = 0;
     for (size_t i = 0; i < count && used < sizeof(known); i++) {
@@ -326,6 +328,25 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
     return qd_fail(reader->error, QD_INVALID,
                    "parameters: %s is unknown; version %" PRIu64 " of %s has %s",
                    qd_show_string(key).text, signature->version, signature->name, known);
+}
+
+/* Triton's "parameters" extension: what a request says to nobody in particular. A loaded model's
+ * attributes are in its file, so nothing here can change its answer. Strides look as if they did,
+ * and a list looks like an attribute. */
+static enum qd_status read_custom(const struct reader *reader, const struct qd_json_value *value)
+{
+    const struct qd_signature *signature = reader->asked->signature;
+    for (size_t i = 0; i < signature->input_count; i++) {
+        const char *name = signature->inputs[i].name;
+        const size_t length = strlen(name);
+        if (strncmp(value->key, name, length) == 0 && strcmp(value->key + length, ".strides") == 0)
+            return expected(reader, value, "none, as a loaded model has its strides from its load");
+    }
+    const bool is_text = value->kind == QD_JSON_DATA && *value->text == '"';
+    if (is_text || value->kind == QD_JSON_NUMBER || value->kind == QD_JSON_STRING ||
+        value->kind == QD_JSON_TRUE || value->kind == QD_JSON_FALSE)
+        return QD_OK;
+    return expected(reader, value, "a number, a string, true or false");
 }
 
 static enum qd_status read_parameter(struct reader *reader, const struct qd_json_value *value)
@@ -351,7 +372,7 @@ static enum qd_status read_parameter(struct reader *reader, const struct qd_json
                        "parameters: %s is reserved: expected no key that begins with triton_",
                        qd_show_string(key).text);
     }
-    return refuse_unknown(reader, key);
+    return op == NULL ? read_custom(reader, value) : refuse_unknown(reader, key);
 }
 
 enum qd_status qd_oip_read_parameters(const struct qd_json_value *parameters,

@@ -1,5 +1,7 @@
 /* The request-level `parameters` of an inference: a built-in model's attributes and a few of OIP's
- * own keys (timeout, binary_data_output, ...). */
+ * own keys (timeout, binary_data_output, ...). A built-in model refuses any other key, which may be
+ * an attribute that is written wrong. A loaded model ignores it, if it is a number, a string, true
+ * or false, as Triton's "parameters" extension has it. */
 #ifndef SERVER_OIP_PARAMETERS_H
 #define SERVER_OIP_PARAMETERS_H
 

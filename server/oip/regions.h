@@ -12,7 +12,8 @@
 #include "server/base/status.h"
 #include "server/base/text.h"
 
-#define QD_REGION_NAME_BYTES_MAX 255 /* as tensors' names: clients name regions after them */
+/* A region's name is a part of paths (QD_PATH_BYTES_MAX), where each byte may take three. */
+#define QD_REGION_NAME_BYTES_MAX 255
 
 /* Beside those registered, some may still be in use, or be unmapped just now. */
 #define QD_REGION_COUNT_MAX (QD_MAPPING_COUNT_MAX - 64)

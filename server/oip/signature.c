@@ -58,8 +58,9 @@ enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types
                    version, name, known, got);
 }
 
+/* Adds the bytes of the names to *sum. */
 static enum qd_status check_ports(const struct qd_port *ports, size_t count, const char *what,
-                                  struct qd_error *error)
+                                  size_t *sum, struct qd_error *error)
 {
     if (count == 0 || count > QK_GRAPH_PORT_COUNT_MAX) {
         return qd_fail(error, QD_INVALID, "%s: expected 1 to %d, got %zu", what,
@@ -69,9 +70,10 @@ static enum qd_status check_ports(const struct qd_port *ports, size_t count, con
         const size_t bytes = strlen(ports[i].name);
         if (bytes == 0 || bytes > QD_PORT_NAME_BYTES_MAX) {
             return qd_fail(error, QD_INVALID,
-                           "the name of %s[%zu]: expected 1 to %d bytes, got %zu", what, i,
+                           "the name of %s[%zu]: expected 1 to %u bytes, got %zu", what, i,
                            QD_PORT_NAME_BYTES_MAX, bytes);
         }
+        *sum += bytes;
         for (size_t j = 0; j < i; j++) {
             if (strcmp(ports[i].name, ports[j].name) == 0) {
                 return qd_fail(error, QD_INVALID,
@@ -85,8 +87,16 @@ static enum qd_status check_ports(const struct qd_port *ports, size_t count, con
 
 enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error)
 {
-    enum qd_status status = check_ports(signature->inputs, signature->input_count, "inputs", error);
-    return status == QD_OK
-               ? check_ports(signature->outputs, signature->output_count, "outputs", error)
-               : status;
+    size_t sum = 0;
+    enum qd_status status =
+        check_ports(signature->inputs, signature->input_count, "inputs", &sum, error);
+    if (status == QD_OK)
+        status = check_ports(signature->outputs, signature->output_count, "outputs", &sum, error);
+    if (status == QD_OK && sum > QD_PORT_NAMES_BYTES_MAX) {
+        return qd_fail(error, QD_INVALID,
+                       "the names of inputs and outputs: expected at most %u bytes together, got "
+                       "%zu",
+                       QD_PORT_NAMES_BYTES_MAX, sum);
+    }
+    return status;
 }

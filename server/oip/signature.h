@@ -5,10 +5,10 @@
 #define SERVER_OIP_SIGNATURE_H
 
 #include "kernels/qk.h"
+#include "server/base/limits.h"
 #include "server/base/status.h"
 
 #define QD_DIM_FREE (-1)
-#define QD_PORT_NAME_BYTES_MAX 255
 
 /* An input or an output. */
 struct qd_port {
@@ -53,8 +53,8 @@ void qd_builtin_init(struct qd_builtin *builtin, const struct qk_operator *op,
 /* "[1,3,-1,-1]"; "[]" for a scalar. Cut where the text has no room. */
 void qd_port_print_shape(const struct qd_port *port, char *text, size_t size);
 
-/* Whether a loaded model's signature keeps the bounds: of the number of its ports, and of the bytes
- * of their names, which differ from one another. */
+/* Checks that a loaded model's signature keeps the bounds of limits.h: of the number of its ports,
+ * and of the bytes of their names, each and together. The names differ from one another. */
 enum qd_status qd_signature_check(const struct qd_signature *signature, struct qd_error *error);
 
 /* Whether a tensor of this rank and these dims may come to the port. */

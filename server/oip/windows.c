@@ -180,10 +180,10 @@ enum qd_status qd_windows_place_output(const struct qd_oip_asked *asked, size_t 
 {
     const struct qd_window *window = output_window(asked, output);
     if (bytes > window->count) {
-        return qd_fail(error, QD_INVALID,
-                       "outputs[%zu].parameters.%s (\"%s\"): expected at least %zu, got %zu",
-                       window->position, bytes_key, asked->signature->outputs[output].name, bytes,
-                       window->count);
+        return qd_fail(
+            error, QD_INVALID, "outputs[%zu].parameters.%s (%s): expected at least %zu, got %zu",
+            window->position, bytes_key,
+            qd_show_string(asked->signature->outputs[output].name).text, bytes, window->count);
     }
     *place = (uintptr_t)window->bytes % OUTPUT_ALIGNMENT == 0 ? window->bytes : NULL;
     return QD_OK;

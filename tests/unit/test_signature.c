@@ -129,23 +129,50 @@ Test(signature, refusals_name_the_model)
     expect_error("{\"inputs\":[{\"name\":\"image\",\"datatype\":\"INT8\"}]}",
                  "inputs[0].datatype (\"image\"): version 12345678901 of my \"net\" takes UINT8, "
                  "got \"INT8\"");
-    expect_error("{\"parameters\":{\"axis\":1},\"inputs\":[" ALL "]}",
-                 "parameters: \"axis\" is unknown; version 12345678901 of my \"net\" has no "
-                 "parameters");
     expect_error("{\"inputs\":[" ALL "],\"outputs\":[{\"name\":\"x\"}]}",
                  "outputs[0].name: expected \"y\" or \"z\" or \"s\", got \"x\"");
 }
 
-/* A model of one input could take raw bytes, if they said their shape. */
-Test(signature, raw_binary_requests_are_refused)
+/* Triton's "parameters" extension. */
+Test(signature, parameters_of_nobody_are_ignored)
 {
-    struct qd_signature one = loaded;
-    one.input_count = 1;
-    struct qd_oip_message message = {
-        .signature = &one, .body = "abc", .body_bytes = 3, .json_bytes_header = "0"};
-    cr_assert_eq(qd_oip_decode(&message, &scratch.arena, &asked, &error), QD_INVALID);
-    cr_assert_str_eq(error.text, "Inference-Header-Content-Length: 0 means a raw binary request; "
-                                 "expected JSON that says the shape");
+    static const char *const good[] = {"\"axis\":1",
+                                       "\"a\":-0.5e3",
+                                       "\"a\":\"\"",
+                                       "\"a\":true",
+                                       "\"a\":false",
+                                       "\"a\":null",
+                                       "\"\":1",
+                                       "\"file:1/x\":\"AAAA\"",
+                                       "\"imagine.strides\":1",
+                                       "\"a\":1,\"b\":\"c\",\"timeout\":7"};
+    static const struct {
+        const char *parameters;
+        const char *error;
+    } bad[] = {
+        {"\"axis\":[1]",
+         "parameters.axis: expected a number, a string, true or false, got an array"},
+        {"\"a\":{}", "parameters.a: expected a number, a string, true or false, got an object"},
+        {"\"file:1/x\":[1]",
+         "parameters.file:1/x: expected a number, a string, true or false, got data"},
+        {"\"image.strides\":\"0,1\"", "parameters.image.strides: expected none, as a loaded model "
+                                      "has its strides from its load, got \"0,1\""},
+        {"\"triton_x\":1", "parameters: \"triton_x\" is reserved: expected no key that begins with "
+                           "triton_"},
+        {"\"timeout\":\"soon\"",
+         "parameters.timeout: expected microseconds, an integer in [0, 2^64), got \"soon\""},
+    };
+    char body[1024];
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        snprintf(body, sizeof(body), "{\"parameters\":{%s},\"inputs\":[" ALL "]}", good[i]);
+        cr_assert_eq(decode_with(&loaded, false, body), QD_OK, "%s: %s", good[i], error.text);
+    }
+    cr_assert_eq(asked.timeout_us, 7);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        snprintf(body, sizeof(body), "{\"parameters\":{%s},\"inputs\":[" ALL "]}",
+                 bad[i].parameters);
+        expect_error(body, bad[i].error);
+    }
 }
 
 Test(signature, thirty_two_ports)
@@ -292,10 +319,18 @@ Test(signature, ports_are_bounded)
     expect_bad_ports(many, 33, "outputs: expected 1 to 32, got 33");
     expect_bad_ports(many, 0, "outputs: expected 1 to 32, got 0");
     ports[1].name = "";
-    expect_bad_ports(ports, 2, "the name of outputs[1]: expected 1 to 255 bytes, got 0");
+    expect_bad_ports(ports, 2, "the name of outputs[1]: expected 1 to 4096 bytes, got 0");
     ports[1].name = long_name;
-    expect_bad_ports(ports, 2, "the name of outputs[1]: expected 1 to 255 bytes, got 256");
+    expect_bad_ports(ports, 2, "the name of outputs[1]: expected 1 to 4096 bytes, got 4097");
     long_name[QD_PORT_NAME_BYTES_MAX] = '\0';
+    static char all_names[18][QD_PORT_NAME_BYTES_MAX + 1];
+    for (size_t i = 0; i < 18; i++) {
+        memset(all_names[i], 'a', QD_PORT_NAME_BYTES_MAX - i);
+        many[i] = (struct qd_port){.name = all_names[i], .types = QK_BIT(QK_UINT8)};
+    }
+    expect_bad_ports(many, 18,
+                     "the names of inputs and outputs: expected at most 65536 bytes "
+                     "together, got 73587");
     struct qd_signature good = loaded;
     good.outputs = ports;
     good.output_count = 2;
@@ -432,5 +467,5 @@ Test(signature, declared_strides)
                              "\"InputTensor\",\"datatype\":\"UINT8\",\"shape\":[-1,2]}]}"),
                  QD_INVALID);
     cr_assert_str_eq(error.text, "parameters.InputTensor.strides: expected 2 integers >= 0, one "
-                                 "for each dimension, got 1: [8]");
+                                 "for each dimension, that reach less than 2^64 bytes, got 1: [8]");
 }
