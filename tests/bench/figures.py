@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mask
+
 sys.path.append(str(Path(__file__).resolve().parent.parent / "support"))
 
 import failures  # noqa: E402  (on the path just now)
@@ -122,6 +124,9 @@ def machine(libqk, peer):
              "libqk: tier %s, built with %s; %s" % (libqk.tier, compiler(), revision()),
              "%s, Python %s" % ("ONNX Runtime " + peer.version if peer else "no ONNX Runtime",
                                 platform.python_version())]
+    if mask.shown():
+        lines.append("all of them see the features and caches of a CPU of the kind %s; clock, "
+                     "ports and memory are this machine's" % mask.shown())
     huge = libqk.huge_share()
     if huge is not None:
         lines.append("huge pages: %.0f %% of libqk's memory" % (100 * huge))

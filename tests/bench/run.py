@@ -19,6 +19,7 @@ import figures
 import handover
 import json_numbers
 import linear
+import mask
 import rows
 import served
 import wire
@@ -87,7 +88,9 @@ def parse(arguments):
     add("--again", action="store_true",
         help="with --only: writes the results of these rows beside those that the last run of the "
         "same commit has of others")
-    add("--cpu", default="auto", metavar="TIER", help="libqk's tier")
+    add("--cpu", default="auto", metavar="CPU",
+        help="libqk's tier; or an older CPU, which libqk and its peers then see instead of this "
+        "one: " + ", ".join(mask.CPUS))
     add("--without-peer", action="store_true", help="without ONNX Runtime")
     add("--seconds", type=float, default=3, help="for a row, at most (default 3)")
     add("--http", action="store_true",
@@ -158,8 +161,8 @@ def run_part(name, options):
     libqk.close()
     if options.only and not options.again:
         report.print_rows()
-    elif options.smoke:
-        report.write(ROOT / FILES)  # nobody reads it
+    elif options.smoke or mask.shown():
+        report.write(ROOT / FILES)  # the tables of tests/bench are of whole runs on real machines
     else:
         path.write_text(json.dumps([report.machine, results], indent=1))
         report.write(ROOT / "tests" / "bench")
@@ -171,6 +174,10 @@ def run_part(name, options):
 
 def main():
     options, names = parse(sys.argv[1:])
+    if options.cpu in mask.CPUS:
+        if mask.shown() != options.cpu:
+            mask.show(options.cpu)
+        options.cpu = "auto"
     if options.http:
         threads = sorted({1, len(os.sched_getaffinity(0))})
         return black_box.main(threads, names, not options.without_peer)
