@@ -30,6 +30,17 @@ static const struct qk_conv_backend vnni_few = {
     .product = QK_PRODUCT_VNNI,
     .slab_cycles = 12,
 };
+
+static const struct qk_conv_backend vnni_novbmi_few = {
+    .name = "vnni_novbmi",
+    .kernel = "conv_vnni_novbmi",
+    .cpu_flags = QK_CPU_CASCADELAKE,
+    .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
+    .slabs = &qk_slab_kernels_u8x4__avx512bw,
+    .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
+    .product = QK_PRODUCT_VNNI,
+    .slab_cycles = 12,
+};
 #endif
 
 static const struct qk_conv_backend backends[COUNT] = {
@@ -71,7 +82,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "vnni_novbmi",
             .kernel = "conv_vnni_novbmi",
             .cpu_flags = QK_CPU_CASCADELAKE,
-            .igemm = &qk_igemm_u8s8_6x64__avx512vnni,
+            .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
+            .few = &vnni_novbmi_few,
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
             .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
             .product = QK_PRODUCT_VNNI,
