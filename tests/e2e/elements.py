@@ -15,6 +15,9 @@ BITS = dict(INTEGERS, **FLOATS)
 # Exponent bits, mantissa bits, bias.
 SMALL_FLOATS = {"FP4E2M1": (2, 1, 1), "FP8E4M3FN": (4, 3, 7), "FP8E4M3FNUZ": (4, 3, 8),
                 "FP8E5M2": (5, 2, 15), "FP8E5M2FNUZ": (5, 2, 16)}
+# Types whose numbers the struct module packs as they are.
+STRUCT = {"UINT8": "B", "INT8": "b", "UINT16": "H", "INT16": "h", "UINT32": "I", "INT32": "i",
+          "FP16": "e", "FP32": "f"}
 CODES = {2: "B", 4: "B", 8: "B", 16: "H", 32: "I"}
 
 
@@ -133,20 +136,32 @@ def to_json(number):
 
 
 def flatten(value):
-    if isinstance(value, list):
-        for item in value:
-            yield from flatten(item)
-    else:
-        yield value
+    if not isinstance(value, list):
+        return [value]
+    if not any(isinstance(item, list) for item in value):
+        return value
+    return [number for item in value for number in flatten(item)]
 
 
 def to_raw(datatype, numbers):
     """JSON data, flat or nested, as little-endian bytes."""
-    return pack(datatype, [encode(datatype, from_json(value)) for value in flatten(numbers)])
+    flat = flatten(numbers)
+    if any(isinstance(value, str) for value in flat):
+        flat = [from_json(value) for value in flat]
+    if datatype in STRUCT:  # at once: a test may have millions
+        try:
+            return struct.pack("<%d%s" % (len(flat), STRUCT[datatype]), *flat)
+        except struct.error as error:
+            raise ValueError("a number that is none of %s: %s" % (datatype, error)) from error
+    return pack(datatype, [encode(datatype, value) for value in flat])
 
 
 def to_numbers(datatype, raw, count=None):
     """Bytes as flat JSON data."""
+    if datatype in STRUCT:
+        size = BITS[datatype] // 8
+        numbers = struct.unpack("<%d%s" % (len(raw) // size, STRUCT[datatype]), raw)
+        return list(numbers) if datatype in INTEGERS else [to_json(value) for value in numbers]
     return [to_json(decode(datatype, bits)) for bits in unpack(datatype, raw, count)]
 
 

@@ -20,10 +20,10 @@ def conv_inputs(x="x", w="w"):
 
 
 def conv_file(weights, dims=("n", 1, "length"), w_dims=None, **more):
-    """y = x * weights along one axis, saturated to UINT8; all scales are 1."""
-    w = tensor("w", INT8, w_dims or [1, 1, len(weights)],
-               (9, bytes(weights) if min(weights) >= 0
-                else struct.pack("%db" % len(weights), *weights)))
+    """y = x * weights along one axis, saturated to UINT8; all scales are 1. Many weights: as their
+    bytes."""
+    raw = weights if isinstance(weights, bytes) else struct.pack("%db" % len(weights), *weights)
+    w = tensor("w", INT8, w_dims or [1, 1, len(weights)], (9, raw))
     return model(10, [node("QLinearConv", conv_inputs(), ["y"], **more)],
                  [scalar("one", 1.0), w] + ZEROS, [value_info("x", UINT8, dims)],
                  [value_info("y", UINT8, ["n", "m", "out"])])

@@ -3,6 +3,7 @@
 Python's standard library only. Nothing here knows how the server is made: it sees a program, its
 command line, its two output streams and its sockets.
 """
+import functools
 import http.client
 import json
 import os
@@ -386,6 +387,20 @@ def example_request(example):
     return body, headers
 
 
+@functools.lru_cache(maxsize=1 << 18)
+def parse_labels(labels):
+    """Those between the braces, sorted: a long text has the same ones again in each scrape."""
+    pairs, end = [], 0
+    for label in LABEL.finditer(labels):
+        if label.start() != end:
+            raise ValueError("bad labels: %s" % labels)
+        pairs.append(label.groups())
+        end = label.end()
+    if end != len(labels):
+        raise ValueError("bad labels: %s" % labels)
+    return tuple(sorted(pairs))
+
+
 def parse_metrics(text):
     """(name, sorted labels) -> value. Raises on anything that is not Prometheus' text format."""
     if not text.endswith("\n"):
@@ -404,20 +419,12 @@ def parse_metrics(text):
         if match is None:
             raise ValueError("bad line: %s" % line)
         name, labels, value = match.groups()
-        pairs, end = [], 0
-        for label in LABEL.finditer(labels or ""):
-            if label.start() != end:
-                raise ValueError("bad labels: %s" % line)
-            pairs.append(label.groups())
-            end = label.end()
-        if end != len(labels or ""):
-            raise ValueError("bad labels: %s" % line)
         family = name
         if kinds.get(last) in ("histogram", "summary"):
             family = re.sub(r"_(bucket|sum|count)$", "", name)
         if family != last:
             raise ValueError("not behind its TYPE: %s" % line)
-        key = (name, tuple(sorted(pairs)))
+        key = (name, parse_labels(labels or ""))
         if key in samples:
             raise ValueError("twice: %s" % line)
         samples[key] = float(value)

@@ -74,18 +74,59 @@ class Next(unittest.TestCase):
 """
 
 
-class LeftOver(unittest.TestCase):
-    def test_a_process_that_is_left_behind_is_a_failure(self):
+DIES = """import os, signal, unittest
+class Test(unittest.TestCase):
+    def test(self):
+        print("about to die")
+        os.kill(os.getpid(), signal.SIGKILL)
+class Next(unittest.TestCase):
+    def test(self):
+        pass
+"""
+
+TALK = """import os, sys, time, unittest
+class Test%d(unittest.TestCase):
+    def test(self):
+        for line in range(20):
+            print("%d says", line)
+            sys.stdout.flush()
+            os.write(2, b"%d says more\\n")
+            time.sleep(0.001)
+"""
+
+
+class EndToEnd(unittest.TestCase):
+    """What is said of test classes, each of which has a process of its own."""
+
+    def run_tests(self, **modules):
         program = ("import pathlib, sys; sys.path.insert(0, 'tests/support'); import run_tests; "
                    "run_tests.E2E, run_tests.GRACE_S = pathlib.Path(sys.argv.pop()), 0.1; "
                    "sys.exit(run_tests.main())")
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "test_left.py").write_text(LEAVES_ONE)
-            result = run(sys.executable, "-c", program, "--e2e", folder)
+            for name, text in modules.items():
+                (Path(folder) / (name + ".py")).write_text(text)
+            return run("env", "B=" + folder, sys.executable, "-c", program, "--e2e", folder)
+
+    def test_a_process_that_is_left_behind_is_a_failure(self):
+        result = self.run_tests(test_left=LEAVES_ONE)
         self.assertRegex(result.stdout, r"\n---- FAILED test_left.Test: left a process behind: \d+ "
                                         r"sleep 1000")
         self.assertEqual(result.stdout.count("taken down"), 1)
         self.assertTrue(result.stdout.endswith("\n2 passed, 1 failed\n"), result.stdout)
+
+    def test_a_class_that_ends_the_process_is_a_failure(self):
+        result = self.run_tests(test_dies=DIES)
+        self.assertIn("\n---- FAILED test_dies.Test: its process was ended by SIGKILL before it was "
+                      "done\n", result.stdout)
+        self.assertEqual(result.returncode, 1)
+        self.assertTrue(result.stdout.endswith("\n1 passed, 1 failed\n"), result.stdout)
+
+    def test_what_a_class_prints_stays_together(self):
+        result = self.run_tests(**{"test_%d" % i: TALK % (i, i, i) for i in range(8)})
+        said = [line.split()[0] for line in result.stdout.splitlines() if " says" in line]
+        self.assertEqual(len(said), 8 * 40)
+        self.assertEqual(sum(a != b for a, b in zip(said, said[1:])), 7)
+        self.assertTrue(result.stdout.endswith("\n8 passed, 0 failed\n"), result.stdout)
 
 
 class UnitTests(unittest.TestCase):

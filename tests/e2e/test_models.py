@@ -512,7 +512,7 @@ class Life(ModelTest):
 
 
 class Bounds(ModelTest):
-    FLAGS = ModelTest.FLAGS + ("--max-model-bytes", "16M", "--max-body-bytes", "64M")
+    FLAGS = ModelTest.FLAGS + ("--max-model-bytes", "16M", "--max-body-bytes", "32M")
 
     def model_bytes(self):
         metrics = parse_metrics(self.server.get("/metrics").body.decode())
@@ -520,7 +520,7 @@ class Bounds(ModelTest):
         return metrics[("quantd_model_bytes", ())]
 
     def file(self, mib):
-        return conv_file([1] * (mib << 20), dims=(1, 1024, "length"),
+        return conv_file(b"\1" * (mib << 20), dims=(1, 1024, "length"),
                          w_dims=[mib << 10, 1024, 1])
 
     def test_model_bytes_are_bounded(self):
@@ -551,7 +551,7 @@ class Bounds(ModelTest):
         self.assertEqual(self.model_bytes(), 0)
 
     def test_bodies_are_bounded(self):
-        answer = self.load_files("layer", model_onnx=self.file(60))
+        answer = self.load_files("layer", model_onnx=self.file(30))
         self.assert_error(answer, 413, "--max-body-bytes")
 
     @unittest.skipIf(SANITIZED, "sanitizers keep freed memory")

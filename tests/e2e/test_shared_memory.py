@@ -14,15 +14,19 @@ from quantd import EMULATOR, SANITIZED, SLOW, Server, exchange, infer_path, json
 
 MODEL = "onnx.DequantizeLinear"
 STATUS = "/v2/systemsharedmemory/status"
-PREFIX = "quantd-test-%d-" % os.getpid()
 BYTES = 64 << 10
+
+
+def prefix():
+    """Of the objects that this process makes: others may run beside it."""
+    return "quantd-test-%d-" % os.getpid()
 
 
 class Shared:
     """A shared memory object, and this process' mapping of it."""
 
     def __init__(self, name, size):
-        self.key, self.path = "/" + PREFIX + name, "/dev/shm/" + PREFIX + name
+        self.key, self.path = "/" + prefix() + name, "/dev/shm/" + prefix() + name
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         os.ftruncate(self.fd, size)
         self.map = mmap.mmap(self.fd, size)
@@ -58,10 +62,12 @@ def halves(numbers):
 
 @unittest.skipUnless(os.path.isdir("/dev/shm"), "no /dev/shm")
 class SharedMemory(unittest.TestCase):
-    flags = ("--allow-shared-memory", PREFIX)
     environment = {}
+    flags = None  # by default, objects of this process are allowed
 
     def setUp(self):
+        if self.flags is None:
+            self.flags = ("--allow-shared-memory", prefix())
         self.server = Server(*self.flags, env=self.environment)
         self.addCleanup(self.server.stop)
         self.client = self.server.client()
@@ -136,17 +142,17 @@ class Regions(SharedMemory):
 
     def test_hostile_keys(self):
         x = self.shared("x", 4096)
-        folder, link = "/dev/shm/" + PREFIX + "folder", "/dev/shm/" + PREFIX + "link"
-        pipe = "/dev/shm/" + PREFIX + "pipe"
+        folder, link = "/dev/shm/" + prefix() + "folder", "/dev/shm/" + prefix() + "link"
+        pipe = "/dev/shm/" + prefix() + "pipe"
         os.mkdir(folder)
         self.addCleanup(os.rmdir, folder)
         os.symlink(x.path, link)
         self.addCleanup(os.unlink, link)
         os.mkfifo(pipe)
         self.addCleanup(os.unlink, pipe)
-        for name in ("folder", "link", "pipe", "none", "x/", "folder/../" + PREFIX + "x",
+        for name in ("folder", "link", "pipe", "none", "x/", "folder/../" + prefix() + "x",
                      "n" * 300, "x\0y"):
-            self.refused(self.register("r", "/" + PREFIX + name, 1), 400)
+            self.refused(self.register("r", "/" + prefix() + name, 1), 400)
         for key in ("", "/", "//", ".", "..", "/..", "/etc/passwd", "../etc/passwd", "other", 7,
                     None, ["x"], {}):
             self.refused(self.register("r", key, 1), 400, "key")
@@ -342,7 +348,7 @@ class Tensors(SharedMemory):
 class Signal(unittest.TestCase):
     def test_one_that_is_sent_ends_the_server(self):
         """No page of ours is gone: it is as if nobody caught the signal."""
-        server = Server("--allow-shared-memory", PREFIX)
+        server = Server("--allow-shared-memory", prefix())
         self.addCleanup(server.stderr_file.close)
         self.addCleanup(server.process.stdout.close)
         resource.prlimit(server.pid, resource.RLIMIT_CORE, (0, 0))
@@ -435,7 +441,7 @@ class Losses(SharedMemory):
                 self.assertEqual(y.map[:], halves(bytes(range(256))) * (BYTES // 256))
             for name in "x", "y":
                 size = BYTES if name == "x" else 4 * BYTES
-                self.assertEqual(self.register(name, "/" + PREFIX + name, size).status, 200)
+                self.assertEqual(self.register(name, "/" + prefix() + name, size).status, 200)
 
 
 if __name__ == "__main__":

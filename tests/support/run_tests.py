@@ -10,7 +10,8 @@ under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last
 """
 import argparse
 import concurrent.futures
-import ctypes
+import functools
+import json
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ import unittest
 from pathlib import Path
 
 import failures
+from jobs import Job, Lane, adopt_orphans, cpu_seconds, ending, run_all
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 E2E = ROOT / "tests" / "e2e"
@@ -58,25 +60,9 @@ class Count:
         self.skipped += other.skipped
 
 
-def ending(status):
-    """How a process ended, in words, of what subprocess says of it."""
-    if status >= 0:
-        return "exited with %d" % status
-    try:
-        return "was ended by %s" % signal.Signals(-status).name
-    except ValueError:
-        return "was ended by signal %d" % -status
-
-
 # ---- Processes that a test leaves behind -----------------------------------------------------
 
-PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = 10  # to end by itself: it may be about to
-
-
-def adopt_orphans():
-    """Whoever loses its parent below us becomes our child, and does not get lost."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children():
@@ -206,12 +192,13 @@ class Tiers:
 def run_kernels_on(environment, tiers):
     """A part of the kernels on each CPU."""
     count = Count()
-    parts = min(len(os.sched_getaffinity(0)), KERNELS_PARTS_MAX)
+    width = len(os.sched_getaffinity(0))
+    parts = min(4 * width, KERNELS_PARTS_MAX)  # small ones, so that all end at about the same time
 
     def run(k):
         return run_kernels_part("%d/%d" % (k, parts), environment, tiers)
 
-    with concurrent.futures.ThreadPoolExecutor(parts) as pool:
+    with concurrent.futures.ThreadPoolExecutor(width) as pool:
         for part in pool.map(run, range(parts)):
             count.add(part)
     return count
@@ -330,26 +317,100 @@ def classes(suite):
                            else unittest.TestSuite([part]))
 
 
-def run_e2e(patterns):
-    """The tests under tests/e2e, in this process."""
+def run_class(suite):
+    """The tests of one class. Returns how many passed and failed."""
+    result = Result()
+    suite.run(result)
+    result.in_class.failed += end_left_over(result.current or suite)
+    result.leave()
+    return result.count
+
+
+def e2e_jobs(patterns):
+    """A job for each class of tests under tests/e2e."""
     sys.path.insert(0, str(E2E))
     loader = unittest.TestLoader()
     if patterns != [""]:
         if not all((E2E / (pattern.split(".")[0] + ".py")).exists() for pattern in patterns):
-            return Count()
+            return []
         suite = unittest.TestSuite(map(loader.loadTestsFromName, patterns))
     else:
         suite = loader.discover(str(E2E))
-    total = Count()
-    for part in classes(suite):
-        result = Result()
-        part.run(result)
-        result.in_class.failed += end_left_over(result.current or part)
-        result.leave()
-        total.add(result.count)
     for error in loader.errors:
         print(error)
+    jobs = []
+    for part in classes(suite):
+        if part.countTestCases() > 0:
+            kind = type(next(iter(part)))
+            jobs.append(Job("%s.%s" % (kind.__module__, kind.__name__),
+                            functools.partial(run_class, part)))
+    return jobs
+
+
+# ---- All together ----------------------------------------------------------------------------
+
+# Tests of a running server mostly wait: for a socket, a deadline, a process. Unit tests and the
+# kernel checker compute, so they run beside them, with a lower priority, and take what is left.
+COMPUTING_NICE = 5
+E2E_WIDTH_MAX = 16  # classes at a time: each may have a server of some hundred megabytes
+SLOWEST_SHOWN = 6
+# A class that has not run here before starts among the first, as it may be long.
+UNKNOWN_S = 5.0
+
+
+def read_seconds():
+    """How long each class took the last time: name -> seconds."""
+    try:
+        return dict(json.loads((BUILD / "test-seconds.json").read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def write_seconds(seconds):
+    path = BUILD / "test-seconds.json"
+    new = path.with_suffix(".%d" % os.getpid())
+    new.write_text(json.dumps(seconds, indent=0, sort_keys=True))
+    new.replace(path)
+
+
+def run_jobs(computing, e2e):
+    """Runs both kinds of jobs side by side. Returns what they count together."""
+    total = Count()
+    known = read_seconds()
+    for job in e2e:
+        job.expected_s = known.get(job.name, UNKNOWN_S)
+    jobs = computing + e2e
+    if len(jobs) == 1:
+        jobs[0].run_here()
+        ended = jobs
+    else:
+        width = min(2 * len(os.sched_getaffinity(0)), E2E_WIDTH_MAX)
+        ended = run_all([Lane(e2e, width), Lane(computing, 1, COMPUTING_NICE)])
+    for job in ended:
+        if job.result is not None:
+            total.add(job.result)
+        else:
+            failures.say(job.name, "its process %s before it was done" % job.ending)
+            total.failed += 1
+    if len(jobs) > 1:  # what a job has left that was killed itself
+        total.failed += end_left_over("run_tests")
+    if e2e:
+        write_seconds(known | {job.name: round(job.seconds, 1) for job in e2e})
+    if len(e2e) > SLOWEST_SHOWN:
+        slowest = sorted(e2e, key=lambda job: -job.seconds)[:SLOWEST_SHOWN]
+        print("slowest: " + ", ".join("%s %.1f s" % (job.name, job.seconds) for job in slowest))
     return total
+
+
+def timed(name, run):
+    """Runs one kind of tests, and prints how many passed in what time."""
+    started = time.monotonic()
+    print("%s tests:" % name, flush=True)
+    count = run()
+    print("%s tests: %d passed, %d failed, %d skipped in %.1f s"
+          % (name, count.passed, count.failed, len(count.skipped),
+             time.monotonic() - started), flush=True)
+    return count
 
 
 def main():
@@ -369,24 +430,18 @@ def main():
     elif BUILD.name == "thread":  # kernels start none, and take long under its sanitizer
         kinds = set(kinds) - {"kernel"}
 
-    total = Count()
-    for name, run in (("unit", lambda: run_unit(options.pattern)), ("kernel", run_kernels),
-                      ("e2e", lambda: run_e2e(patterns))):
-        if name not in kinds:
-            continue
-        started = time.monotonic()
-        print("%s tests:" % name, flush=True)
-        count = run()
-        print("%s tests: %d passed, %d failed, %d skipped in %.1f s"
-              % (name, count.passed, count.failed, len(count.skipped),
-                 time.monotonic() - started), flush=True)
-        total.add(count)
+    started = time.monotonic()
+    runs = {"unit": lambda: run_unit(options.pattern), "kernel": run_kernels}
+    computing = [Job("%s tests" % kind, functools.partial(timed, kind, run))
+                 for kind, run in runs.items() if kind in kinds]
+    total = run_jobs(computing, e2e_jobs(patterns) if "e2e" in kinds else [])
     for name, reason in total.skipped:
         print("skipped: %s: %s" % (name, reason))
     if total.passed + total.failed == 0:
         print("no test is called '%s': a Criterion pattern has a slash or a star, as in 'conv/*', "
               "and a Python test is module.Class.test" % options.pattern)
         total.failed += 1
+    print("took %.1f s, and %.1f s of CPU time" % (time.monotonic() - started, cpu_seconds()))
     print("%d passed, %d failed" % (total.passed, total.failed))
     return 1 if total.failed else 0
 
