@@ -1,17 +1,18 @@
 #include "server/models/base64.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/json/string.h"
 
-/* Six bits for each ASCII character; N: it is not one of the alphabet. */
+/* Six bits for each ASCII character of the alphabet and of the one for URLs. N: neither has it. */
 enum { N = 0x80 };
 static const uint8_t values[128] = {
     N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,
     N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  N,  62,
-    N,  N,  N,  63, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, N,  N,  N,  N,  N,  N,  N,  0,
+    N,  62, N,  63, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, N,  N,  N,  N,  N,  N,  N,  0,
     1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
-    23, 24, 25, N,  N,  N,  N,  N,  N,  26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,
+    23, 24, 25, N,  N,  N,  N,  63, N,  26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,
     39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, N,  N,  N,  N,  N,
 };
 
@@ -23,8 +24,13 @@ void qd_base64_init(struct qd_base64 *decoder, const char *text, size_t count, c
 static enum qd_status expected(const struct qd_base64 *decoder, const char *what,
                                struct qd_error *error)
 {
-    return qd_fail(error, QD_INVALID, "base64, character %zu: expected %s",
-                   (size_t)(decoder->at - decoder->begin), what);
+    char got[16] = "the end";
+    if (decoder->at < decoder->end) {
+        const unsigned char byte = (unsigned char)*decoder->at;
+        snprintf(got, sizeof(got), byte > 0x20 && byte < 0x7f ? "'%c'" : "byte 0x%02x", byte);
+    }
+    return qd_fail(error, QD_INVALID, "base64, character %zu: expected %s, got %s",
+                   (size_t)(decoder->at - decoder->begin), what, got);
 }
 
 static unsigned value_of(char character)
@@ -51,7 +57,7 @@ static void decode_groups(struct qd_base64 *decoder, const char *end)
 }
 
 /* The character at `at`, and how many bytes of the JSON it takes; 0: none that base64 could have.
- */
+ * Escapes that stand for a blank are such. */
 static size_t read_character(const struct qd_base64 *decoder, char *character)
 {
     const char *at = decoder->at;
@@ -61,6 +67,12 @@ static size_t read_character(const struct qd_base64 *decoder, char *character)
         return 1;
     if (left >= 2 && at[1] == '/') {
         *character = '/';
+        return 2;
+    }
+    static const char escapes[] = "nrt", blanks[] = "\n\r\t";
+    const char *escape = left < 2 ? NULL : memchr(escapes, at[1], sizeof(escapes) - 1);
+    if (escape != NULL) {
+        *character = blanks[escape - escapes];
         return 2;
     }
     if (left < 6 || at[1] != 'u')
@@ -75,7 +87,7 @@ static enum qd_status end_padded(struct qd_base64 *decoder, struct qd_error *err
 {
     uint32_t bits = decoder->bits << (decoder->count == 2 ? 12 : 6);
     if ((bits & (decoder->count == 2 ? 0xffffu : 0xffu)) != 0)
-        return expected(decoder, "zeros as the last bits before '='", error);
+        return expected(decoder, "zeros as the last bits before it", error);
     *decoder->out++ = (char)(bits >> 16);
     if (decoder->count == 3)
         *decoder->out++ = (char)(bits >> 8);
@@ -83,11 +95,20 @@ static enum qd_status end_padded(struct qd_base64 *decoder, struct qd_error *err
     return QD_OK;
 }
 
+static bool is_blank(char character)
+{
+    return memchr(" \n\r\t", character, 4) != NULL;
+}
+
 static enum qd_status decode_character(struct qd_base64 *decoder, struct qd_error *error)
 {
     char character;
     size_t bytes = read_character(decoder, &character);
     unsigned value = bytes == 0 ? (unsigned)N : value_of(character);
+    if (bytes > 0 && is_blank(character)) {
+        decoder->at += bytes;
+        return QD_OK;
+    }
     if (bytes > 0 && character == '=' && decoder->count >= 2 && decoder->padded < 2) {
         decoder->padded++;
         if (decoder->count + decoder->padded == 4) {
@@ -102,7 +123,8 @@ static enum qd_status decode_character(struct qd_base64 *decoder, struct qd_erro
     if (decoder->padded > 0)
         return expected(decoder, decoder->padded == 4 ? "the end" : "'='", error);
     if (value == N)
-        return expected(decoder, "a letter, a digit, '+', '/' or, at the end, '='", error);
+        return expected(decoder, "a letter, a digit, '+', '/', '-', '_' or, at the end, '='",
+                        error);
     decoder->bits = decoder->bits << 6 | value;
     decoder->at += bytes;
     if (++decoder->count == 4) {
@@ -130,9 +152,9 @@ enum qd_status qd_base64_step(struct qd_base64 *decoder, size_t characters, stru
     return QD_OK;
 }
 
-enum qd_status qd_base64_finish(const struct qd_base64 *decoder, struct qd_error *error)
+enum qd_status qd_base64_finish(struct qd_base64 *decoder, struct qd_error *error)
 {
-    if (decoder->count != 0 || (decoder->padded != 0 && decoder->padded != 4))
-        return expected(decoder, "a multiple of four characters, with '=' to fill up", error);
-    return QD_OK;
+    if (decoder->count == 1)
+        return expected(decoder, "a second character of the last byte", error);
+    return decoder->count == 0 ? QD_OK : end_padded(decoder, error);
 }

@@ -1,7 +1,10 @@
 /* Base64 inside a JSON string, decoded step by step: a load call's files.
  *
- * The standard alphabet with its padding (RFC 4648, section 4), without blanks or line breaks. JSON
- * may escape some of its characters, as "\/" or "\u002b". Pure. */
+ * As other programs write it: the standard alphabet or the one for URLs (RFC 4648, sections 4 and
+ * 5), with padding or without, in lines of any length (MIME's have 76 characters), with blanks
+ * anywhere. Triton's server takes the same but for the alphabet for URLs, and skips all other
+ * characters too, which are refused here: they are no base64. JSON may escape characters, as
+ * "\/", "\n" or "\u002b". Pure. */
 #ifndef SERVER_MODELS_BASE64_H
 #define SERVER_MODELS_BASE64_H
 
@@ -33,7 +36,8 @@ static inline bool qd_base64_at_end(const struct qd_base64 *decoder)
     return decoder->at == decoder->end;
 }
 
-/* After the last step: that the text has ended with a whole group. */
-enum qd_status qd_base64_finish(const struct qd_base64 *decoder, struct qd_error *error);
+/* After the last step. Writes the bytes of a last group that has no padding. One character alone is
+ * refused: it has not the bits of a byte. */
+enum qd_status qd_base64_finish(struct qd_base64 *decoder, struct qd_error *error);
 
 #endif

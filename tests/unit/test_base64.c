@@ -43,6 +43,18 @@ Test(base64, decodes_rfc_4648_in_steps_of_any_size)
         {"Pz8\\/Pj4\\u002b", "\?\?\?>>>"},
         {"Pz8\\u002FPj4\\u002B", "\?\?\?>>>"},
         {"Zg\\u003d\\u003D", "f"},
+        /* As other programs write it: for URLs, without padding, in lines. */
+        {"Pz8_Pj4-", "\?\?\?>>>"},
+        {"Zg", "f"},
+        {"Zm8", "fo"},
+        {"Zg=", "f"},
+        {"Zm9vYg", "foob"},
+        {"Zm9v\\nYmFy\\n", "foobar"},
+        {"Zm9v\\r\\nYmFy\\r\\n", "foobar"},
+        {"Zm\\n9vY\\nmF\\ny", "foobar"},
+        {"\\tZm9v YmE=\\u000a \\u000D\n\r\t", "fooba"},
+        {" ", ""},
+        {"\\n", ""},
     };
     char bytes[32];
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -67,30 +79,31 @@ Test(base64, decodes_every_byte_value)
     }
 }
 
+#define ONE "expected a letter, a digit, '+', '/', '-', '_' or, at the end, '='"
+
 Test(base64, refuses_all_else_and_says_where)
 {
     static const struct {
         const char *text;
         const char *error;
     } cases[] = {
-        {"Zg", "base64, character 2: expected a multiple of four characters, with '=' to fill up"},
-        {"Z", "base64, character 1: expected a multiple of four characters, with '=' to fill up"},
-        {"Zg=", "base64, character 3: expected a multiple of four characters, with '=' to fill up"},
-        {"Z===", "base64, character 1: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"====", "base64, character 0: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"Zm9v=", "base64, character 4: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"Zg==Zg==", "base64, character 4: expected the end"},
-        {"Zg===", "base64, character 4: expected the end"},
-        {"Zg=v", "base64, character 3: expected '='"},
-        {"Zh==", "base64, character 3: expected zeros as the last bits before '='"},
-        {"Zm9=", "base64, character 3: expected zeros as the last bits before '='"},
-        {"Zm9v\n", "base64, character 4: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"Zm-_", "base64, character 2: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"Zm9\\n", "base64, character 3: expected a letter, a digit, '+', '/' or, at the end, '='"},
-        {"Zm9\\u01", "base64, character 3: expected a letter, a digit, '+', '/' or, at the end, "
-                     "'='"},
-        {"\xc3\xa4YQ", "base64, character 0: expected a letter, a digit, '+', '/' or, at the end, "
-                       "'='"},
+        {"Z", "base64, character 1: expected a second character of the last byte, got the end"},
+        {"Zm9vZ", "base64, character 5: expected a second character of the last byte, got the end"},
+        {"Z===", "base64, character 1: " ONE ", got '='"},
+        {"====", "base64, character 0: " ONE ", got '='"},
+        {"Zm9v=", "base64, character 4: " ONE ", got '='"},
+        {"Zg==Zg==", "base64, character 4: expected the end, got 'Z'"},
+        {"Zg===", "base64, character 4: expected the end, got '='"},
+        {"Zg=v", "base64, character 3: expected '=', got 'v'"},
+        {"Zh==", "base64, character 3: expected zeros as the last bits before it, got '='"},
+        {"Zm9=", "base64, character 3: expected zeros as the last bits before it, got '='"},
+        {"Zm9", "base64, character 3: expected zeros as the last bits before it, got the end"},
+        {"Zm9v\1", "base64, character 4: " ONE ", got byte 0x01"},
+        {"Zm9v\\f", "base64, character 4: " ONE ", got '\\'"},
+        {"Zm.v", "base64, character 2: " ONE ", got '.'"},
+        {"data:;base64,Zm9v", "base64, character 4: " ONE ", got ':'"},
+        {"Zm9\\u01", "base64, character 3: " ONE ", got '\\'"},
+        {"\xc3\xa4YQ", "base64, character 0: " ONE ", got byte 0xc3"},
     };
     char bytes[32];
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
