@@ -151,12 +151,14 @@ SERVER := \
     server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/signature.c \
     server/oip/windows.c \
     server/models/base64.c server/models/build.c server/models/folder.c \
+    server/models/foreign.c server/models/found.c \
     server/models/late.c server/models/model.c server/models/model_config.c \
     server/models/model_config_apply.c server/models/name.c server/models/onnx.c \
     server/models/onnx.pb-c.c \
     server/models/onnx_node.c server/models/onnx_tensor.c server/models/plans.c \
     server/models/repository.c server/models/shapes.c server/models/sources.c \
-    server/models/sources_body.c server/models/table.c \
+    server/models/sources_body.c server/models/sources_names.c \
+    server/models/table.c \
     server/work/infer.c server/work/inference_coding.c server/work/inference_memory.c \
     server/work/lateness.c server/work/load.c server/work/loader.c server/work/loop.c \
     server/work/making.c server/work/outputs.c \

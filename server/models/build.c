@@ -8,6 +8,7 @@
 #include "server/base/text.h"
 #include "server/json/number.h"
 #include "server/json/reader.h"
+#include "server/models/foreign.h"
 #include "server/models/shapes.h"
 #include "server/oip/decode.h"
 
@@ -64,6 +65,16 @@ static enum qd_status find_operator(const struct qd_json_value *request,
     return find_version(*op, version, row, error);
 }
 
+/* The JSON's own error stays where the file begins as the JSON should. */
+static enum qd_status refuse_request(const struct qd_source *source, struct qd_error *error)
+{
+    const char *bytes = source->onnx.bytes;
+    const bool is_json = source->json_bytes > 0 && *bytes == '{';
+    const char *name = is_json ? NULL : qd_foreign_name(bytes, source->json_bytes);
+    return name == NULL ? error->status
+                        : qd_fail(error, QD_INVALID, "expected a request in JSON, got %s", name);
+}
+
 /* The operator that the JSON names; the rest of it is for qd_oip_decode. */
 static enum qd_status read_operator(const struct qd_build *build, const struct qd_source *source,
                                     const struct qk_operator **op, const struct qk_version **row,
@@ -72,6 +83,8 @@ static enum qd_status read_operator(const struct qd_build *build, const struct q
     const struct qd_json_value *tree;
     enum qd_status status =
         qd_json_read(source->onnx.bytes, source->json_bytes, build->scratch, &tree, error);
+    if (status == QD_INVALID && source->is_file)
+        return refuse_request(source, error);
     return status == QD_OK ? find_operator(tree, op, row, error) : status;
 }
 

@@ -1,6 +1,7 @@
 #include "server/models/model_config.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,12 +208,36 @@ static enum qd_status read_platform(const struct reader *reader, const char *pat
     return read_one_of(reader, path, value, names);
 }
 
+/* A copy in the arena. NULL: no memory. */
+static char *copy(const struct reader *reader, const char *string)
+{
+    char *made = qd_arena_alloc(reader->arena, strlen(string) + 1);
+    return made == NULL ? NULL : strcpy(made, string);
+}
+
+/* True for a name that stands for an entry of the version's own folder. */
+static bool is_file_name(const char *name)
+{
+    return name != NULL && strlen(name) <= NAME_MAX && strchr(name, '/') == NULL &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
 static enum qd_status read_file_name(const struct reader *reader, const char *path,
                                      const struct qd_json_value *value, void *target)
 {
-    static const char *const names[] = {"model.onnx", "", NULL};
-    (void)target;
-    return read_one_of(reader, path, value, names);
+    struct qd_model_config *config = target;
+    const char *name = qd_json_string(value);
+    if (!is_file_name(name))
+        return expected(reader, path,
+                        "the name of a file in the version's folder, such as "
+                        "\"model_quantized.onnx\", of at most 255 bytes and without '/'",
+                        value);
+    if (*name == '\0')
+        return QD_OK;
+    config->file_name = copy(reader, name);
+    return config->file_name != NULL
+               ? QD_OK
+               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
 }
 
 static enum qd_status read_kind(const struct reader *reader, const char *path,
@@ -347,11 +372,11 @@ static enum qd_status read_port_name(const struct reader *reader, const char *pa
     const char *name = qd_json_string(value);
     if (name == NULL)
         return expected(reader, path, "a string", value);
-    char *copy = qd_arena_alloc(reader->arena, strlen(name) + 1);
-    if (copy == NULL)
-        return qd_refuse_memory(reader->arena, "the model configuration", reader->error);
-    ((struct qd_config_port *)target)->name = strcpy(copy, name);
-    return QD_OK;
+    struct qd_config_port *port = target;
+    port->name = copy(reader, name);
+    return port->name != NULL
+               ? QD_OK
+               : qd_refuse_memory(reader->arena, "the model configuration", reader->error);
 }
 
 static enum qd_status read_data_type(const struct reader *reader, const char *path,

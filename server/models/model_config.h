@@ -3,10 +3,10 @@
  *
  * Honoured are name, platform and backend (which must be ours), max_batch_size (a bound of the
  * first dimension), input and output (which must agree with the model, and may narrow what it
- * leaves free), version_policy. What only places or speeds up work has no effect on CPUs and is
- * accepted; what would change results or asks for a GPU (KIND_GPU, too: nobody is to believe that
- * it has one) is refused, and so is any key that Triton does not have. Numbers may be strings, and
- * keys in camel case, as protobuf's JSON allows. */
+ * leaves free), version_policy, default_model_filename. What only places or speeds up work has no
+ * effect on CPUs and is accepted; what would change results or asks for a GPU (KIND_GPU, too:
+ * nobody is to believe that it has one) is refused, and so is any key that Triton does not have.
+ * Numbers may be strings, and keys in camel case, as protobuf's JSON allows. */
 #ifndef SERVER_MODELS_MODEL_CONFIG_H
 #define SERVER_MODELS_MODEL_CONFIG_H
 
@@ -37,6 +37,7 @@ struct qd_model_config {
     uint64_t latest_count;
     uint64_t versions[QD_CONFIG_VERSION_COUNT_MAX]; /* specific */
     size_t version_count;
+    const char *file_name; /* of each version, in the arena; NULL: model.onnx or request.json */
     const struct qd_config_port *inputs; /* NULL: as the model has them */
     size_t input_count;
     const struct qd_config_port *outputs;

@@ -7,6 +7,7 @@
 
 #include "server/base/refusal.h"
 #include "server/base/text.h"
+#include "server/models/foreign.h"
 #include "server/models/onnx_reader.h"
 
 /* ---- Parts of the file, and its strings -------------------------------------------------- */
@@ -352,6 +353,21 @@ static void keep(void *context, void *allocation)
     (void)allocation;
 }
 
+/* What is no model, by its name where it has one. */
+static enum qd_status refuse_file(const struct qd_onnx_reader *reader)
+{
+    const struct qd_onnx_source *source = reader->source;
+    const char *name = qd_foreign_name(source->bytes, source->count);
+    if (name != NULL)
+        return qd_fail(reader->error, QD_INVALID, "expected an ONNX file, got %s", name);
+    if (reader->model != NULL)
+        return qd_fail(reader->error, QD_INVALID, "graph: expected one, got none");
+    return qd_fail(reader->error, QD_INVALID,
+                   "expected an ONNX file, which is a ModelProto of protobuf, got %zu bytes that "
+                   "are none, or of which some are missing",
+                   source->count);
+}
+
 static enum qd_status parse(struct qd_onnx_reader *reader)
 {
     struct allocator allocator = {.arena = reader->arena};
@@ -361,16 +377,9 @@ static enum qd_status parse(struct qd_onnx_reader *reader)
         onnx__model_proto__unpack(&calls, source->count, (const uint8_t *)source->bytes);
     if (allocator.failed)
         return qd_onnx_no_memory(reader);
-    if (source->count == 0)
-        return qd_fail(reader->error, QD_INVALID, "expected an ONNX file, got an empty one");
-    if (reader->model == NULL)
-        return qd_fail(reader->error, QD_INVALID,
-                       "expected an ONNX file, which is a ModelProto of protobuf, got %zu bytes "
-                       "that are none, or of which some are missing",
-                       source->count);
+    if (reader->model == NULL || reader->model->graph == NULL)
+        return refuse_file(reader);
     reader->proto = reader->model->graph;
-    if (reader->proto == NULL)
-        return qd_fail(reader->error, QD_INVALID, "graph: expected one, got none");
     return QD_OK;
 }
 

@@ -15,6 +15,7 @@
 #include "server/base/refusal.h"
 #include "server/base/text.h"
 #include "server/models/folder.h"
+#include "server/models/found.h"
 #include "server/models/name.h"
 
 enum {
@@ -230,7 +231,7 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     folder->has_config |= !is_folder && strcmp(name, "config.json") == 0;
     folder->has_pbtxt |= !is_folder && strcmp(name, "config.pbtxt") == 0;
     folder->has_model |=
-        !is_folder && (strcmp(name, "model.onnx") == 0 || strcmp(name, "request.json") == 0);
+        !is_folder && (qd_found_is_onnx(name) || strcmp(name, "request.json") == 0);
     if (!is_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!is_folder || number == 0) {

@@ -10,6 +10,7 @@
 #include "server/base/log.h"
 #include "server/base/refusal.h"
 #include "server/models/folder.h"
+#include "server/models/foreign.h"
 
 enum {
     FILE_UNIT_BYTES = 256 << 10,
@@ -252,12 +253,12 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     return QD_OK;
 }
 
-/* NULL: there is no such file. */
+/* *file NULL: there is no such file, or path is NULL. */
 static enum qd_status try_file(struct qd_sources *sources, const char *path,
                                struct qd_source_file **file, struct qd_error *error)
 {
     struct qd_error own;
-    enum qd_status status = open_file(sources, path, file, &own);
+    enum qd_status status = path == NULL ? QD_NOT_FOUND : open_file(sources, path, file, &own);
     if (status == QD_OK)
         return status;
     *file = NULL;
@@ -267,41 +268,25 @@ static enum qd_status try_file(struct qd_sources *sources, const char *path,
     return status;
 }
 
-static enum qd_status refuse_version(const struct qd_sources *sources, bool both,
-                                     struct qd_error *error)
-{
-    return qd_fail(error, QD_INVALID, "%.128s/%llu: expected model.onnx or request.json, got %s",
-                   sources->name, (unsigned long long)sources->version, both ? "both" : "neither");
-}
-
-static void show(struct qd_sources *sources)
-{
-    snprintf(sources->shown, sizeof(sources->shown), "%.128s/%llu/%s", sources->name,
-             (unsigned long long)sources->version,
-             sources->kind == QD_SOURCE_ONNX ? "model.onnx" : "request.json");
-}
-
 static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error *error)
 {
-    struct qd_source_file *onnx, *request, *blobs = NULL;
+    struct qd_source_file *onnx = NULL, *request = NULL, *blobs = NULL;
     char path[32];
     snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
     snprintf(sources->shown, sizeof(sources->shown), "%.128s/%s", sources->name, path);
     enum qd_status status =
         qd_folder_open(sources->folder.fd, path, sources->shown, &sources->version_fd, error);
     if (status == QD_OK)
-        status = try_file(sources, "model.onnx", &onnx, error);
+        status = try_file(sources, qd_sources_onnx_name(sources), &onnx, error);
     if (status == QD_OK)
-        status = try_file(sources, "request.json", &request, error);
-    if (status == QD_OK && (onnx == NULL) == (request == NULL))
-        status = refuse_version(sources, onnx != NULL, error);
+        status = try_file(sources, qd_sources_request_name(sources), &request, error);
+    if (status == QD_OK)
+        status = qd_sources_choose_kind(sources, onnx != NULL, request != NULL, error);
     if (status == QD_OK && request != NULL)
         status = try_file(sources, "request.bin", &blobs, error);
     if (status != QD_OK)
         return status;
     const struct qd_source_file *file = onnx != NULL ? onnx : request;
-    sources->kind = onnx != NULL ? QD_SOURCE_ONNX : QD_SOURCE_REQUEST;
-    show(sources);
     sources->json_file_bytes = (size_t)file->about.st_size;
     sources->byte_count =
         sources->json_file_bytes + (blobs == NULL ? 0 : (size_t)blobs->about.st_size);
@@ -315,9 +300,10 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     return status;
 }
 
+/* NULL: there is none, or path is NULL. */
 static struct qd_call_file *find_call_file(const struct qd_sources *sources, const char *path)
 {
-    for (size_t i = 0; i < sources->file_count; i++) {
+    for (size_t i = 0; path != NULL && i < sources->file_count; i++) {
         struct qd_call_file *file = &sources->files[i];
         if (file->version == sources->version && strcmp(file->path, path) == 0)
             return file;
@@ -327,11 +313,11 @@ static struct qd_call_file *find_call_file(const struct qd_sources *sources, con
 
 static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *error)
 {
-    struct qd_call_file *onnx = find_call_file(sources, "model.onnx");
-    struct qd_call_file *request = find_call_file(sources, "request.json");
-    if ((onnx == NULL) == (request == NULL))
-        return refuse_version(sources, onnx != NULL, error);
-    sources->kind = onnx != NULL ? QD_SOURCE_ONNX : QD_SOURCE_REQUEST;
+    struct qd_call_file *onnx = find_call_file(sources, qd_sources_onnx_name(sources));
+    struct qd_call_file *request = find_call_file(sources, qd_sources_request_name(sources));
+    enum qd_status status = qd_sources_choose_kind(sources, onnx != NULL, request != NULL, error);
+    if (status != QD_OK)
+        return status;
     sources->main_file = onnx != NULL ? onnx : request;
     sources->blob_file = request != NULL ? find_call_file(sources, "request.bin") : NULL;
     sources->decoding = 0;
@@ -339,7 +325,6 @@ static enum qd_status find_in_call(struct qd_sources *sources, struct qd_error *
     for (size_t i = 0; i < sources->file_count; i++)
         if (sources->files[i].version == sources->version)
             sources->unit_count += sources->files[i].count / TEXT_UNIT_CHARACTERS + 1;
-    show(sources);
     return QD_OK;
 }
 
@@ -487,11 +472,16 @@ static enum qd_status external_of_folder(void *context, const char *location, ui
         return error->status = status == QD_NOT_FOUND ? QD_INVALID : status;
     uint64_t size = (uint64_t)file->about.st_size;
     if (offset > size || length > size - offset) {
+        char head[512]; /* a pointer in the place of the file is all in it */
+        const size_t count = size < sizeof(head) ? (size_t)size : sizeof(head);
+        const char *name =
+            read_range(file->fd, 0, head, count) ? qd_foreign_name(head, count) : NULL;
         return qd_fail(error, QD_INVALID,
                        "external data \"%.150s\": expected at least %llu bytes from %llu on, the "
-                       "file has %llu",
+                       "file has %llu%s%s",
                        location, (unsigned long long)length, (unsigned long long)offset,
-                       (unsigned long long)size);
+                       (unsigned long long)size, name == NULL ? "" : ", and is ",
+                       name == NULL ? "" : name);
     }
     char *to = qd_arena_alloc(arena, (size_t)length);
     if (to == NULL)

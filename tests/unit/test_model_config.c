@@ -49,7 +49,7 @@ Test(model_config, takes_what_has_no_effect)
         "{\"optimization\":{\"execution_accelerators\":{}},\"parameters\":{\"a\":{\"string_value\":"
         "\"b\"}},\"model_warmup\":[{}],\"metric_tags\":{},\"dynamic_batching\":{}}",
         "{\"model_transaction_policy\":{\"decoupled\":false},\"response_cache\":{\"enable\":true}}",
-        "{\"default_model_filename\":\"model.onnx\",\"cc_model_filenames\":{}}",
+        "{\"default_model_filename\":\"model_int8.onnx\",\"cc_model_filenames\":{}}",
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         expect_read(cases[i]);

@@ -352,9 +352,9 @@ Test(onnx_refusals, little_memory)
 
 Test(onnx_refusals, garbage)
 {
-    expect_error((struct message){.bytes = NULL}, "expected an ONNX file, got an empty one");
+    expect_error((struct message){.bytes = NULL}, "expected an ONNX file, got an empty file");
     struct message file = {.bytes = NULL};
-    put_bytes(&file, "\x3a\xff\xff\x7f", 4);
+    put_bytes(&file, "\x3b\xff\xff\x7f", 4);
     expect_error(file, "expected an ONNX file, which is a ModelProto of protobuf, got 4 bytes that "
                        "are none, or of which some are missing");
 }
