@@ -172,7 +172,8 @@ SERVER := \
     server/http/healthcheck.c server/http/intercept.c server/http/io_threads.c \
     server/http/journal.c server/http/last_word.c server/http/linger.c \
     server/http/listener.c server/http/logging.c \
-    server/http/path.c server/http/quota.c server/http/response.c server/http/route.c \
+    server/http/path.c server/http/quota.c server/http/refuse.c server/http/response.c \
+    server/http/route.c \
     server/http/scrape.c \
     server/http/shared.c server/http/socket.c server/http/tap.c server/http/tls.c \
     server/http/tokens.c \

@@ -10,12 +10,11 @@
 #include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/http/intercept.h"
-#include "server/http/last_word.h"
 #include "server/http/path.h"
+#include "server/http/refuse.h"
 #include "server/http/response.h"
 #include "server/http/socket.h"
 #include "server/http/tap.h"
-#include "server/work/infer.h"
 
 enum { SUSPENDED_SILENCE_S = 30 }; /* longer than the pace lets anybody be silent; see suspend */
 
@@ -26,14 +25,13 @@ static struct qd_connection *connection_of(struct MHD_Connection *mhd)
     return info == NULL ? NULL : info->socket_context;
 }
 
-static struct qd_exchange *exchange_of(const struct qd_connection *connection)
+struct qd_exchange *qd_exchange_of(const struct qd_connection *connection)
 {
     return (struct qd_exchange *)((char *)connection->all -
                                   offsetof(struct qd_exchange, connections));
 }
 
-/* Its TLS session; NULL: it has none. */
-static void *session_of(const struct qd_connection *connection)
+void *qd_exchange_session_of(const struct qd_connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_GNUTLS_SESSION);
@@ -54,7 +52,7 @@ static enum MHD_Result send_answer(struct qd_connection *connection)
     struct qd_answer *answer = &connection->request->answer;
     answer->close = answer->close || connection->is_last || connection->all->draining;
     const bool is_ours = is_outgoing(connection);
-    struct MHD_Response *response = exchange_of(connection)->stand_in;
+    struct MHD_Response *response = qd_exchange_of(connection)->stand_in;
     if (!is_ours)
         response = qd_response_create(connection->request, connection->is_head);
     if (response == NULL)
@@ -75,95 +73,19 @@ void qd_exchange_answer(struct qd_request *request)
     if (connection->state != QD_CONNECTION_OURS)
         return; /* it was computed in passing: on_body_complete sends it */
     qd_connection_advance(connection, QD_CONNECTION_ANSWER);
-    exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
-    MHD_resume_connection(connection->http);
-}
-
-/* More can be taken of its body. */
-static void on_room(struct qd_request *request)
-{
-    struct qd_connection *connection = request->connection;
-    if (!connection->held)
-        return;
-    connection->held = false;
-    exchange_of(connection)->pump_needed = true;
+    qd_exchange_of(connection)->pump_needed = true; /* a resume by itself wakes nothing */
     MHD_resume_connection(connection->http);
 }
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
-
-/* With the time after which trying again makes sense, as far as the queue knows it. */
-static void make_refusal(struct qd_connection *connection)
-{
-    struct qd_request *request = connection->request;
-    const struct qd_handler *handler = &exchange_of(connection)->handler;
-    if (request->error.status == QD_UNAVAILABLE && request->retry_after_s == 0)
-        request->retry_after_s = handler->retry_after_s(handler->context);
-    qd_request_refuse(request);
-}
 
 /* The library takes the answer, and closes behind it. */
 static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_answer last)
 {
     connection->last = last;
     connection->request->answer.close = true;
-    make_refusal(connection);
+    qd_refuse_make(connection);
     return send_answer(connection);
-}
-
-/* The library takes no answer now: it goes past it. What the request held is free at once. */
-static enum MHD_Result refuse_past_library(struct qd_connection *connection)
-{
-    struct qd_request *request = connection->request;
-    request->answer.close = true;
-    make_refusal(connection);
-    qd_connection_make_room(connection);
-    const bool delivered =
-        qd_last_word(connection->fd, session_of(connection), request,
-                     MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
-    connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
-    qd_connection_advance(connection, QD_CONNECTION_CUT);
-    return MHD_NO; /* the library closes it */
-}
-
-/* In the memory of one that has ended, if there is some. NULL: malloc failed. */
-static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
-{
-    struct qd_request *request = exchange->spare;
-    if (request == NULL)
-        return qd_request_create(exchange->memory, first_byte_ns);
-    exchange->spare = NULL;
-    qd_request_init(request, exchange->memory, first_byte_ns);
-    return request;
-}
-
-static void destroy_request(struct qd_exchange *exchange, struct qd_request *request)
-{
-    if (exchange->spare != NULL) {
-        qd_request_destroy(request);
-        return;
-    }
-    qd_request_deinit(request);
-    exchange->spare = request;
-}
-
-/* What is refused before its head is there has a request, too. False: malloc failed. */
-static bool have_request(struct qd_connection *connection)
-{
-    struct qd_exchange *exchange = exchange_of(connection);
-    const uint64_t first_byte_ns = connection->first_byte_ns;
-    if (connection->request != NULL)
-        return true;
-    struct qd_request *request =
-        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
-    connection->request = request;
-    connection->is_head = false;
-    if (request == NULL)
-        return false;
-    request->loop = exchange->loop;
-    request->on_room = on_room;
-    request->connection = connection;
-    return true;
 }
 
 /* The library has found something that it cannot read. What it knows of HEAD, and so whether the
@@ -177,109 +99,11 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     const bool in_body = connection->request != NULL;
     if (in_head && !in_body && connection->target_bytes > QD_HEAD_BYTES_MAX)
         http_status = MHD_HTTP_URI_TOO_LONG;
-    if (!have_request(connection))
+    if (!qd_refuse_have_request(connection))
         return MHD_NO;
     qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
-    return qd_intercept_would_repeat(mhd, in_body) ? refuse_past_library(connection)
+    return qd_intercept_would_repeat(mhd, in_body) ? qd_refuse_past_library(connection)
                                                    : refuse(connection, QD_LAST_UNREADABLE);
-}
-
-/* There are too many connections with this one. */
-static bool is_refused(const struct qd_connection *connection)
-{
-    return connection->share.result == QD_QUOTA_REFUSED;
-}
-
-/* It has had its last word, with no call of the library's by which that would close it: so its
- * client's end does, or next byte, or a second. Shutting both sides here would have the kernel
- * reset a client that still sends, and throw the answer away. */
-static void end_our_side(struct qd_connection *connection)
-{
-    if (session_of(connection) == NULL) /* TLS would take it for an attacker's */
-        shutdown(connection->fd, SHUT_WR);
-    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
-}
-
-/* Refuses what still comes, between two calls of the library's. */
-static void end_in_body(struct qd_connection *connection)
-{
-    refuse_past_library(connection);
-    end_our_side(connection);
-    exchange_of(connection)->pump_needed = true;
-}
-
-/* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
- * either, and what the kernel still has for it goes, too. */
-static void on_slow(struct qd_connection *connection)
-{
-    const struct qd_config *config = connection->all->config;
-    const bool in_head = connection->state == QD_CONNECTION_HEAD;
-    if (connection->state == QD_CONNECTION_ANSWER || !have_request(connection)) {
-        const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-        if (connection->state == QD_CONNECTION_ANSWER)
-            connection->request->error.reason = QD_REASON_SLOW_READER;
-        qd_connection_cut(connection);
-        return;
-    }
-    if (connection->request->error.status != QD_OK) {
-        /* It was refused already, and is read on only so that it can be told. */
-    } else if (is_refused(connection)) {
-        qd_quota_explain(exchange_of(connection)->quota, &connection->share,
-                         &connection->request->error);
-    } else if (in_head) {
-        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-                    "the head: expected within %.3g s (--receive-timeout)",
-                    (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
-    } else {
-        qd_fail_for(
-            &connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
-            "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
-            (unsigned long long)connection->all->window_bytes,
-            (double)connection->all->window_ns / (double)QD_NS_PER_S,
-            (unsigned long long)connection->request->body_bytes);
-    }
-    end_in_body(connection);
-}
-
-/* Nothing of it is left that what still comes would belong to: its client is told now, and not with
- * its next byte, which it may keep for long. */
-static void on_lost(struct qd_connection *connection)
-{
-    qd_request_end_body(connection->request); /* says so */
-    end_in_body(connection);
-}
-
-/* What comes after it is nobody's request. */
-static void on_fault(struct qd_connection *connection)
-{
-    const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
-    if (!have_request(connection)) {
-        qd_connection_advance(connection, QD_CONNECTION_CUT);
-        return;
-    }
-    connection->is_head = connection->framing.is_head;
-    if (is_fine)
-        qd_framing_explain(&connection->framing, &connection->request->error);
-    refuse_past_library(connection);
-}
-
-static void refuse_what_follows(struct qd_connection *connection)
-{
-    on_fault(connection);
-    end_our_side(connection);
-}
-
-/* It waits for an answer that nobody will read. */
-static void on_gone(struct qd_connection *connection)
-{
-    qd_infer_abandon(connection->request);
-}
-
-static void on_doubt(struct qd_connection *connection)
-{
-    if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
-        qd_last_word_interim(connection->fd, session_of(connection));
 }
 
 /* ---- The request -------------------------------------------------------------------------- */
@@ -326,9 +150,9 @@ static void check_size(const struct qd_connection *connection, const struct qd_h
 static enum qd_status check_quota(const struct qd_connection *connection,
                                   const struct qd_head *head)
 {
-    if (!is_refused(connection) || qd_path_is_health(head->path))
+    if (!qd_refuse_is_over_quota(connection) || qd_path_is_health(head->path))
         return QD_OK;
-    return qd_quota_explain(exchange_of(connection)->quota, &connection->share,
+    return qd_quota_explain(qd_exchange_of(connection)->quota, &connection->share,
                             &connection->request->error);
 }
 
@@ -350,8 +174,8 @@ static enum qd_status check_head_size(struct qd_connection *connection, const st
 static enum MHD_Result on_head(struct qd_connection *connection, const char *target,
                                const char *method, const char *version)
 {
-    struct qd_exchange *exchange = exchange_of(connection);
-    if (!have_request(connection))
+    struct qd_exchange *exchange = qd_exchange_of(connection);
+    if (!qd_refuse_have_request(connection))
         return MHD_NO;
     struct qd_request *request = connection->request;
     qd_connection_advance_at(connection, QD_CONNECTION_BODY,
@@ -362,10 +186,10 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     connection->is_http_1_1 = head.is_http_1_1;
     MHD_get_connection_values_n(connection->http, MHD_HEADER_KIND | MHD_COOKIE_KIND, collect_header,
                                 &head);
-    connection->is_last = qd_head_is_last(&head) || is_refused(connection);
+    connection->is_last = qd_head_is_last(&head) || qd_refuse_is_over_quota(connection);
     exchange->handler.opened(exchange->handler.context, &head, request);
     if (check_head_size(connection, &head) != QD_OK)
-        return refuse_past_library(connection);
+        return qd_refuse_past_library(connection);
     if (qd_head_check(&head, &request->error) != QD_OK)
         return refuse(connection, QD_LAST_REFUSAL);
     if (exchange->handler.admit(exchange->handler.context, &head, request) == QD_OK &&
@@ -377,7 +201,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
     /* The body is not read to its end: the client waits for our word before it sends it, or it is
      * too much, or the connection is one too many. */
     const bool stops_reading = head.expects_continue || head.content_bytes > QD_DRAIN_BYTES_MAX ||
-                               (has_body && is_refused(connection));
+                               (has_body && qd_refuse_is_over_quota(connection));
     if (request->error.status != QD_OK && stops_reading)
         return refuse(connection, QD_LAST_REFUSAL); /* before the client sends it all in vain */
     return MHD_YES;
@@ -390,7 +214,7 @@ static enum MHD_Result on_head(struct qd_connection *connection, const char *tar
 static void suspend(struct qd_connection *connection)
 {
     MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT,
-                              exchange_of(connection)->silence_s + SUSPENDED_SILENCE_S);
+                              qd_exchange_of(connection)->silence_s + SUSPENDED_SILENCE_S);
     connection->has_own_timeout = true;
     MHD_suspend_connection(connection->http);
 }
@@ -422,18 +246,18 @@ static enum MHD_Result on_body(struct qd_connection *connection, const char *byt
     }
     if (request->error.status != QD_OK &&
         (was_fine || too_many || request->body_bytes > QD_DRAIN_BYTES_MAX))
-        return refuse_past_library(connection);
+        return qd_refuse_past_library(connection);
     return *count > 0 ? hold(connection) : MHD_YES;
 }
 
 static enum MHD_Result on_body_complete(struct qd_connection *connection)
 {
-    struct qd_exchange *exchange = exchange_of(connection);
+    struct qd_exchange *exchange = qd_exchange_of(connection);
     struct qd_request *request = connection->request;
     if (request->making != NULL)
         return hold(connection); /* it stays in READING until its pages are made (making.h) */
     if (request->error.status != QD_OK || qd_request_end_body(request) != QD_OK) {
-        make_refusal(connection);
+        qd_refuse_make(connection);
     } else if (!exchange->handler.end(exchange->handler.context, request)) {
         qd_connection_advance(connection, QD_CONNECTION_OURS);
         suspend(connection);
@@ -465,11 +289,11 @@ enum MHD_Result qd_exchange_on_access(void *context, struct MHD_Connection *mhd,
 /* Returns the time at which it ended. */
 static uint64_t end_request(struct qd_connection *connection, bool delivered)
 {
-    struct qd_exchange *exchange = exchange_of(connection);
+    struct qd_exchange *exchange = qd_exchange_of(connection);
     const uint64_t now_ns = qd_clock_ns();
     qd_request_advance_at(connection->request, QD_DONE, now_ns);
     exchange->handler.closed(exchange->handler.context, connection->request, delivered);
-    destroy_request(exchange, connection->request);
+    qd_refuse_end_request(exchange, connection->request);
     connection->request = NULL;
     connection->outgoing.count = 0;
     return now_ns;
@@ -502,7 +326,7 @@ void qd_exchange_on_completed(void *context, struct MHD_Connection *mhd, void **
     const struct qd_framing *framing = &connection->framing;
     if (connection->state == QD_CONNECTION_IDLE && !closes && framing->fault != QD_FAULT_NONE &&
         framing->done_count == connection->done_count)
-        refuse_what_follows(connection);
+        qd_refuse_what_follows(connection);
 }
 
 /* ---- The connection ----------------------------------------------------------------------- */
@@ -512,7 +336,8 @@ static void take_share(struct qd_connection *connection, size_t listener)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    connection->share = qd_quota_take(exchange_of(connection)->quota, listener, info->client_addr);
+    connection->share =
+        qd_quota_take(qd_exchange_of(connection)->quota, listener, info->client_addr);
     if (connection->share.result == QD_QUOTA_REFUSED)
         qd_connection_hurry(connection);
     else if (connection->share.result == QD_QUOTA_CLOSED)
@@ -528,7 +353,8 @@ struct qd_connection *qd_exchange_open(struct qd_exchange *exchange, struct MHD_
     if (connection == NULL)
         return NULL;
     if (is_https) {
-        connection->identity = qd_tls_begin(exchange->tls, session_of(connection), connection);
+        connection->identity =
+            qd_tls_begin(exchange->tls, qd_exchange_session_of(connection), connection);
     } else if (!qd_tap_add(connection)) {
         qd_connection_close(connection);
         return NULL;
@@ -578,11 +404,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     const bool open = qd_connections_init(&exchange->connections, settings->config) &&
                       exchange->lingers != NULL && exchange->stand_in != NULL;
     exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
-    exchange->connections.on_slow = on_slow;
-    exchange->connections.on_lost = on_lost;
-    exchange->connections.on_fault = on_fault;
-    exchange->connections.on_gone = on_gone;
-    exchange->connections.on_doubt = on_doubt;
+    qd_refuse_watch(&exchange->connections);
     if (!qd_intercept_start(on_library_error)) {
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
                MHD_get_version());

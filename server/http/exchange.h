@@ -27,6 +27,10 @@ struct qd_exchange {
     bool pump_needed;              /* the library has something to do that no event tells of */
 };
 
+/* The exchange of a connection, and its TLS session (NULL: it has none). */
+struct qd_exchange *qd_exchange_of(const struct qd_connection *connection);
+void *qd_exchange_session_of(const struct qd_connection *connection);
+
 /* False: no memory or no descriptor; deinit is fine all the same. */
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                       const struct qd_listener_settings *settings);

@@ -1,0 +1,188 @@
+#define _GNU_SOURCE
+#include "server/http/refuse.h"
+
+#include <sys/socket.h>
+
+#include "server/base/clock.h"
+#include "server/http/exchange.h"
+#include "server/http/last_word.h"
+#include "server/work/infer.h"
+
+void qd_refuse_make(struct qd_connection *connection)
+{
+    struct qd_request *request = connection->request;
+    const struct qd_handler *handler = &qd_exchange_of(connection)->handler;
+    if (request->error.status == QD_UNAVAILABLE && request->retry_after_s == 0)
+        request->retry_after_s = handler->retry_after_s(handler->context);
+    qd_request_refuse(request);
+}
+
+enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
+{
+    struct qd_request *request = connection->request;
+    request->answer.close = true;
+    qd_refuse_make(connection);
+    qd_connection_make_room(connection);
+    const bool delivered =
+        qd_last_word(connection->fd, qd_exchange_session_of(connection), request,
+                     MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
+    connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
+    qd_connection_advance(connection, QD_CONNECTION_CUT);
+    return MHD_NO; /* the library closes it */
+}
+
+/* In the memory of one that has ended, if there is some. NULL: malloc failed. */
+static struct qd_request *create_request(struct qd_exchange *exchange, uint64_t first_byte_ns)
+{
+    struct qd_request *request = exchange->spare;
+    if (request == NULL)
+        return qd_request_create(exchange->memory, first_byte_ns);
+    exchange->spare = NULL;
+    qd_request_init(request, exchange->memory, first_byte_ns);
+    return request;
+}
+
+void qd_refuse_end_request(struct qd_exchange *exchange, struct qd_request *request)
+{
+    if (exchange->spare != NULL) {
+        qd_request_destroy(request);
+        return;
+    }
+    qd_request_deinit(request);
+    exchange->spare = request;
+}
+
+/* More can be taken of its body. */
+static void on_room(struct qd_request *request)
+{
+    struct qd_connection *connection = request->connection;
+    if (!connection->held)
+        return;
+    connection->held = false;
+    qd_exchange_of(connection)->pump_needed = true;
+    MHD_resume_connection(connection->http);
+}
+
+bool qd_refuse_have_request(struct qd_connection *connection)
+{
+    struct qd_exchange *exchange = qd_exchange_of(connection);
+    const uint64_t first_byte_ns = connection->first_byte_ns;
+    if (connection->request != NULL)
+        return true;
+    struct qd_request *request =
+        create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
+    connection->request = request;
+    connection->is_head = false;
+    if (request == NULL)
+        return false;
+    request->loop = exchange->loop;
+    request->on_room = on_room;
+    request->connection = connection;
+    return true;
+}
+
+bool qd_refuse_is_over_quota(const struct qd_connection *connection)
+{
+    return connection->share.result == QD_QUOTA_REFUSED;
+}
+
+/* It has had its last word, with no call of the library's by which that would close it: so its
+ * client's end does, or next byte, or a second. Shutting both sides here would have the kernel
+ * reset a client that still sends, and throw the answer away. */
+static void end_our_side(struct qd_connection *connection)
+{
+    if (qd_exchange_session_of(connection) == NULL) /* TLS would take it for an attacker's */
+        shutdown(connection->fd, SHUT_WR);
+    MHD_set_connection_option(connection->http, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+}
+
+/* Refuses what still comes, between two calls of the library's. */
+static void end_in_body(struct qd_connection *connection)
+{
+    qd_refuse_past_library(connection);
+    end_our_side(connection);
+    qd_exchange_of(connection)->pump_needed = true;
+}
+
+/* It sends, or reads, too slowly. Whoever sends is told; whoever does not read would not read that,
+ * either, and what the kernel still has for it goes, too. */
+static void on_slow(struct qd_connection *connection)
+{
+    const struct qd_config *config = connection->all->config;
+    const bool in_head = connection->state == QD_CONNECTION_HEAD;
+    if (connection->state == QD_CONNECTION_ANSWER || !qd_refuse_have_request(connection)) {
+        const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        if (connection->state == QD_CONNECTION_ANSWER)
+            connection->request->error.reason = QD_REASON_SLOW_READER;
+        qd_connection_cut(connection);
+        return;
+    }
+    if (connection->request->error.status != QD_OK) {
+        /* It was refused already, and is read on only so that it can be told. */
+    } else if (qd_refuse_is_over_quota(connection)) {
+        qd_quota_explain(qd_exchange_of(connection)->quota, &connection->share,
+                         &connection->request->error);
+    } else if (in_head) {
+        qd_fail_for(&connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+                    "the head: expected within %.3g s (--receive-timeout)",
+                    (double)config->receive_timeout_ns / (double)QD_NS_PER_S);
+    } else {
+        qd_fail_for(
+            &connection->request->error, QD_REASON_SLOW_SENDER, QD_TOO_SLOW,
+            "the body: expected %llu bytes more in each %.3g s (--min-rate), got %llu in all",
+            (unsigned long long)connection->all->window_bytes,
+            (double)connection->all->window_ns / (double)QD_NS_PER_S,
+            (unsigned long long)connection->request->body_bytes);
+    }
+    end_in_body(connection);
+}
+
+/* Nothing of it is left that what still comes would belong to: its client is told now, and not with
+ * its next byte, which it may keep for long. */
+static void on_lost(struct qd_connection *connection)
+{
+    qd_request_end_body(connection->request); /* says so */
+    end_in_body(connection);
+}
+
+/* What comes after it is nobody's request. */
+static void on_fault(struct qd_connection *connection)
+{
+    const bool is_fine = connection->request == NULL || connection->request->error.status == QD_OK;
+    if (!qd_refuse_have_request(connection)) {
+        qd_connection_advance(connection, QD_CONNECTION_CUT);
+        return;
+    }
+    connection->is_head = connection->framing.is_head;
+    if (is_fine)
+        qd_framing_explain(&connection->framing, &connection->request->error);
+    qd_refuse_past_library(connection);
+}
+
+void qd_refuse_what_follows(struct qd_connection *connection)
+{
+    on_fault(connection);
+    end_our_side(connection);
+}
+
+/* It waits for an answer that nobody will read. */
+static void on_gone(struct qd_connection *connection)
+{
+    qd_infer_abandon(connection->request);
+}
+
+static void on_doubt(struct qd_connection *connection)
+{
+    if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
+        qd_last_word_interim(connection->fd, qd_exchange_session_of(connection));
+}
+
+void qd_refuse_watch(struct qd_connections *connections)
+{
+    connections->on_slow = on_slow;
+    connections->on_lost = on_lost;
+    connections->on_fault = on_fault;
+    connections->on_gone = on_gone;
+    connections->on_doubt = on_doubt;
+}
