@@ -88,8 +88,9 @@ static enum MHD_Result refuse(struct qd_connection *connection, enum qd_last_ans
     return send_answer(connection);
 }
 
-/* The library has found something that it cannot read. What it knows of HEAD, and so whether the
- * answer has a body, is lost where it goes past it. */
+/* The library has found something that it cannot read. It does not tell the method, and does not
+ * know it itself while the first line has no end. framing.c does, so that an answer to HEAD goes
+ * past the library, which might send a body. */
 static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned http_status)
 {
     struct qd_connection *connection = connection_of(mhd);
@@ -102,8 +103,9 @@ static enum MHD_Result on_library_error(struct MHD_Connection *mhd, unsigned htt
     if (!qd_refuse_have_request(connection))
         return MHD_NO;
     qd_intercept_explain(http_status, in_head, in_body, &connection->request->error);
-    return qd_intercept_would_repeat(mhd, in_body) ? qd_refuse_past_library(connection)
-                                                   : refuse(connection, QD_LAST_UNREADABLE);
+    if (connection->is_head || qd_intercept_would_repeat(mhd, in_body))
+        return qd_refuse_past_library(connection);
+    return refuse(connection, QD_LAST_UNREADABLE);
 }
 
 /* ---- The request -------------------------------------------------------------------------- */

@@ -73,18 +73,13 @@ static inline const char *skip_from(const char *at, const char *end, unsigned ch
     return at;
 }
 
-static const char *skip_text(const char *at, const char *end)
-{
-    return skip_from(at, end, ' ');
-}
-
 /* Up to a line's end, behind which it goes on with `then`. */
 static const char *read_text(struct qd_framing *framing, const char *at, const char *end,
                              enum state then)
 {
-    at = skip_text(at, end);
+    at = skip_from(at, end, ' ');
     while (at < end && *at == '\t' && (framing->line > 1 || framing->is_trailer))
-        at = skip_text(at + 1, end);
+        at = skip_from(at + 1, end, ' ');
     if (at == end)
         return at;
     framing->state = (uint8_t)then;
@@ -223,6 +218,9 @@ static void begin_request(struct qd_framing *framing)
 
 static void end_request(struct qd_framing *framing)
 {
+    const uint64_t bit = UINT64_C(1) << framing->done_count % 64;
+    uint64_t *heads = &framing->heads[framing->done_count / 64 % QD_FRAMING_HEAD_WORDS];
+    *heads = framing->is_head ? *heads | bit : *heads & ~bit;
     framing->done_count++;
     framing->waste_bytes = 0;
     framing->state = BEFORE;

@@ -32,6 +32,11 @@ enum qd_fault {
     QD_FAULT_TOO_LARGE,      /* chunks of more than the body's bound in all */
 };
 
+/* libmicrohttpd may be as many requests behind. What it refuses by itself fills its memory all but
+ * for 2 KiB (limits.h), which are 113 requests of 18 bytes. */
+#define QD_FRAMING_HEAD_WORDS 2
+#define QD_FRAMING_HEAD_COUNT (64u * QD_FRAMING_HEAD_WORDS)
+
 /* All zero: before the first request. */
 struct qd_framing {
     uint64_t body_bytes_max; /* of a body in chunks; given */
@@ -40,6 +45,7 @@ struct qd_framing {
     uint64_t line;       /* of the head that is read, or of its trailer, from 1 on */
     uint64_t done_count; /* requests that have ended */
     bool is_head;        /* the request at hand is a HEAD */
+    uint64_t heads[QD_FRAMING_HEAD_WORDS]; /* a bit for each request that has ended: it is a HEAD */
 
     /* While it is read. */
     uint8_t state;
@@ -60,6 +66,16 @@ struct qd_framing {
  * many of these are before the last request that begins here; left as it is where none does. A
  * fault is in the last that has begun. */
 size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, size_t *begun);
+
+/* Returns true if the request with that index, counted from 0 and at most done_count, is a HEAD.
+ * Remembers the last QD_FRAMING_HEAD_COUNT that have ended; an older one counts as none. */
+static inline bool qd_framing_is_head(const struct qd_framing *framing, uint64_t index)
+{
+    if (index == framing->done_count)
+        return framing->is_head;
+    return framing->done_count - index <= QD_FRAMING_HEAD_COUNT &&
+           (framing->heads[index / 64 % QD_FRAMING_HEAD_WORDS] >> index % 64 & 1) != 0;
+}
 
 /* What comes next is of a body whose length its head says: left_bytes of its body_bytes. */
 bool qd_framing_is_in_body(const struct qd_framing *framing);

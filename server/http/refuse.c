@@ -72,7 +72,7 @@ bool qd_refuse_have_request(struct qd_connection *connection)
     struct qd_request *request =
         create_request(exchange, first_byte_ns != 0 ? first_byte_ns : qd_clock_ns());
     connection->request = request;
-    connection->is_head = false;
+    connection->is_head = qd_framing_is_head(&connection->framing, connection->done_count);
     if (request == NULL)
         return false;
     request->loop = exchange->loop;
@@ -154,7 +154,6 @@ static void on_fault(struct qd_connection *connection)
         qd_connection_advance(connection, QD_CONNECTION_CUT);
         return;
     }
-    connection->is_head = connection->framing.is_head;
     if (is_fine)
         qd_framing_explain(&connection->framing, &connection->request->error);
     qd_refuse_past_library(connection);

@@ -297,3 +297,22 @@ Test(framing, where_the_last_begins)
     cr_assert_eq(begun, 999);
     cr_assert_not(framing.is_head);
 }
+
+Test(framing, remembers_which_were_head)
+{
+    struct qd_framing framing = {.body_bytes_max = 1000};
+    size_t begun;
+    for (unsigned i = 0; i < 400; i++) {
+        char text[64];
+        const bool is_head = i % 3 == 0 || i % 7 == 0;
+        const int bytes =
+            snprintf(text, sizeof(text), "%s / HTTP/1.1\r\n\r\n", is_head ? "HEAD" : "HEAP");
+        qd_framing_read(&framing, text, (size_t)bytes - 1, &begun);
+        cr_assert_eq(framing.done_count, i);
+        for (unsigned k = i < 128 ? 0 : i - 128; k <= i; k++)
+            cr_assert_eq(qd_framing_is_head(&framing, k), k % 3 == 0 || k % 7 == 0, "%u %u", i, k);
+        qd_framing_read(&framing, text + bytes - 1, 1, &begun);
+        cr_assert_eq(framing.done_count, i + 1);
+    }
+    cr_assert_not(qd_framing_is_head(&framing, 0)); /* it was one, too long ago */
+}
