@@ -26,6 +26,7 @@ struct qd_answer {
     const char *allow;      /* Allow, with 405; NULL: not sent */
     unsigned retry_after_s; /* Retry-After, with 503; 0: not sent */
     bool close;             /* Connection: close */
+    const char *keep_alive; /* Keep-Alive, where the connection stays open; NULL: not sent */
 };
 
 #endif

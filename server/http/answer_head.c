@@ -39,6 +39,7 @@ bool qd_answer_put_headers(const struct qd_request *request, qd_put_header *put,
     const struct qd_answer *answer = &request->answer;
     bool fine = put(context, "Date", date_text()) &&
                 put_text(put, context, "Connection", answer->close ? "close" : NULL) &&
+                put_text(put, context, "Keep-Alive", answer->keep_alive) &&
                 put_text(put, context, "Content-Type", answer->content_type) &&
                 put_number(put, context, "Inference-Header-Content-Length", answer->json_bytes) &&
                 put_text(put, context, "Allow", answer->allow) &&
@@ -81,6 +82,7 @@ static bool print_header(void *context, const char *name, const char *value)
 char *qd_answer_print_head(const struct qd_request *request, const char *reason, char *text)
 {
     static const char version[] = "HTTP/1.1 ";
+    static const char persistent[] = "Connection: Keep-Alive\r\n";
     const size_t reason_bytes = strnlen(reason, 80);
     struct room room = {text, text + QD_ANSWER_HEAD_BYTES - 2};
     char length[QD_DECIMAL_BYTES_MAX + 1];
@@ -89,6 +91,8 @@ char *qd_answer_print_head(const struct qd_request *request, const char *reason,
     append(&room, " ", 1);
     append(&room, reason, reason_bytes);
     append(&room, "\r\n", 2);
+    if (request->answer.keep_alive != NULL)
+        append(&room, persistent, sizeof(persistent) - 1);
     *qd_print_decimal(request->answer.bytes, length) = '\0';
     if (!qd_answer_put_headers(request, print_header, &room) ||
         !print_header(&room, "Content-Length", length))

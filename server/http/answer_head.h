@@ -6,8 +6,8 @@
 
 #include "server/work/request.h"
 
-/* Gives each header but Content-Length to `put`, in the order in which they go out. False: `put`
- * was, and has not got those behind. */
+/* Gives each header but Content-Length and "Connection: Keep-Alive" to `put`, in the order in which
+ * they go out. False: `put` was, and has not got those behind. */
 typedef bool qd_put_header(void *context, const char *name, const char *value);
 bool qd_answer_put_headers(const struct qd_request *request, qd_put_header *put, void *context);
 

@@ -138,7 +138,8 @@ struct qd_connection {
     bool is_head;        /* the request is a HEAD */
     bool held;           /* in BODY, until there are pages for what the library has read of it */
     bool is_http_1_1;
-    bool is_last; /* the connection ends with the request's answer, as the client wants it */
+    bool has_ended; /* the library has read the end of what the client sends, and will close */
+    bool is_last;   /* the connection ends with the request's answer, as the client wants it */
     bool has_own_timeout; /* the library's for it, until the request ends, is not all others' */
     struct qd_quota_share share;
     struct MHD_Connection *http;      /* for those who know the library */

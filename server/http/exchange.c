@@ -2,6 +2,7 @@
 #include "server/http/exchange.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -50,11 +51,15 @@ static bool is_outgoing(struct qd_connection *connection)
 static enum MHD_Result send_answer(struct qd_connection *connection)
 {
     struct qd_answer *answer = &connection->request->answer;
-    answer->close = answer->close || connection->is_last || connection->all->draining;
+    const struct qd_exchange *exchange = qd_exchange_of(connection);
+    answer->close =
+        answer->close || connection->is_last || connection->has_ended || connection->all->draining;
+    answer->keep_alive = answer->close ? NULL : exchange->keep_alive;
     const bool is_ours = is_outgoing(connection);
-    struct MHD_Response *response = qd_exchange_of(connection)->stand_in;
+    struct MHD_Response *response = exchange->stand_in;
     if (!is_ours)
-        response = qd_response_create(connection->request, connection->is_head);
+        response = qd_response_create(connection->request,
+                                      connection->is_http_1_1 && !connection->is_head);
     if (response == NULL)
         return MHD_NO; /* malloc failed: all that is left is to close */
     if (connection->state != QD_CONNECTION_ANSWER)
@@ -392,6 +397,16 @@ static unsigned silence_s(const struct qd_config *config, uint64_t window_bytes)
     return window_bytes > 0 ? 0 : (unsigned)(ns / QD_NS_PER_S) + 2;
 }
 
+/* Prints the time once for all answers. A time under a second is not told: 0 would mean that the
+ * connection closes at once. */
+static void set_keep_alive(struct qd_exchange *exchange)
+{
+    char *text = exchange->keep_alive_text;
+    const uint64_t seconds = exchange->config->idle_timeout_ns / QD_NS_PER_S;
+    snprintf(text, sizeof(exchange->keep_alive_text), "timeout=%llu", (unsigned long long)seconds);
+    exchange->keep_alive = seconds > 0 ? text : NULL;
+}
+
 bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
                       const struct qd_listener_settings *settings)
 {
@@ -406,6 +421,7 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     const bool open = qd_connections_init(&exchange->connections, settings->config) &&
                       exchange->lingers != NULL && exchange->stand_in != NULL;
     exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
+    set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
     if (!qd_intercept_start(on_library_error)) {
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",

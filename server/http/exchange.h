@@ -24,7 +24,9 @@ struct qd_exchange {
     unsigned silence_s;            /* libmicrohttpd's own timeout, behind our deadlines; 0: none */
     struct qd_request *spare;      /* memory for the next request; NULL: there is none */
     struct MHD_Response *stand_in; /* without a body, for answers that the tap sends (tap.h) */
-    bool pump_needed;              /* the library has something to do that no event tells of */
+    const char *keep_alive;        /* what Keep-Alive says; NULL: it is not sent */
+    char keep_alive_text[40];
+    bool pump_needed; /* the library has something to do that no event tells of */
 };
 
 /* The exchange of a connection, and its TLS session (NULL: it has none). */

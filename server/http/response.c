@@ -74,17 +74,19 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
     return read > 0 ? (ssize_t)read : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
-/* One that ends in its room is sent as any other answer. Of a longer one nobody knows how long: it
- * goes in chunks, and to a client of HTTP/1.0 until the connection's end. So does the answer to a
- * HEAD: 0.9.75 would send it a last chunk. */
-static struct MHD_Response *make_streamed(struct qd_request *request, bool is_head)
+/* A text that ends in the stream's room is sent as any other answer. Nobody knows how long a longer
+ * one gets. It goes in chunks or, where it may not, until the connection's end. */
+static struct MHD_Response *make_streamed(struct qd_request *request, bool may_chunk)
 {
     struct qd_stream *stream = request->stream;
     if (!qd_stream_fill(stream) || !stream->ended) {
         struct MHD_Response *response = MHD_create_response_from_callback(
             MHD_SIZE_UNKNOWN, QD_STREAM_BYTES, read_stream, request, NULL);
-        if (response != NULL && is_head)
-            MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+        if (response == NULL || may_chunk)
+            return response;
+        MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+        request->answer.close = true;
+        request->answer.keep_alive = NULL;
         return response;
     }
     request->answer.bytes = stream->end;
@@ -98,11 +100,11 @@ static struct MHD_Response *make_streamed(struct qd_request *request, bool is_he
  * It copies the vector of the parts into the connection's memory, behind the request's head. Where
  * that has no room, 0.9.75 unlocks a mutex that it had not locked, and aborts the process some time
  * later. So many parts, of large answers in JSON, are copied into its buffer instead. */
-static struct MHD_Response *make_body(struct qd_request *request, bool is_head)
+static struct MHD_Response *make_body(struct qd_request *request, bool may_chunk)
 {
     const struct qd_answer *answer = &request->answer;
     if (answer->is_stream)
-        return make_streamed(request, is_head);
+        return make_streamed(request, may_chunk);
     const char *joined = join_parts(request);
     if (joined != NULL)
         return MHD_create_response_from_buffer(answer->bytes, (void *)(uintptr_t)joined,
@@ -114,9 +116,11 @@ static struct MHD_Response *make_body(struct qd_request *request, bool is_head)
                                           (unsigned)answer->part_count, NULL, NULL);
 }
 
-struct MHD_Response *qd_response_create(struct qd_request *request, bool is_head)
+struct MHD_Response *qd_response_create(struct qd_request *request, bool may_chunk)
 {
-    struct MHD_Response *response = make_body(request, is_head);
+    struct MHD_Response *response = make_body(request, may_chunk);
+    if (response != NULL && request->answer.keep_alive != NULL)
+        MHD_set_response_options(response, MHD_RF_SEND_KEEP_ALIVE_HEADER, MHD_RO_END);
     if (response == NULL || qd_answer_put_headers(request, add_header, response))
         return response;
     MHD_destroy_response(response);

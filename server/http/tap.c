@@ -126,6 +126,7 @@ ssize_t qd_tap_read(struct qd_connection *connection,
         char *place = find_place(connection, &room);
         char *to = place != NULL ? place : (char *)bytes + kept;
         const ssize_t result = read(source, to, room);
+        connection->has_ended = connection->has_ended || (result == 0 && kept == 0);
         if (result <= 0)
             return kept > 0 ? (ssize_t)kept : result;
         const size_t left = qd_framing_read(framing, to, (size_t)result, &begun);

@@ -117,7 +117,8 @@ def answer_problem(method, path, answer):
 
 
 # HTTP's own, which OpenAPI leaves to HTTP: how a message is framed and what it says of itself.
-UNDESCRIBED = {"Date", "Content-Length", "Transfer-Encoding", "Content-Type", "Connection"}
+UNDESCRIBED = {"Date", "Content-Length", "Transfer-Encoding", "Content-Type", "Connection",
+               "Keep-Alive"}
 
 
 def response_problem(response, answer):
