@@ -296,7 +296,7 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
     if (to == QD_CONNECTION_HEAD)
         connection->first_byte_ns = connection->since_ns;
     else if (to == QD_CONNECTION_BODY)
-        connection->chunks = connection->waited_look = 0;
+        connection->chunks = connection->waited_look = connection->continue_left = 0;
     else if (to == QD_CONNECTION_OURS)
         forget_question(connection);
     else if (to == QD_CONNECTION_IDLE)

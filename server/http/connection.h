@@ -119,9 +119,14 @@ struct qd_connection {
     uint64_t waited_bytes;  /* what had been read by then */
     uint64_t drained_bytes; /* of its socket's buffer, since somebody counts them */
     uint64_t ended_ns;
-    uint64_t chunks;           /* of the body: pieces in which it came */
-    size_t placed_bytes;       /* of the body: are in their place, and not taken yet (tap.h) */
-    size_t untold_bytes;       /* the last of these: the library does not know of them yet */
+    uint64_t chunks;     /* of the body: pieces in which it came */
+    size_t placed_bytes; /* of the body: are in their place, and not taken yet (tap.h) */
+    size_t untold_bytes; /* the last of these: the library does not know of them yet */
+    /* Bytes of "100 Continue" that the socket has not taken: their last ones. Over TLS, not 0:
+     * GnuTLS keeps a record with it. The first are ours, and go before whatever is sent next
+     * (tap.h). The others are the library's, which sends them itself. */
+    uint8_t interim_left;
+    uint8_t continue_left;
     struct qd_part outgoing;   /* of the answer, what is left to go out in the library's stead */
     struct qd_framing framing; /* of all that has come */
     uint64_t done_count;       /* requests that are answered */

@@ -18,11 +18,14 @@
 
 static int (*real_handshake)(gnutls_session_t session);
 static ssize_t (*real_recv)(gnutls_session_t session, void *bytes, size_t count);
+static ssize_t (*real_send)(gnutls_session_t session, const void *bytes, size_t count);
 
 __attribute__((constructor)) static void find(void)
 {
     void *handshake = dlsym(RTLD_NEXT, "gnutls_handshake");
     void *recv = dlsym(RTLD_NEXT, "gnutls_record_recv");
+    void *send = dlsym(RTLD_NEXT, "gnutls_record_send");
+    memcpy(&real_send, &send, sizeof(send));
     memcpy(&real_handshake, &handshake, sizeof(handshake)); /* ISO C has no such cast */
     memcpy(&real_recv, &recv, sizeof(recv));
 }
@@ -65,4 +68,30 @@ __attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session
     if (result == QD_TAP_LATER)
         return GNUTLS_E_AGAIN;
     return result == QD_TAP_CLOSE ? GNUTLS_E_PULL_ERROR : result;
+}
+
+/* Where the socket is full, GnuTLS keeps the record that it has made. The next call, whatever its
+ * bytes are, sends that record instead of them and returns the record's size. That is right for a
+ * caller that comes again with the same bytes, as the library does. A record of another's has to go
+ * first: NULL asks for nothing else. */
+__attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session_t session,
+                                                                  const void *bytes, size_t count)
+{
+    struct qd_connection *connection =
+        gnutls_session_get_ptr(session) == NULL ? NULL : gnutls_db_get_ptr(session);
+    if (connection == NULL)
+        return real_send(session, bytes, count);
+    if (connection->state == QD_CONNECTION_CUT)
+        return GNUTLS_E_PUSH_ERROR; /* the last word is out: the library has nothing to add */
+    if (connection->interim_left > 0) {
+        const ssize_t result = real_send(session, NULL, 0);
+        if (result < 0)
+            return result;
+        connection->interim_left = 0;
+    }
+    const ssize_t result = real_send(session, bytes, count);
+    if (connection->state == QD_CONNECTION_BODY && count <= QD_INTERIM_BYTES)
+        connection->continue_left =
+            result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;
+    return result;
 }

@@ -127,8 +127,9 @@ static bool ask(const char *address, bool is_https, struct qd_error *error)
         close(fd);
         return answered && judge(address, answer, error);
     }
-    answered =
-        answered && send(fd, question, strlen(question), MSG_NOSIGNAL) >= 0 && receive(fd, answer);
+    answered = answered &&
+               send(fd, question, strlen(question), MSG_NOSIGNAL) == (ssize_t)strlen(question) &&
+               receive(fd, answer);
     int result = errno;
     close(fd);
     return answered ? judge(address, answer, error) : refuse(address, strerror(result), error);

@@ -5,20 +5,22 @@
 
 #include <stdbool.h>
 
-#include "server/work/request.h"
+#include "server/http/connection.h"
 
-/* session: of TLS, a gnutls_session_t; NULL: none. `reason`: of the status line. is_head: the
- * request was a HEAD, and has no body in its answer. False: it did not all fit into the socket's
- * buffer, as of a client that does not read, or the client has gone. */
-bool qd_last_word(int fd, void *session, const struct qd_request *request, const char *reason,
-                  bool is_head);
+/* Sends the answer of connection->request. `session`: of TLS, a gnutls_session_t; NULL: none.
+ * `reason`: of the status line. What is left of an interim answer goes first, ours or the
+ * library's. Returns false if not all fits into the socket's buffer, as of a client that does not
+ * read, or the client has gone. */
+bool qd_last_word(struct qd_connection *connection, void *session, const char *reason)
+    __attribute__((warn_unused_result));
 
 /* Tells a client that waits for its answer that it is still being made. Of a client over TCP that
  * sends nothing more, nobody can know whether it has closed its socket, or only its sending side,
  * and reads on: that it sends no more is all that it tells. But what comes for a closed socket the
  * client's system answers with a reset. So something has to be sent that no client minds, and
  * HTTP/1.1 has just that: an interim answer may come at any time. 100 (Continue) is the one that
- * every client skips; some take the 102 that was meant for it as final. */
-void qd_last_word_interim(int fd, void *session);
+ * every client skips; some take the 102 that was meant for it as final. What does not
+ * fit into the socket goes before whatever is sent next: connection->interim_left. */
+void qd_last_word_interim(struct qd_connection *connection, void *session);
 
 #endif

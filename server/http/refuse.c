@@ -23,9 +23,8 @@ enum MHD_Result qd_refuse_past_library(struct qd_connection *connection)
     request->answer.close = true;
     qd_refuse_make(connection);
     qd_connection_make_room(connection);
-    const bool delivered =
-        qd_last_word(connection->fd, qd_exchange_session_of(connection), request,
-                     MHD_get_reason_phrase_for(request->answer.http_status), connection->is_head);
+    const bool delivered = qd_last_word(connection, qd_exchange_session_of(connection),
+                                        MHD_get_reason_phrase_for(request->answer.http_status));
     connection->last = delivered ? QD_LAST_DELIVERED : QD_LAST_LOST;
     qd_connection_advance(connection, QD_CONNECTION_CUT);
     return MHD_NO; /* the library closes it */
@@ -174,7 +173,7 @@ static void on_gone(struct qd_connection *connection)
 static void on_doubt(struct qd_connection *connection)
 {
     if (connection->is_http_1_1) /* HTTP/1.0 has no interim answers */
-        qd_last_word_interim(connection->fd, qd_exchange_session_of(connection));
+        qd_last_word_interim(connection, qd_exchange_session_of(connection));
 }
 
 void qd_refuse_watch(struct qd_connections *connections)

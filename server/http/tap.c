@@ -149,6 +149,7 @@ ssize_t qd_tap_read(struct qd_connection *connection,
 
 typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
 typedef ssize_t deliver(int fd, const void *bytes, size_t count, int flags);
+typedef ssize_t deliver_parts(int fd, const struct msghdr *message, int flags);
 
 /* Looked up by whoever comes first: some library's start may do so before our own. */
 static void *look_up(_Atomic(void *) *found, const char *name)
@@ -179,6 +180,15 @@ static ssize_t library_send(int fd, const void *bytes, size_t count, int flags)
     return known(fd, bytes, count, flags);
 }
 
+static ssize_t library_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "sendmsg");
+    deliver_parts *known;
+    memcpy(&known, &symbol, sizeof(symbol));
+    return known(fd, message, flags);
+}
+
 static struct qd_connection *tapped_at(int fd)
 {
     return (size_t)fd < tapped_count ? tapped[fd] : NULL;
@@ -203,13 +213,51 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t 
     return result;
 }
 
+/* True: nothing of an interim answer is left. False: errno says why it is. */
+static bool send_interim(struct qd_connection *connection)
+{
+    const size_t left = connection->interim_left;
+    if (left == 0)
+        return true;
+    const ssize_t sent = library_send(connection->fd, QD_INTERIM + QD_INTERIM_BYTES - left, left,
+                                      MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
+    if (sent < 0)
+        return false;
+    connection->interim_left = (uint8_t)(left - (size_t)sent);
+    errno = EAGAIN;
+    return connection->interim_left == 0;
+}
+
+/* In BODY the library has nothing to send but its own interim answer. */
+static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
+                                int flags)
+{
+    const ssize_t sent = library_send(connection->fd, bytes, count, flags);
+    if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
+        connection->continue_left = (uint8_t)(count - (size_t)sent);
+    return sent;
+}
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message,
+                                                       int flags)
+{
+    struct qd_connection *connection = tapped_at(fd);
+    if (connection != NULL && !send_interim(connection))
+        return -1;
+    return library_sendmsg(fd, message, flags);
+}
+
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
                                                     int flags)
 {
     struct qd_connection *connection = tapped_at(fd);
-    struct qd_part *outgoing = connection == NULL ? NULL : &connection->outgoing;
-    if (outgoing == NULL || outgoing->count == 0)
+    if (connection == NULL)
         return library_send(fd, bytes, count, flags);
+    if (!send_interim(connection))
+        return -1;
+    struct qd_part *outgoing = &connection->outgoing;
+    if (outgoing->count == 0)
+        return send_for_library(connection, bytes, count, flags);
     const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
     if (sent < 0)
         return sent;

@@ -12,7 +12,11 @@
  * The other way, a brief answer goes out in the library's stead (connection->outgoing). The library
  * is given an answer without a body, and when it sends the head of that, by send, which tap.c
  * defines, too, the brief one is sent. As long as some of it is left, the socket is full to the
- * library; then its own head has gone. */
+ * library; then its own head has gone.
+ *
+ * An interim answer of ours (last_word.h) may not fit into a full socket. What is left of it goes
+ * before all that is sent later, by whomever: tap.c defines sendmsg, too, and handshake.c
+ * gnutls_record_send. */
 #ifndef SERVER_HTTP_TAP_H
 #define SERVER_HTTP_TAP_H
 
@@ -21,6 +25,10 @@
 #include <sys/types.h>
 
 #include "server/http/connection.h"
+
+/* What an interim answer is made of, ours and the library's. */
+#define QD_INTERIM "HTTP/1.1 100 Continue\r\n\r\n"
+#define QD_INTERIM_BYTES (sizeof(QD_INTERIM) - 1)
 
 /* From now on what the library reads from this connection's socket is seen. One over TLS is not
  * added: qd_tls_begin does that for it. On its loop's thread, as all of this. False: malloc failed.

@@ -192,17 +192,19 @@ void qd_tls_end(struct qd_tls_identity *identity)
     free(identity);
 }
 
-bool qd_tls_send(void *session, const void *bytes, size_t count)
+enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
 {
     const char *at = bytes;
     while (count > 0) {
-        ssize_t sent = gnutls_record_send(session, at, count);
+        const ssize_t sent = gnutls_record_send(session, at, count);
+        if (sent == GNUTLS_E_AGAIN || sent == GNUTLS_E_INTERRUPTED)
+            return QD_TLS_KEPT;
         if (sent <= 0)
-            return false;
+            return QD_TLS_LOST;
         at += sent;
         count -= (size_t)sent;
     }
-    return true;
+    return QD_TLS_SENT;
 }
 
 /* ---- A client ----------------------------------------------------------------------------- */
@@ -216,13 +218,17 @@ static ssize_t exchange(gnutls_session_t session, const char *question, char *an
     } while (result < 0 && gnutls_error_is_fatal((int)result) == 0);
     if (result < 0)
         return result;
-    result = gnutls_record_send(session, question, strlen(question));
     size_t count = 0;
+    do { /* the same bytes again, where a signal came between */
+        result = gnutls_record_send(session, question, strlen(question));
+    } while (result < 0 && gnutls_error_is_fatal((int)result) == 0);
     while (result >= 0 && count < room) {
         result = gnutls_record_recv(session, answer + count, room - count);
         if (result == 0)
             break;
-        count += result > 0 ? (size_t)result : 0;
+        if (result < 0 && gnutls_error_is_fatal((int)result) == 0)
+            result = 0;
+        count += (size_t)(result > 0 ? result : 0);
     }
     return count > 0 || result >= 0 ? (ssize_t)count : result;
 }

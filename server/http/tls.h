@@ -36,8 +36,15 @@ struct qd_tls_identity *qd_tls_begin(struct qd_tls *tls, void *session,
                                      struct qd_connection *connection);
 void qd_tls_end(struct qd_tls_identity *identity); /* NULL is fine */
 
-/* Past libmicrohttpd, and only before its connection is closed. True: all of it is on its way. */
-bool qd_tls_send(void *session, const void *bytes, size_t count);
+/* Past libmicrohttpd, and only before its connection is closed. */
+enum qd_tls_sent {
+    QD_TLS_SENT, /* all of it is on its way */
+    QD_TLS_KEPT, /* the socket is full, and GnuTLS keeps the record that had to wait: until it has
+                  * gone, GnuTLS takes nothing else. Of several records, some may have gone. */
+    QD_TLS_LOST, /* the session is over */
+};
+enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
+    __attribute__((warn_unused_result));
 
 /* As a client, of ourselves: whom it talks to is not checked. Handshake, question, answer, until
  * the server closes or there is no more room. The answer's bytes; -1: `error` says why. */

@@ -152,6 +152,23 @@ def rule_typedefs(path, lines):
                 yield number, "no typedef for structs, enums and unions"
 
 
+# What these return says how much has gone: a rest that nobody keeps is lost, or, over TLS, goes in
+# the next call's stead.
+SENDS = re.compile(r"\s*(\(void\)\s*)?(send|sendto|sendmsg|write|writev|pwrite|pwritev|sendfile|"
+                   r"uv_try_write|gnutls_record_send|gnutls_handshake)\s*\(")
+
+
+def rule_sends(path, lines):
+    if not path.startswith("server/") or not path.endswith(".c"):
+        return
+    ends = True
+    for number, line in enumerate(lines, 1):
+        if ends and SENDS.match(line):
+            yield number, "the result of a send is ignored"
+        text = re.sub(r"/\*.*", "", line).strip()
+        ends = text == "" or text.endswith((";", "{", "}", ")", "else", ":", "*/"))
+
+
 def rule_sizes(path, lines):
     if not path.endswith((".c", ".h", ".py", ".sh")):
         return
@@ -197,7 +214,7 @@ def rule_comment_lists(path, lines):
 
 FILE_RULES = {"text": rule_text, "machine paths": rule_machine_paths, "includes": rule_includes,
               "environment": rule_environment, "include guards": rule_guards,
-              "typedefs": rule_typedefs, "sizes": rule_sizes,
+              "typedefs": rule_typedefs, "sends": rule_sends, "sizes": rule_sizes,
               "comment lists": rule_comment_lists}
 
 

@@ -1,0 +1,57 @@
+/* Preloaded into a server: its sockets are full just when an interim answer is sent. They take as
+ * many bytes of it as FULL_SOCKET says.
+ * Over TLS 1.3 such an answer is the only record of its size. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+enum { INTERIM_BYTES = 25, RECORD_BYTES = 5 + INTERIM_BYTES + 1 + 16 };
+
+static _Thread_local int once_fd = -1; /* it took nothing, and will take all */
+
+static size_t taken(void)
+{
+    const char *text = getenv("FULL_SOCKET");
+    return text == NULL ? 0 : (size_t)atoi(text);
+}
+
+/* Whether the interim answer at hand is to be refused as a whole. */
+static int is_refused(int fd)
+{
+    const int refused = taken() == 0 && once_fd != fd;
+    once_fd = refused ? fd : -1;
+    errno = EAGAIN;
+    return refused;
+}
+
+ssize_t send(int fd, const void *bytes, size_t count, int flags)
+{
+    ssize_t (*next)(int, const void *, size_t, int) =
+        (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    const int is_interim = count == INTERIM_BYTES && memcmp(bytes, "HTTP/1.1 100 ", 13) == 0;
+    if (is_interim && is_refused(fd))
+        return -1;
+    return next(fd, bytes, is_interim && taken() > 0 ? taken() : count, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*next)(int, const struct msghdr *, int) =
+        (ssize_t(*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg");
+    size_t count = 0;
+    for (size_t i = 0; i < message->msg_iovlen; i++)
+        count += message->msg_iov[i].iov_len;
+    const int is_interim = count == RECORD_BYTES && message->msg_iovlen == 1;
+    if (is_interim && is_refused(fd))
+        return -1;
+    if (!is_interim || taken() == 0)
+        return next(fd, message, flags);
+    struct iovec part = {message->msg_iov[0].iov_base, taken()};
+    struct msghdr some = *message;
+    some.msg_iov = &part;
+    return next(fd, &some, flags);
+}

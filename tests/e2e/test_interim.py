@@ -1,0 +1,196 @@
+"""An interim answer that finds the socket full: what it leaves goes before the answer, in full."""
+import math
+import os
+import socket
+import threading
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
+                    parse_metrics, raw_infer, unless_emulated)
+from samples import CONV, DEQUANTIZE, dequantize_json
+from test_faults import shim
+from test_tls import TlsTest
+
+COMPUTE_S = 2 * SLOW
+FLAGS = ("--threads", "1", "--compute-timeout", str(COMPUTE_S))
+
+
+def waiting_request():
+    """A convolution that takes longer than COMPUTE_S, of which few bytes come."""
+    shapes = {"x": ("UINT8", [1, 64, 16, 16]), "w": ("INT8", [64, 64, 31, 31])}
+    tensors = [Tensor(name, kind, shape, bytes(math.prod(shape)))
+               for name, (kind, shape) in shapes.items()]
+    for name, kind in (("x", "UINT8"), ("w", "INT8"), ("y", "UINT8")):
+        tensors += [Tensor.of(name + "_scale", "FP32", [], [1]),
+                    Tensor.of(name + "_zero_point", kind, [], [0])]
+    body, headers = binary_request(tensors, {"pads": [480] * 4})
+    return raw_infer(CONV, body, headers)
+
+
+WAITING = waiting_request()
+
+
+def shut_sending_side(connection):
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.shutdown(socket.SHUT_WR)
+
+
+class InterimTest:
+    """Of servers with one worker, and a compute timeout of COMPUTE_S."""
+
+    def read_answers(self, reader, count):
+        """So many small ones, perhaps interim ones, and then that of WAITING, to its end."""
+        for _ in range(count):
+            answer = reader.answer()
+            self.assertEqual((answer.status, answer.outputs()["y"][1]), (200, [4]))
+        answer = reader.answer()
+        interims = 0
+        while answer is not None and answer.status == 100:
+            interims += 1
+            answer = reader.answer()
+        self.assertIsNotNone(answer)
+        self.assertEqual(answer.status, 503, answer.body[:200])
+        self.assertIn("--compute-timeout", answer.json()["error"])
+        self.assertEqual(reader.file.read(), b"")
+        return interims
+
+
+class Preloaded(InterimTest):
+    """The socket is full at exactly that moment."""
+
+    TAKEN = (0, 1, 24)
+
+    def with_each(self, check, *flags):
+        """Of each of TAKEN a server, all at once."""
+        preloaded = shim(self, "full_socket")
+        servers = [self.start(*FLAGS, *flags, env={"LD_PRELOAD": preloaded,
+                                                   "FULL_SOCKET": str(taken)})
+                   for taken in self.TAKEN]
+        try:
+            with ThreadPoolExecutor(len(servers)) as pool:
+                list(pool.map(check, servers, self.TAKEN))
+        finally:
+            for server in servers:
+                server.stop()
+
+    def test_ours(self):
+        def check(server, taken):
+            reader = Reader(server.connect())
+            reader.connection.sendall(WAITING)
+            shut_sending_side(reader.connection)
+            # Where the socket took nothing, other bytes of ours are on their way to the client, so
+            # there is nothing to ask over TCP; GnuTLS has it all the same.
+            interims = self.read_answers(reader, 0)
+            self.assertEqual(interims, 1 if taken > 0 or server.tls else 0)
+            reader.close()
+
+        self.with_each(check)
+
+    def test_the_librarys(self):
+        """A client that never sends the body that it has announced is refused past the library."""
+        def check(server, _):
+            reader = Reader(server.connect())
+            reader.connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+                                      b"Content-Length: 100\r\n\r\n"
+                                      % infer_path(DEQUANTIZE).encode())
+            answers = [reader.answer()]
+            if answers[0].status == 100:
+                answers.append(reader.answer())
+            self.assertEqual(answers[-1].status, 408)
+            self.assertIn("the body", answers[-1].json()["error"])
+            self.assertEqual(reader.file.read(), b"")
+            reader.close()
+
+        self.with_each(check, "--receive-timeout", str(0.5 * SLOW))
+
+
+@unless_emulated("preloading")
+class PreloadedPlain(Preloaded, unittest.TestCase):
+    start = Server
+
+
+@unless_emulated("preloading")
+class PreloadedTls(Preloaded, TlsTest):
+    def start(self, *flags, env):
+        return Server("--tls-cert", str(self.folder / "cert"), "--tls-key",
+                      str(self.folder / "key"), *flags, env=env)
+
+
+class SlowReaders(InterimTest):
+    """Clients with a tiny window, that read only when everything has been asked for."""
+
+    def connect_narrow(self):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.settimeout(60 * SLOW)
+        connection.connect((self.server.host, self.server.port))
+        return self.server.tls.wrap_socket(connection) if self.server.tls else connection
+
+    def small(self, pad=0):
+        return raw_infer(DEQUANTIZE, dequantize_json(id="i" * pad))
+
+    def done(self):
+        samples = parse_metrics(self.server.get("/metrics").body.decode())
+        return sum(value for (name, labels), value in samples.items()
+                   if name == "nv_inference_request_success" and ("model", DEQUANTIZE) in labels)
+
+    def send(self, connection, requests, shuts=True):
+        """As far as the server reads on. A thread, which ends when all is sent or it is over."""
+        def run():
+            try:
+                connection.sendall(requests)
+                if shuts:
+                    shut_sending_side(connection)
+            except OSError:
+                pass  # whoever reads finds out
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def count_that_fit(self):
+        """Small answers that the sockets take of a client that reads none."""
+        connection = self.connect_narrow()
+        before = self.done()
+        thread = self.send(connection, self.small() * 2500, shuts=False)
+        last, quiet = before, 0
+        while quiet < 10:
+            time.sleep(0.02 * SLOW)
+            now = self.done()
+            quiet = quiet + 1 if now == last and now > before else 0
+            last = now
+        shut_sending_side(connection)
+        with socket.socket(fileno=os.dup(connection.fileno())) as same:
+            same.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        connection.close()
+        return int(last - before)
+
+    def test_answers_are_whole(self):
+        """The last small answer is longer by some bytes: one of these leaves hardly any room."""
+        fitting = self.count_that_fit()
+        self.assertGreater(fitting, 100)
+        begun = []
+        for pad in range(0, 480, 20):
+            connection = self.connect_narrow()
+            requests = self.small() * (fitting - 2) + self.small(pad) + WAITING
+            begun.append((Reader(connection), self.send(connection, requests)))
+        time.sleep(COMPUTE_S / 2)  # by then each was asked whether it has gone
+        for reader, thread in begun:
+            self.read_answers(reader, fitting - 1)
+            thread.join()
+            reader.close()
+
+
+class SlowReadersPlain(SlowReaders, ServerTest):
+    FLAGS = FLAGS
+
+
+class SlowReadersTls(SlowReaders, TlsTest):
+    FLAGS = FLAGS
+
+
+if __name__ == "__main__":
+    unittest.main()
