@@ -6,6 +6,8 @@
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half, test-short some of them
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
+#   make test-cpus       the tests in C and more as older CPUs run them, which QK_CPU plays; A=--short
+#                        some of them, A=cascadelake and such one CPU's
 #   make check-kernels   each kernel of this CPU's tiers against the scalar ones; A=--time times
 #                        them, A='--only gemm/dot' and A='--seed 7' repeat some
 #   make check-kernels-emulated   the same on older CPUs, where qemu-user is installed, and on ARM's
@@ -301,6 +303,12 @@ test test-unit test-e2e test-short:
 	    $(if $(filter test-e2e,$@)$(filter thread,$(SAN)),,$(B)/check-kernels)
 	@B=$(B) python3 tests/support/run_tests.py $(patsubst test-%,--%,$(filter test-%,$@)) '$(T)'
 
+test-cpus:
+	@$(INSTALL) build test
+	$(ARM_LIBRARIES)
+	+@$(SUBMAKE) $(B)/quantd $(B)/unit-tests $(B)/check-kernels
+	@B=$(B) python3 tests/support/run_cpus.py $(A)
+
 check-kernels:
 	@$(INSTALL) build
 	$(ARM_LIBRARIES)
@@ -464,6 +472,7 @@ clean:
 	rm -rf build
 
 .PHONY: all always headers demo test test-unit test-e2e test-short conformance test-clients fuzz
+.PHONY: test-cpus
 .PHONY: lint help
 .PHONY: clean test-reliability
 .PHONY: check-kernels check-kernels-emulated

@@ -11,7 +11,8 @@ from quantd import ROOT
 
 # A make of its own: not a part of the one that runs these tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "EMULATOR")}
+               if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "EMULATOR", "QK_CPU",
+                               "QK_TEST_EVERY")}
 
 # In place of the Criterion program: one test, which passes.
 UNIT_TESTS = """for word; do case $word in --tap=*) report=${word#--tap=};; esac; done
@@ -36,9 +37,9 @@ exit 1
 """
 
 
-def run(*command):
-    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True,
-                          timeout=60, check=False)
+def run(*command, **environment):
+    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT | environment, text=True,
+                          capture_output=True, timeout=60, check=False)
 
 
 class Make(unittest.TestCase):
@@ -132,7 +133,7 @@ class EndToEnd(unittest.TestCase):
 class UnitTests(unittest.TestCase):
     """What is said of unit tests, and of a kernel checker that does not come to its end."""
 
-    def run_tests(self, script, unit_tests=UNIT_TESTS):
+    def run_tests(self, script, unit_tests=UNIT_TESTS, **environment):
         """With a checker whose first part is this script, and unit tests that pass."""
         script = "case $2 in 0/*) ;; *) echo 0 passed, 0 failed; exit;; esac\n" + script
         with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +142,7 @@ class UnitTests(unittest.TestCase):
                 path.write_text("#!/bin/sh\n" + text)
                 path.chmod(0o755)
             return run("env", "B=" + folder, sys.executable, "tests/support/run_tests.py",
-                       "--unit")
+                       "--unit", **environment)
 
     def test_killed(self):
         result = self.run_tests("echo check-kernels --seed 7\n"
@@ -165,6 +166,18 @@ class UnitTests(unittest.TestCase):
         self.assertIn("\n---- FAILED check-kernels: FAIL dot of amx, case 3: 1 is not 2\n",
                       result.stdout)
         self.assertEqual(result.stdout.count("---- FAILED"), 1)
+
+    def test_tiers_of_a_mask(self):
+        ran = "echo 'Tiers that ran: scalar; %s'\necho 3 passed, 0 failed\n"
+        result = self.run_tests(ran % "avx2; avx512bw", QK_CPU="skylakex")
+        self.assertTrue(result.stdout.endswith("\n5 passed, 0 failed\n"), result.stdout)
+        for tiers, listed in (("avx2", "'avx2', 'scalar'"),
+                              ("avx2; avx512bw; avx512vnni",
+                               "'avx2', 'avx512bw', 'avx512vnni', 'scalar'")):
+            result = self.run_tests(ran % tiers, QK_CPU="skylakex")
+            self.assertIn("\n---- FAILED check-kernels: with QK_CPU=skylakex ran the tiers [%s], "
+                          "expected ['avx2', 'avx512bw', 'scalar']\n" % listed, result.stdout)
+            self.assertTrue(result.stdout.endswith("\n4 passed, 1 failed\n"), result.stdout)
 
     def test_something_after_the_end(self):
         result = self.run_tests("echo 3 passed, 0 failed\necho more\nexit 23\n")
@@ -191,6 +204,60 @@ class UnitTests(unittest.TestCase):
     def test_nothing(self):
         self.assertRegex(self.run_tests("exit 0\n").stdout,
                          r"FAILED check-kernels: part 0/\d+ exited with 0, before it was done")
+
+
+# In place of run_tests.py: what each machine's run says, and how it ends.
+RUNS = """import os, sys
+machine = os.environ["QK_CPU"]
+print("every %s of %s" % (os.environ.get("QK_TEST_EVERY"), machine))
+if machine == "zen2":
+    print("---- FAILED a/b: 1 is not 2")
+if machine != "sapphirerapids":
+    print("7 passed, %d failed" % (machine == "zen2"))
+sys.exit(machine in ("zen2", "sapphirerapids"))
+"""
+
+
+class Cpus(unittest.TestCase):
+    """Runs under masks."""
+
+    def run_cpus(self, *options, machines="haswell\\nzen2\\nskylakex: this CPU lacks avx512\\n"
+                 "sapphirerapids"):
+        program = ("import sys; sys.path.insert(0, 'tests/support'); import run_cpus; "
+                   "run_cpus.RUN_TESTS = sys.argv.pop(1); sys.exit(run_cpus.main())")
+        with tempfile.TemporaryDirectory() as folder:
+            checker, runs = Path(folder) / "check-kernels", Path(folder) / "runs.py"
+            checker.write_text("#!/bin/sh\ntest \"$*\" = --machines && printf '%s'\n" % machines)
+            checker.chmod(0o755)
+            runs.write_text(RUNS)
+            return run(sys.executable, "-c", program, str(runs), *options, B=folder)
+
+    def test_each_machine_is_run_or_skipped_by_name(self):
+        result = self.run_cpus()
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        for line in ("==== QK_CPU=haswell", "every None of haswell",
+                     "---- FAILED QK_CPU=zen2: a/b: 1 is not 2",
+                     "skipped: QK_CPU=skylakex: this CPU lacks avx512",
+                     "---- FAILED QK_CPU=sapphirerapids: the tests exited with 1"):
+            self.assertIn("\n%s\n" % line, "\n" + result.stdout)
+        self.assertTrue(result.stdout.endswith("\n14 passed, 2 failed, 1 skipped\n"), result.stdout)
+
+    def test_some_machines(self):
+        result = self.run_cpus("--short",
+                               machines="haswell\\nzen2\\nskylakex\\ncascadelake\\nicelake")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout, r"\nevery \d+ of cascadelake\n")
+        self.assertTrue(result.stdout.endswith("\n28 passed, 0 failed\n"), result.stdout)
+        self.assertEqual(self.run_cpus("haswell").returncode, 0)
+        result = self.run_cpus("pentium")
+        self.assertIn("\n---- FAILED QK_CPU=pentium: expected one of haswell, zen2, skylakex, "
+                      "sapphirerapids\n", result.stdout)
+        self.assertTrue(result.stdout.endswith("\n0 passed, 1 failed\n"), result.stdout)
+
+    def test_no_machine_on_an_arm(self):
+        result = self.run_cpus("--short", machines="")
+        self.assertEqual(result.returncode, 0)
+        self.assertTrue(result.stdout.endswith("\n0 passed, 0 failed, 4 skipped\n"), result.stdout)
 
 
 if __name__ == "__main__":

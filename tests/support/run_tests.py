@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests and counts them: run_tests.py [OPTION] [PATTERN]
 
-OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e.
+OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e; --masked,
+what depends on the CPU (see run_cpus.py).
 
 The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
 star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
@@ -37,9 +38,11 @@ EVERY = "11"
 
 # What tests in C, the kernel checker and those in Python are called here, by the option for them.
 KINDS = {"unit": ("unit", "kernel"), "e2e": ("e2e",), "kernels": ("kernel",),
-         "short": ("kernel", "e2e")}
+         "short": ("kernel", "e2e"), "masked": ("unit", "kernel", "e2e")}
 # End to end, of a short run: each operator's golden cases, bytes and JSON, TLS.
 SHORT = ["test_command_line", "test_golden", "test_infer", "test_tls"]
+# End to end, of a run under a mask. test_command_line has the masks' choices.
+MASKED = ["test_golden", "test_infer", "test_random"]
 
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 # A test in Criterion's TAP report: its other lines are comments, or indented.
@@ -156,10 +159,44 @@ CORES = {
 }
 
 
+# Machines that QK_CPU can name, with the same.
+AVX2 = {"avx2"}
+AVX512 = {"avx2", "avx512bw"}
+VNNI = {"avx2", "avx512bw", "avx512vnni"}
+VBMI = {"avx2", "avx512bw", "avx512vnni", "avx512vbmi"}
+MACHINES = {
+    "haswell": AVX2, "zen2": AVX2, "skylakex": AVX512, "cascadelake": VNNI, "icelake": VBMI,
+    "zen4": VBMI, "sapphirerapids": VBMI | {"avxvnni", "amx"},
+}
+
+
+def kernel_suites():
+    """A pattern of the suites that test kernels: those of tests/kernels, and the golden cases."""
+    names = {"golden"}
+    for path in (ROOT / "tests" / "kernels").glob("*.c"):
+        names.update(re.findall(r"^Test\((\w+),", path.read_text(), re.MULTILINE))
+    return "@(%s)/*" % "|".join(sorted(names))
+
+
+def run_kernels_masked(mask):
+    """The kernel checker, and whether it ran the tiers of the machine that QK_CPU names."""
+    tiers = Tiers()
+    count = run_kernels_on({}, tiers)
+    expected = {"scalar"} | MACHINES.get(mask, set())
+    if tiers.ran == expected:
+        count.passed += 1
+    else:
+        failures.say("check-kernels", "with QK_CPU=%s ran the tiers %s, expected %s"
+                     % (mask, sorted(tiers.ran), sorted(expected)))
+        count.failed += 1
+    return count
+
+
 def run_kernels():
     """The kernel checker, on each core that the emulator plays, or on this machine's."""
     if not EMULATOR:
-        return run_kernels_on({}, Tiers())
+        mask = os.environ.get("QK_CPU")
+        return run_kernels_masked(mask) if mask else run_kernels_on({}, Tiers())
     count = Count()
     for core, has in CORES.items():
         print("  %s:" % core, flush=True)
@@ -208,6 +245,7 @@ def run_kernels_part(part, environment, tiers):
     """What it says of kernels that pass is left out."""
     count = Count()
     every = EVERY if BUILD.name == "address" or EMULATOR else "1"
+    every = os.environ.get("QK_TEST_EVERY", every)
     process = subprocess.Popen([*EMULATOR, str(BUILD / "check-kernels"), "--part", part, "--every",
                                 every], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -423,7 +461,11 @@ def main():
     options = parser.parse_args()
     adopt_orphans()
     kinds = options.kinds or ("unit", "kernel", "e2e")
-    patterns = SHORT if options.kinds == KINDS["short"] else [options.pattern]
+    masked = options.kinds == KINDS["masked"]
+    patterns = MASKED if masked else SHORT if options.kinds == KINDS["short"] else [options.pattern]
+    unit_pattern = options.pattern
+    if masked and os.environ.get("QK_TEST_EVERY", "1") != "1":
+        unit_pattern = kernel_suites()
     if options.pattern:
         is_criterion = "/" in options.pattern or "*" in options.pattern
         kinds = {"unit" if is_criterion else "e2e"}.intersection(kinds)
@@ -431,7 +473,7 @@ def main():
         kinds = set(kinds) - {"kernel"}
 
     started = time.monotonic()
-    runs = {"unit": lambda: run_unit(options.pattern), "kernel": run_kernels}
+    runs = {"unit": lambda: run_unit(unit_pattern), "kernel": run_kernels}
     computing = [Job("%s tests" % kind, functools.partial(timed, kind, run))
                  for kind, run in runs.items() if kind in kinds]
     total = run_jobs(computing, e2e_jobs(patterns) if "e2e" in kinds else [])
