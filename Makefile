@@ -6,8 +6,8 @@
 #   make demo            a convolution and a dequantization over HTTP
 #   make test            all tests; test-unit and test-e2e run one half, test-short some of them
 #   make test T=NAME     one test: a Criterion "suite/name" pattern, or a Python "module.Class.test"
-#   make test-cpus       the tests in C and more as older CPUs run them, which QK_CPU plays; A=--short
-#                        some of them, A=cascadelake and such one CPU's
+#   make test-cpus       the tests in C and more as older CPUs run them, which QK_CPU plays;
+#                        A=--short some of them, A=cascadelake and such one CPU's
 #   make check-kernels   each kernel of this CPU's tiers against the scalar ones; A=--time times
 #                        them, A='--only gemm/dot' and A='--seed 7' repeat some
 #   make check-kernels-emulated   the same on older CPUs, where qemu-user is installed, and on ARM's

@@ -27,9 +27,10 @@ SUMMARY = re.compile(r"(\d+) passed, (\d+) failed$")
 
 def machines():
     """Those that QK_CPU can name: name -> what this CPU lacks of it, or ""."""
-    lines = subprocess.run([*EMULATOR, BUILD / "check-kernels", "--machines"], check=True, text=True,
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout.splitlines()
-    return {name: lacks.strip() for name, _, lacks in (line.partition(":") for line in lines)}
+    said = subprocess.run([*EMULATOR, BUILD / "check-kernels", "--machines"], check=True,
+                          text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+    parts = [line.partition(":") for line in said.splitlines()]
+    return {name: lacks.strip() for name, _, lacks in parts}
 
 
 def run_as(machine, short):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests and counts them: run_tests.py [OPTION] [PATTERN]
 
-OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e; --masked,
-what depends on the CPU (see run_cpus.py).
+OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and some of --e2e;
+--masked, what depends on the CPU (see run_cpus.py).
 
 The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
 star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
