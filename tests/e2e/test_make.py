@@ -110,15 +110,15 @@ class EndToEnd(unittest.TestCase):
 
     def test_a_process_that_is_left_behind_is_a_failure(self):
         result = self.run_tests(test_left=LEAVES_ONE)
-        self.assertRegex(result.stdout, r"\n---- FAILED test_left.Test: left a process behind: \d+ "
-                                        r"sleep 1000")
+        self.assertRegex(result.stdout, r"\n---- FAILED test_left.Test: left a process behind: "
+                                        r"\d+ sleep 1000")
         self.assertEqual(result.stdout.count("taken down"), 1)
         self.assertTrue(result.stdout.endswith("\n2 passed, 1 failed\n"), result.stdout)
 
     def test_a_class_that_ends_the_process_is_a_failure(self):
         result = self.run_tests(test_dies=DIES)
-        self.assertIn("\n---- FAILED test_dies.Test: its process was ended by SIGKILL before it was "
-                      "done\n", result.stdout)
+        self.assertIn("\n---- FAILED test_dies.Test: its process was ended by SIGKILL before it "
+                      "was done\n", result.stdout)
         self.assertEqual(result.returncode, 1)
         self.assertTrue(result.stdout.endswith("\n1 passed, 1 failed\n"), result.stdout)
 

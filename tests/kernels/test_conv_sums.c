@@ -226,7 +226,8 @@ Test(conv_sums, scales_of_every_kind)
         test.w_scale_all = scales[i / count % count];
         test.naive.y_scale = scales[i / count / count];
         test.naive.y_zero_point = test.naive.y_signed ? -3 : 3;
-        if (qk_test_runs(i))
+        /* Each pair of scales comes, and of the triples a third. */
+        if ((i + i / count + i / count / count) % 3 == 0 && qk_test_runs(i))
             check_ramp(&test);
     }
 }

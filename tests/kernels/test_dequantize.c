@@ -179,10 +179,13 @@ static const void *run_into(const struct room *room, const struct qk_dequantize_
     args.span.y = y;
     qk_dequantize(kernels, &args);
     kernels->finish();
+    size_t before = 0, behind = lead < 64 ? 64 : 0;
     for (size_t i = 1; i <= (lead < 64 ? lead : 64); i++)
-        cr_assert_eq(*(y - i), 0x5a, "%s: written %zu bytes before y", kernels->name, i);
-    for (size_t i = 0; lead < 64 && i < 64; i++)
-        cr_assert_eq(y[y_bytes + i], 0x5a, "%s: written %zu bytes behind y", kernels->name, i);
+        before = *(y - i) == 0x5a ? before : i;
+    while (behind > 0 && y[y_bytes + behind - 1] == 0x5a)
+        behind--;
+    cr_assert_eq(before, 0, "%s: written %zu bytes before y", kernels->name, before);
+    cr_assert_eq(behind, 0, "%s: written %zu bytes behind y", kernels->name, behind);
     return y;
 }
 
@@ -195,6 +198,8 @@ static void check_args(struct bed *bed, const struct qk_dequantize_kernels *kern
     qk_dequantize_init_scalar(&scalar);
     const uint8_t *wanted = run_into(&bed->scalar_y, &scalar, *args, 0);
     const uint8_t *got = run_into(&bed->y, kernels, *args, lead);
+    if (memcmp(got, wanted, args->span.count * y_size) == 0)
+        return;
     for (size_t i = 0; i < args->span.count; i++)
         cr_assert(
             qk_test_same(args->y_type, got, wanted, i),
@@ -278,7 +283,8 @@ static void check_codes(struct bed *bed, const struct qk_dequantize_kernels *ker
     const unsigned bits = qk_type_info(reading->type)->bits;
     const size_t count = bits < 8 ? 256 : (size_t)1 << bits;
     struct qk_dequantize_args args;
-    for (size_t round = 0; bits <= 16 && round < 64; round++) {
+    const size_t rounds = bits > 16 ? 0 : bits > 8 ? 8 : 64;
+    for (size_t round = 0; round < rounds; round++) {
         if (!qk_test_runs(round))
             continue;
         make_args(bed, reading, y_type, round % 2, 0, count, &args);
@@ -307,8 +313,9 @@ static void check_widen(struct bed *bed, const struct qk_dequantize_kernels *ker
             uint32_t bits[2];
             memcpy(&bits[0], &wanted, sizeof(wanted));
             memcpy(&bits[1], &to[i], sizeof(to[i]));
-            cr_assert_eq(bits[0] | quiet, bits[1] | quiet, "%s, %s: code %#zx became %#x, not %#x",
-                         kernels->name, qk_type_info(type)->name, start + i, bits[1], bits[0]);
+            if ((bits[0] | quiet) != (bits[1] | quiet))
+                cr_assert_fail("%s, %s: code %#zx became %#x, not %#x", kernels->name,
+                               qk_type_info(type)->name, start + i, bits[1], bits[0]);
         }
     }
 }

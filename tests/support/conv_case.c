@@ -96,12 +96,10 @@ static void *exact(size_t bytes)
 static uint8_t *random_bytes(size_t count, bool is_signed, enum conv_fill fill, uint64_t *state)
 {
     uint8_t *bytes = exact(count);
-    for (size_t i = 0; i < count; i++) {
-        uint8_t value = (uint8_t)(qk_test_random(state) >> 56);
-        if (fill != CONV_FILL_RANDOM)
-            value = (uint8_t)((fill == CONV_FILL_MAX ? 255 : 0) ^ (is_signed ? 128 : 0));
-        bytes[i] = value;
-    }
+    if (fill != CONV_FILL_RANDOM)
+        return memset(bytes, (fill == CONV_FILL_MAX ? 255 : 0) ^ (is_signed ? 128 : 0), count);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)(qk_test_random(state) >> 56);
     return bytes;
 }
 

@@ -170,13 +170,24 @@ int32_t dequantize_random_zero_point(uint64_t *random, enum qk_type type)
     return (int32_t)bits;
 }
 
+void dequantize_repeat(uint8_t *data, size_t period, size_t bytes)
+{
+    for (size_t i = period; i < bytes; i += period)
+        memcpy(data + i, data, bytes - i < period ? bytes - i : period);
+}
+
 void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t count)
 {
+    /* Random numbers take longer than a kernel: large tensors repeat theirs. A prime, so that a
+     * vector does not get the same elements again. */
+    enum { PERIOD = 1000003 };
     const size_t kind = qk_test_random_below(random, 4);
     const uint32_t smallest = formats[type].is_signed ? UINT32_C(1) << (formats[type].bits - 1) : 0;
     const uint32_t extreme = kind == 0 ? smallest : ~smallest;
-    for (size_t i = 0; i < dequantize_bytes(type, count); i++)
-        data[i] = (uint8_t)(qk_test_random(random) >> 40); /* pad bits as well */
+    const size_t bytes = dequantize_bytes(type, count); /* pad bits as well */
+    for (size_t i = 0; i < bytes && i < PERIOD; i++)
+        data[i] = (uint8_t)(qk_test_random(random) >> 40);
+    dequantize_repeat(data, PERIOD, bytes);
     for (size_t i = 0; kind < 2 && i < count; i++)
         qk_test_store(type, data, i, extreme);
 }

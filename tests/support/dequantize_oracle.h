@@ -39,4 +39,7 @@ int32_t dequantize_random_zero_point(uint64_t *random, enum qk_type type);
 /* Random elements, or all as small or as large as the type has. */
 void dequantize_random_elements(uint64_t *random, enum qk_type type, uint8_t *data, size_t count);
 
+/* Writes the first `period` of some bytes again and again behind them. */
+void dequantize_repeat(uint8_t *data, size_t period, size_t bytes);
+
 #endif

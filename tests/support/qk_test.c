@@ -328,7 +328,7 @@ void qk_test_run_tiers(const struct qk_test_tiers *tiers, const struct qk_call *
                        struct qk_test_result *result)
 {
     qk_test_run(tiers->kernels[0], call, result);
-    for (size_t i = 0; i < 2 * tiers->count && result->status == QK_OK; i++) {
+    for (size_t i = 1; i < 2 * tiers->count && result->status == QK_OK; i++) {
         struct qk_test_result other;
         run_call(tiers->kernels[i / 2], call, i % 2 ? seed : 0, &other);
         cr_assert_eq(other.status, QK_OK, "%s", other.error.text);
