@@ -393,7 +393,9 @@ static bool create_loader(struct process *process)
     const struct qd_config *config = &process->config;
     struct qd_error error;
     if (config->model_repository[0] != '\0') {
-        process->repository = qd_repository_open(config->model_repository, &error);
+        process->repository = qd_repository_open(
+            config->model_repository,
+            config->allow_repository_links ? QD_LINKS_ANYWHERE : QD_LINKS_INSIDE, &error);
         if (process->repository == NULL)
             return qd_complain(&process->error, "--model-repository: %s", error.text);
     }

@@ -67,6 +67,7 @@ struct qd_config {
     size_t load_model_count;
     uint64_t repository_poll_ns;
     bool exit_on_error;
+    bool allow_repository_links;
     bool console;    /* a page at / */
     const char *cpu; /* this and the next two: for qk_kernels_create */
     const char *gemm;

@@ -47,67 +47,124 @@ static int open_part_by_part(int at, const char *path, int flags)
     return opened;
 }
 
-static int open_beneath(int at, const char *path, int flags)
+/* -1, with ENOSYS where there is no openat2. */
+static int open_resolved(int at, const char *path, int flags, uint64_t resolve)
 {
-    struct open_how how = {
-        .flags = (unsigned)flags,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-    };
+    struct open_how how = {.flags = (unsigned)flags, .resolve = resolve};
     for (int i = 0; i < 16; i++) { /* EAGAIN: somebody moves folders meanwhile */
-        long fd = syscall(SYS_openat2, at, path, &how, sizeof(how));
+        const long fd = syscall(SYS_openat2, at, path, &how, sizeof(how));
         if (fd >= 0)
             return (int)fd;
-        if (errno == ENOSYS || errno == EPERM)
-            return open_part_by_part(at, path, flags);
+        if (errno == EPERM)
+            errno = ENOSYS; /* a sandbox */
         if (errno != EAGAIN && errno != EINTR)
             break;
     }
     return -1;
 }
 
-static enum qd_status fail(const char *shown, const char *what, struct qd_error *error)
+/* True if no part of the path itself leaves the folder. */
+static bool stays_inside(const char *path)
 {
-    switch (errno) {
+    char part[NAME_MAX + 1];
+    for (bool last = *path == '\0'; !last; path += strlen(part) + 1) {
+        last = strchr(path, '/') == NULL;
+        if (!copy_part(path, part))
+            return false;
+    }
+    return true;
+}
+
+static int open_below(int at, const char *path, enum qd_links links, int flags)
+{
+    int fd;
+    if (links == QD_LINKS_INSIDE) {
+        fd = open_resolved(at, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+        return fd < 0 && errno == ENOSYS ? open_part_by_part(at, path, flags) : fd;
+    }
+    if (!stays_inside(path)) {
+        errno = EXDEV;
+        return -1;
+    }
+    fd = open_resolved(at, path, flags, RESOLVE_NO_MAGICLINKS);
+    return fd < 0 && errno == ENOSYS ? openat(at, path, flags) : fd;
+}
+
+/* The error of errno, where a folder or a file could not be opened. */
+static enum qd_status fail(int at, const char *path, enum qd_links links, const char *shown,
+                           const char *what, struct qd_error *error)
+{
+    struct stat about;
+    const int reason = errno;
+    switch (reason) {
     case ENOENT:
+        if (fstatat(at, path, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode))
+            return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got a link to nothing", shown,
+                           what);
         return qd_fail(error, QD_NOT_FOUND, "%.200s: there is no such %s", shown, what);
-    case EXDEV:
     case ELOOP:
+        if (links == QD_LINKS_ANYWHERE)
+            return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got a loop of links", shown,
+                           what);
+        __attribute__((fallthrough));
+    case EXDEV:
         return qd_fail(
             error, QD_INVALID,
             "%.200s: expected a %s inside the folder where it is looked for; the path or "
-            "a link leaves it",
-            shown, what);
+            "a link leaves it%s",
+            shown, what, stays_inside(path) ? " (--allow-repository-links on follows links)" : "");
     case ENOTDIR:
         return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got something else", shown, what);
     case EMFILE:
     case ENFILE:
     case ENOMEM:
         return qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be opened just now: %s", shown,
-                       strerror(errno));
+                       strerror(reason));
     default:
-        return qd_fail(error, QD_INVALID, "%.200s: cannot be opened: %s", shown, strerror(errno));
+        return qd_fail(error, QD_INVALID, "%.200s: cannot be opened: %s", shown, strerror(reason));
     }
 }
 
-enum qd_status qd_folder_open(int at, const char *path, const char *shown, int *fd,
-                              struct qd_error *error)
+enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, const char *shown,
+                              int *fd, struct qd_error *error)
 {
-    *fd = open_beneath(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *fd < 0 ? fail(shown, "folder", error) : QD_OK;
+    *fd = open_below(at, path, links, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? fail(at, path, links, shown, "folder", error) : QD_OK;
 }
 
-enum qd_status qd_folder_open_file(int folder, const char *path, const char *shown,
-                                   uint64_t bytes_max, int *fd, struct stat *about,
-                                   struct qd_error *error)
+static enum qd_status refuse_kind(const char *shown, struct qd_error *error)
 {
-    *fd = open_beneath(folder, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return qd_fail(error, QD_INVALID, "%.200s: expected a regular file", shown);
+}
+
+/* Looks at what a link leads to without opening it, as opening some devices does something. */
+static enum qd_status check_target(int folder, const char *path, enum qd_links links,
+                                   const char *shown, struct qd_error *error)
+{
+    struct stat about;
+    const int fd = open_below(folder, path, links, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return fail(folder, path, links, shown, "file", error);
+    const bool is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+    close(fd);
+    return is_file ? QD_OK : refuse_kind(shown, error);
+}
+
+enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links links,
+                                   const char *shown, uint64_t bytes_max, int *fd,
+                                   struct stat *about, struct qd_error *error)
+{
+    enum qd_status status =
+        links == QD_LINKS_ANYWHERE ? check_target(folder, path, links, shown, error) : QD_OK;
+    *fd = -1;
+    if (status == QD_OK)
+        *fd = open_below(folder, path, links, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (*fd < 0)
-        return fail(shown, "file", error);
-    enum qd_status status = QD_OK;
+        return status == QD_OK ? fail(folder, path, links, shown, "file", error) : status;
     if (fstat(*fd, about) != 0) {
-        status = fail(shown, "file", error);
+        status = fail(folder, path, links, shown, "file", error);
     } else if (!S_ISREG(about->st_mode)) {
-        status = qd_fail(error, QD_INVALID, "%.200s: expected a regular file", shown);
+        status = refuse_kind(shown, error);
     } else if ((uint64_t)about->st_size > bytes_max) {
         status = qd_fail(error, QD_TOO_LARGE,
                          "%.200s: expected at most %llu bytes (--max-model-bytes), got %llu", shown,

@@ -27,6 +27,7 @@ enum {
 
 struct qd_repository {
     char *path;
+    enum qd_links links;
 };
 
 /* Anew for each look, so that a folder, or a link, that takes the place of the one before it is
@@ -41,11 +42,14 @@ static enum qd_status open_root(const struct qd_repository *repository, int *fd,
                    repository->path, strerror(errno));
 }
 
-struct qd_repository *qd_repository_open(const char *path, struct qd_error *error)
+struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
+                                         struct qd_error *error)
 {
     struct qd_repository *repository = calloc(1, sizeof(*repository));
-    if (repository != NULL)
+    if (repository != NULL) {
         repository->path = strdup(path);
+        repository->links = links;
+    }
     if (repository == NULL || repository->path == NULL) {
         qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
         qd_repository_close(repository);
@@ -282,7 +286,7 @@ static enum qd_status mark_version(struct qd_model_folder *folder, const char *n
     snprintf(path, sizeof(path), "%llu", (unsigned long long)version);
     snprintf(shown, sizeof(shown), "%.128s/%s", name, path);
     int fd;
-    enum qd_status status = qd_folder_open(folder->fd, path, shown, &fd, error);
+    enum qd_status status = qd_folder_open(folder->fd, path, folder->links, shown, &fd, error);
     if (status == QD_NOT_FOUND) /* it was there just now: who writes here is not done */
         return error->status = QD_UNAVAILABLE;
     if (status != QD_OK)
@@ -303,12 +307,12 @@ enum qd_status qd_model_folder_open(const struct qd_repository *repository, cons
                                     bool marks, struct qd_arena *arena,
                                     struct qd_model_folder *folder, struct qd_error *error)
 {
-    *folder = (struct qd_model_folder){.fd = -1};
+    *folder = (struct qd_model_folder){.fd = -1, .links = repository->links};
     int root;
     enum qd_status status = open_root(repository, &root, error);
     if (status != QD_OK)
         return status;
-    status = qd_folder_open(root, name, name, &folder->fd, error);
+    status = qd_folder_open(root, name, repository->links, name, &folder->fd, error);
     close(root);
     if (status != QD_OK)
         return status;

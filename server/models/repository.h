@@ -1,8 +1,9 @@
 /* A folder of models, as Triton has it: NAME/VERSION/model.onnx, or NAME/VERSION/request.json and
  * request.bin. Versions are folders whose names are numbers above 0, without zeros before them.
  *
- * Nothing outside of a model's own folder is ever opened; the repository may hold links to models'
- * folders, but only to such inside itself. Calls block, so they are for workers. */
+ * Unless links may lead anywhere, nothing outside of a model's own folder is ever opened; the
+ * repository may hold links to models' folders, but only to such inside itself. Calls block, so
+ * they are for workers. */
 #ifndef SERVER_MODELS_REPOSITORY_H
 #define SERVER_MODELS_REPOSITORY_H
 
@@ -12,6 +13,7 @@
 
 #include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/models/folder.h"
 
 #define QD_REPOSITORY_MODEL_COUNT_MAX 4096
 #define QD_REPOSITORY_VERSION_COUNT_MAX 4096 /* of one model */
@@ -19,7 +21,8 @@
 struct qd_repository;
 
 /* NULL: no such folder, and the error says so. The path is copied. */
-struct qd_repository *qd_repository_open(const char *path, struct qd_error *error);
+struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
+                                         struct qd_error *error);
 void qd_repository_close(struct qd_repository *repository); /* NULL is fine */
 
 /* The names of models, sorted, in the arena. What cannot be one is passed over: files, names with a
@@ -31,6 +34,7 @@ enum qd_status qd_repository_list(const struct qd_repository *repository, struct
 /* One model's folder, as it is now. */
 struct qd_model_folder {
     int fd;
+    enum qd_links links;
     uint64_t *versions; /* ascending, in the arena */
     size_t version_count;
     bool has_config; /* config.json */

@@ -76,8 +76,9 @@ static enum qd_status read_config(struct qd_sources *sources, struct qd_error *e
     int fd;
     struct stat about;
     snprintf(shown, sizeof(shown), "%.128s/config.json", sources->name);
-    enum qd_status status = qd_folder_open_file(sources->folder.fd, "config.json", shown,
-                                                CONFIG_BYTES_MAX, &fd, &about, error);
+    enum qd_status status =
+        qd_folder_open_file(sources->folder.fd, "config.json", sources->folder.links, shown,
+                            CONFIG_BYTES_MAX, &fd, &about, error);
     if (status != QD_OK)
         return status;
     size_t bytes = (size_t)about.st_size;
@@ -242,9 +243,9 @@ static enum qd_status open_file(struct qd_sources *sources, const char *path,
     if (copy == NULL)
         return qd_refuse_memory(sources->version_arena, shown, error);
     struct qd_source_file *opened = &sources->opened[sources->opened_count];
-    enum qd_status status =
-        qd_folder_open_file(sources->version_fd, path, shown, qd_memory_max(sources->arena->memory),
-                            &opened->fd, &opened->about, error);
+    enum qd_status status = qd_folder_open_file(sources->version_fd, path, sources->folder.links,
+                                                shown, qd_memory_max(sources->arena->memory),
+                                                &opened->fd, &opened->about, error);
     if (status != QD_OK)
         return status;
     opened->path = strcpy(copy, path);
@@ -274,8 +275,8 @@ static enum qd_status find_in_folder(struct qd_sources *sources, struct qd_error
     char path[32];
     snprintf(path, sizeof(path), "%llu", (unsigned long long)sources->version);
     snprintf(sources->shown, sizeof(sources->shown), "%.128s/%s", sources->name, path);
-    enum qd_status status =
-        qd_folder_open(sources->folder.fd, path, sources->shown, &sources->version_fd, error);
+    enum qd_status status = qd_folder_open(sources->folder.fd, path, sources->folder.links,
+                                           sources->shown, &sources->version_fd, error);
     if (status == QD_OK)
         status = try_file(sources, qd_sources_onnx_name(sources), &onnx, error);
     if (status == QD_OK)

@@ -119,8 +119,88 @@ class InItsPlace(RepositoryTest):
                           "request in JSON, got a Git LFS pointer")
         self.write("weights/1/model.onnx", external_file("weights.bin", 1000))
         self.write("weights/1/weights.bin", LFS)
-        self.assert_error(self.post("weights", "load"), 400, "weights.bin", "the file has %d, and is a "
-                          "Git LFS pointer" % len(LFS))
+        self.assert_error(self.post("weights", "load"), 400, "weights.bin",
+                          "the file has %d, and is a Git LFS pointer" % len(LFS))
+
+
+class Links(RepositoryTest):
+    """A cache of models is a tree of links, as that of Hugging Face: its snapshots have links to
+    blobs, and the repository has links to snapshots."""
+
+    ALLOW = ("--allow-repository-links", "on")
+
+    def cache(self, path, blob, data):
+        """A file in the cache, which lies beside the repository, replaced at once."""
+        blobs = self.folder.parent / "cache" / "blobs"
+        blobs.mkdir(parents=True, exist_ok=True)
+        (blobs / blob).write_bytes(data)
+        link = self.folder.parent / "cache" / "snapshots" / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        new = link.with_name(".new")
+        new.symlink_to(os.path.relpath(blobs / blob, link.parent))
+        new.rename(link)
+        return link
+
+    def link(self, path, target):
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+
+    def test_they_are_refused_without_the_flag(self):
+        self.link("layer/1/model.onnx", self.cache("a1/model.onnx", "4d7a", conv_file(WEIGHTS)))
+        line = self.fail_to_start()
+        self.assertIn("layer/1/model.onnx: expected a file inside the folder", line)
+        self.assertIn("--allow-repository-links on", line)
+        os.remove(self.folder / "layer/1/model.onnx")
+        os.rmdir(self.folder / "layer/1")
+        self.link("layer/1", self.folder.parent / "cache" / "snapshots" / "a1")
+        self.assertIn("--allow-repository-links on", self.fail_to_start())
+
+    def test_files_versions_and_models(self):
+        snapshot = self.cache("a1/model.onnx", "4d7a", conv_file(WEIGHTS))
+        self.link("file/1/model.onnx", snapshot)
+        self.link("version/7", snapshot.parent)
+        self.write("../elsewhere/1/model.onnx", conv_file([2, 1]))
+        self.link("model", self.folder.parent / "elsewhere")
+        self.cache("b2/model.onnx", "0001", external_file("weights.bin", 1))
+        self.cache("b2/weights.bin", "0002", bytes([9, 1, 1, 1]))
+        self.link("external/1", self.folder.parent / "cache" / "snapshots" / "b2")
+        self.start(*self.ALLOW)
+        self.assert_convolves("file", WEIGHTS)
+        self.assert_convolves("version", WEIGHTS, 7)
+        self.assert_convolves("model", [2, 1])
+        self.assert_convolves("external", [1, 1, 1])
+
+    def test_what_is_refused_all_the_same(self):
+        self.start("--model-control-mode", "explicit", *self.ALLOW)
+        path = self.folder / "layer/1/model.onnx"
+        path.parent.mkdir(parents=True)
+        os.mkfifo(self.folder.parent / "fifo")
+        (self.folder.parent / "large").touch()
+        os.truncate(self.folder.parent / "large", 1 << 42)
+        for target, words in (("/dev/zero", "expected a regular file"),
+                              (self.folder.parent / "fifo", "expected a regular file"),
+                              (self.folder, "expected a regular file"),
+                              ("model.onnx", "got a loop of links"),
+                              ("/proc/self/fd/0", "layer/1/model.onnx"),
+                              (self.folder.parent / "large", "--max-model-bytes"),
+                              ("/nonexistent", "got a link to nothing")):
+            path.symlink_to(target)
+            self.assert_error(self.post("layer", "load"), 413 if "max" in words else 400, words)
+            path.unlink()
+        for location in ("../../secret", "/etc/passwd", "a/../../b"):
+            self.write("layer/1/model.onnx", external_file(location))
+            self.assert_error(self.post("layer", "load"), 400, "the path or a link leaves it")
+
+    def test_a_change_of_the_target_is_followed(self):
+        self.link("layer/1/model.onnx", self.cache("a1/model.onnx", "4d7a", conv_file(WEIGHTS)))
+        self.start("--model-control-mode", "poll", "--repository-poll-secs", "1", *self.ALLOW)
+        self.assert_convolves("layer", WEIGHTS)
+        self.cache("a1/model.onnx", "5e8b", conv_file([2, 1]))  # the snapshot's link
+        self.wait_for(lambda: self.ask("layer", [1, 0, 0]).json()["outputs"][0]["shape"][2] == 2)
+        self.write("../cache/blobs/5e8b", conv_file([1, 2, 3]))  # the blob itself
+        self.wait_for(lambda: self.ask("layer", [1, 0, 0]).json()["outputs"][0]["shape"][2] == 1)
+        self.assert_convolves("layer", [1, 2, 3])
 
 
 class Base64(ModelTest):

@@ -41,6 +41,9 @@ static void setup(void)
     cr_assert_eq(symlinkat("../outside", folder, "way_out"), 0);
     cr_assert_eq(symlinkat("/etc", folder, "root"), 0);
     cr_assert_eq(symlinkat("loop", folder, "loop"), 0);
+    cr_assert_eq(symlinkat("nothing", folder, "dangling"), 0);
+    cr_assert_eq(symlinkat("fifo", folder, "to_fifo"), 0);
+    cr_assert_eq(symlinkat("/dev/null", folder, "device"), 0);
     cr_assert_eq(mkfifoat(folder, "fifo", 0600), 0);
 }
 
@@ -54,10 +57,12 @@ static void teardown(void)
 
 TestSuite(folder, .init = setup, .fini = teardown);
 
+static enum qd_links links = QD_LINKS_INSIDE;
+
 static enum qd_status open_file(const char *path, struct stat *about)
 {
     int fd = -1;
-    enum qd_status status = qd_folder_open_file(folder, path, path, 5, &fd, about, &error);
+    enum qd_status status = qd_folder_open_file(folder, path, links, path, 5, &fd, about, &error);
     if (status == QD_OK)
         close(fd);
     return status;
@@ -80,7 +85,8 @@ Test(folder, opens_what_is_inside)
         cr_assert_eq(about.st_size, 5);
     }
     int fd;
-    cr_assert_eq(qd_folder_open(folder, "deep", "deep", &fd, &error), QD_OK, "%s", error.text);
+    cr_assert_eq(qd_folder_open(folder, "deep", QD_LINKS_INSIDE, "deep", &fd, &error), QD_OK, "%s",
+                 error.text);
     close(fd);
 }
 
@@ -99,6 +105,8 @@ Test(folder, refuses_what_is_not)
         {"deep/../../outside/secret", QD_INVALID, "the path or a link leaves it"},
         {"/etc/passwd", QD_INVALID, "the path or a link leaves it"},
         {"loop", QD_INVALID, "the path or a link leaves it"},
+        {"escape", QD_INVALID, "leaves it (--allow-repository-links on follows links)"},
+        {"dangling", QD_INVALID, "expected a file, got a link to nothing"},
         {"file/file", QD_INVALID, "got something else"},
         {"fifo", QD_INVALID, "expected a regular file"},
         {"deep", QD_INVALID, "expected a regular file"},
@@ -131,7 +139,48 @@ Test(folder, folders_are_held_to_the_same)
     static const char *const paths[] = {"..", "way_out", "root", "file", "/", "nothing"};
     for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
         int fd;
-        cr_assert_neq(qd_folder_open(folder, paths[i], paths[i], &fd, &error), QD_OK, "%s",
-                      paths[i]);
+        cr_assert_neq(qd_folder_open(folder, paths[i], QD_LINKS_INSIDE, paths[i], &fd, &error),
+                      QD_OK, "%s", paths[i]);
     }
+}
+
+Test(folder, links_may_lead_anywhere)
+{
+    static const char *const good[] = {"file", "deep/file", "./deep/./file", "link", "hash"};
+    static const struct {
+        const char *path;
+        enum qd_status status;
+        const char *text;
+    } bad[] = {
+        {"nothing", QD_NOT_FOUND, "there is no such file"},
+        {"../outside/secret", QD_INVALID, "the path or a link leaves it"},
+        {"deep/../../outside/secret", QD_INVALID, "the path or a link leaves it"},
+        {"/etc/passwd", QD_INVALID, "the path or a link leaves it"},
+        {"loop", QD_INVALID, "got a loop of links"},
+        {"dangling", QD_INVALID, "got a link to nothing"},
+        {"escape", QD_TOO_LARGE, "at most 5 bytes"},
+        {"way_out/secret", QD_TOO_LARGE, "at most 5 bytes"},
+        {"fifo", QD_INVALID, "expected a regular file"},
+        {"to_fifo", QD_INVALID, "expected a regular file"},
+        {"device", QD_INVALID, "expected a regular file"},
+        {"deep", QD_INVALID, "expected a regular file"},
+        {"", QD_NOT_FOUND, "there is no such file"},
+    };
+    struct stat about;
+    links = QD_LINKS_ANYWHERE;
+    write_file("../outside/blob", "12345");
+    cr_assert_eq(symlinkat("way_out/blob", folder, "hash"), 0);
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        cr_assert_eq(open_file(good[i], &about), QD_OK, "%s: %s", good[i], error.text);
+        cr_assert_eq(about.st_size, 5);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        cr_assert_eq(open_file(bad[i].path, &about), bad[i].status, "%s", bad[i].path);
+        cr_assert_not_null(strstr(error.text, bad[i].text), "%s: %s", bad[i].path, error.text);
+    }
+    int fd;
+    cr_assert_eq(qd_folder_open(folder, "way_out", links, "way_out", &fd, &error), QD_OK);
+    close(fd);
+    cr_assert_eq(qd_folder_open(folder, "..", links, "..", &fd, &error), QD_INVALID);
+    cr_assert_eq(qd_folder_open(folder, "link", links, "link", &fd, &error), QD_INVALID);
 }

@@ -36,7 +36,7 @@ static void setup(void)
     snprintf(base, sizeof(base), "/tmp/quantd-repository-XXXXXX");
     cr_assert_not_null(mkdtemp(base));
     root = open(base, O_RDONLY | O_DIRECTORY);
-    repository = qd_repository_open(base, &error);
+    repository = qd_repository_open(base, QD_LINKS_INSIDE, &error);
     cr_assert_not_null(repository, "%s", error.text);
     make_folder("b");
     make_folder("b/2");
@@ -141,7 +141,7 @@ Test(repository, a_folder_that_is_not_there)
     cr_assert_eq(symlinkat("/etc", root, "b/11"), 0);
     cr_assert_eq(qd_model_folder_open(repository, "b", true, &scratch.arena, &folder, &error),
                  QD_INVALID);
-    cr_assert_null(qd_repository_open("/nonexistent", &error));
+    cr_assert_null(qd_repository_open("/nonexistent", QD_LINKS_INSIDE, &error));
 }
 
 /* Every change of a file makes another fingerprint, and none does not. */
