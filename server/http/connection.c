@@ -305,11 +305,20 @@ void qd_connection_advance_at(struct qd_connection *connection, enum qd_connecti
         start_to_wait(connection, connection->since_ns);
 }
 
+/* True: the client has sent bytes that the library has not read: they are in the socket or, over
+ * TLS, decrypted already. */
+static bool has_unread(const struct qd_connection *connection)
+{
+    const struct qd_connections *all = connection->all;
+    int bytes = 0;
+    return (all->decrypted_bytes != NULL && all->decrypted_bytes(connection) > 0) ||
+           (ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0);
+}
+
 bool qd_connection_leaves_unread(const struct qd_connection *connection)
 {
-    int bytes = 0;
     return connection->state == QD_CONNECTION_IDLE && connection->all->draining &&
-           ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+           has_unread(connection);
 }
 
 void qd_connection_cut(struct qd_connection *connection)
@@ -327,12 +336,13 @@ void qd_connection_cut(struct qd_connection *connection)
  * is room for ours. */
 static bool waits_for_us(const struct qd_connection *connection)
 {
-    struct pollfd socket = {.fd = connection->fd,
-                            .events = connection->state == QD_CONNECTION_BODY ? POLLIN : POLLOUT};
+    struct pollfd socket = {.fd = connection->fd, .events = POLLOUT};
     if (connection->held || connection->placed_bytes > 0)
         return true;
+    if (connection->state == QD_CONNECTION_BODY)
+        return has_unread(connection);
     return connection->peer == QD_PEER_SENDS && poll(&socket, 1, 0) == 1 &&
-           (socket.revents & socket.events) != 0;
+           (socket.revents & POLLOUT) != 0;
 }
 
 /* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
@@ -453,9 +463,7 @@ void qd_connections_on_hangups(struct qd_connections *all)
 /* All that it sent has been read. */
 static bool is_read_up(const struct qd_connection *connection)
 {
-    char byte;
-    return connection->placed_bytes == 0 &&
-           recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+    return connection->placed_bytes == 0 && !has_unread(connection);
 }
 
 static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
@@ -502,9 +510,8 @@ static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
 
 static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
 {
-    int pending = 0;
     return connection->first_byte_ns == 0 && now_ns - connection->since_ns > DRAIN_GRACE_NS &&
-           ioctl(connection->fd, FIONREAD, &pending) == 0 && pending == 0;
+           !has_unread(connection);
 }
 
 static void sweep_drained(struct qd_connections *all, uint64_t now_ns)

@@ -90,6 +90,9 @@ struct qd_connections {
     /* What it sends cannot be read (its `framing`), and all before that is answered. Moves it on to
      * CUT. */
     void (*on_fault)(struct qd_connection *connection);
+    /* Returns how many bytes GnuTLS has decrypted that the library has not read. NULL: no
+     * connection has TLS. */
+    size_t (*decrypted_bytes)(const struct qd_connection *connection);
     uint64_t window_ns; /* of the pace */
     uint64_t window_bytes;
     struct qd_links waits[QD_WAIT_COUNT];

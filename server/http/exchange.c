@@ -39,6 +39,12 @@ void *qd_exchange_session_of(const struct qd_connection *connection)
     return info == NULL ? NULL : info->tls_session;
 }
 
+static size_t decrypted_bytes(const struct qd_connection *connection)
+{
+    void *session = qd_exchange_session_of(connection);
+    return session == NULL ? 0 : qd_tls_decrypted_bytes(session);
+}
+
 /* ---- The answer --------------------------------------------------------------------------- */
 
 /* It is the tap's to send, and `outgoing`. */
@@ -423,6 +429,8 @@ bool qd_exchange_init(struct qd_exchange *exchange, struct qd_loop *loop,
     exchange->silence_s = silence_s(settings->config, exchange->connections.window_bytes);
     set_keep_alive(exchange);
     qd_refuse_watch(&exchange->connections);
+    if (settings->tls != NULL)
+        exchange->connections.decrypted_bytes = decrypted_bytes;
     if (!qd_intercept_start(on_library_error)) {
         qd_log(QD_LOG_WARN, "libmicrohttpd is built so that its errors stay HTML", "version=%s",
                MHD_get_version());

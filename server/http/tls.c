@@ -207,6 +207,11 @@ enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
     return QD_TLS_SENT;
 }
 
+size_t qd_tls_decrypted_bytes(void *session)
+{
+    return gnutls_record_check_pending(session);
+}
+
 /* ---- A client ----------------------------------------------------------------------------- */
 
 /* A negative result of GnuTLS's ends it. */

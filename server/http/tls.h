@@ -46,6 +46,9 @@ enum qd_tls_sent {
 enum qd_tls_sent qd_tls_send(void *session, const void *bytes, size_t count)
     __attribute__((warn_unused_result));
 
+/* Returns how many decrypted bytes the session holds that nobody has read. */
+size_t qd_tls_decrypted_bytes(void *session);
+
 /* As a client, of ourselves: whom it talks to is not checked. Handshake, question, answer, until
  * the server closes or there is no more room. The answer's bytes; -1: `error` says why. */
 ssize_t qd_tls_ask(int fd, const char *question, char *answer, size_t room, struct qd_error *error);

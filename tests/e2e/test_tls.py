@@ -16,7 +16,7 @@ from pathlib import Path
 
 import test_start
 from quantd import (COMMAND, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
-                    infer_path, json_request, receive_all, run_threads)
+                    infer_path, json_request, raw_infer, receive_all, run_threads)
 
 MODEL = "onnx.DequantizeLinear"
 SCALE = Tensor.of("x_scale", "FP32", [], [1])
@@ -38,6 +38,61 @@ def make_certificate(folder, name, *more):
                     "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",
                     "%s/%s.key" % (folder, name), "-out", "%s/%s.crt" % (folder, name), *more],
                    check=True, capture_output=True)
+
+
+class MemoryClient:
+    """TLS beside its socket: Python's own kind cannot read behind its farewell."""
+
+    def __init__(self, server):
+        self.socket = server.connect_tcp()
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.session = server.tls.wrap_bio(self.incoming, self.outgoing)
+        self.step(self.session.do_handshake)
+
+    def flush(self):
+        data = self.outgoing.read()
+        if data:
+            self.socket.sendall(data)
+
+    def step(self, call, *arguments):
+        """Until it wants no more of the server's bytes. None: the server has closed."""
+        while True:
+            try:
+                result = call(*arguments)
+                self.flush()
+                return result
+            except ssl.SSLWantReadError:
+                self.flush()
+                received = self.socket.recv(1 << 16)
+                if received == b"":
+                    return None
+                self.incoming.write(received)
+
+    def send(self, data):
+        for i in range(0, len(data), 1 << 20):
+            self.step(self.session.write, data[i:i + (1 << 20)])
+
+    def say_farewell(self):
+        try:
+            self.session.unwrap()
+        except ssl.SSLError:
+            pass  # the server's own has not come yet
+        self.flush()
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def receive_all(self):
+        received = bytearray()
+        while True:
+            try:
+                data = self.step(self.session.read, 1 << 16)
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return bytes(received)
+            if not data:
+                return bytes(received)
+            received += data
+
+    def close(self):
+        self.socket.close()
 
 
 @unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
@@ -274,6 +329,45 @@ class Tls(TlsTest):
         answer = reader.answer()
         self.assertEqual(answer.status, 200)
         reader.close()
+
+    def test_uploads_of_clients_that_then_shut_their_sending_side(self):
+        """The last records are larger than what the library reads at a time beside a large head,
+        and come after a pause: by then the server looks for clients that have left."""
+        body, headers = large(1 << 20)
+        lines = ["%s: %s" % pair for pair in headers.items()]
+        for pads, chunked in ((0, False), (20, False), (0, True), (20, True)):
+            with self.subTest(pads=pads, chunked=chunked):
+                more = ["X-%d: %s" % (i, "a" * 1000) for i in range(pads)]
+                more.append("Transfer-Encoding: chunked" if chunked
+                            else "Content-Length: %d" % len(body))
+                sent = body
+                if chunked:
+                    parts = [body[i:i + 40000] for i in range(0, len(body), 40000)]
+                    sent = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in [*parts, b""])
+                connection = self.server.connect()
+                connection.sendall("\r\n".join(["POST %s HTTP/1.1" % infer_path(MODEL), "Host: x",
+                                                *lines, *more, "", ""]).encode() + sent[:500000])
+                time.sleep(0.4 * SLOW)
+                connection.sendall(sent[500000:])
+                with socket.socket(fileno=os.dup(connection.fileno())) as raw:
+                    raw.shutdown(socket.SHUT_WR)
+                reader = Reader(connection)
+                answer = reader.answer()
+                self.assertEqual(answer.status, 200, answer.body[:200])
+                self.assertEqual(len(answer.outputs()["y"][2]), 4 << 20)
+                reader.close()
+
+    def test_a_farewell_behind_an_upload(self):
+        """close_notify says that the client sends no more, and not that it does not read."""
+        body, headers = large(1 << 20)
+        client = MemoryClient(self.server)
+        client.send(raw_infer(MODEL, body, headers))
+        client.say_farewell()
+        answer = client.receive_all()
+        client.close()
+        head, rest = answer.split(b"\r\n\r\n", 1)
+        self.assertTrue(head.startswith(b"HTTP/1.1 200 "), head[:200])
+        self.assertEqual(len(rest), int(re.search(rb"\nContent-Length: (\d+)", head).group(1)))
 
     def test_clients_that_vanish(self):
         body, headers = large(4 << 20)

@@ -458,6 +458,60 @@ Test(connection, who_leaves_in_the_middle_is_noticed)
     desk_deinit(&desk);
 }
 
+static size_t decrypted;
+
+static size_t decrypted_bytes(const struct qd_connection *connection)
+{
+    (void)connection;
+    return decrypted;
+}
+
+/* Over TLS a record comes out of the socket at once, and the library reads it in pieces. */
+Test(connection, what_is_decrypted_already_is_still_to_be_read)
+{
+    struct desk desk;
+    desk_init(&desk);
+    desk.all.decrypted_bytes = decrypted_bytes;
+    decrypted = 1;
+    make_old(&desk);
+    shutdown(desk.client, SHUT_WR);
+    cr_assert_not(is_cut(&desk));
+    advance_to(&desk, QD_CONNECTION_BODY);
+    desk.connection->since_ns -= QD_NS_PER_S;
+    cr_assert_not(is_cut(&desk), "an upload's end");
+    let_time_pass(&desk);
+    cr_assert_not(is_cut(&desk), "it is we who have not read");
+    qd_connection_advance(desk.connection, QD_CONNECTION_ANSWER);
+    qd_connection_advance(desk.connection, QD_CONNECTION_IDLE);
+    desk.all.draining = true;
+    desk.connection->since_ns -= QD_NS_PER_S;
+    cr_assert_not(is_cut(&desk), "another request");
+    cr_assert(qd_connection_leaves_unread(desk.connection));
+    decrypted = 0;
+    cr_assert_not(qd_connection_leaves_unread(desk.connection));
+    cr_assert(is_cut(&desk));
+    cr_assert_eq(slow_count, 0);
+    desk.all.draining = false;
+    desk_deinit(&desk);
+}
+
+Test(connection, a_body_is_read_up_although_its_client_has_shut_its_side)
+{
+    struct desk desk;
+    desk_init(&desk);
+    make_old(&desk);
+    advance_to(&desk, QD_CONNECTION_BODY);
+    cr_assert_eq(write(desk.client, "x", 1), 1);
+    shutdown(desk.client, SHUT_WR);
+    let_time_pass(&desk);
+    cr_assert_not(is_cut(&desk), "it is we who have not read");
+    char byte;
+    cr_assert_eq(read(desk.connection->fd, &byte, 1), 1);
+    let_time_pass(&desk);
+    cr_assert(is_cut(&desk));
+    desk_deinit(&desk);
+}
+
 Test(connection, the_idle_cost_nothing)
 {
     struct desk desk;
