@@ -115,7 +115,8 @@ KERNELS := \
     kernels/quantize/quantize_avx2.c kernels/quantize/quantize_avx512bw.c \
     kernels/quantize/quantize_neon.c \
     kernels/gemm/openblas.c kernels/gemm/igemm_scalar.c \
-    kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_6x16_avxvnni.c \
+    kernels/gemm/igemm_6x16_avx2.c kernels/gemm/igemm_16x14_avx2.c \
+    kernels/gemm/igemm_6x16_avxvnni.c \
     kernels/gemm/igemm_6x64_avx512vnni.c kernels/gemm/igemm_32x14_avx512vnni.c \
     kernels/gemm/igemm_32x32_amx.c kernels/gemm/igemm_6x8_neon.c \
     kernels/gemm/igemm_6x16_dotprod.c kernels/gemm/igemm_12x8_i8mm.c \

@@ -20,6 +20,17 @@ enum {
 };
 
 #ifdef __x86_64__
+static const struct qk_conv_backend avx2_few = {
+    .name = "avx2",
+    .kernel = "conv_avx2",
+    .cpu_flags = QK_CPU_HASWELL,
+    .igemm = &qk_igemm_s16s16_6x16__avx2,
+    .slabs = &qk_slab_kernels_s16x2__avx2,
+    .depthwise = &qk_depthwise_s16s16_1x32__avx2,
+    .product = QK_PRODUCT_AVX2,
+    .slab_cycles = 25,
+};
+
 static const struct qk_conv_backend vnni_few = {
     .name = "vnni",
     .kernel = "conv_vnni",
@@ -60,11 +71,13 @@ static const struct qk_conv_backend backends[COUNT] = {
             .name = "avx2",
             .kernel = "conv_avx2",
             .cpu_flags = QK_CPU_HASWELL,
-            .igemm = &qk_igemm_s16s16_6x16__avx2,
-            .slabs = &qk_slab_kernels_s16x2__avx2,
+            .igemm = &qk_igemm_u8s8_16x14__avx2,
+            .few = &avx2_few,
+            .few_speed = 0.55,
+            .slabs = &qk_slab_kernels_u8x4__avx2,
             .depthwise = &qk_depthwise_s16s16_1x32__avx2,
             .product = QK_PRODUCT_AVX2,
-            .slab_cycles = 25,
+            .slab_cycles = 50,
         },
     [AVXVNNI] =
         {
@@ -84,6 +97,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cpu_flags = QK_CPU_CASCADELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
             .few = &vnni_novbmi_few,
+            .few_speed = 0.7,
+            .tile_slabs = 8,
             .slabs = &qk_slab_kernels_u8x4__avx512bw,
             .depthwise = &qk_depthwise_u8s8_1x32__avx512vnni,
             .product = QK_PRODUCT_VNNI,
@@ -96,6 +111,8 @@ static const struct qk_conv_backend backends[COUNT] = {
             .cpu_flags = QK_CPU_ICELAKE,
             .igemm = &qk_igemm_u8s8_32x14__avx512vnni,
             .few = &vnni_few,
+            .few_speed = 0.7,
+            .tile_slabs = 8,
             .slabs = &qk_slab_kernels_u8x4__avx512vbmi,
             .depthwise = &qk_depthwise_u8s8_1x64__avx512vbmi,
             .product = QK_PRODUCT_VNNI,

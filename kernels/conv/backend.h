@@ -16,9 +16,10 @@ struct qk_conv_backend {
     /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *narrow;
-    /* With the same packing of x, and tiles of fewer rows: what serves convolutions with few rows
-     * or terms; NULL: this one. */
+    /* With tiles of fewer rows: what serves convolutions with few rows or terms; NULL: this one. */
     const struct qk_conv_backend *few;
+    double few_speed;  /* of its products, as a share of this one's in full tiles */
+    double tile_slabs; /* slabs that take as long as beginning and ending a tile of this one */
     const struct qk_slab_kernels *slabs;
     const struct qk_depthwise *depthwise; /* for groups of one channel */
     double slab_cycles;                   /* rough: to make 16 cells of a slab */

@@ -29,18 +29,16 @@ static bool leaves_tiles_empty(const struct qk_conv *conv, const struct qk_conv_
     return rows * (double)conv->depth < 0.1 * tile_rows * step_terms * (double)order.steps;
 }
 
-/* Slabs that take as long as beginning and ending a tile of a kernel by position. */
-#define TILE_SLABS 8
-
 /* Whether a kernel by position, with rows that fill its vectors only in part and few slabs between
  * the beginning and the end of a tile, would take longer than one by rows. */
 static bool leaves_rows_idle(const struct qk_conv *conv, const struct qk_conv_backend *backend)
 {
     const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
+    const double lanes = (double)backend->igemm->lanes;
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
-    const double tile_rows = ceil(rows / QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR;
+    const double tile_rows = ceil(rows / lanes) * lanes;
     const double slabs = (double)(order.slabs * (order.steps / order.k_blocks));
-    return rows * slabs < 0.7 * tile_rows * (slabs + TILE_SLABS);
+    return rows * slabs < backend->few_speed * tile_rows * (slabs + backend->tile_slabs);
 }
 
 /* Whether what sgemm needs before and behind costs more than its products save: x as floats, and

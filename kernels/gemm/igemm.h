@@ -25,6 +25,12 @@
  * kernel, tile and packing travel in one struct, and no kernel meets another's weights. Weights of
  * slabs that a step lacks are 0. Weights of rows that a panel lacks may be anything.
  *
+ * Some kernels multiply slabs whose weights are large in another way. Such a kernel has `settle`,
+ * which the packer calls once for each step of a packed panel. Behind the steps of a panel then lie
+ * a word for each step, whose bit i says that slab i has large weights, and behind these as many
+ * bytes as all steps have: room for what `settle` makes of large weights. A word of 0 is always
+ * right for weights of 0 and 1.
+ *
  * Kernels are of two kinds. By rows, a vector holds 16 positions of one row, and meets one weight;
  * the sums of a tile lie row by row, QK_IGEMM_NR apart. By position, a vector holds 16 rows of one
  * position, and meets one cell; the sums lie position by position, mr apart, and a tile may have
@@ -68,9 +74,11 @@ struct qk_igemm_args {
     size_t step_count;
     const uint8_t *weights; /* of the panel, at the first step */
     size_t step_bytes;      /* of the weights */
-    size_t rows;            /* 1 to mr */
-    size_t vectors;         /* by rows: 1 to nr / QK_IGEMM_VECTOR */
-    size_t positions;       /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
+    const uint32_t *large;  /* with `settle`: of the panel, at the first step; so is the next */
+    const uint8_t *settled;
+    size_t rows;      /* 1 to mr */
+    size_t vectors;   /* by rows: 1 to nr / QK_IGEMM_VECTOR */
+    size_t positions; /* by position: 1 to nr; dot: 1 to QK_IGEMM_DOTS */
     /* What dot reads instead of slab_bytes, the steps' offsets, and vectors: */
     size_t step_slabs;     /* of the longest step: each step has so many gathered cells */
     size_t position_bytes; /* from one position's cells to the next one's */
@@ -84,10 +92,15 @@ struct qk_igemm {
     bool x_signed; /* with cell_k 4: x is signed bytes, too; false: unsigned ones */
     size_t mr, nr;
     bool by_position;
+    size_t lanes; /* by position: rows of a vector */
     size_t row_stride;
     size_t cell_stride;
     bool pairs; /* of slabs: row_stride is that of two cells, cell_stride half of a pair's */
     bool whole_steps;
+    /* Makes what it needs of the weights of a step of `slabs` slabs, in a panel that has `rows`
+     * rows, and may change them; `settled` is the step's part of the room. Returns which of the
+     * slabs have large weights. NULL: nothing to do. */
+    uint32_t (*settle)(uint8_t *weights, size_t slabs, size_t rows, uint8_t *settled);
     void (*multiply)(const struct qk_igemm_args *args);
     void (*dot)(const struct qk_igemm_args *args); /* NULL: there is none */
     /* Called on a thread before and after its products; the longest step of all of them has
@@ -114,6 +127,12 @@ static inline size_t qk_igemm_step_bytes(const struct qk_igemm *igemm, size_t st
     return (rows <= QK_IGEMM_STEP_SLABS ? QK_IGEMM_STEP_SLABS : igemm->mr) * igemm->row_stride;
 }
 
+/* Bytes of the words behind a panel's steps, in whole cache lines; 0: there are none. */
+static inline size_t qk_igemm_large_bytes(const struct qk_igemm *igemm, size_t steps)
+{
+    return igemm->settle ? (steps * sizeof(uint32_t) + 63) / 64 * 64 : 0;
+}
+
 /* Sums that a tile has room for: whole vectors of positions, also where a kernel writes fewer. */
 static inline size_t qk_igemm_tile_sums(const struct qk_igemm *igemm)
 {
@@ -126,6 +145,7 @@ void qk_igemm_dot_scalar(const struct qk_igemm *layout, const struct qk_igemm_ar
 
 extern const struct qk_igemm qk_igemm_u8s8_8x16__scalar; /* these, with a layout of their own */
 extern const struct qk_igemm qk_igemm_s16s16_6x16__avx2;
+extern const struct qk_igemm qk_igemm_u8s8_16x14__avx2;
 extern const struct qk_igemm qk_igemm_u8s8_6x16__avxvnni;
 extern const struct qk_igemm qk_igemm_u8s8_6x64__avx512vnni;
 extern const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni;

@@ -133,6 +133,7 @@ const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
     .mr = MR,
     .nr = NR,
     .by_position = true,
+    .lanes = LANES,
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
     .multiply = multiply,

@@ -56,6 +56,9 @@ static void pack_rows(const struct qk_conv *conv, const struct qk_slab_order *or
                 else if (!recode.words && terms.stride == 1 && terms.count == 4)
                     pack_cell(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
                               rows, conv->depth, (struct qk_slab_terms){0, 1, 4}, cell);
+                else if (!recode.words && terms.count == 4)
+                    pack_cell(igemm, (struct recode){false, recode.flip, NULL}, w + terms.first,
+                              rows, conv->depth, (struct qk_slab_terms){0, terms.stride, 4}, cell);
                 else
                     pack_cell(igemm, recode, w + terms.first, rows, conv->depth, terms, cell);
             }
@@ -131,6 +134,22 @@ static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *o
     pack_rows(conv, order, w, rows, (struct recode){words, flipped ? 0x80 : 0, zero_points}, panel);
 }
 
+/* Lets the kernel make what it needs of a packed panel, where it wants that. */
+static void settle_panel(const struct qk_conv *conv, const struct qk_slab_order *order, size_t rows,
+                         uint8_t *panel)
+{
+    const struct qk_igemm *igemm = conv->backend->igemm;
+    const size_t taps = order->outer_taps * order->row_taps * order->column_taps;
+    const size_t step_bytes = conv->igemm.step_bytes;
+    const size_t all = order->steps * step_bytes;
+    const size_t room = all + qk_igemm_large_bytes(igemm, order->steps);
+    for (size_t s = 0; igemm->settle && s < order->steps; s++) {
+        const uint32_t large = igemm->settle(panel + s * step_bytes, qk_slab_count(order, s / taps),
+                                             rows, panel + room + s * step_bytes);
+        memcpy(panel + all + s * sizeof(large), &large, sizeof(large));
+    }
+}
+
 /* Packs a panel whose first row has 1 for each term, so that its product is the sums of x's
  * columns. Terms that are not there stay 0. */
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
@@ -178,7 +197,11 @@ bool qk_conv_prepare_igemm(struct qk_conv *conv, struct qk_memory memory, double
     packed->panel_count = (rows - 1) / igemm->mr + 1;
     packed->step_bytes = qk_igemm_step_bytes(igemm, order.step_slabs, rows);
     size_t bytes;
-    if (!qk_mul_size(packed->step_bytes, order.steps, &packed->panel_bytes) ||
+    /* A word for each step is less than the step, and so is what `settle` makes of it. */
+    if (!qk_mul_size(packed->step_bytes, order.steps * (igemm->settle ? 2 : 1),
+                     &packed->panel_bytes) ||
+        __builtin_add_overflow(packed->panel_bytes, qk_igemm_large_bytes(igemm, order.steps),
+                               &packed->panel_bytes) ||
         !qk_mul_size(packed->panel_bytes, packed->panel_count * conv->desc.group, &bytes) ||
         __builtin_add_overflow(bytes, QK_IGEMM_SLACK, &bytes))
         return false;
@@ -200,13 +223,14 @@ void qk_conv_pack_igemm(const struct qk_conv *conv, size_t begin, size_t end)
     const size_t rows = conv->desc.out_channels / conv->desc.group;
     const size_t mr = conv->backend->igemm->mr;
     if (packed->ones && begin == 0) /* it belongs to no panel: the first one's unit packs it */
-        pack_ones(conv, &order, packed->ones);
+        pack_ones(conv, &order, packed->ones); /* so small that no kernel wants to settle them */
     for (size_t i = begin; i < end; i++) {
         const size_t row = i % packed->panel_count * mr;
         const size_t first = i / packed->panel_count * rows + row;
         const size_t last = first + qk_size_min(rows - row, mr);
-        pack_panel(conv, &order, first, last - first, packed->weights + i * packed->panel_bytes,
-                   conv->bias + first);
+        uint8_t *panel = packed->weights + i * packed->panel_bytes;
+        pack_panel(conv, &order, first, last - first, panel, conv->bias + first);
+        settle_panel(conv, &order, last - first, panel);
         for (size_t m = first; packed->w_zero_point && m < last; m++)
             packed->w_zero_point[m] = qk_w_zero_point(conv, m) - zero_point_centre(conv);
         qk_conv_pack_channels(conv, first, last);

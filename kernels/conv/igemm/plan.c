@@ -226,7 +226,7 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
     const double vectors =
         igemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);
     const double rows =
-        (double)(igemm->by_position ? qk_divide_up(plan->rows, QK_IGEMM_VECTOR) * QK_IGEMM_VECTOR
+        (double)(igemm->by_position ? qk_divide_up(plan->rows, igemm->lanes) * igemm->lanes
                                     : plan->rows);
     const double products = count_products(&plan->order, igemm);
     const double slabs = (double)layout->bundles * (double)layout->bundle_slabs;

@@ -155,6 +155,166 @@ static inline void requantize_row(const struct qk_epilogue_tile *tile,
 
 #include "kernels/conv/igemm/slab_kernels_16.h"
 
+/* ---- Requantize, by position ------------------------------------------------------------- */
+
+/* What 8 rows of a tile have in common, where its sums lie position by position: then lanes are
+ * rows. */
+struct lanes {
+    const int32_t *sums;
+    __m256i bias, w_zero_point, y_zero_point;
+    __m256 multiplier, high;
+    bool saturate; /* no sum times a multiplier is beyond the integers, so `high` needs no clamp */
+};
+
+/* Lanes behind the last row become anything. */
+static inline struct lanes load_lanes(const struct qk_epilogue_tile *tile, size_t row)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i there = _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(tile->rows - row)), lane);
+    struct lanes lanes = {
+        .sums = tile->sums + row,
+        .bias = _mm256_maskload_epi32(tile->bias + row, there),
+        .w_zero_point = _mm256_setzero_si256(),
+        .y_zero_point = _mm256_set1_epi16((int16_t)tile->epilogue->requantize.zero_point),
+        .multiplier = _mm256_maskload_ps(tile->multiplier + row, there),
+        .high = _mm256_set1_ps(tile->epilogue->requantize.high),
+    };
+    /* Sizes of floats compare like integers. Below 1 no sum leaves the range of int32. */
+    const __m256i size =
+        _mm256_and_si256(_mm256_castps_si256(lanes.multiplier), _mm256_set1_epi32(INT32_MAX));
+    const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(0x3f7fffff));
+    lanes.saturate = _mm256_testz_si256(large, large);
+    if (tile->w_zero_point)
+        lanes.w_zero_point = _mm256_maskload_epi32(tile->w_zero_point + row, there);
+    return lanes;
+}
+
+/* Scales and rounds the sums of one position. `plain`: they need no more than that. */
+__attribute__((always_inline)) static inline __m256i
+requantize_position(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t position,
+                    const bool plain)
+{
+    const int32_t *from = lanes->sums + position * tile->row_count;
+    __m256i sums = _mm256_add_epi32(lanes->bias, _mm256_loadu_si256((const void *)from));
+    if (plain)
+        return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), lanes->multiplier));
+    if (tile->w_zero_point)
+        sums = _mm256_sub_epi32(sums,
+                                _mm256_mullo_epi32(lanes->w_zero_point,
+                                                   _mm256_set1_epi32(tile->column_sums[position])));
+    return qk_requantize_scale_8(sums, lanes->multiplier, lanes->high);
+}
+
+/* Makes bytes of four positions from `first` on: each group of 4 bytes belongs to one row. */
+__attribute__((always_inline)) static inline __m256i
+requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, size_t first,
+                const bool plain)
+{
+    const __m256i order = _mm256_setr_epi32(0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703,
+                                            0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703);
+    __m256i y[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+        y[i] = requantize_position(tile, lanes, first + i, plain);
+    const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(y[0], y[1]), lanes->y_zero_point);
+    const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(y[2], y[3]), lanes->y_zero_point);
+    return _mm256_shuffle_epi8(tile->epilogue->requantize.is_signed
+                                   ? _mm256_packs_epi16(low, high)
+                                   : _mm256_packus_epi16(low, high),
+                               order);
+}
+
+/* Makes bytes of 8 rows by up to 16 positions, in whole fours: those of row r go to bytes[r % 4][r
+ * / 4]. */
+__attribute__((always_inline)) static inline void
+requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
+                 uint8_t bytes[4][2][16], const bool plain)
+{
+    __m256i fours[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; i++)
+        fours[i] = 4 * i < tile->positions ? requantize_four(tile, lanes, 4 * i, plain)
+                                           : _mm256_setzero_si256();
+    const __m256i low_01 = _mm256_unpacklo_epi32(fours[0], fours[1]);
+    const __m256i high_01 = _mm256_unpackhi_epi32(fours[0], fours[1]);
+    const __m256i low_23 = _mm256_unpacklo_epi32(fours[2], fours[3]);
+    const __m256i high_23 = _mm256_unpackhi_epi32(fours[2], fours[3]);
+    _mm256_store_si256((void *)bytes[0], _mm256_unpacklo_epi64(low_01, low_23));
+    _mm256_store_si256((void *)bytes[1], _mm256_unpackhi_epi64(low_01, low_23));
+    _mm256_store_si256((void *)bytes[2], _mm256_unpacklo_epi64(high_01, high_23));
+    _mm256_store_si256((void *)bytes[3], _mm256_unpackhi_epi64(high_01, high_23));
+}
+
+/* How the places of a stretch that has no gaps are stored: `count` bytes from `order` on, as two
+ * parts that overlap. */
+struct dense {
+    size_t count;        /* 4 to 16 */
+    __m128i front, back; /* permutations that move the first and the last 8 or 4 to the beginning */
+};
+
+static inline struct dense dense_for(size_t skipped, size_t count)
+{
+    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const size_t part = count >= 8 ? 8 : 4;
+    return (struct dense){count, _mm_add_epi8(index, _mm_set1_epi8((char)skipped)),
+                          _mm_add_epi8(index, _mm_set1_epi8((char)(skipped + count - part)))};
+}
+
+static inline void store_dense(const struct dense *dense, __m128i bytes, uint8_t *y)
+{
+    const __m128i front = _mm_shuffle_epi8(bytes, dense->front);
+    const __m128i back = _mm_shuffle_epi8(bytes, dense->back);
+    if (dense->count >= 8) {
+        _mm_storel_epi64((void *)y, front);
+        _mm_storel_epi64((void *)(y + dense->count - 8), back);
+    } else {
+        _mm_storeu_si32(y, front);
+        _mm_storeu_si32(y + dense->count - 4, back);
+    }
+}
+
+/* Stores the positions of a stretch. */
+static inline void store_lanes(uint8_t bytes[4][2][16], size_t rows,
+                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
+{
+    const uint64_t keep = stretch->keep;
+    const size_t skipped = (size_t)__builtin_ctzll(keep);
+    const size_t count = (size_t)_mm_popcnt_u64(keep);
+    y += stretch->offset;
+    if (count >= 4 && keep >> skipped == (UINT64_C(1) << count) - 1) {
+        const struct dense dense = dense_for(skipped, count);
+        for (size_t r = 0; r < rows; r++, y += y_stride)
+            store_dense(&dense, load_16(bytes[r % 4][r / 4]), y);
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, y += y_stride)
+        store_kept(bytes[r % 4][r / 4], keep, y);
+}
+
+/* Requantizes a tile whose sums lie position by position. */
+static void requantize_positions(const struct qk_epilogue_tile *tile)
+{
+    for (size_t row = 0; row < tile->rows; row += 8) {
+        const struct lanes lanes = load_lanes(tile, row);
+        _Alignas(32) uint8_t bytes[4][2][16];
+        if (lanes.saturate && !tile->w_zero_point)
+            requantize_lanes(tile, &lanes, bytes, true);
+        else
+            requantize_lanes(tile, &lanes, bytes, false);
+        for (size_t i = 0; i < tile->stretch_count; i++)
+            store_lanes(bytes, qk_size_min(tile->rows - row, 8), &tile->stretches[i],
+                        tile->y + row * tile->y_stride, tile->y_stride);
+    }
+}
+
+static void requantize_tile(const struct qk_epilogue_tile *tile)
+{
+    if (tile->row_count > 0)
+        requantize_positions(tile);
+    else
+        requantize(tile);
+}
+
 static void fill_words(const struct qk_slab_fill *job)
 {
     fill(job, 2);
@@ -171,7 +331,7 @@ const struct qk_slab_kernels qk_slab_kernels_s16x2__avx2 = {
 };
 const struct qk_slab_kernels qk_slab_kernels_u8x4__avx2 = {
     .fill = fill_bytes,
-    .epilogues = {[QK_EPILOGUE_BYTES] = requantize},
+    .epilogues = {[QK_EPILOGUE_BYTES] = requantize_tile},
 };
 
 #endif

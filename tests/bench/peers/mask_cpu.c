@@ -52,7 +52,7 @@ enum {
 };
 #define AVX512VL ((uint32_t)1 << 31)
 #define HASWELL_B (FSGSBASE | BMI1 | AVX2 | BMI2 | ERMS)
-#define SKYLAKEX_B                                                                               \
+#define SKYLAKEX_B \
     (HASWELL_B | AVX512F | AVX512DQ | ADX | CLFLUSHOPT | AVX512CD | (uint32_t)AVX512BW | AVX512VL)
 /* Of leaf 7, ECX. */
 enum { VNNI = 1 << 11, ICELAKE_C = 1 << 1 | 1 << 6 | 1 << 8 | 1 << 9 | VNNI | 1 << 12 | 1 << 14 };

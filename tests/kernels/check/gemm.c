@@ -16,6 +16,8 @@ struct job {
     const struct qk_igemm *igemm;
     size_t longest; /* slabs of a step */
     struct qk_igemm_args args;
+    const uint8_t *weights; /* as they were packed */
+    const uint8_t *actual;  /* as the kernel's `settle` leaves them, where it has one */
     struct check_pair sums;
 };
 
@@ -35,6 +37,7 @@ static void multiply_expected(void *context)
 {
     struct job *job = context;
     job->args.sums = job->sums.expected;
+    job->args.weights = job->weights;
     qk_igemm_multiply_scalar(job->igemm, &job->args);
 }
 
@@ -42,6 +45,7 @@ static void multiply_actual(void *context)
 {
     struct job *job = context;
     job->args.sums = job->sums.actual;
+    job->args.weights = job->actual;
     begin_products(job);
     job->igemm->multiply(&job->args);
     end_products(job);
@@ -170,12 +174,59 @@ static void compare(struct check *check, struct job *job, size_t columns)
     check_same(check, &job->sums, sizeof(*actual));
 }
 
+/* Lets the kernel make what it needs of a copy of the weights. */
+static void settle(struct check *check, struct job *job, const uint8_t *weights)
+{
+    struct qk_igemm_args *args = &job->args;
+    const size_t bytes = args->step_count * args->step_bytes;
+    job->weights = job->actual = weights;
+    if (!job->igemm->settle)
+        return;
+    uint8_t *copy = check_buffer(check, "settled weights", CHECK_INPUT, bytes, 64);
+    uint8_t *room = check_buffer(check, "room", CHECK_INPUT, bytes, 64);
+    uint32_t *large = check_buffer(check, "large", CHECK_INPUT, args->step_count * sizeof(*large),
+                                   sizeof(*large));
+    memcpy(copy, weights, bytes);
+    check_fill_bytes(check, room, bytes);
+    for (size_t s = 0; s < args->step_count; s++)
+        large[s] = job->igemm->settle(copy + s * args->step_bytes, args->steps[s].slabs, args->rows,
+                                      room + s * args->step_bytes);
+    job->actual = copy;
+    args->settled = room;
+    args->large = large;
+}
+
 /* ---- Multiply ---------------------------------------------------------------------------- */
 
 /* Positions of a tile. */
 static size_t columns_of(const struct job *job)
 {
     return job->igemm->by_position ? job->args.positions : job->args.vectors * VECTOR;
+}
+
+/* Makes weights about as large as pairs of them may be for products that saturate; of some steps
+ * none of them larger. */
+static void make_small(struct check *check, uint8_t *weights, size_t bytes)
+{
+    const size_t often = check_is_timed(check) || check_chance(check, 2) ? SIZE_MAX : 200;
+    for (size_t i = 0; i < bytes; i++)
+        if (check_below(check, often) > 0)
+            weights[i] = (uint8_t)(check_below(check, 129) - 64);
+}
+
+/* Makes pairs of weights that just stay within a saturating word with most of the cells, or just do
+ * not. */
+static void make_edges(struct check *check, uint8_t *weights, size_t weight_bytes, uint8_t *cells,
+                       size_t cell_bytes)
+{
+    const bool negative = check_chance(check, 2);
+    for (size_t i = 0; i < weight_bytes; i++) {
+        const int size = 62 + (int)check_below(check, 4);
+        weights[i] = (uint8_t)(negative ? -size : size);
+    }
+    for (size_t i = 0; i < cell_bytes; i++)
+        if (!check_chance(check, 16))
+            cells[i] = 255;
 }
 
 static void make_multiply(struct check *check, struct job *job)
@@ -195,8 +246,12 @@ static void make_multiply(struct check *check, struct job *job)
     fill_cells(check, igemm, cells, cell_bytes);
     fill_cells(check, igemm, weights, weight_bytes);
     clear_missing(job, weights, steps);
+    if (igemm->settle && (check_is_timed(check) || check_chance(check, 2)))
+        make_small(check, weights, weight_bytes);
+    else if (igemm->settle && check_chance(check, 2))
+        make_edges(check, weights, weight_bytes, cells, cell_bytes);
     args->cells = cells;
-    args->weights = weights;
+    settle(check, job, weights);
 }
 
 /* Sums that leave int32 while they are made, upwards or downwards. */
@@ -227,7 +282,7 @@ static void make_long_multiply(struct check *check, struct job *job, bool up)
                                          : -128);
     args->steps = steps;
     args->cells = cells;
-    args->weights = weights;
+    settle(check, job, weights);
 }
 
 static void check_multiply(struct check *check, const void *kernel)
@@ -337,6 +392,7 @@ void check_gemm(struct check *check)
     check_layout(check, "scalar", &qk_igemm_u8s8_8x16__scalar);
 #ifdef __x86_64__
     check_layout(check, "avx2", &qk_igemm_s16s16_6x16__avx2);
+    check_layout(check, "avx2", &qk_igemm_u8s8_16x14__avx2);
     check_layout(check, "avxvnni", &qk_igemm_u8s8_6x16__avxvnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_6x64__avx512vnni);
     check_layout(check, "avx512vnni", &qk_igemm_u8s8_32x14__avx512vnni);

@@ -432,7 +432,7 @@ static bool check_by_position(const struct qk_slab_kernels *kernels)
 {
 #ifdef __x86_64__
     return kernels == &qk_slab_kernels_u8x4__avx512bw ||
-           kernels == &qk_slab_kernels_u8x4__avx512vbmi;
+           kernels == &qk_slab_kernels_u8x4__avx512vbmi || kernels == &qk_slab_kernels_u8x4__avx2;
 #else
     (void)kernels;
     return false;

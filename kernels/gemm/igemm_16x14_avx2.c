@@ -1,0 +1,257 @@
+/* VPMADDUBSW on vectors of 8 rows: u8 times s8, two products to a word, which saturates; VPMADDWD
+ * by ones then adds the two words of a sum. That is three instructions for 32 products, where words
+ * (igemm_6x16_avx2.c) take four.
+ *
+ * The word never saturates if the two weights of a pair that are positive add up to 128 at most,
+ * and those that are negative to -128 at least, since x is at most 255. `settle` looks at each slab
+ * of a panel once. Most weights of trained networks are small, so most slabs are of this kind. The
+ * weights of the others become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
+ * where the cells were, terms 1 and 3 in the room for them.
+ *
+ * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
+ * over all of a part, beside one cell of x in all lanes, two products and the ones. Weights are
+ * operands in memory, in whole halves of a cache line; x is read by 4 bytes that cross no line. */
+#include "kernels/gemm/igemm.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+#include <string.h>
+
+enum { NR = 14, NV = 2, LANES = 8, MR = NV * LANES, PART = 6 };
+enum { SLAB_BYTES = MR * QK_IGEMM_CELL_BYTES };
+
+static inline __m256i broadcast_cell(const uint8_t *cell)
+{
+    int32_t word;
+    memcpy(&word, cell, sizeof(word));
+    return _mm256_set1_epi32(word);
+}
+
+/* VPMADDUBSW and VPMADDWD with weights from memory. Compilers would rather load them once, for
+ * which there is no register left. */
+static inline __m256i multiply_bytes(__m256i x, const uint8_t *weights)
+{
+    __m256i pairs;
+    __asm__("vpmaddubsw %2, %1, %0"
+            : "=x"(pairs)
+            : "x"(x), "m"(*(const __m256i *)(const void *)weights));
+    return pairs;
+}
+
+static inline __m256i multiply_words(__m256i x, const uint8_t *weights)
+{
+    __m256i sums;
+    __asm__("vpmaddwd %2, %1, %0"
+            : "=x"(sums)
+            : "x"(x), "m"(*(const __m256i *)(const void *)weights));
+    return sums;
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+/* Adds the products of one slab whose pairs stay within a word. */
+__attribute__((always_inline)) static inline void
+multiply_pairs(const uint8_t *cells, const uint8_t *weights, __m256i sums[PART][NV],
+               const size_t positions, const size_t vectors)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 6
+    for (size_t p = 0; p < positions; p++) {
+        const __m256i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++) {
+            const __m256i pairs = multiply_bytes(x, weights + v * 32);
+            sums[p][v] = _mm256_add_epi32(sums[p][v], _mm256_madd_epi16(pairs, ones));
+        }
+    }
+}
+
+/* Adds those of any slab, whose weights `settle` has made words. */
+__attribute__((always_inline)) static inline void
+multiply_large(const uint8_t *cells, const uint8_t *even, const uint8_t *odd,
+               __m256i sums[PART][NV], const size_t positions, const size_t vectors)
+{
+    const __m256i low_bytes = _mm256_set1_epi16(0xff);
+#pragma GCC unroll 6
+    for (size_t p = 0; p < positions; p++) {
+        const __m256i x = broadcast_cell(cells + p * QK_IGEMM_CELL_BYTES);
+        const __m256i x_even = _mm256_and_si256(x, low_bytes);
+        const __m256i x_odd = _mm256_srli_epi16(x, 8);
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++) {
+            sums[p][v] = _mm256_add_epi32(sums[p][v], multiply_words(x_even, even + v * 32));
+            sums[p][v] = _mm256_add_epi32(sums[p][v], multiply_words(x_odd, odd + v * 32));
+        }
+    }
+}
+
+/* Adds those of a step in which the slabs of `large` are words: first of all others, so that no
+ * branch depends on the order. */
+__attribute__((always_inline)) static inline void
+multiply_mixed(const struct qk_igemm_args *args, size_t step, const uint8_t *cells,
+               const uint8_t *weights, __m256i sums[PART][NV], const size_t positions,
+               const size_t vectors)
+{
+    const uint8_t *odd = args->settled + step * args->step_bytes;
+    const uint32_t large = args->large[step];
+    const uint32_t slabs = args->steps[step].slabs;
+    if (large == ((uint32_t)1 << slabs) - 1) {
+        for (uint32_t i = slabs; i > 0; i--) {
+            multiply_large(cells, weights, odd, sums, positions, vectors);
+            cells += args->slab_bytes;
+            weights += SLAB_BYTES;
+            odd += SLAB_BYTES;
+        }
+        return;
+    }
+    for (uint32_t left = ((uint32_t)1 << args->steps[step].slabs) - 1 - large; left > 0;
+         left &= left - 1) {
+        const size_t i = (size_t)__builtin_ctz(left);
+        multiply_pairs(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, sums, positions,
+                       vectors);
+    }
+    for (uint32_t left = large; left > 0; left &= left - 1) {
+        const size_t i = (size_t)__builtin_ctz(left);
+        multiply_large(cells + i * args->slab_bytes, weights + i * SLAB_BYTES, odd + i * SLAB_BYTES,
+                       sums, positions, vectors);
+    }
+}
+
+/* The sums of a part of a tile, from position `first` on. Inlined with constants, so that the
+ * compiler keeps `sums` in registers. */
+__attribute__((always_inline)) static inline void multiply_part(const struct qk_igemm_args *args,
+                                                                size_t first,
+                                                                const size_t positions,
+                                                                const size_t vectors)
+{
+    const uint8_t *step_weights = args->weights;
+    const size_t slab_bytes = args->slab_bytes;
+    __m256i sums[PART][NV];
+#pragma GCC unroll 6
+    for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++)
+            sums[p][v] = _mm256_setzero_si256();
+    for (size_t s = 0; s < args->step_count; s++, step_weights += args->step_bytes) {
+        const uint8_t *cells = args->cells + args->steps[s].offset + first * QK_IGEMM_CELL_BYTES;
+        const uint8_t *weights = step_weights;
+        if (args->large[s] != 0) {
+            multiply_mixed(args, s, cells, weights, sums, positions, vectors);
+            continue;
+        }
+        for (uint32_t i = args->steps[s].slabs; i > 0; i--) {
+            multiply_pairs(cells, weights, sums, positions, vectors);
+            cells += slab_bytes;
+            weights += SLAB_BYTES;
+        }
+    }
+#pragma GCC unroll 6
+    for (size_t p = 0; p < positions; p++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < vectors; v++) {
+            void *to = args->sums + (first + p) * MR + v * LANES;
+            if (args->add)
+                sums[p][v] = _mm256_add_epi32(sums[p][v], _mm256_loadu_si256(to));
+            _mm256_storeu_si256(to, sums[p][v]);
+        }
+}
+
+__attribute__((always_inline)) static inline void
+multiply_positions(const struct qk_igemm_args *args, size_t first, const size_t positions)
+{
+    if (args->rows > LANES)
+        multiply_part(args, first, positions, 2);
+    else
+        multiply_part(args, first, positions, 1);
+}
+
+/* Parts of a tile are of about the same size. */
+static void multiply(const struct qk_igemm_args *args)
+{
+    size_t parts = (args->positions + PART - 1) / PART;
+    for (size_t first = 0, count; first < args->positions; first += count, parts--) {
+        count = (args->positions - first + parts - 1) / parts;
+        switch (count) {
+        case 1:
+            multiply_positions(args, first, 1);
+            break;
+        case 2:
+            multiply_positions(args, first, 2);
+            break;
+        case 3:
+            multiply_positions(args, first, 3);
+            break;
+        case 4:
+            multiply_positions(args, first, 4);
+            break;
+        case 5:
+            multiply_positions(args, first, 5);
+            break;
+        default:
+            multiply_positions(args, first, PART);
+            break;
+        }
+    }
+}
+
+/* ---- Settling weights -------------------------------------------------------------------- */
+
+/* Whether a pair of weights, each a byte of a word, may leave a word when it meets 255. */
+static inline __m256i find_large(__m256i cells)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i twos = _mm256_set1_epi8(1);
+    /* Negative weights as their size, so that -128 is 128; VPMADDUBSW adds two unsigned bytes. */
+    const __m256i up = _mm256_maddubs_epi16(_mm256_max_epi8(cells, zero), twos);
+    const __m256i down =
+        _mm256_maddubs_epi16(_mm256_sub_epi8(zero, _mm256_min_epi8(cells, zero)), twos);
+    const __m256i most = _mm256_set1_epi16(128);
+    return _mm256_or_si256(_mm256_cmpgt_epi16(up, most), _mm256_cmpgt_epi16(down, most));
+}
+
+/* The lanes of a vector that are rows of the panel. */
+static inline __m256i rows_there(size_t rows, size_t v)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)rows - (int)(v * LANES)), lane);
+}
+
+/* Finds the slabs whose products may leave a word, and makes words of their weights. Rows that the
+ * panel lacks count for nothing, since what is there may be anything. */
+static uint32_t settle(uint8_t *weights, size_t slabs, size_t rows, uint8_t *settled)
+{
+    uint32_t found = 0;
+    for (size_t i = 0; i < slabs; i++) {
+        __m256i *even = (__m256i *)(void *)(weights + i * SLAB_BYTES);
+        __m256i *odd = (__m256i *)(void *)(settled + i * SLAB_BYTES);
+        __m256i large = _mm256_setzero_si256();
+        for (size_t v = 0; v < NV; v++) {
+            const __m256i here = find_large(_mm256_load_si256(even + v));
+            large = _mm256_or_si256(large, _mm256_and_si256(rows_there(rows, v), here));
+        }
+        if (_mm256_testz_si256(large, large))
+            continue;
+        found |= (uint32_t)1 << i;
+        for (size_t v = 0; v < NV; v++) {
+            const __m256i cells = _mm256_load_si256(even + v);
+            _mm256_store_si256(odd + v, _mm256_srai_epi16(cells, 8));
+            _mm256_store_si256(even + v, _mm256_srai_epi16(_mm256_slli_epi16(cells, 8), 8));
+        }
+    }
+    return found;
+}
+
+const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
+    .cell_k = 4,
+    .mr = MR,
+    .nr = NR,
+    .by_position = true,
+    .lanes = LANES,
+    .row_stride = QK_IGEMM_CELL_BYTES,
+    .cell_stride = SLAB_BYTES,
+    .multiply = multiply,
+    .settle = settle,
+};
+
+#endif
