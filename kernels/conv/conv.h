@@ -37,6 +37,14 @@ struct qk_im2col_kernels;
 /* At most so many spatial axes. Nobody convolves as many; a bound keeps loops and structs plain. */
 #define QK_CONV_SPATIAL_MAX 6
 
+/* The largest kernel, stride, dilation or pad of an axis, and the largest group. No network has a
+ * number that 32 bits do not hold, and the product of two of these fits in 62 bits.
+ * kernels/conv/geometry.h has the arithmetic that rests on this. */
+#define QK_CONV_NUMBER_MAX INT32_MAX
+
+/* The longest axis of x. */
+#define QK_CONV_AXIS_MAX QK_LENGTH_MAX
+
 enum qk_conv_padding {
     QK_CONV_PAD_EXPLICIT,
     QK_CONV_PAD_VALID,
@@ -48,14 +56,16 @@ enum qk_conv_padding {
  * QK_CONV_SPATIAL_MAX axes; where the caller has fewer, those in front have kernel 1, stride 1 and
  * no pads, so that one loop serves all. */
 struct qk_conv_desc {
-    uint32_t spatial_rank;                  /* at least 1, as the caller sees it */
-    size_t out_channels;                    /* M, a multiple of group */
-    size_t group_channels;                  /* C / group */
-    size_t group;                           /* > 0 */
-    int64_t kernel[QK_CONV_SPATIAL_MAX];    /* > 0 */
-    int64_t stride[QK_CONV_SPATIAL_MAX];    /* > 0 */
-    int64_t dilation[QK_CONV_SPATIAL_MAX];  /* > 0 */
-    int64_t pad_begin[QK_CONV_SPATIAL_MAX]; /* >= 0; read for QK_CONV_PAD_EXPLICIT only */
+    uint32_t spatial_rank; /* at least 1, as the caller sees it */
+    size_t out_channels;   /* M, a multiple of group */
+    size_t group_channels; /* C / group */
+    /* This and the next three: from 1 to QK_CONV_NUMBER_MAX. */
+    size_t group;
+    int64_t kernel[QK_CONV_SPATIAL_MAX];
+    int64_t stride[QK_CONV_SPATIAL_MAX];
+    int64_t dilation[QK_CONV_SPATIAL_MAX];
+    /* From 0 to QK_CONV_NUMBER_MAX; read for QK_CONV_PAD_EXPLICIT only. */
+    int64_t pad_begin[QK_CONV_SPATIAL_MAX];
     int64_t pad_end[QK_CONV_SPATIAL_MAX];
     enum qk_conv_padding padding;
 };

@@ -7,19 +7,15 @@ struct pads {
 };
 
 /* Pads of SAME_UPPER and SAME_LOWER: what ceil(in / stride) positions need beyond x. Never
- * negative: onnx's defs.cc clamps where ONNX Runtime would skip leading elements. False: it does
- * not fit in 63 bits. */
-static bool same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper, struct pads *pads)
+ * negative: onnx's defs.cc clamps where ONNX Runtime would skip leading elements. */
+static struct pads same_pads(const struct qk_conv_axis *axis, int64_t span, bool upper)
 {
     int64_t out = axis->in == 0 ? 0 : (axis->in - 1) / axis->stride + 1;
     int64_t last = out == 0 ? 0 : (out - 1) * axis->stride; /* < in */
-    int64_t end;
-    if (__builtin_add_overflow(last, span, &end))
-        return false;
+    int64_t end = last + span;                              /* < 2^47 + 2^62 */
     int64_t total = end > axis->in ? end - axis->in : 0;
-    pads->begin = upper ? total / 2 : total - total / 2;
-    pads->end = total - pads->begin;
-    return true;
+    int64_t begin = upper ? total / 2 : total - total / 2;
+    return (struct pads){begin, total - begin};
 }
 
 /* Works out axis->out and axis->pad from the other members. `number` is the axis as the caller
@@ -28,22 +24,20 @@ static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
                                enum qk_conv_padding padding, uint32_t number,
                                struct qk_error *error)
 {
-    int64_t span;
-    bool fits = !__builtin_mul_overflow(axis->kernel - 1, axis->dilation, &span) &&
-                !__builtin_add_overflow(span, 1, &span);
+    const bool same = padding == QK_CONV_PAD_SAME_UPPER || padding == QK_CONV_PAD_SAME_LOWER;
+    const int64_t span = (axis->kernel - 1) * axis->dilation + 1;
     if (padding == QK_CONV_PAD_VALID)
         pads = (struct pads){0, 0};
-    else if (padding != QK_CONV_PAD_EXPLICIT)
-        fits = fits && same_pads(axis, span, padding == QK_CONV_PAD_SAME_UPPER, &pads);
-    int64_t padded;
-    fits = fits && !__builtin_add_overflow(axis->in, pads.begin, &padded) &&
-           !__builtin_add_overflow(padded, pads.end, &padded);
-    if (!fits)
+    else if (same)
+        pads = same_pads(axis, span, padding == QK_CONV_PAD_SAME_UPPER);
+    if (pads.begin > QK_CONV_NUMBER_MAX || pads.end > QK_CONV_NUMBER_MAX)
         return qk_fail(error, QK_INVALID,
-                       "x: D%u is %" PRId64 ", which with pads %" PRId64 " and %" PRId64
-                       ", kernel %" PRId64 " and dilation %" PRId64 " does not fit in 63 bits",
-                       number, axis->in, pads.begin, pads.end, axis->kernel, axis->dilation);
-    bool same = padding == QK_CONV_PAD_SAME_UPPER || padding == QK_CONV_PAD_SAME_LOWER;
+                       "auto_pad: expected pads of at most %" PRId32 ", got %" PRId64
+                       " and %" PRId64 " for D%u of x, which is %" PRId64 " (kernel %" PRId64
+                       ", dilation %" PRId64 ")",
+                       QK_CONV_NUMBER_MAX, pads.begin, pads.end, number, axis->in, axis->kernel,
+                       axis->dilation);
+    const int64_t padded = axis->in + pads.begin + pads.end;
     if (padded < span || (same && axis->in == 0))
         return qk_fail(error, QK_INVALID,
                        "x: D%u is %" PRId64 ", with pads %" PRId64 " and %" PRId64
@@ -65,9 +59,10 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
     bool fits = true;
     for (uint32_t i = 0; i < QK_CONV_SPATIAL_MAX; i++) {
         size_t in = i < lead ? 1 : x->dims[2 + i - lead];
-        if (in > INT64_MAX)
-            return qk_fail(error, QK_INVALID, "x: D%u is %zu, which does not fit in 63 bits",
-                           i - lead + 1, in);
+        if (in > QK_CONV_AXIS_MAX)
+            return qk_fail(error, QK_INVALID,
+                           "x: expected axes of at most %" PRId64 ", got %zu as D%u",
+                           QK_CONV_AXIS_MAX, in, i - lead + 1);
         struct qk_conv_axis *axis = &geometry->axis[i];
         *axis = (struct qk_conv_axis){.in = (int64_t)in,
                                       .kernel = desc->kernel[i],
@@ -102,12 +97,13 @@ static bool is_plain(const struct qk_conv_axis *axis)
     return axis->in == axis->out && axis->kernel == 1 && axis->stride == 1 && axis->pad == 0;
 }
 
-/* Makes one axis of two neighbours, where both are plain and their product fits. */
+/* Makes one axis of two neighbours, where both are plain and their product is not too long. */
 static bool merge(const struct qk_conv_axis *a, const struct qk_conv_axis *b,
                   struct qk_conv_axis *both)
 {
     int64_t in;
-    if (!is_plain(a) || !is_plain(b) || __builtin_mul_overflow(a->in, b->in, &in))
+    if (!is_plain(a) || !is_plain(b) || __builtin_mul_overflow(a->in, b->in, &in) ||
+        in > QK_CONV_AXIS_MAX)
         return false;
     *both = *b;
     both->in = both->out = in;

@@ -6,8 +6,20 @@
 #include "kernels/conv/conv.h"
 
 /* Position o and tap k look at element o * stride + k * dilation - pad, outside x unless it is in
- * [0, in). Every o * stride + k * dilation fits in int64_t: it lies in the padded axis, and
- * qk_conv_geometry_init has refused those that do not fit. */
+ * [0, in).
+ *
+ * No sum or product of these numbers overflows an int64_t or a size_t, because each of them is
+ * bounded where it enters: kernel, stride, dilation and both pads are less than 2^31, and `in` is
+ * less than 2^47. (The operator checks what it reads; qk_conv_geometry_init checks `in` and the
+ * pads of SAME_UPPER and SAME_LOWER.) It follows that:
+ *
+ * - the span of a window, (kernel - 1) * dilation + 1, is less than 2^62 before it is known to fit;
+ * - the padded axis, in + pads, is less than 2^48. So are `out`, the span of a window that fits,
+ *   and every o * stride + k * dilation of a position o < out and a tap k < kernel: it lies in the
+ *   padded axis.
+ * - One of these times a number of cells or bytes that a unit keeps in a cache, which are less than
+ *   2^15, is less than 2^63. Code that multiplies by a row of any length must bound the row first.
+ * - A stride or dilation times a number of taps of a vector, which are at most 16, is small. */
 struct qk_conv_axis {
     int64_t in, out, kernel, stride, dilation;
     int64_t pad; /* before the axis; the one behind it has only had a say in `out` */
@@ -33,8 +45,8 @@ static inline int64_t qk_conv_look(const struct qk_conv_axis *axis, size_t posit
 
 /* Makes axes fewer and longer, which leaves less to loop over. Axes of one element and one tap go
  * before `lead`. Where more than `least` axes are left, neighbours with one tap that see x as it is
- * become one axis. Positions and taps keep their order, and a last axis with several taps stays the
- * last. */
+ * become one axis, unless that would be longer than QK_CONV_AXIS_MAX. Positions and taps keep their
+ * order, and a last axis with several taps stays the last. */
 void qk_conv_geometry_squeeze(struct qk_conv_geometry *geometry, int least);
 
 /* How many positions the outer axes have together; for a y that is not empty. */
@@ -45,8 +57,9 @@ size_t qk_conv_outer_positions(const struct qk_conv_geometry *geometry);
 bool qk_conv_find_plane(const struct qk_conv_geometry *geometry, size_t position, size_t tap,
                         size_t *offset);
 
-/* x: [N, C, D1..Dn] with n = desc->spatial_rank. QK_INVALID: an axis holds no window, or its sizes
- * do not fit in 63 bits. */
+/* x: [N, C, D1..Dn] with n = desc->spatial_rank. QK_INVALID: an axis holds no window, is longer
+ * than QK_CONV_AXIS_MAX, or needs SAME pads of more than QK_CONV_NUMBER_MAX; or y has more
+ * positions than 64 bits count. */
 enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                      const struct qk_conv_desc *desc, const struct qk_tensor *x,
                                      struct qk_error *error);

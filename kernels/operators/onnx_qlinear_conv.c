@@ -23,8 +23,8 @@ struct instance {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-/* Reads a list of exactly `count` numbers, each at least `least`. Where the attribute is absent,
- * values[] stays as it is. */
+/* Reads a list of exactly `count` numbers, each from `least` to QK_CONV_NUMBER_MAX. Where the
+ * attribute is absent, values[] stays as it is. */
 static enum qk_status read_ints(const struct qk_call *call, size_t attribute, size_t count,
                                 int64_t least, int64_t *values, struct qk_error *error)
 {
@@ -33,14 +33,14 @@ static enum qk_status read_ints(const struct qk_call *call, size_t attribute, si
     if (!given->present)
         return QK_OK;
     if (given->list_count != count)
-        return qk_fail(error, QK_INVALID, "%s: expects %zu integers for w of rank %u, got %zu",
+        return qk_fail(error, QK_INVALID, "%s: expected %zu integers for w of rank %u, got %zu",
                        name, count, call->inputs[W].rank, given->list_count);
     for (size_t i = 0; i < count; i++) {
-        if (given->list[i] < least)
+        if (given->list[i] < least || given->list[i] > QK_CONV_NUMBER_MAX)
             return qk_fail(error, QK_INVALID,
-                           "%s: expects integers of at least %" PRId64 ", got %" PRId64
+                           "%s: expected integers from %" PRId64 " to %" PRId32 ", got %" PRId64
                            " at index %zu",
-                           name, least, given->list[i], i);
+                           name, least, QK_CONV_NUMBER_MAX, given->list[i], i);
         values[i] = given->list[i];
     }
     return QK_OK;
@@ -78,8 +78,9 @@ static enum qk_status read_group(const struct qk_call *call, struct qk_conv_desc
                                  struct qk_error *error)
 {
     const struct qk_attribute *given = &call->attributes[GROUP];
-    if (given->present && given->number < 1)
-        return qk_fail(error, QK_INVALID, "group: expects at least 1, got %" PRId64, given->number);
+    if (given->present && (given->number < 1 || given->number > QK_CONV_NUMBER_MAX))
+        return qk_fail(error, QK_INVALID, "group: expected 1 to %" PRId32 ", got %" PRId64,
+                       QK_CONV_NUMBER_MAX, given->number);
     desc->group = given->present ? (size_t)given->number : 1;
     if (desc->out_channels % desc->group != 0)
         return qk_fail(error, QK_INVALID,
@@ -115,10 +116,10 @@ static enum qk_status read_axes(const struct qk_call *call, struct qk_conv_desc 
     int64_t pads[2 * QK_CONV_SPATIAL_MAX] = {0};
     for (uint32_t i = 0; i < QK_CONV_SPATIAL_MAX; i++) {
         size_t kernel = i < lead ? 1 : call->inputs[W].dims[2 + i - lead];
-        if (kernel < 1 || kernel > INT64_MAX)
+        if (kernel < 1 || kernel > QK_CONV_NUMBER_MAX)
             return qk_fail(error, QK_INVALID,
-                           "w: expects kernel axes of at least 1 that fit in 63 bits, got %zu",
-                           kernel);
+                           "w: expected kernel axes from 1 to %" PRId32 ", got %zu",
+                           QK_CONV_NUMBER_MAX, kernel);
         desc->kernel[i] = (int64_t)kernel;
         desc->stride[i] = 1;
         desc->dilation[i] = 1;
@@ -282,14 +283,15 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
 static const struct qk_attribute_def attributes[] = {
     [AUTO_PAD] = {"auto_pad", QK_ATTRIBUTE_STRING, 10, 0,
                   "default NOTSET; VALID, SAME_UPPER, SAME_LOWER"},
-    [DILATIONS] = {"dilations", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, at least 1"},
+    [DILATIONS] = {"dilations", QK_ATTRIBUTE_INTS, 10, 0,
+                   "default 1 for each axis, 1 to 2147483647"},
     [GROUP] = {"group", QK_ATTRIBUTE_INT, 10, 0, "default 1, divides C and M"},
     [KERNEL_SHAPE] = {"kernel_shape", QK_ATTRIBUTE_INTS, 10, 0,
                       "default that of w, and must equal it"},
-    [PADS] =
-        {"pads", QK_ATTRIBUTE_INTS, 10, 0,
-         "default 0; begin of each axis, then end of each axis; at least 0; not with auto_pad"},
-    [STRIDES] = {"strides", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, at least 1"},
+    [PADS] = {"pads", QK_ATTRIBUTE_INTS, 10, 0,
+              "default 0; begin of each axis, then end of each axis; 0 to 2147483647; not with "
+              "auto_pad"},
+    [STRIDES] = {"strides", QK_ATTRIBUTE_INTS, 10, 0, "default 1 for each axis, 1 to 2147483647"},
 };
 
 static const struct qk_version versions[] = {

@@ -3,8 +3,8 @@ import json
 import random
 import unittest
 
-from quantd import SANITIZED, ServerTest, binary_request, exchange, infer_path
-from samples import CONV, DEQUANTIZE, dequantize_json, dequantize_tensors
+from quantd import SANITIZED, ServerTest, binary_request, exchange, infer_path, json_request
+from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
 
 MIB = 1 << 20
 
@@ -77,6 +77,55 @@ class Hostile(ServerTest):
             answer = exchange(self.client, "POST", infer_path(CONV), json.dumps(tiny))
             self.assertIn(answer.status, (400, 413, 503), pads)
             self.assert_error(answer, answer.status)
+        self.assert_alive()
+
+    def test_geometry_that_wraps(self):
+        # Strides, dilations and pads whose products wrap in 64 bits to small numbers, with one
+        # channel in a group: once they made a kernel read outside of its workspace.
+        wrapping = 1537228672809129302  # times 12 bytes: 2^64 + 8
+        huge = 1 << 62
+        for field, kernel, parameters in (
+                ("dilations", [4, 3], {"strides": [2, 1], "dilations": [wrapping, 1],
+                                       "pads": [huge, 1, 0, 1]}),
+                ("strides", [1, 3], {"strides": [huge, 1], "pads": [huge, 1, 0, 1]}),
+                ("strides", [1, 3], {"strides": [1, huge], "pads": [0, huge, 0, huge]}),
+                ("dilations", [4, 3], {"dilations": [1, wrapping], "auto_pad": "SAME_UPPER"})):
+            taps = kernel[0] * kernel[1]
+            tensors = conv_tensors([1] * 720, [1, 8, 30, 3], [1] * 8 * taps, [8, 1, *kernel])
+            request = json_request(tensors, {"group": 8, **parameters})
+            answer = exchange(self.client, "POST", infer_path(CONV), json.dumps(request))
+            self.assert_error(answer, 400, field + ": expected integers from 1 to 2147483647, got")
+        self.assert_alive()
+
+    def test_integers_over_64_bits(self):
+        # Each number of each attribute, near powers of two and at the ends: never anything but an
+        # answer or a refusal.
+        rng = random.Random(26)
+
+        def draw(least):
+            if rng.random() < 0.5:
+                return least + rng.randrange(4)
+            if rng.random() < 0.2:
+                return rng.randrange(-(1 << 63), 1 << 63)
+            return min((1 << rng.randrange(64)) + rng.randrange(-2, 3), (1 << 63) - 1)
+
+        statuses = set()
+        for _ in range(300):
+            channels = rng.choice((1, 2, 8))
+            group = rng.choice((1, channels, draw(1)))
+            kernel = [1 + rng.randrange(4), 1 + rng.randrange(4)]
+            count = channels * (1 if group == channels else channels)
+            tensors = conv_tensors(
+                [1] * channels * 90, [1, channels, 30, 3], [1] * count * kernel[0] * kernel[1],
+                [channels, count // channels, *kernel])
+            parameters = {"group": group,
+                          "strides": [draw(1), draw(1)], "dilations": [draw(1), draw(1)],
+                          "pads": [draw(0) for _ in range(4)]}
+            request = json_request(tensors, parameters)
+            answer = exchange(self.client, "POST", infer_path(CONV), json.dumps(request))
+            self.assertIn(answer.status, (200, 400, 413, 503), parameters)
+            statuses.add(answer.status)
+        self.assertLessEqual({200, 400}, statuses)
         self.assert_alive()
 
     def test_empty_dimensions_beside_huge_ones(self):

@@ -147,11 +147,13 @@ static bool fit_padded_rows(struct qk_depthwise_layout *layout, const struct qk_
     const size_t seen = (width - 1) * stride + ((size_t)column->kernel - 1) * dilation + 1;
     const size_t behind = seen > pad + in ? seen - pad - in : 0;
     const size_t row_bytes = qk_size_max(seen - qk_size_min(pad, behind), in);
+    if (row_bytes > SLOT_CELLS) /* bounds the products below: less than 2^48 * 2^13 */
+        return false;
     const size_t pitch = next_power(width);
-    const size_t together = QK_DEPTHWISE_LANES / pitch;
+    const size_t together = QK_DEPTHWISE_LANES / pitch; /* at least 2, since lines are short */
     const size_t down = (size_t)row->stride * row_bytes;
     const size_t last = (width - 1) * stride + (layout->taps - 1) * dilation;
-    if (row_bytes > SLOT_CELLS || (together - 1) * down + last >= QK_DEPTHWISE_BYTES)
+    if ((together - 1) * down + last >= QK_DEPTHWISE_BYTES)
         return false;
     const size_t bytes = (qk_divide_up(height, together) - 1) * together * down +
                          ((size_t)row->kernel - 1) * (size_t)row->dilation * row_bytes +
