@@ -51,7 +51,7 @@ static bool count_stored(const struct qk_tensor *tensor, const int64_t *strides,
     size_t farthest = 0;
     for (uint32_t i = 0; i < tensor->rank; i++) {
         size_t reach;
-        if (strides[i] < 0)
+        if (strides[i] < 0 || strides[i] > QK_STRIDE_MAX)
             return false;
         if (tensor->count > 0 && (!qk_mul_size(tensor->dims[i] - 1, (size_t)strides[i], &reach) ||
                                   __builtin_add_overflow(farthest, reach, &farthest)))
@@ -94,8 +94,8 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
     if (strides && strides->present &&
         !count_stored(tensor, strides->list, strides->list_count, &stored))
         return qk_fail(error, QK_INVALID,
-                       "%s: expected %u integers of at least 0, within 64 bits, one for each "
-                       "dimension of %s, got other ones",
+                       "%s: expected %u integers from 0 to 4294967295, one for each dimension of "
+                       "%s, whose elements lie within 64 bits, got other ones",
                        find_strides(op, input)->name, tensor->rank, name);
     if (stored != tensor->stored)
         return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);

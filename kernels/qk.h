@@ -142,6 +142,13 @@ void qk_print_types(uint32_t set, char *text, size_t size);
 /* NumPy 1 stops at the same rank; every operator here needs less. */
 #define QK_RANK_MAX 32
 
+/* The largest length of an axis or a block that an attribute may name: as many bytes as a process
+ * can address on x86-64. */
+#define QK_LENGTH_MAX ((INT64_C(1) << 47) - 1)
+
+/* The largest stride: those of DirectML are UINT (DML_BUFFER_TENSOR_DESC). */
+#define QK_STRIDE_MAX ((int64_t)UINT32_MAX)
+
 /* A view: little-endian, row-major, borrowed. `data` has no alignment (it may point into the middle
  * of a request body), so kernels load through memcpy or unaligned intrinsics. */
 struct qk_tensor {
@@ -175,8 +182,8 @@ bool qk_tensor_set_count(struct qk_tensor *tensor);
 
 /* Sets tensor->stored, after qk_tensor_set_count, for a layout with strides, in elements, one for
  * each dim: up to the farthest element, 0 for an empty tensor. `data` may be longer; DirectML
- * rounds buffers up to 4 bytes. False: a stride is negative, their number is not the rank, or it
- * overflows. */
+ * rounds buffers up to 4 bytes. False: a stride is negative or above QK_STRIDE_MAX, their number is
+ * not the rank, or the farthest element has a number above 64 bits. */
 bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count);
 
 /* Bytes of `count` packed elements; false: overflow. */

@@ -173,7 +173,8 @@ static const unsigned feature_levels[] = {10, 20, 21, 30, 31, 40, 41, 50,
 #define STRIDES(tensor, index)                                                                  \
     {                                                                                           \
         .name = tensor ".strides", .kind = QK_ATTRIBUTE_STRIDES, .since = 10, .input = (index), \
-        .about = "one for each dimension, in elements, at least 0; 0 repeats; default: packed"  \
+        .about =                                                                                \
+            "one for each dimension, in elements, 0 to 4294967295; 0 repeats; default: packed"  \
     }
 
 static const struct qk_attribute_def attributes[] = {

@@ -11,13 +11,25 @@ enum { AXIS = QK_GRANULARITY_AXIS, BLOCK_SIZE = QK_GRANULARITY_BLOCK_SIZE };
 static enum qk_status check_block_size(const struct qk_call *call, struct qk_error *error)
 {
     const int64_t size = qk_int_or(&call->attributes[BLOCK_SIZE], 0);
-    if (size < 0)
-        return qk_fail(error, QK_INVALID, "block_size: expected at least 0, got %lld",
-                       (long long)size);
+    if (size < 0 || size > QK_LENGTH_MAX)
+        return qk_fail(error, QK_INVALID, "block_size: expected 0 to %lld, got %lld",
+                       (long long)QK_LENGTH_MAX, (long long)size);
     if (size > 0 && call->inputs[SCALE].rank == 0)
         return qk_fail(error, QK_INVALID, "block_size: expected 0 where %s has shape [], got %lld",
                        call->op->input_names[SCALE], (long long)size);
     return QK_OK;
+}
+
+/* The rank of x comes later. An axis is not read where there is one scale. */
+static enum qk_status check_axis(const struct qk_call *call, struct qk_error *error)
+{
+    const int64_t axis = qk_int_or(&call->attributes[AXIS], 1);
+    const bool read =
+        qk_int_or(&call->attributes[BLOCK_SIZE], 0) > 0 || !qk_is_single(&call->inputs[SCALE]);
+    if (!read || (axis >= -QK_RANK_MAX && axis < QK_RANK_MAX))
+        return QK_OK;
+    return qk_fail(error, QK_INVALID, "axis: expected %d to %d, got %lld", -QK_RANK_MAX,
+                   QK_RANK_MAX - 1, (long long)axis);
 }
 
 static enum qk_status check_scale(const struct qk_call *call, struct qk_error *error)
@@ -43,6 +55,8 @@ enum qk_status qk_granularity_read(struct qk_granularity *granularity, const str
                                    struct qk_error *error)
 {
     enum qk_status status = check_block_size(call, error);
+    if (status == QK_OK)
+        status = check_axis(call, error);
     if (status == QK_OK)
         status = check_scale(call, error);
     qk_tensor_copy(&granularity->scale, &call->inputs[SCALE]);

@@ -68,9 +68,9 @@ static enum qk_status read_dtype(const struct qk_call *call, enum mode mode, enu
 static enum qk_status check_axis(const struct qk_call *call, enum mode mode, struct qk_error *error)
 {
     const int64_t axis = qk_int_or(&call->attributes[AXIS], -1);
-    if (axis < -1)
-        return qk_fail(error, QK_INVALID, "axis: expected -1 (none) or more, got %lld",
-                       (long long)axis);
+    if (axis < -1 || axis >= QK_RANK_MAX) /* the rank of input comes later */
+        return qk_fail(error, QK_INVALID, "axis: expected -1 (none) to %d, got %lld",
+                       QK_RANK_MAX - 1, (long long)axis);
     if (axis >= 0 && mode == MIN_FIRST && call->inputs[MIN_RANGE].count != 1)
         return qk_fail(
             error, QK_INVALID,

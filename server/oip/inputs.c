@@ -265,8 +265,8 @@ static enum qd_status refuse_strides(const struct qd_oip_decoder *decoder,
                                      const struct input *input, uint32_t rank)
 {
     return qd_fail(decoder->error, QD_INVALID,
-                   "parameters.%s.strides: expected %u integers >= 0, one for each dimension, "
-                   "that reach less than 2^64 bytes, got %zu: %s",
+                   "parameters.%s.strides: expected %u integers from 0 to 4294967295, one for each "
+                   "dimension, that reach less than 2^64 bytes, got %zu: %s",
                    qd_show_name(input->name).text, rank, input->strides->list_count,
                    show_integers(input->strides->list, input->strides->list_count).text);
 }

@@ -357,6 +357,7 @@ Test(directml_dequantize_refusals, strides_unlike_the_sizes)
         refuse_strides(input, NULL, 0);
         refuse_strides(input, (const int64_t[]){-3, 1}, 2);
         refuse_strides(input, (const int64_t[]){3, -1}, 2);
+        refuse_strides(input, (const int64_t[]){QK_STRIDE_MAX + 1, 1}, 2);
         refuse_strides(input, (const int64_t[]){INT64_MAX, INT64_MAX}, 2);
     }
 }

@@ -113,6 +113,14 @@ Test(onnx_dequantize_linear_refusals, a_block_size_below_zero)
     REFUSE("block_size", .version = 25, .x = ROW(3), .scale = SCALAR, .block_size = INT64_MIN);
 }
 
+Test(onnx_dequantize_linear_refusals, a_block_size_above_the_limit)
+{
+    REFUSE("block_size", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 1),
+           .block_size = QK_LENGTH_MAX + 1);
+    REFUSE("block_size", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 1),
+           .block_size = INT64_MAX);
+}
+
 Test(onnx_dequantize_linear_refusals, a_block_size_for_a_scalar_scale)
 {
     REFUSE("block_size", .version = 21, .x = ROW(3), .scale = SCALAR, .block_size = 3);
@@ -132,7 +140,7 @@ Test(onnx_dequantize_linear_refusals, blocks_of_another_shape)
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 2), .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 4), .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 5), .scale = MATRIX(2, 2),
-           .block_size = INT64_MAX);
+           .block_size = QK_LENGTH_MAX);
     REFUSE("x_scale", .version = 21, .x = MATRIX(2, 0), .scale = MATRIX(2, 1), .block_size = 2);
     REFUSE("x_scale", .version = 21, .x = ROW(5), .scale = ROW(1), .has_axis = true,
            .block_size = 2);

@@ -264,15 +264,19 @@ Test(registry, counts_what_strides_reach)
     cr_assert_not(qk_tensor_set_strides(&tensor, (const int64_t[]){1, 1, 1}, 3));
     tensor = (struct qk_tensor){.rank = 2, .dims = {4, 3}};
     cr_assert_not(set_strides(&tensor, INT64_MAX, 1));
-    cr_assert_not(set_strides(&tensor, 0, INT64_MAX) && tensor.stored < INT64_MAX);
-    tensor = (struct qk_tensor){.rank = 2, .dims = {2, 2}};
-    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
-    cr_assert_eq(tensor.stored, SIZE_MAX);
+    cr_assert_not(set_strides(&tensor, 0, INT64_MAX));
+    cr_assert_not(set_strides(&tensor, 0, QK_STRIDE_MAX + 1));
+    cr_assert(set_strides(&tensor, 0, QK_STRIDE_MAX));
+    cr_assert_eq(tensor.stored, 2 * (size_t)UINT32_MAX + 1);
+    tensor = (struct qk_tensor){.rank = 2, .dims = {(size_t)1 << 32, (size_t)1 << 31}};
+    cr_assert_not(set_strides(&tensor, QK_STRIDE_MAX, QK_STRIDE_MAX));
+    tensor = (struct qk_tensor){.rank = 2, .dims = {(size_t)1 << 33, 2}};
+    cr_assert_not(set_strides(&tensor, QK_STRIDE_MAX, 1));
     tensor = (struct qk_tensor){.rank = 2, .dims = {1, 1}};
-    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
+    cr_assert(set_strides(&tensor, QK_STRIDE_MAX, QK_STRIDE_MAX));
     cr_assert_eq(tensor.stored, 1);
     tensor = (struct qk_tensor){.rank = 2, .dims = {0, 3}};
-    cr_assert(set_strides(&tensor, INT64_MAX, INT64_MAX));
+    cr_assert(set_strides(&tensor, QK_STRIDE_MAX, QK_STRIDE_MAX));
     cr_assert_eq(tensor.stored, 0);
 }
 

@@ -333,6 +333,7 @@ Test(tensorflow_dequantize_refusals, an_axis_out_of_range)
     REFUSE("axis", AXIS(-2));
     REFUSE("axis", AXIS(INT64_MIN), RANGES(3));
     REFUSE("axis", AXIS(2), RANGES(3));
+    REFUSE("axis", AXIS(QK_RANK_MAX), RANGES(3));
     REFUSE("axis", AXIS(INT64_MAX), RANGES(3));
 }
 

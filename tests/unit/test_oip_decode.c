@@ -319,7 +319,8 @@ Test(oip_decode, refusals_of_layouts_say_what_came)
         "[4294967296,2147483648] of INT16");
     expect_error(
         DIRECTML, "{\"parameters\":{\"InputTensor.strides\":[4,-1]},\"inputs\":[" DML_INPUT "]}",
-        "parameters.InputTensor.strides: expected 2 integers >= 0, one for each dimension, "
+        "parameters.InputTensor.strides: expected 2 integers from 0 to 4294967295, one for "
+        "each dimension, "
         "that reach less than 2^64 bytes, got 2: [4,-1]");
 }
 

@@ -466,6 +466,7 @@ Test(signature, declared_strides)
                              "{\"parameters\":{\"InputTensor.strides\":[8]},\"inputs\":[{\"name\":"
                              "\"InputTensor\",\"datatype\":\"UINT8\",\"shape\":[-1,2]}]}"),
                  QD_INVALID);
-    cr_assert_str_eq(error.text, "parameters.InputTensor.strides: expected 2 integers >= 0, one "
-                                 "for each dimension, that reach less than 2^64 bytes, got 1: [8]");
+    cr_assert_str_eq(
+        error.text, "parameters.InputTensor.strides: expected 2 integers from 0 to 4294967295, one "
+                    "for each dimension, that reach less than 2^64 bytes, got 1: [8]");
 }
