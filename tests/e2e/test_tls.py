@@ -595,7 +595,8 @@ class Warnings(unittest.TestCase):
     def log(self, *flags, listen):
         server = Server(*flags, listen=listen)
         server.get("/v2/health/live")
-        return server.stop()
+        # All tests may run under a mask of the CPU, of which the server warns, too.
+        return "".join(line for line in server.stop().splitlines(True) if "QK_CPU" not in line)
 
     def test_without_tokens(self):
         log = self.log(listen=("127.0.0.1:0", "0.0.0.0:0"))
