@@ -259,8 +259,9 @@ static bool complain_of_kernels(struct process *process, const struct qk_error *
 static bool create_kernels(struct process *process)
 {
     const struct qd_config *config = &process->config;
+    const uint64_t threads = config->threads == QD_AUTO ? qd_pool_parallelism() : config->threads;
     struct qk_error error;
-    return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)config->threads,
+    return qk_kernels_create(config->cpu, config->gemm, config->measure, (size_t)threads,
                              &process->kernels, &error) == QK_OK ||
            complain_of_kernels(process, &error);
 }

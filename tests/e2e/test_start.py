@@ -227,6 +227,14 @@ class Start(unittest.TestCase):
                                   "not allow" % threads)
 
     @unittest.skipIf(SANITIZED, "a sanitizer wants more address space than there is")
+    def test_kernels_of_openblas_without_room(self):
+        # --kernels has to work out itself how many threads there would be.
+        result = self.start("--kernels", "--gemm", "blas", limit=(resource.RLIMIT_AS, 150 << 20))
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, r"^quantd: OpenBLAS: expected 128 MiB of address space for "
+                         r"each of [1-9]\d* threads, which the limit ")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer wants more address space than there is")
     def test_no_room_for_openblas_but_for_others(self):
         result = self.start("--kernels", limit=(resource.RLIMIT_AS, 150 << 20))
         self.assertEqual((result.returncode, result.stderr), (0, ""))
