@@ -18,8 +18,9 @@ url, path = sys.argv[1:]
 
 
 def load(client):
-    client.load_model(NAME, config='{"backend": "onnxruntime"}',
-                      files={"file:1/model.onnx": Path(path).read_bytes()})
+    config = '{"backend": "onnxruntime", "default_model_filename": "model_int8.onnx"}'
+    client.load_model(NAME, config=config,
+                      files={"file:1/model_int8.onnx": Path(path).read_bytes()})
     state, = [model["state"] for model in client.get_model_repository_index()
               if model["name"] == NAME]
     if state != "READY" or not client.is_model_ready(NAME):
@@ -30,7 +31,8 @@ def ask(client):
     x = np.array([[[3, 1, 4, 1, 5, 9, 2, 6]]], np.uint8)
     tensor = InferInput(client.get_model_metadata(NAME)["inputs"][0]["name"], x.shape, "UINT8")
     tensor.set_data_from_numpy(x)
-    return client.infer(NAME, [tensor]).as_numpy("y")
+    # A parameter of the client's own is ignored.
+    return client.infer(NAME, [tensor], parameters={"asked_by": "a test"}).as_numpy("y")
 
 
 try:

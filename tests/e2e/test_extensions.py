@@ -244,5 +244,53 @@ class LongNames(ModelTest):
         self.assertEqual(json.loads(answer.body)["outputs"][30]["name"], most[30])
 
 
+class Listed(ModelTest):
+    """GET /v2 lists an extension only if its calls work."""
+
+    FLAGS = ("--model-control-mode", "explicit", "--allow-shared-memory", "/quantd-test-")
+
+    def works(self, method, path, body=None):
+        answer = self.server.request(method, path, body)
+        self.assertEqual(answer.status, 200, (path, answer.body))
+        return answer
+
+    def check_binary_tensor_data(self):
+        body, headers = binary_request([Tensor.of("x", "UINT8", [3], [1, 2, 3])])
+        for body, headers in ((body, headers), (b"\1\2\3", RAW)):
+            answer = self.server.infer("layer", body, headers=headers)
+            self.assertEqual(answer.outputs()["y"][2], struct.pack("<3f", .5, 1, 1.5))
+
+    def check_parameters(self):
+        row = Tensor.of("x", "UINT8", [3], [1, 2, 3])
+        self.assertEqual(self.server.infer("layer", json_request([row], {"mine": 1})).status, 200)
+
+    def check_model_repository(self):
+        self.works("POST", "/v2/repository/index", b"")
+        self.works("POST", "/v2/repository/models/layer/unload", b"")
+        self.assert_done(self.load_files("layer", model_onnx=dequantize_file()))
+
+    def check_model_configuration(self):
+        self.assertEqual(self.works("GET", "/v2/models/layer/config").json()["name"], "layer")
+
+    def check_statistics(self):
+        self.works("GET", "/v2/models/layer/stats")
+        self.works("GET", "/v2/models/stats")
+
+    def check_logging(self):
+        settings = self.works("GET", "/v2/logging").json()
+        self.works("POST", "/v2/logging", json.dumps({"log_info": settings["log_info"]}).encode())
+
+    def check_system_shared_memory(self):
+        self.works("GET", "/v2/systemsharedmemory/status")
+
+    def test_each(self):
+        self.assert_done(self.load_files("layer", model_onnx=dequantize_file()))
+        extensions = self.server.get("/v2").json()["extensions"]
+        self.assertEqual(len(extensions), 7)
+        for extension in extensions:
+            with self.subTest(extension=extension):
+                getattr(self, "check_" + extension)()
+
+
 if __name__ == "__main__":
     unittest.main()
