@@ -146,6 +146,7 @@ SERVER := \
     server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/pages.c \
     server/base/process.c \
     server/base/prometheus.c server/base/refusal.c server/base/schema.c \
+    server/base/snapshots.c \
     server/base/status.c server/base/stream.c server/base/text.c \
     server/json/element.c server/json/number.c server/json/number_print.c \
     server/json/powers.c server/json/reader.c server/json/string.c server/json/tensor.c \

@@ -1,7 +1,7 @@
 #include "server/http/access.h"
 
 #include <assert.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,36 +9,42 @@
 
 #include "server/base/file.h"
 #include "server/base/log.h"
+#include "server/base/snapshots.h"
 #include "server/http/cors.h"
 #include "server/http/path.h"
 #include "server/http/tokens.h"
 
 struct qd_access {
     const struct qd_config *config;
-    bool asks_tokens;         /* false: everybody may come in */
-    pthread_mutex_t lock;     /* over the tokens: they may be read anew */
-    struct qd_tokens *tokens; /* NULL: none are asked for */
+    bool asks_tokens; /* false: everybody may come in, and there are no tokens */
+    struct qd_snapshots tokens;
 };
 
 /* ---- The file ----------------------------------------------------------------------------- */
 
-static void log_tokens(const struct qd_access *access, const struct qd_file *file)
+static void log_tokens(const struct qd_access *access, const struct qd_tokens *tokens,
+                       bool is_public)
 {
     const char *path = access->config->token_file;
     qd_log(QD_LOG_INFO, "tokens are read", "file=\"%s\" count=%zu", qd_log_value(path).text,
-           qd_tokens_count(access->tokens));
-    if (file->is_public)
+           qd_tokens_count(tokens));
+    if (is_public)
         qd_log(QD_LOG_WARN, "everybody on this host may read the tokens", "file=\"%s\"",
                qd_log_value(path).text);
-    if (qd_tokens_short_count(access->tokens) > 0) {
+    if (qd_tokens_short_count(tokens) > 0) {
         qd_log(QD_LOG_WARN, "short tokens may be guessed", "file=\"%s\" shorter_than_%d=%zu",
-               qd_log_value(path).text, QD_TOKEN_SHORT_BYTES,
-               qd_tokens_short_count(access->tokens));
+               qd_log_value(path).text, QD_TOKEN_SHORT_BYTES, qd_tokens_short_count(tokens));
     }
 }
 
-/* In the place of those that there are. */
-static bool read_tokens(struct qd_access *access, struct qd_error *error)
+static void destroy_tokens(void *tokens)
+{
+    qd_tokens_destroy(tokens);
+}
+
+/* NULL: `error` says why. */
+static struct qd_tokens *read_tokens(const struct qd_access *access, bool *is_public,
+                                     struct qd_error *error)
 {
     struct qd_file file;
     struct qd_error why;
@@ -46,19 +52,12 @@ static bool read_tokens(struct qd_access *access, struct qd_error *error)
     bool is_read = qd_file_read(access->config->token_file, QD_TOKEN_FILE_BYTES_MAX, &file, &why);
     if (is_read)
         tokens = qd_tokens_create(file.text, file.bytes, &why);
-    if (tokens != NULL) {
-        pthread_mutex_lock(&access->lock);
-        struct qd_tokens *before = access->tokens;
-        access->tokens = tokens;
-        pthread_mutex_unlock(&access->lock);
-        qd_tokens_destroy(before);
-        log_tokens(access, &file);
-    } else {
+    *is_public = file.is_public;
+    if (tokens == NULL)
         qd_complain(error, "--token-file %.256s: %s", access->config->token_file, why.text);
-    }
     if (is_read)
         qd_file_forget(&file);
-    return tokens != NULL;
+    return tokens;
 }
 
 struct qd_access *qd_access_create(const struct qd_config *config, struct qd_error *error)
@@ -69,28 +68,45 @@ struct qd_access *qd_access_create(const struct qd_config *config, struct qd_err
         return NULL;
     access->config = config;
     access->asks_tokens = config->token_file[0] != '\0';
-    pthread_mutex_init(&access->lock, NULL);
-    if (!access->asks_tokens || read_tokens(access, error))
+    if (!access->asks_tokens)
         return access;
-    qd_access_destroy(access);
-    return NULL;
+    bool is_public;
+    struct qd_tokens *tokens = read_tokens(access, &is_public, error);
+    if (tokens == NULL) {
+        free(access);
+        return NULL;
+    }
+    log_tokens(access, tokens, is_public);
+    qd_snapshots_init(&access->tokens, tokens, destroy_tokens);
+    return access;
 }
 
 void qd_access_destroy(struct qd_access *access)
 {
     if (access == NULL)
         return;
-    qd_tokens_destroy(access->tokens);
-    pthread_mutex_destroy(&access->lock);
+    if (access->asks_tokens)
+        qd_snapshots_deinit(&access->tokens);
     free(access);
 }
 
 void qd_access_reload(struct qd_access *access)
 {
     struct qd_error error;
-    if (access->asks_tokens && !read_tokens(access, &error))
-        qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
-               qd_log_value(error.text).text);
+    if (!access->asks_tokens)
+        return;
+    bool is_public;
+    struct qd_tokens *tokens = read_tokens(access, &is_public, &error);
+    if (tokens != NULL && qd_snapshots_replace(&access->tokens, tokens)) {
+        log_tokens(access, tokens, is_public);
+        return;
+    }
+    if (tokens != NULL) {
+        qd_tokens_destroy(tokens);
+        qd_complain(&error, "requests hold all of the last %d", QD_SNAPSHOT_COUNT_MAX);
+    }
+    qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
+           qd_log_value(error.text).text);
 }
 
 bool qd_access_has_cors(const struct qd_access *access)
@@ -108,15 +124,16 @@ static enum qd_status refuse(struct qd_request *request, enum qd_status status,
     return qd_fail(&request->error, status, "header Authorization: %s", what);
 }
 
-/* Keeps the user's name of a token. False: it is none of ours. */
+/* Keeps the user's name of a token. No lock is held meanwhile: hashing and comparing take longer
+ * than all else that a small request needs. False: it is none of ours. */
 static bool find_user(struct qd_access *access, const char *token, size_t bytes,
                       char user[QD_USER_BYTES])
 {
-    pthread_mutex_lock(&access->lock);
-    const char *name = qd_tokens_find(access->tokens, token, bytes);
+    struct qd_snapshot *tokens = qd_snapshots_take(&access->tokens);
+    const char *name = qd_tokens_find(atomic_load(&tokens->object), token, bytes);
     if (name != NULL)
         snprintf(user, QD_USER_BYTES, "%s", name);
-    pthread_mutex_unlock(&access->lock);
+    qd_snapshots_give_back(&access->tokens, tokens);
     return name != NULL;
 }
 

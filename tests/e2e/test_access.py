@@ -292,6 +292,12 @@ class Reload(TokenTest):
 APP = "https://app.example"
 
 
+class ReloadBesideLoops(Reload):
+    """Each loop reads the tokens while the first one replaces them."""
+
+    FLAGS = ("--io-threads", "3")
+
+
 class Cors(TokenTest):
     """What a browser asks and looks at, with tokens beside it."""
 
