@@ -124,6 +124,7 @@ static void on_stop_signal(void *context)
     struct process *process = context;
     if (process->router.draining) {
         qd_log(QD_LOG_WARN, "second signal: exiting at once", "%s", "");
+        qd_log_stop();
         _exit(EXIT_FAILURE);
     }
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
@@ -542,8 +543,9 @@ int main(int argc, char **argv)
     qd_log_set_level(process.config.log_level);
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
-    bool ready = raise_file_limit(&process) && start_kernels(&process) && create_access(&process) &&
-                 create_tls(&process) && create_console(&process) && open_access_log(&process) &&
+    bool ready = raise_file_limit(&process) && start_kernels(&process) &&
+                 qd_log_start(&process.error) && create_access(&process) && create_tls(&process) &&
+                 create_console(&process) && open_access_log(&process) &&
                  create_regions(&process) && start_services(&process) && load_models(&process) &&
                  (process.router.draining || start_listening(&process));
     if (ready) {
@@ -551,7 +553,10 @@ int main(int argc, char **argv)
             qd_loop_run(process.loop);
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
     }
+    if (!ready)
+        qd_log_stop(); /* its lines go before the last one */
     const int status = ready ? EXIT_SUCCESS : give_up(&process.error, EXIT_FAILURE);
     deinit(&process);
+    qd_log_stop();
     return status;
 }

@@ -6,12 +6,15 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "server/base/log_file.h"
+
 #define BIT(level) (1u << (level))
 
 static atomic_uint enabled_levels = BIT(QD_LOG_INFO) | BIT(QD_LOG_WARN) | BIT(QD_LOG_ERROR);
 static atomic_uint line_format = QD_LINE_TEXT;
-static atomic_ullong verbosity; /* while QD_LOG_DEBUG is enabled */
-static atomic_ullong dropped;
+static atomic_ullong verbosity;                /* while QD_LOG_DEBUG is enabled */
+static atomic_ullong dropped;                  /* without those of log_file */
+static _Atomic(struct qd_log_file *) log_file; /* NULL: lines are written by whoever logs them */
 
 void qd_log_set_level(enum qd_log_level level)
 {
@@ -51,7 +54,8 @@ void qd_log_set_format(enum qd_line_format format)
 
 uint64_t qd_log_dropped(void)
 {
-    return atomic_load(&dropped);
+    const struct qd_log_file *file = atomic_load(&log_file);
+    return atomic_load(&dropped) + (file == NULL ? 0 : qd_log_file_dropped(file));
 }
 
 void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *event)
@@ -61,12 +65,40 @@ void qd_log_begin(struct qd_line *line, enum qd_log_level level, const char *eve
     qd_line_begin(line, format, names[level], event);
 }
 
-void qd_log_write(const struct qd_line *line)
+bool qd_log_start(struct qd_error *error)
 {
-    /* A pipe has room for a whole line, or is not ready. */
+    struct qd_log_file *started = qd_log_file_create(NULL, error);
+    atomic_store(&log_file, started);
+    return started != NULL;
+}
+
+/* It is not freed: another thread may just put a line. */
+void qd_log_stop(void)
+{
+    static struct qd_log_file *stopped;
+    struct qd_log_file *file = atomic_exchange(&log_file, NULL);
+    if (file == NULL)
+        return;
+    qd_log_file_end(file);
+    stopped = file;
+    (void)stopped;
+}
+
+/* Before the log's thread starts, and after its end, no other thread logs, and nobody waits. */
+static void write_directly(const struct qd_line *line)
+{
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&out, 1, 0) <= 0 || write(STDERR_FILENO, line->bytes, line->count) < 0)
-        atomic_fetch_add(&dropped, 1); /* all who wait for the loop would wait for who reads */
+        atomic_fetch_add(&dropped, 1);
+}
+
+void qd_log_write(const struct qd_line *line)
+{
+    struct qd_log_file *file = atomic_load_explicit(&log_file, memory_order_acquire);
+    if (file != NULL)
+        qd_log_file_put(file, line);
+    else
+        write_directly(line);
 }
 
 void qd_log(enum qd_log_level level, const char *event, const char *format, ...)

@@ -1,8 +1,10 @@
 /* One line an event, on standard error: ts=… level=info msg="listening" address=127.0.0.1:8000
  * or the same as a JSON object (line.h).
  *
- * Safe on any thread, also what changes what is logged. A line longer than 4 KiB is cut, and one
- * that would have to wait for whoever reads is dropped, and counted. */
+ * Safe on any thread, also what changes what is logged. A line longer than 4 KiB is cut. A thread
+ * of the log's own writes the lines (log_file.h), so that nobody waits for whoever reads them.
+ * Lines for which there is no room until then are dropped and counted, and a later line says how
+ * many. */
 #ifndef SERVER_BASE_LOG_H
 #define SERVER_BASE_LOG_H
 
@@ -10,8 +12,16 @@
 #include <stdint.h>
 
 #include "server/base/line.h"
+#include "server/base/status.h"
 
 enum qd_log_level { QD_LOG_DEBUG, QD_LOG_INFO, QD_LOG_WARN, QD_LOG_ERROR };
+
+/* Starts the thread. Until then, whoever logs a line writes it. Returns false, and `error` says
+ * why, if it cannot. */
+bool qd_log_start(struct qd_error *error);
+
+/* Writes what there is, for a second at most, and ends the thread. */
+void qd_log_stop(void);
 
 /* What is below `level` is dropped, and what is not is logged. */
 void qd_log_set_level(enum qd_log_level level);

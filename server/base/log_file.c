@@ -42,6 +42,8 @@ struct qd_log_file {
     bool is_file; /* then a write takes all, or fails; others take a little, or make us wait */
     bool torn;    /* the last line that came into the file lacks its end */
     bool failing; /* the last write failed, and the log has said so */
+    bool is_log;  /* the log itself: it cannot say that it fails, but what it has lost, later */
+    uint64_t told_lost; /* lines */
     atomic_ullong dropped;
     pthread_t thread;
     pthread_mutex_t lock; /* over all below; never held while something is written */
@@ -100,6 +102,8 @@ static uint64_t count_lines(const char *bytes, size_t count)
 
 static void note_failure(struct qd_log_file *file, bool failed)
 {
+    if (file->is_log)
+        return;
     if (failed && !file->failing) {
         qd_log(QD_LOG_WARN, "access log: cannot be written, lines are lost", "error=\"%s\"",
                strerror(errno));
@@ -127,6 +131,23 @@ static void write_all(struct qd_log_file *file, const char *bytes, size_t count)
     note_failure(file, failed);
 }
 
+/* The line stands where those that it counts would be, all but for what was filled meanwhile. */
+static void tell_lost(struct qd_log_file *file)
+{
+    const uint64_t lost = qd_log_file_dropped(file);
+    if (!file->is_log || lost == file->told_lost || file->torn)
+        return;
+    char count[40];
+    struct qd_line line;
+    snprintf(count, sizeof(count), "count=%llu", (unsigned long long)(lost - file->told_lost));
+    qd_log_begin(&line, QD_LOG_WARN, "log: lines were dropped, as nobody read them");
+    qd_line_pairs(&line, count);
+    qd_line_end(&line);
+    write_all(file, line.bytes, line.count);
+    if (qd_log_file_dropped(file) == lost)
+        file->told_lost = lost;
+}
+
 static void reopen(struct qd_log_file *file)
 {
     if (file->path == NULL)
@@ -142,11 +163,14 @@ static void reopen(struct qd_log_file *file)
     file->torn = false;
 }
 
-/* Under the lock, until there is something to do; what comes soon comes along. */
+/* Under the lock, until there is something to do; what comes soon comes along. A line of the log is
+ * written at once: few come. */
 static void wait_for_work(struct qd_log_file *file)
 {
     while (file->filled->count == 0 && !file->ending && !file->reopening)
         pthread_cond_wait(&file->wake, &file->lock);
+    if (file->is_log)
+        return;
     const uint64_t until_ns = qd_clock_ns() + GATHER_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / QD_NS_PER_S),
                                    .tv_nsec = (long)(until_ns % QD_NS_PER_S)};
@@ -169,6 +193,7 @@ static void *run(void *context)
         over = file->ending;
         pthread_mutex_unlock(&file->lock);
         write_all(file, full->bytes, full->count);
+        tell_lost(file);
         full->count = 0;
         if (reopening)
             reopen(file);
@@ -232,12 +257,14 @@ static bool start_thread(struct qd_log_file *file)
 static bool open_file(struct qd_log_file *file, const char *path, struct qd_error *error)
 {
     struct stat found;
+    file->is_log = path == NULL;
+    path = file->is_log ? "-" : path;
     file->path = strcmp(path, "-") == 0 ? NULL : path;
     file->fd = file->path == NULL ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
                                   : open(path, OPEN_FLAGS, FILE_MODE);
     if (file->fd < 0 || fstat(file->fd, &found) != 0) {
-        return qd_complain(error, "--access-log: cannot open \"%.300s\": %s", path,
-                           strerror(errno));
+        return qd_complain(error, "%s: cannot open \"%.300s\": %s",
+                           file->is_log ? "standard error" : "--access-log", path, strerror(errno));
     }
     file->is_file = S_ISREG(found.st_mode);
     return true;
@@ -255,7 +282,8 @@ static void free_all(struct qd_log_file *file)
 struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error)
 {
     struct qd_log_file *file = calloc(1, sizeof(*file));
-    qd_complain(error, "--access-log: out of memory, or of threads");
+    qd_complain(error, "%s: out of memory, or of threads",
+                path == NULL ? "standard error" : "--access-log");
     if (file == NULL)
         return NULL;
     file->fd = -1;
@@ -269,12 +297,8 @@ struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error)
     return file;
 }
 
-/* Where the file does not come back, its thread stays behind with all that it holds: the process
- * ends. */
-void qd_log_file_destroy(struct qd_log_file *file)
+bool qd_log_file_end(struct qd_log_file *file)
 {
-    if (file == NULL)
-        return;
     pthread_mutex_lock(&file->lock);
     file->ending = true;
     file->end_ns = qd_clock_ns() + LAST_NS;
@@ -283,10 +307,16 @@ void qd_log_file_destroy(struct qd_log_file *file)
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 2;
-    if (pthread_timedjoin_np(file->thread, NULL, &until) != 0) {
-        pthread_detach(file->thread);
+    if (pthread_timedjoin_np(file->thread, NULL, &until) == 0)
+        return true;
+    pthread_detach(file->thread);
+    return false;
+}
+
+void qd_log_file_destroy(struct qd_log_file *file)
+{
+    if (file == NULL || !qd_log_file_end(file))
         return;
-    }
     pthread_cond_destroy(&file->wake);
     pthread_mutex_destroy(&file->lock);
     free_all(file);

@@ -5,6 +5,7 @@
 #ifndef SERVER_BASE_LOG_FILE_H
 #define SERVER_BASE_LOG_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,10 +15,16 @@
 struct qd_log_file;
 
 /* path: appended to, and made with mode 0640 if it is not there; "-": standard error. Borrowed.
- * NULL: `error` says why. */
+ * NULL: standard error, for the log itself (log.h). Its lines are written at once, and it says how
+ * many were dropped as soon as somebody reads again. Returns NULL, and `error` says why. */
 struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error);
 
-/* Writes what there is, for a second at most. NULL is fine. */
+/* Writes what there is, for a second at most, and ends the thread. Lines that are put later are
+ * lost. Returns false if the file does not come back from a write: then the thread stays behind,
+ * and with it all that it holds, until the process ends. */
+bool qd_log_file_end(struct qd_log_file *file);
+
+/* The same, and frees it. NULL is fine. */
 void qd_log_file_destroy(struct qd_log_file *file);
 
 /* One that has ended. Never waits for the file. */

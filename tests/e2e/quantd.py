@@ -70,11 +70,12 @@ def read_shared(file):
 
 class Server:
     """A quantd of our own, on a free port; flags as on its command line. `before`: a command that
-    starts it."""
+    starts it. `stderr`: a descriptor that somebody else reads; what it logs is not known here."""
 
     tls = None  # of the clients, where it speaks HTTPS
 
-    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None, before=()):
+    def __init__(self, *flags, listen=("127.0.0.1:0",), env=None, lines=None, before=(),
+                 stderr=None):
         arguments = [*before, *COMMAND]
         for address in listen:
             arguments += ["--listen", address]
@@ -82,7 +83,8 @@ class Server:
         self.stderr_file = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             arguments + list(flags), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=self.stderr_file, env=environment(env or {}))
+            stderr=self.stderr_file if stderr is None else stderr,
+            env=environment(env or {}))
         self.addresses = []
         for _ in range(len(listen) if lines is None else lines):
             line = self.process.stdout.readline().decode()
@@ -142,6 +144,17 @@ class Server:
         """SIGTERM, exit status 0, no sanitizer report. Returns what it logged."""
         self.terminate()
         return self.wait()
+
+    def wait_for_log(self, text, count=1):
+        """Returns the log once it has the text so often: a thread of its own writes it."""
+        deadline = time.monotonic() + 20 * SLOW
+        while True:
+            log = self.stderr()
+            if log.count(text) >= count:
+                return log
+            if time.monotonic() > deadline:
+                raise AssertionError("%r is not in the log:\n%s" % (text, log))
+            time.sleep(0.005)
 
     def connect(self, timeout=30):
         connection = self.connect_tcp(timeout)

@@ -225,7 +225,7 @@ class Reload(TokenTest):
                           ("good-token-0123456789\nb\"ad", "line 2: expected a token of letters"),
                           ("x" * (1 << 20) + "y", "expected at most 1048576 bytes")):
             self.reload(text, self.KEPT)
-            self.assertIn(why, self.server.stderr())
+            self.server.wait_for_log(why)
             self.assertEqual([self.status(TOKEN), self.status("good-token-0123456789")],
                              [200, 401])
         self.file.unlink()
@@ -235,7 +235,7 @@ class Reload(TokenTest):
         deadline = time.monotonic() + 10 * SLOW
         while self.server.stderr().count(self.KEPT) == count and time.monotonic() < deadline:
             time.sleep(0.005)
-        self.assertIn("expected a regular file", self.server.stderr())
+        self.server.wait_for_log("expected a regular file")
         self.assertEqual(self.status(TOKEN), 200)
         self.file.rmdir()
         self.reload(FILE, self.READ)
@@ -248,8 +248,8 @@ class Reload(TokenTest):
 
     def test_who_may_read_it_and_short_ones(self):
         self.reload("short x\n" + FILE, self.READ, mode=0o644)
-        self.assertIn("everybody on this host may read the tokens", self.server.stderr())
-        self.assertIn("short tokens may be guessed", self.server.stderr())
+        self.server.wait_for_log("everybody on this host may read the tokens")
+        self.server.wait_for_log("short tokens may be guessed")
         self.assertEqual(self.status("short"), 200)
         self.reload(FILE, self.READ)
 

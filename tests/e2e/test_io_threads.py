@@ -213,16 +213,16 @@ class Start(unittest.TestCase):
 
     @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
     def test_threads_cannot_start(self):
-        """Three workers are tried, the thread of pages is made, and then the workers; of the two
-        threads beside the main one the first cannot start, or the second, which leaves a first
-        that has nothing to do."""
+        """The log's thread is made, three workers are tried, the thread of pages is made, and then
+        the workers; of the two threads beside the main one the first cannot start, or the second,
+        which leaves a first that has nothing to do."""
         flags = ("--threads", "3", "--io-threads", "3", "--gemm", "scalar")
         library = shim(self, "nth_thread")
-        for number in (8, 9):
+        for number in (9, 10):
             said = self.run_and_fail("--listen", "127.0.0.1:0", *flags,
                                      env={"LD_PRELOAD": library, "NTH_THREAD": str(number)})
             self.assertIn("--io-threads: cannot start 3; memory or the limit on processes", said)
-        server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "10"})
+        server = Server(*flags, env={"LD_PRELOAD": library, "NTH_THREAD": "11"})
         self.assertEqual(server.get("/v2/health/live").status, 200)
         server.stop()
 

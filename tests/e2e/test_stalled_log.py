@@ -1,0 +1,92 @@
+"""A reader of standard error that does not read: nobody waits for it, and what it misses is told."""
+import os
+import pty
+import re
+import threading
+import unittest
+
+from quantd import Reader, Server, parse_metrics, raw_request, run_threads
+
+REQUESTS = 1000
+THREADS = 6
+LOST = re.compile(rb'level=warn msg="log: lines were dropped, as nobody read them" count=(\d+)\r?\n')
+
+
+class Stalled(unittest.TestCase):
+    def start(self, writable, *flags):
+        server = Server("--log-level", "debug", "--io-threads", "3", *flags, stderr=writable)
+        os.close(writable)
+        return server
+
+    def dropped(self, server):
+        return int(parse_metrics(server.get("/metrics").body.decode())[
+            ("quantd_log_lines_dropped_total", (("log", "events"),))])
+
+    def ask(self, server):
+        """Each request becomes a line, on the thread of its connection's loop."""
+        reader = Reader(server.connect())
+        request = raw_request("GET", "/v2/" + "a" * 600)
+        for _ in range(REQUESTS // 50):
+            reader.connection.sendall(request * 50)
+            for _ in range(50):
+                self.assertEqual(reader.answer("GET").status, 404)
+        reader.close()
+
+    def check(self, readable, writable):
+        server = self.start(writable)
+        while self.dropped(server) == 0:
+            run_threads([lambda: self.ask(server)] * THREADS)
+        received, told = bytearray(), threading.Event()
+
+        def read():
+            try:
+                while data := os.read(readable, 1 << 16):
+                    received.extend(data)
+                    if LOST.search(received[-200000:]):
+                        told.set()
+            except OSError:
+                pass  # a terminal's end
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        self.assertTrue(told.wait(60))
+        self.assertEqual(server.get("/v2").status, 200)
+        self.assertGreater(self.dropped(server), 0)
+        server.stop()
+        thread.join()
+        os.close(readable)
+        lines = bytes(received).replace(b"\r\n", b"\n").split(b"\n")
+        self.assertEqual(lines.pop(), b"")
+        for line in lines:
+            self.assertRegex(line[:60], rb"^ts=\S+ level=\w+ msg=\"")
+        self.assertIn(b'msg="quantd ends"', lines[-1])
+
+    def test_a_pipe(self):
+        self.check(*os.pipe())
+
+    def test_a_terminal(self):
+        """It says that it is ready where it has room for a part of a line, and a write waits."""
+        try:
+            self.check(*pty.openpty())
+        except FileNotFoundError:
+            self.skipTest("no terminals here")
+
+    def test_the_end_does_not_wait_for_long(self):
+        readable, writable = pty.openpty()
+        server = self.start(writable)
+        run_threads([lambda: self.ask(server)] * THREADS)
+        server.stop()
+        os.close(readable)
+
+    def test_a_reader_that_has_gone(self):
+        readable, writable = os.pipe()
+        server = self.start(writable)
+        os.close(readable)
+        self.ask(server)
+        self.assertEqual(server.get("/v2").status, 200)
+        self.assertGreaterEqual(self.dropped(server), REQUESTS)
+        server.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
