@@ -141,7 +141,7 @@ KERNELS := \
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
     server/base/address.c server/base/admission.c server/base/arena.c server/base/blocks.c \
-    server/base/compression.c server/base/config.c server/base/digest.c \
+    server/base/compression.c server/base/config.c server/base/digest.c server/base/errand.c \
     server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
     server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/pages.c \
     server/base/process.c \

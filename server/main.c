@@ -14,6 +14,7 @@
 #include "server/base/admission.h"
 #include "server/base/arena.h"
 #include "server/base/config.h"
+#include "server/base/errand.h"
 #include "server/base/limits.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
@@ -70,6 +71,8 @@ struct process {
     struct qd_console *console; /* NULL: none */
     struct qd_tls *tls;         /* NULL: none */
     struct qd_quota *quota;
+    struct qd_errand reload; /* of tokens and certificate */
+    bool reload_waits;       /* until somebody is listened to */
     struct qd_router router;
     struct qd_io_threads *io_threads;
     struct qd_log_file *access_log; /* NULL: none */
@@ -140,14 +143,25 @@ static void on_stop_signal(void *context)
     qd_io_threads_drain(process->io_threads, on_drained, process);
 }
 
-static void on_reload_signal(void *context)
+/* On a thread of its own: a file system may take its time. */
+static void reload(void *context)
 {
     struct process *process = context;
     qd_access_reload(process->access);
     if (process->tls != NULL)
         qd_tls_reload(process->tls);
+}
+
+/* Before anybody is listened to, nothing is read anew: the listeners still want the texts of the
+ * certificate and its key as they are. */
+static void on_reload_signal(void *context)
+{
+    struct process *process = context;
     if (process->access_log != NULL)
         qd_log_file_reopen(process->access_log);
+    process->reload_waits = process->io_threads == NULL;
+    if (!process->reload_waits && !qd_errand_ask(&process->reload))
+        qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read files anew", "%s", "");
 }
 
 /* Also by a timer: who has waited long enough may start (admission.h). */
@@ -482,11 +496,14 @@ static bool start_listening(struct process *process)
     for (size_t i = 0; (name = qd_io_threads_name(process->io_threads, i)) != NULL; i++)
         printf("quantd listening on %s\n", name);
     fflush(stdout);
+    if (process->reload_waits)
+        on_reload_signal(process);
     return true;
 }
 
 static void deinit(struct process *process)
 {
+    const bool reloads = !qd_errand_end(&process->reload);
     qd_pages_destroy(process->pages); /* first: its last posts are called by qd_loop_destroy */
     qd_io_threads_destroy(process->io_threads);
     if (process->memory != NULL) /* what comes back from here on is for nobody */
@@ -508,9 +525,11 @@ static void deinit(struct process *process)
     qd_memory_destroy(process->model_memory);
     qd_memory_destroy(process->memory);
     qd_regions_destroy(process->regions);
-    qd_access_destroy(process->access);
+    if (!reloads)
+        qd_access_destroy(process->access);
     qd_console_destroy(process->console);
-    qd_tls_destroy(process->tls);
+    if (!reloads)
+        qd_tls_destroy(process->tls);
     qk_kernels_destroy(process->kernels);
 }
 
@@ -543,6 +562,7 @@ int main(int argc, char **argv)
     qd_log_set_level(process.config.log_level);
     qd_log_set_format(process.config.log_format);
     resolve_auto(&process.config);
+    qd_errand_init(&process.reload, reload, &process);
     bool ready = raise_file_limit(&process) && start_kernels(&process) &&
                  qd_log_start(&process.error) && create_access(&process) && create_tls(&process) &&
                  create_console(&process) && open_access_log(&process) &&

@@ -1,5 +1,5 @@
 /* TLS: the certificate and the key that the operator names. Only tls.c knows that it is GnuTLS's.
- * Sessions begin and end on any thread; all else is the main loop's. */
+ * Sessions begin and end on any thread; all else is for one thread at a time. */
 #ifndef SERVER_HTTP_TLS_H
 #define SERVER_HTTP_TLS_H
 

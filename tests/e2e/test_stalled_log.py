@@ -1,4 +1,5 @@
-"""A reader of standard error that does not read: nobody waits for it, and what it misses is told."""
+"""A reader of standard error that does not read: nobody waits for it, and it learns what it
+missed."""
 import os
 import pty
 import re
@@ -9,7 +10,8 @@ from quantd import Reader, Server, parse_metrics, raw_request, run_threads
 
 REQUESTS = 1000
 THREADS = 6
-LOST = re.compile(rb'level=warn msg="log: lines were dropped, as nobody read them" count=(\d+)\r?\n')
+LOST = re.compile(rb'level=warn msg="log: lines were dropped, as nobody read them" '
+                  rb'count=(\d+)\r?\n')
 
 
 class Stalled(unittest.TestCase):
