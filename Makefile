@@ -19,6 +19,8 @@
 #                        A=--short some of it, A='--soak 30' everything mixed for half an hour
 #   make test-clients    small clients in seven languages; skips those without their toolchain
 #   make fuzz SECONDS=60 connections, bodies, ONNX files, operators and more, so long each
+#   make mutate          changes lines of the sources and counts what the tests notice of it; see
+#                        tests/mutation/README.md
 #   make schema          api_schema/openapi.json, from openapi.yaml beside it
 #   make test-schema     the schema against the registry, the examples, and a running server
 #   make test-console    the page at / in a browser; its screenshots are in build/console
@@ -355,6 +357,10 @@ fuzz:
 	@$(INSTALL) build fuzz
 	@tests/fuzz/run.sh $(SECONDS)
 
+mutate:
+	@$(INSTALL) build test mutate
+	@python3 tests/mutation/run.py $(A)
+
 schema:
 	@$(INSTALL) schema
 	@tests/schema/setup
@@ -482,6 +488,7 @@ clean:
 .PHONY: schema test-schema test-console test-kubernetes
 .PHONY: image test-image
 .PHONY: test-load test-replicas
+.PHONY: mutate
 .PHONY: bench model-arm
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(call objects,$(KERNELS) $(SERVER) server/main.c $(UNIT_TESTS) \

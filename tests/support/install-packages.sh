@@ -29,6 +29,7 @@ packages_of()
     arm64) echo gcc-aarch64-linux-gnu qemu-user mmdebstrap ;;
     man) echo help2man ;;
     image) echo python3 python3-venv ;;
+    mutate) echo python3 python3-venv git ;;
     podman) echo buildah podman runc mmdebstrap catatonit netavark aardvark-dns iptables ;;
     schema) echo python3 python3-venv npm ;;
     kubernetes) echo python3 python3-venv npm openssl ;;
@@ -40,7 +41,7 @@ packages_of()
     *)
         echo "install-packages.sh: no group '$1': build, demo, test, fuzz, lint, conformance," \
             "load, replicas, reliability, clients, schema, console, kubernetes, arm64, man," \
-            "image, podman, bench, model, numbers" >&2
+            "image, podman, bench, model, numbers, mutate" >&2
         exit 2
         ;;
     esac

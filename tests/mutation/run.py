@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""Changes single lines of the sources and counts how many of the changes the tests notice.
+
+run.py [--sample N] [--seed N] [--only TEXT] [--mutant ID] [--jobs N]
+
+universalmutator makes the changes ("mutants") by rules such as "< becomes <=". A mutant whose
+object code is that of the original cannot be noticed and does not count, nor does one that does not
+compile. The checkout stays as it is: everything happens in a copy, in build/mutation.
+
+Each mutant meets the tests that most likely fail first, and no more after one has failed: the
+kernel checker and the unit tests of its folder, a part of the cases and then all of them, then all
+unit tests, then the end-to-end tests of its folder. A program that computes for longer than
+CPU_SECONDS, or hangs, has failed as well.
+
+README.md beside this file says what to do with survivors. The last line is
+"N passed, N failed": mutants that were killed, and that survived.
+"""
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import difflib
+import fnmatch
+import io
+import os
+import random
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOME = ROOT / "build" / "mutation"
+TREE = HOME / "tree"
+TOOL = "universalmutator==1.14.1"
+RULES = ["universal.rules", "c_like.rules", "c.rules"]
+CPU_SECONDS = 20    # of one process of the tests; the longest test takes 6
+WALL_SECONDS = 600  # a test that waits for ever; long, as the machine may be loaded
+FEW = "29"          # of the cases of long tests, one of so many is run in the first steps
+
+# Folders that are sampled equally often, by what their files' paths begin with.
+AREAS = ("kernels/qk.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
+         "kernels/operators/", "kernels/grain/", "kernels/dequantize/", "kernels/quantize/",
+         "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
+         "kernels/conv/", "server/json/", "server/oip/", "server/http/framing.c")
+# Of other machines, or of no effect on results: which code is fastest, and what the log says of it.
+LEFT_OUT = ("*_neon.c", "*_dotprod.c", "*_i8mm.c", "*_fp16.c", "*_sve.c", "kernels/measure.c",
+            "kernels/describe.c")
+
+
+class Tests:
+    """Of a part of the sources: the first entry whose `begin` a path has."""
+
+    def __init__(self, begin, suites, kernels=(), e2e=()):
+        self.begin, self.suites, self.kernels, self.e2e = begin, suites, kernels, e2e
+
+
+ELEMENTWISE = "grid|*dequantize*|onnx_quantize_linear*|quantize|element"
+CONV = "conv|conv_*|golden|openblas"
+OPERATORS = ("test_golden", "test_operators", "test_random")
+OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators")
+TESTS = (
+    Tests("kernels/operators/onnx_qlinear_conv", "conv_rules|conv_axes|registry|" + CONV, (),
+          OPERATORS),
+    Tests("kernels/operators/", "registry|*_refusals|onnx_*|tensorflow_*|directml_*|conv_rules|"
+          "signature|golden", (), OPERATORS),
+    Tests("kernels/dequantize/", ELEMENTWISE, (["dequantize/"],), OPERATORS),
+    Tests("kernels/quantize/", ELEMENTWISE, (["quantize/", "--except", "dequantize/"],), OPERATORS),
+    Tests("kernels/grain/", ELEMENTWISE, (["quantize/"],), OPERATORS),
+    Tests("kernels/element/", ELEMENTWISE, (["quantize/"],), OPERATORS),
+    Tests("kernels/gemm/", CONV, (["gemm/"],), OPERATORS),
+    Tests("kernels/conv/igemm/", CONV, (["slabs/"],), OPERATORS),
+    Tests("kernels/conv/depthwise/", CONV, (["depthwise/"],), OPERATORS),
+    Tests("kernels/conv/sgemm/", CONV, (["sgemm/"],), OPERATORS),
+    Tests("kernels/conv/", CONV, (), OPERATORS),
+    Tests("kernels/graph", "graph|graph_*|models|plans|late|contract", (), ("test_onnx_files",)),
+    Tests("kernels/", "contract|choice|cpu|dispatch|registry|golden|graph|openblas|conv_machines",
+          (), ("test_command_line", *OPERATORS)),
+    Tests("server/json/", "json_*|oip_*|raw|infer", (), OIP),
+    Tests("server/oip/", "oip_*|raw|signature|infer|golden|trace|examples|models|folder", (), OIP),
+    Tests("server/http/", "framing|head|request|connection|tap", (), ("test_http", "test_hostile")),
+)
+
+
+# ---- The copy --------------------------------------------------------------------------------
+
+
+def install_tool():
+    """Into an environment of its own. Returns where its modules are."""
+    venv = HOME / "venv"
+    if not list(venv.glob("lib/*/site-packages/universalmutator")):
+        print("installing %s" % TOOL, flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        subprocess.run([venv / "bin" / "python", "-m", "pip", "install", "--no-input", "--quiet",
+                        "--no-deps", "--disable-pip-version-check", TOOL], check=True)
+    return next(venv.glob("lib/*/site-packages"))
+
+
+def copy_sources():
+    """The checkout as it is, changes included; files that are the same keep their times."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    for name in listed.decode().split("\0"):
+        source, copy = ROOT / name, TREE / name
+        if not name or not source.is_file():
+            continue
+        if copy.exists() and copy.read_bytes() == source.read_bytes():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy)
+        shutil.copymode(source, copy)
+
+
+def make(*arguments):
+    result = subprocess.run(["make", "--no-print-directory", *arguments], cwd=TREE,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                            check=False)
+    if result.returncode != 0:
+        sys.exit("run.py: make %s ended with status %d" % (" ".join(arguments), result.returncode))
+    return result.stdout
+
+
+PROGRAMS = {"check-kernels": "tests/kernels/check/main.c", "unit-tests": "tests/unit/test_text.c",
+            "quantd": "server/main.c"}
+
+
+def link_commands():
+    """How each program is linked, as words, once with the archives apart."""
+    commands = {}
+    for program, source in PROGRAMS.items():
+        last = make("-n", "-W", source, "build/" + program).strip().splitlines()[-1]
+        commands[program] = shlex.split(last)
+    return commands
+
+
+def compile_command(path):
+    """The words that compile a file, without debug information and with paths of the copy."""
+    last = make("-n", "-W", path, "build/" + path[:-1] + "o").strip().splitlines()[-1]
+    words = [word for word in shlex.split(last) if word not in ("-g", "-MMD", "-MP")]
+    places = {"-I.": "-I%s" % TREE, "-Ibuild": "-I%s/build" % TREE}
+    return [places.get(word, word) for word in words[:words.index("-o")]]
+
+
+# ---- Mutants ---------------------------------------------------------------------------------
+
+
+Mutant = collections.namedtuple("Mutant", "path line number text")
+
+
+def name_of(mutant):
+    return "%s:%d#%d" % (mutant.path, mutant.line, mutant.number)
+
+
+def without_comments(text):
+    text = re.sub(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', lambda found: found[1] or " ", text,
+                  flags=re.DOTALL)
+    return text.split()
+
+
+def mutants_of(path):
+    """All of a file, in the tool's order."""
+    from universalmutator import mutator  # pylint: disable=import-outside-toplevel
+    lines = (TREE / path).read_text().splitlines(keepends=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = mutator.mutants_regexp(lines, ruleFiles=RULES, ignorePatterns=[])
+    numbers = collections.Counter()
+    for line, text, *_ in made:
+        numbers[line] += 1
+        yield Mutant(path, line, numbers[line], text)
+
+
+def mutated(mutant):
+    lines = (TREE / mutant.path).read_text().splitlines(keepends=True)
+    lines[mutant.line - 1] = mutant.text
+    return "".join(lines)
+
+
+def candidates(only):
+    """Each area's mutants, of files whose path has one of these texts in it."""
+    files = sorted(str(path.relative_to(TREE)) for folder in ("kernels", "server")
+                   for path in (TREE / folder).rglob("*.c"))
+    texts = only.split(",")
+    areas = collections.defaultdict(list)
+    for path in files:
+        area = next((area for area in AREAS if path.startswith(area)), None)
+        if area and any(text in path for text in texts) and not any(
+                fnmatch.fnmatch(path, out) for out in LEFT_OUT):
+            areas[area] += mutants_of(path)
+    return areas
+
+
+def shuffled(areas, seed):
+    """The areas in turn, a random mutant each time."""
+    chance = random.Random(seed)
+    for mutants in areas.values():
+        chance.shuffle(mutants)
+    while any(areas.values()):
+        for mutants in areas.values():
+            if mutants:
+                yield mutants.pop()
+
+
+# ---- One mutant ------------------------------------------------------------------------------
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.setpgid(0, 0)
+
+
+def passes(command, cwd, log, variables=None):
+    """Whether a command ends with status 0, in time."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=output, preexec_fn=limit,
+                                   env=os.environ | (variables or {}))
+        try:
+            return process.wait(WALL_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            process.wait()
+
+
+class Bench:
+    """What all mutants share: commands, and the originals' objects."""
+
+    def __init__(self):
+        self.links = link_commands()
+        self.originals = {}  # path -> (command, object code)
+
+    def object_of(self, path, text, folder):
+        """Compiles a file's text. Returns None, or its object's path."""
+        command, _ = self.originals[path]
+        source = folder / path
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        done = subprocess.run([*command, "-c", "-o", "mutant.o", path], cwd=folder, check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+        return folder / "mutant.o" if done.returncode == 0 else None
+
+    def prepare(self, path):
+        """Compiles the original, for comparison."""
+        if path in self.originals:
+            return
+        self.originals[path] = (compile_command(path), None)
+        with tempfile.TemporaryDirectory(dir=HOME) as folder:
+            made = self.object_of(path, (TREE / path).read_text(), Path(folder))
+            self.originals[path] = (self.originals[path][0], made.read_bytes())
+
+    def link(self, program, folder):
+        """Links a program with the mutant before the archives: it takes its original's place."""
+        words = self.links[program]
+        at = words.index("-o")
+        archive = next(i for i, word in enumerate(words) if word.endswith(".a"))
+        command = words[:at] + ["-Wl,--strip-debug"] + words[at:at + 1] + [str(folder / program)] + words[at + 2:archive] \
+            + [str(folder / "mutant.o")] + words[archive:]
+        return subprocess.run(command, cwd=TREE, stdin=subprocess.DEVNULL, check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def steps(mutant, folder, quick):
+    """(what it is called, program, command, environment), the quickest first."""
+    tests = next(tests for tests in TESTS if mutant.path.startswith(tests.begin))
+    path = Path(mutant.path)
+    unit = [str(folder / "unit-tests"), "--fail-fast", "--filter"]
+    own = "@(%s)/*" % tests.suites
+    check = [str(folder / "check-kernels"), "--seed", "1", "--every"]
+    for words in tests.kernels:
+        yield "check-kernels, some cases", "check-kernels", check + [FEW, "--only", *words], {}
+    yield "unit tests of that name, some cases", "unit-tests", unit + [
+        "@(*%s*|*%s*)/*" % (path.stem, path.parent.name)], {"QK_TEST_EVERY": FEW}
+    yield "unit tests of the folder, some cases", "unit-tests", unit + [own], {
+        "QK_TEST_EVERY": FEW}
+    if quick:
+        return
+    for words in tests.kernels:
+        yield "check-kernels", "check-kernels", check + ["1", "--only", *words], {}
+    yield "unit tests of the folder", "unit-tests", unit + [own], {}
+    yield "unit tests, some cases", "unit-tests", unit + ["*/*"], {"QK_TEST_EVERY": FEW}
+    for module in tests.e2e:
+        yield module, "quantd", [sys.executable, "tests/support/run_tests.py", "--e2e", module], {
+            "B": str(folder)}
+
+
+def fate(bench, mutant, quick):
+    """"invalid", "equivalent", "killed by ..." or "survived"."""
+    text = mutated(mutant)
+    if without_comments(text) == without_comments((TREE / mutant.path).read_text()):
+        return "equivalent"
+    with tempfile.TemporaryDirectory(dir=HOME) as name:
+        folder = Path(name)
+        made = bench.object_of(mutant.path, text, folder)
+        if made is None:
+            return "invalid"
+        if made.read_bytes() == bench.originals[mutant.path][1]:
+            return "equivalent"
+        linked = set()
+        for what, program, command, variables in steps(mutant, folder, quick):
+            if program not in linked and not bench.link(program, folder):
+                return "invalid"
+            linked.add(program)
+            if not passes(command, TREE, folder / "log", variables):
+                return "killed by " + what
+    return "survived"
+
+
+def show(mutant):
+    """The change, as a diff of one line."""
+    before = (TREE / mutant.path).read_text().splitlines()
+    after = mutated(mutant).splitlines()
+    for line in list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]:
+        print("    " + line)
+
+
+# ---- All of them -----------------------------------------------------------------------------
+
+
+def chosen(options):
+    areas = candidates(options.mutant.split(":")[0] if options.mutant else options.only)
+    if not options.mutant:
+        return shuffled(areas, options.seed)
+    found = [mutant for mutants in areas.values() for mutant in mutants
+             if name_of(mutant) == options.mutant]
+    if not found:
+        sys.exit("--mutant: expected a name such as kernels/cpu.c:70#3, got %s" % options.mutant)
+    return iter(found)
+
+
+def run(options):
+    """Yields (mutant, fate) until the sample has as many that count."""
+    bench = Bench()
+    source = chosen(options)
+    counted = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = {}
+        while True:
+            while len(running) < min(options.jobs, options.sample - counted):
+                mutant = next(source, None)
+                if mutant is None:
+                    break
+                bench.prepare(mutant.path)
+                running[pool.submit(fate, bench, mutant, options.quick)] = mutant
+            if not running:
+                return
+            done, _ = concurrent.futures.wait(running, None, concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                outcome = future.result()
+                counted += outcome not in ("invalid", "equivalent")
+                yield running.pop(future), outcome
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, default=100, help="how many mutants that count")
+    parser.add_argument("--seed", type=int, default=1, help="another seed takes other mutants")
+    parser.add_argument("--only", default="",
+                        help="files whose path has this in it, or one of several, as a,b")
+    parser.add_argument("--mutant", help="one of them, as FILE:LINE#NUMBER")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--quick", action="store_true", help="the first steps alone")
+    options = parser.parse_args()
+
+    HOME.mkdir(parents=True, exist_ok=True)
+    sys.path.insert(0, str(install_tool()))
+    copy_sources()
+    make("-s", "-j%d" % len(os.sched_getaffinity(0)),
+         *("build/" + program for program in PROGRAMS))
+    outcomes = collections.Counter()
+    survivors = []
+    began = time.monotonic()
+    for mutant, outcome in run(options):
+        outcomes[outcome.split()[0]] += 1
+        if outcome not in ("invalid", "equivalent"):
+            print("%5d s  %s: %s" % (time.monotonic() - began, name_of(mutant), outcome),
+                  flush=True)
+        if outcome == "survived":
+            survivors.append(mutant)
+            show(mutant)
+    print("%d do not compile, %d have the original's code" % (outcomes["invalid"],
+                                                              outcomes["equivalent"]))
+    print("survivors: %s" % (" ".join(map(name_of, survivors)) or "none"))
+    killed = outcomes["killed"]
+    print("killed: %.2f" % (killed / max(1, killed + len(survivors))))
+    print("%d passed, %d failed" % (killed, len(survivors)))
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
