@@ -248,21 +248,29 @@ static const char *name_text(struct file whole)
 
 /* ---- Protobuf ------------------------------------------------------------------------------ */
 
-/* A field of a message, of wire type 0 (a number) or 2 (bytes). */
+enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
+
+/* A field of a message. */
 struct field {
     uint64_t number;
     bool is_bytes;
-    struct file value; /* as much as there is of it */
-    uint64_t length;   /* of the bytes, as the file says */
+    struct file value; /* of bytes, as much as there is of it */
+    uint64_t length;   /* of bytes, as the file says; a varint's number */
 };
+
+static void skip(struct file *file, size_t bytes)
+{
+    file->bytes += bytes;
+    file->count -= bytes;
+}
 
 /* False: the file ends before, or the number is too long. */
 static bool read_varint(struct file *file, uint64_t *number)
 {
     *number = 0;
     for (unsigned shift = 0; shift < 64 && file->count > 0; shift += 7) {
-        const unsigned char byte = (unsigned char)*file->bytes++;
-        file->count--;
+        const unsigned char byte = (unsigned char)*file->bytes;
+        skip(file, 1);
         *number |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80)
             return true;
@@ -270,24 +278,32 @@ static bool read_varint(struct file *file, uint64_t *number)
     return false;
 }
 
-/* Takes the next field off. False: there is none of these kinds. */
+/* Takes the next field off. False: there is none. */
 static bool read_field(struct file *file, struct field *field)
 {
+    enum { NUMBER_MAX = 536870911 };
     uint64_t tag;
     *field = (struct field){.number = 0};
-    if (!read_varint(file, &tag) || (tag & 5) != 0 || tag >> 3 == 0 || tag >> 3 > 536870911)
+    if (!read_varint(file, &tag) || tag >> 3 > NUMBER_MAX)
         return false;
+    const unsigned wire = tag & 7;
     field->number = tag >> 3;
-    field->is_bytes = (tag & 7) == 2;
-    if (!read_varint(file, &field->length))
+    field->is_bytes = wire == WIRE_BYTES;
+    if (wire == WIRE_64_BITS || wire == WIRE_32_BITS) {
+        const size_t bytes = wire == WIRE_64_BITS ? 8 : 4;
+        const bool fits = file->count >= bytes;
+        if (fits)
+            skip(file, bytes);
+        return fits;
+    }
+    if ((wire != WIRE_VARINT && wire != WIRE_BYTES) || !read_varint(file, &field->length))
         return false;
     if (!field->is_bytes)
         return true;
     field->value = *file;
     if (field->length < field->value.count)
         field->value.count = (size_t)field->length;
-    file->bytes += field->value.count;
-    file->count -= field->value.count;
+    skip(file, field->value.count);
     return true;
 }
 
@@ -357,19 +373,29 @@ static const char *name_other_message(const struct message *message)
     return message->has_higher ? "a Core ML model" : NULL;
 }
 
+static bool has_graph(const struct message *message)
+{
+    return (message->bytes >> ONNX_GRAPH & 1) != 0;
+}
+
 static const char *name_message(struct file file)
 {
     struct message message;
     read_message(file, &message);
     const bool is_onnx = !message.has_higher && (message.numbers & ~ONNX_NUMBERS) == 0 &&
                          (message.bytes & ~ONNX_BYTES) == 0 &&
-                         ((message.numbers & 2) != 0 || (message.bytes >> ONNX_GRAPH & 1) != 0);
-    const bool has_graph = is_onnx && (message.bytes >> ONNX_GRAPH & 1) != 0;
-    if (has_graph && message.is_whole)
-        return NULL;
+                         ((message.numbers & 2) != 0 || has_graph(&message));
     if (is_onnx && message.is_cut && !starts_with(message.first[2].value, '\n'))
         return "the beginning of one, whose end is missing";
     return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
+}
+
+/* True if the file's top level is a message with what is a graph in an ONNX file. */
+static bool is_whole_model(struct file file)
+{
+    struct message message;
+    read_message(file, &message);
+    return message.is_whole && has_graph(&message);
 }
 
 /* ---- All of them --------------------------------------------------------------------------- */
@@ -382,6 +408,8 @@ const char *qd_foreign_name(const char *bytes, size_t count)
     const struct file file = {bytes, count};
     if (count == 0)
         return "an empty file";
+    if (is_whole_model(file))
+        return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         const char *name = kinds[i](file);
         if (name != NULL)

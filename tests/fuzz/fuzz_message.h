@@ -1,7 +1,7 @@
 /* What the targets of inferences make of an input: a byte that picks the operator, whose bit 7
  * takes a loaded model instead; a byte that picks its version, whose bit 7 says that the request
- * declares; two bytes with the value of Inference-Header-Content-Length (0xffff: no header), and
- * the body. */
+ * declares, or that the loaded model has one input; two bytes with the value of
+ * Inference-Header-Content-Length (0xffff: no header), and the body. */
 #ifndef TESTS_FUZZ_FUZZ_MESSAGE_H
 #define TESTS_FUZZ_FUZZ_MESSAGE_H
 
@@ -29,6 +29,19 @@ static const struct qd_signature loaded = {.name = "loaded",
                                            .outputs = loaded_outputs,
                                            .output_count = 2};
 
+/* One that takes raw binary requests, in which a size follows from the bytes. */
+static const struct qd_port single_input = {
+    .name = "x", .types = QK_BIT(QK_INT4), .shaped = true, .rank = 2, .dims = {QD_DIM_FREE, 3}};
+static const struct qd_signature single = {.name = "single",
+                                           .platform = "",
+                                           .about = "",
+                                           .version = 1,
+                                           .inputs = &single_input,
+                                           .input_count = 1,
+                                           .outputs = loaded_outputs,
+                                           .output_count = 2,
+                                           .batch_max = 1000};
+
 struct message {
     struct qd_builtin builtin;
     char header[16];
@@ -51,7 +64,9 @@ static inline void make_message(struct message *message, const unsigned char *da
     qd_builtin_init(&message->builtin, op, &op->versions[(data[1] & 127) % op->version_count]);
     const bool is_loaded = data[0] >> 7;
     message->oip = (struct qd_oip_message){
-        .signature = is_loaded ? &loaded : &message->builtin.signature,
+        .signature = !is_loaded     ? &message->builtin.signature
+                     : data[1] >> 7 ? &single
+                                    : &loaded,
         .declares = !is_loaded && data[1] >> 7,
         .body = message->body,
         .body_bytes = bytes - 4,

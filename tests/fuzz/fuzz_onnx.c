@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "server/models/foreign.h"
 #include "server/models/onnx.h"
 #include "tests/fuzz/fuzz_kernels.h"
 
@@ -195,11 +196,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
     run.kernels = kernels;
     qd_arena_init(&run.arena, memory);
     if (qd_onnx_read(&source, &run.arena, &run.graph, &error) == QD_OK) {
+        assert(qd_foreign_name(source.bytes, bytes) == NULL);
         check_graph(&run.graph);
         run_graph(&run);
     } else {
         assert(error.status != QD_OK);
         touch(error.text, strlen(error.text));
+        qd_foreign_name(source.bytes, bytes);
     }
     qd_arena_deinit(&run.arena);
     qd_memory_destroy(memory);

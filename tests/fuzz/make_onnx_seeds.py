@@ -46,11 +46,20 @@ def seeds():
         [value_info("x", FLOAT, [3, 2])], [value_info("y", INT4, [3, 2])])
 
 
+# What models/foreign.h knows, and no magic number of its leads a fuzzer to.
+FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
+           b"PK\3\4..data.pkl", b"\x1c\0\0\0TFL3", b"\x80\4}.", b"\2\0\0\0\0\0\0\0{}",
+           b"\x0a\x05\x0a\x01x\x12\0", b"\x08\x01\x12\x02\x0a\0", b"\x08\x01\x10\x01\x4a\0",
+           b"\x08\x04\x12\x02\x0a\0\xa2\x1f\0", b"CAgSB3B5dG9yY2g6AAAAAAAA")
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name, bytes_ in seeds():
         (folder / name).write_bytes(bytes_)
+    for index, bytes_ in enumerate(FOREIGN):
+        (folder / ("foreign%d" % index)).write_bytes(bytes_)
 
 
 if __name__ == "__main__":

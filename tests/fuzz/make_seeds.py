@@ -7,7 +7,7 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "api_schema" / "examples"
 NO_HEADER = 0xFFFF
-LOADED = DECLARES = 0x80
+LOADED = DECLARES = SINGLE = 0x80
 # In the registry's order.
 VERSIONS = {"onnx.DequantizeLinear": (10, 13, 19, 21, 23, 24, 25),
             "onnx.QuantizeLinear": (10, 13, 19, 21, 23, 24, 25), "onnx.QLinearConv": (10,),
@@ -44,8 +44,9 @@ def seed(example, flags=(0, 0)):
 
 
 def variants(example):
-    """The same to a loaded model, and as a request that declares: its first input has no data."""
+    """The same to loaded models, and as a request that declares: its first input has no data."""
     yield "loaded", seed(example, (LOADED, 0))
+    yield "single", seed(example, (LOADED, SINGLE))
     inputs = example.get("request", {}).get("inputs")
     if "binary_hex" not in example and isinstance(inputs, list) and inputs \
             and isinstance(inputs[0], dict):
@@ -57,6 +58,9 @@ def variants(example):
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    for count in (0, 1, 2, 3, 300):
+        raw = struct.pack("<BBH", LOADED, SINGLE, 0) + bytes(range(256))[:count] + bytes(count)
+        (folder / ("raw%d" % count)).write_bytes(raw)
     for path in sorted(EXAMPLES.glob("*.json")):
         example = json.loads(path.read_text())
         (folder / path.stem).write_bytes(seed(example))

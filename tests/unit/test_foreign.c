@@ -161,6 +161,23 @@ Test(foreign, an_onnx_file_is_none_of_them)
     }
 }
 
+/* Neither are texts before its graph, nor fields of other numbers and kinds. */
+Test(foreign, nor_is_an_odd_one)
+{
+    char text[100];
+    memset(text, 'a', sizeof(text));
+    struct message model = {.bytes = NULL};
+    for (size_t i = 0; i < 20; i++)
+        put_data(&model, 6, text, sizeof(text)); /* doc_string, "2d" before it */
+    struct message rest = small_model("\n");
+    put_bytes(&model, rest.bytes, rest.count);
+    put_bytes(&model, "\xa2\x1f\0\x99\6abcdefgh\x9d\6abcd", 19); /* fields 500 and 99 */
+    cr_assert_null(name_of(model.bytes, model.count));
+    cr_assert_not_null(name_of(model.bytes, 1024));
+    message_free(&rest);
+    message_free(&model);
+}
+
 /* Where a field ends there too, a part looks like a whole without a graph. */
 Test(foreign, a_part_of_an_onnx_file_is_called_one)
 {
