@@ -84,12 +84,24 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
     return count;
 }
 
-/* Fills a chunk in some rows, `step` bytes apart in x, where its elements are neighbours and all
- * inside. `first`: those of the first row, for each source. */
+/* Where the chunk from column `at` on begins that leaves no columns behind it: further to the
+ * front, if all of it then looks inside. Some cells are made twice, which takes less time than a
+ * few by themselves. */
+static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
+{
+    const size_t columns = job->windows[0]->columns;
+    if (columns < CHUNK || columns - at >= CHUNK || job->windows[0]->column_stride > 2 ||
+        count_whole(job, terms, columns - CHUNK) == 0)
+        return at;
+    return columns - CHUNK;
+}
+
+/* Fills a chunk in some rows, `step` bytes apart in x, where its elements are `stride` apart, 1 or
+ * 2, and all inside. `first`: those of the first row, for each source. */
 __attribute__((always_inline)) static inline void fill_whole(const struct form *form,
                                                              const uint8_t *const first[4],
                                                              size_t rows, int64_t step, uint8_t *to,
-                                                             size_t to_step)
+                                                             size_t to_step, const int64_t stride)
 {
     const struct form mine = *form; /* a copy, which cells cannot overlap: it stays in registers */
     const uint8_t *from[4];
@@ -99,10 +111,26 @@ __attribute__((always_inline)) static inline void fill_whole(const struct form *
     for (size_t i = 0; i < rows; i++, to += to_step) {
         struct sources sources;
 #pragma GCC unroll 4
-        for (size_t k = 0; k < form->terms; k++)
-            sources.bytes[k] = load_16(from[k] + (int64_t)i * step);
+        for (size_t k = 0; k < form->terms; k++) {
+            const uint8_t *row = from[k] + (int64_t)i * step;
+            sources.bytes[k] =
+                stride == 1 ? load_16(row) : evens_16(load_16(row), load_16(row + CHUNK));
+        }
         store_cells(&mine, &sources, CHUNK, to);
     }
+}
+
+/* How many of `rows` rows of a chunk may be loaded by whole vectors, which read up to an element
+ * beyond the last one: all, or all but the plane's last. `line` is where the first row begins. */
+static size_t count_readable(const struct qk_slab_fill *job, size_t terms,
+                             const struct chunk chunk[4], size_t rows, int64_t line, int64_t step)
+{
+    const struct qk_window *window = job->windows[0];
+    const int64_t last = line + (int64_t)(rows - 1) * step + window->column_stride * CHUNK;
+    for (size_t k = 0; k < terms; k++)
+        if (chunk[k].column + last > window->in_rows * window->in_columns)
+            return rows - 1;
+    return rows;
 }
 
 /* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
@@ -115,6 +143,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
     const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
     size_t chunks;
     for (size_t at = 0; at < window->columns; at += chunks * CHUNK) {
+        at = end_with_columns(job, form->terms, at);
         struct chunk chunk[4];
         for (size_t k = 0; k < form->terms; k++)
             chunk[k] = chunk_for(job, k, at);
@@ -128,18 +157,25 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
+        const size_t fast =
+            whole > 0 && window->column_stride <= 2
+                ? count_readable(job, form->terms, chunk, rows, row * window->in_columns, step)
+                : 0;
         for (size_t s = 0; s < job->slabs; s++) {
             uint8_t *to = job->cells + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
-            if (whole > 0 && window->column_stride == 1) {
+            if (fast > 0) {
                 const uint8_t *first[4];
                 for (size_t k = 0; k < form->terms; k++)
                     first[k] = chunk[k].plane + s * job->plane_step + row * window->in_columns +
                                chunk[k].column;
-                fill_whole(form, first, rows, step, to, to_step * QK_IGEMM_CELL_BYTES);
-                continue;
+                if (window->column_stride == 1)
+                    fill_whole(form, first, fast, step, to, to_step * QK_IGEMM_CELL_BYTES, 1);
+                else
+                    fill_whole(form, first, fast, step, to, to_step * QK_IGEMM_CELL_BYTES, 2);
+                to += fast * to_step * QK_IGEMM_CELL_BYTES;
             }
-            for (size_t i = 0; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
+            for (size_t i = fast; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
                 const int64_t line = row * window->in_columns + (int64_t)i * step;
                 struct sources sources;
                 for (size_t k = 0; k < form->terms; k++)
