@@ -4,6 +4,8 @@
 #ifndef KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 #define KERNELS_CONV_IGEMM_SLAB_KERNELS_H
 
+#include <string.h>
+
 #include "kernels/conv/conv.h"
 #include "kernels/conv/window.h"
 #include "kernels/gemm/igemm.h"
@@ -25,6 +27,31 @@ struct qk_slab_fill {
     int32_t x_zero_point; /* what padding holds, before that; subtracted where cells are words */
     uint8_t *cells;
 };
+
+/* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
+ * 4-byte word of x. */
+static inline bool qk_slab_sees_words(const struct qk_slab_fill *job)
+{
+    bool words = true;
+    for (int k = 1; k < 4; k++)
+        words = words && job->planes[k] == job->planes[0] &&
+                job->windows[k]->column_first == job->windows[0]->column_first + k;
+    return words;
+}
+
+/* Fills `count` cells that are words of x, `stride` bytes apart. Words one by one take no more time
+ * than a gather, which microcode has made slow on many a CPU. */
+static inline void qk_slab_copy_words(const uint8_t *from, int64_t stride, size_t count,
+                                      uint8_t flip, uint8_t *to)
+{
+    const uint32_t flips = flip * UINT32_C(0x01010101);
+    for (size_t i = 0; i < count; i++, from += stride, to += QK_IGEMM_CELL_BYTES) {
+        uint32_t cell;
+        memcpy(&cell, from, sizeof(cell));
+        cell ^= flips;
+        memcpy(to, &cell, sizeof(cell));
+    }
+}
 
 /* Positions of a tile that are neighbours in y, in order, though there may be places between them
  * that are no positions: those of one image. */

@@ -90,8 +90,7 @@ static size_t count_whole(const struct qk_slab_fill *job, size_t terms, size_t a
 static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, size_t at)
 {
     const size_t columns = job->windows[0]->columns;
-    if (columns < CHUNK || columns - at >= CHUNK || job->windows[0]->column_stride > 2 ||
-        count_whole(job, terms, columns - CHUNK) == 0)
+    if (columns < CHUNK || columns - at >= CHUNK || count_whole(job, terms, columns - CHUNK) == 0)
         return at;
     return columns - CHUNK;
 }
@@ -133,6 +132,33 @@ static size_t count_readable(const struct qk_slab_fill *job, size_t terms,
     return rows;
 }
 
+/* Whether `count` columns from column `at` on look inside, in every source. */
+static bool look_inside(const struct qk_slab_fill *job, size_t terms, size_t at, size_t count)
+{
+    for (size_t k = 0; k < terms; k++) {
+        const struct qk_window_range inside = job->windows[k]->inside_columns;
+        if (inside.begin > at || inside.end < at + count)
+            return false;
+    }
+    return true;
+}
+
+/* Fills a chunk in some rows where its elements are all inside: by whole vectors, or where `stride`
+ * is wider by words. */
+__attribute__((always_inline)) static inline void
+fill_fast(const struct qk_slab_fill *job, const struct form *form, const uint8_t *const first[4],
+          size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step)
+{
+    const int64_t stride = job->windows[0]->column_stride;
+    if (stride == 1)
+        fill_whole(form, first, rows, step, to, to_step, 1);
+    else if (stride == 2)
+        fill_whole(form, first, rows, step, to, to_step, 2);
+    else
+        for (size_t i = 0; i < rows; i++, to += to_step)
+            qk_slab_copy_words(first[0] + (int64_t)i * step, stride, count, job->flip, to);
+}
+
 /* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
  * one row, the whole chunks of it are treated like rows. */
 __attribute__((always_inline)) static inline void fill_inside(const struct qk_slab_fill *job,
@@ -141,6 +167,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
     const struct qk_window *window = job->windows[0];
     const struct qk_window_range inside = window->inside_rows;
     const int64_t row = window->row_first + (int64_t)inside.begin * window->row_stride;
+    const bool words = form->terms == 4 && qk_slab_sees_words(job);
     size_t chunks;
     for (size_t at = 0; at < window->columns; at += chunks * CHUNK) {
         at = end_with_columns(job, form->terms, at);
@@ -157,10 +184,11 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
-        const size_t fast =
-            whole > 0 && window->column_stride <= 2
-                ? count_readable(job, form->terms, chunk, rows, row * window->in_columns, step)
-                : 0;
+        size_t fast = 0;
+        if (window->column_stride > 2)
+            fast = words && look_inside(job, form->terms, at, count) ? rows : 0;
+        else if (whole > 0)
+            fast = count_readable(job, form->terms, chunk, rows, row * window->in_columns, step);
         for (size_t s = 0; s < job->slabs; s++) {
             uint8_t *to = job->cells + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
@@ -169,10 +197,7 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
                 for (size_t k = 0; k < form->terms; k++)
                     first[k] = chunk[k].plane + s * job->plane_step + row * window->in_columns +
                                chunk[k].column;
-                if (window->column_stride == 1)
-                    fill_whole(form, first, fast, step, to, to_step * QK_IGEMM_CELL_BYTES, 1);
-                else
-                    fill_whole(form, first, fast, step, to, to_step * QK_IGEMM_CELL_BYTES, 2);
+                fill_fast(job, form, first, count, fast, step, to, to_step * QK_IGEMM_CELL_BYTES);
                 to += fast * to_step * QK_IGEMM_CELL_BYTES;
             }
             for (size_t i = fast; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {

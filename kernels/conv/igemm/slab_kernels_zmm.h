@@ -30,7 +30,6 @@ struct chunk {
     size_t count;   /* of cells, 1 to 64 */
     uint64_t cells; /* as a mask */
     __m512i order;  /* of 4-byte groups, so that unpacking leaves the cells in order */
-    __m512i apart;  /* where cells are gathered: bytes from the first of 16 to each of them */
     __m512i fill, flip;
 };
 
@@ -175,19 +174,6 @@ __attribute__((always_inline)) static inline void fill_rows(const struct chunk *
     }
 }
 
-/* Whether the four sources of a cell are neighbouring bytes of one plane, so that a cell is a
- * 4-byte word of x that can be gathered; and 16 of them lie within the reach of a gather's offsets.
- */
-static bool sees_words(const struct qk_slab_fill *job)
-{
-    const struct qk_window *const *windows = job->windows;
-    bool words = windows[0]->column_stride <= INT32_MAX / 16;
-    for (int k = 1; k < 4; k++)
-        words = words && job->planes[k] == job->planes[0] &&
-                windows[k]->column_first == windows[0]->column_first + k;
-    return words;
-}
-
 /* How many cells from column `at` on are alike: all of them whole words inside the plane, or none.
  */
 static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words)
@@ -201,25 +187,15 @@ static size_t count_alike(const struct qk_slab_fill *job, size_t at, bool *words
     return *words ? end - at : at < begin ? begin - at : SIZE_MAX;
 }
 
-/* Fills the chunk in a row where every cell is a word of x. */
-static void gather_row(const struct chunk *chunk, uintptr_t row, uint8_t *to)
-{
-    for (size_t first = 0; first < chunk->count; first += 16) {
-        const __mmask16 there = (__mmask16)(chunk->cells >> first);
-        const __m512i cells = _mm512_mask_i32gather_epi32(
-            chunk->fill, there, chunk->apart, (const void *)(row + first * chunk->stride), 1);
-        _mm512_mask_storeu_epi32(to + first * QK_IGEMM_CELL_BYTES, there,
-                                 _mm512_xor_si512(cells, chunk->flip));
-    }
-}
-
-/* Fills it in some rows of some slabs. */
-static void gather_rows(const struct chunk *chunk, const struct repeats *at, uint8_t *to)
+/* Fills the chunk in some rows of some slabs where every cell is a word of x. */
+static void copy_rows(const struct qk_slab_fill *job, const struct chunk *chunk,
+                      const struct repeats *at, uint8_t *to)
 {
     uintptr_t slab = chunk->line[0];
     for (size_t s = 0; s < at->slabs; s++, slab += at->slab_step, to += at->to_slab_step)
         for (size_t i = 0; i < at->rows; i++)
-            gather_row(chunk, slab + i * at->row_step, to + i * at->to_row_step);
+            qk_slab_copy_words((const uint8_t *)(slab + i * at->row_step), (int64_t)chunk->stride,
+                               chunk->count, job->flip, to + i * at->to_row_step);
 }
 
 /* How many chunks from column `at` on may be loaded without masks. */
@@ -253,7 +229,7 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
     const uintptr_t row =
         (uintptr_t)(window->row_first + (int64_t)inside.begin * window->row_stride);
     uint8_t *first = job->cells + inside.begin * rows.to_row_step;
-    const bool may_gather = stride == 0 && sees_words(job);
+    const bool may_copy = stride == 0 && qk_slab_sees_words(job);
     size_t done;
     for (size_t at = 0; at < window->columns; at += done) {
         uint8_t *to = first + at * QK_IGEMM_CELL_BYTES;
@@ -261,7 +237,7 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
             chunk->line[k] = (uintptr_t)job->planes[k] + row * (uintptr_t)window->in_columns +
                              (uintptr_t)job->windows[k]->column_first + at * chunk->stride;
         bool words = false;
-        const size_t alike = may_gather ? count_alike(job, at, &words) : SIZE_MAX;
+        const size_t alike = may_copy ? count_alike(job, at, &words) : SIZE_MAX;
         done = chunk->count = qk_size_min(qk_size_min(window->columns - at, 64), alike);
         const size_t whole = count_whole(job, at, stride);
         if (whole > 1 && rows.rows == 1) {
@@ -275,7 +251,7 @@ fill_inside(const struct qk_slab_fill *job, struct chunk *chunk, const size_t st
         }
         chunk->cells = low_bits(chunk->count);
         if (words) {
-            gather_rows(chunk, &rows, to);
+            copy_rows(job, chunk, &rows, to);
             continue;
         }
         for (size_t k = 0; k < 4; k++)
@@ -303,9 +279,6 @@ static void fill(const struct qk_slab_fill *job)
     struct chunk chunk = {
         .stride = (size_t)window->column_stride,
         .order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0),
-        .apart = _mm512_mullo_epi32(
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-            _mm512_set1_epi32((int)window->column_stride)),
         .fill = _mm512_set1_epi8((char)job->x_zero_point),
         .flip = _mm512_set1_epi8((char)job->flip),
     };
@@ -357,6 +330,16 @@ requantize_rows(const struct qk_epilogue_tile *tile, const size_t vectors)
     }
 }
 
+/* Loads the sums of up to 16 rows at one place of a tile that lies by rows: one by one, which takes
+ * less time than a gather where microcode has made these slow. */
+static __m512i load_column(const struct qk_epilogue_tile *tile, size_t row, size_t place)
+{
+    int32_t sums[16] = {0};
+    for (size_t i = 0; i < qk_size_min(tile->rows - row, 16); i++)
+        sums[i] = tile->sums[(row + i) * QK_IGEMM_NR + place];
+    return _mm512_loadu_si512(sums);
+}
+
 /* Requantizes one stretch where planes have one position each: then output channels are neighbours
  * in y, so the lanes are 16 rows of the tile instead of positions. */
 static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
@@ -364,13 +347,9 @@ static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
 {
     const __mmask16 there = (__mmask16)low_bits(tile->rows - row);
     const size_t place = (size_t)__builtin_ctzll(stretch->keep);
-    const __m512i rows = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i zero = _mm512_setzero_si512();
     __m512i sums = tile->row_count > 0
                        ? _mm512_maskz_loadu_epi32(there, tile->sums + place * tile->row_count + row)
-                       : _mm512_mask_i32gather_epi32(
-                             zero, there, _mm512_mullo_epi32(rows, _mm512_set1_epi32(QK_IGEMM_NR)),
-                             tile->sums + row * QK_IGEMM_NR + place, sizeof(*tile->sums));
+                       : load_column(tile, row, place);
     sums = _mm512_add_epi32(sums, _mm512_maskz_loadu_epi32(there, tile->bias + row));
     if (tile->w_zero_point)
         sums = _mm512_sub_epi32(
