@@ -1,4 +1,4 @@
-"""`make bench A='--cpu cascadelake'`: everything, the peers too, sees an older CPU than there is."""
+"""`make bench A="--cpu cascadelake"`: all that is measured sees an older CPU than there is."""
 import os
 import subprocess
 import sys
