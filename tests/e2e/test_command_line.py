@@ -1,4 +1,5 @@
 """The command line: flags, environment variables, exit statuses, and what is printed where."""
+import json
 import os
 import re
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from quantd import COMMAND, ROOT, SLOW, Server, read_shared
 
+EXAMPLES = ROOT / "api_schema" / "examples"
 FLAG_LINE = re.compile(r"  --([a-z-]+) ")
 
 
@@ -126,6 +128,21 @@ class CommandLine(unittest.TestCase):
         self.assertNotIn("mask", kernels(QK_CPU=""))
         self.assert_complaint(run("--listen", "127.0.0.1:0", QK_CPU="pentium"),
                               "quantd: QK_CPU: expected ", ', got "pentium"\n')
+
+    def test_answers_name_the_kernels_of_the_mask(self):
+        for name in MASKS:
+            described = kernels(QK_CPU=name)
+            server = Server("--measure", "off", env={"QK_CPU": name})
+            for example, lines in (("ok_dequantize", ("dequantizing",)),
+                                   ("ok_quantize", ("quantizing",)),
+                                   ("ok_conv_2d", ("convolutions", "small, narrow", "depthwise"))):
+                with self.subTest(name=name, example=example):
+                    case = json.loads((EXAMPLES / (example + ".json")).read_text())
+                    answer = server.request("POST", "/v2/models/%s/infer" % case["model"],
+                                            json.dumps(case["request"]).encode())
+                    self.assertIn(answer.json()["parameters"]["kernel"],
+                                  [described[line].split(",")[0] for line in lines])
+            server.stop()
 
     @unittest.skipIf(not MASKS, "this CPU can play no other")
     def test_a_masked_server_says_so(self):
