@@ -262,8 +262,8 @@ class Bench:
         words = self.links[program]
         at = words.index("-o")
         archive = next(i for i, word in enumerate(words) if word.endswith(".a"))
-        command = words[:at] + ["-Wl,--strip-debug"] + words[at:at + 1] + [str(folder / program)] + words[at + 2:archive] \
-            + [str(folder / "mutant.o")] + words[archive:]
+        command = [*words[:at], "-Wl,--strip-debug", "-o", str(folder / program),
+                   *words[at + 2:archive], str(folder / "mutant.o"), *words[archive:]]
         return subprocess.run(command, cwd=TREE, stdin=subprocess.DEVNULL, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 

@@ -118,6 +118,25 @@ Test(oip_encode, answers_are_bounded)
     cr_assert_not_null(strstr(error.text, "expected at most 2147483647"), "%s", error.text);
 }
 
+/* So that the loop's thread never prints many numbers itself. */
+Test(oip_encode, large_outputs_are_printed_in_units)
+{
+    static const size_t counts[][2] = {{1, 0},
+                                       {QD_OIP_UNIT_NUMBERS, 0},
+                                       {QD_OIP_UNIT_NUMBERS + 1, 2},
+                                       {2 * QD_OIP_UNIT_NUMBERS, 2},
+                                       {10 * QD_OIP_UNIT_NUMBERS + 1, 11}};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        struct qd_oip_asked asked = infer_of(NULL, false);
+        struct qk_tensor large = output;
+        large.count = large.dims[0] = counts[i][0];
+        cr_expect_eq(qd_oip_unit_count(&asked, &large), counts[i][1], "%zu numbers: %zu units",
+                     counts[i][0], qd_oip_unit_count(&asked, &large));
+        asked.binary_outputs = 1;
+        cr_expect_eq(qd_oip_unit_count(&asked, &large), 0);
+    }
+}
+
 Test(oip_encode, refuses_softly_without_memory)
 {
     enum { COUNT = 100000 };
