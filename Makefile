@@ -110,7 +110,8 @@ KERNELS := \
     kernels/grain/grid.c kernels/grain/span.c kernels/grain/spread.c kernels/grain/walk.c \
     kernels/dequantize/affine.c kernels/dequantize/dequantize.c \
     kernels/dequantize/dequantize_scalar.c kernels/dequantize/dequantize_avx2.c \
-    kernels/dequantize/dequantize_avx512vbmi.c kernels/dequantize/dequantize_neon.c \
+    kernels/dequantize/dequantize_avx512bw.c kernels/dequantize/dequantize_avx512vbmi.c \
+    kernels/dequantize/dequantize_neon.c \
     kernels/dequantize/dequantize_fp16.c kernels/dequantize/dequantize_sve.c \
     kernels/quantize/quantizer.c kernels/quantize/quantize.c \
     kernels/quantize/quantize_scalar.c \

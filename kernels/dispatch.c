@@ -17,6 +17,7 @@ static void fill_table(struct qk_kernels *kernels)
         kernels->im2col = &qk_im2col_kernels__avx2;
     }
     if (kernels->choice.cpu_flags & QK_CPU_AVX512) {
+        qk_dequantize_init_avx512bw(&kernels->dequantize);
         qk_quantize_init_avx512(&kernels->quantize);
         kernels->im2col = &qk_im2col_kernels__avx512bw;
     }

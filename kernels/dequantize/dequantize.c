@@ -13,6 +13,24 @@ static float decode(enum qk_type type, uint32_t code)
     return (float)(((int32_t)code ^ sign) - sign);
 }
 
+/* Of values[0] to [127], whose sign is +. */
+static void init_parts(struct qk_float8_parts *parts, enum qk_type type, const float *values)
+{
+    const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, else 4 */
+    parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 4 : 0; /* its infinities, NaNs */
+    parts->shift = wide ? 3 : 4;
+    for (uint8_t special = 0; special < 2; special++)
+        for (uint8_t i = 0; i < 16; i++) {
+            const uint8_t s = special ? i : 48 + i;
+            const float value = values[(s - parts->turn) & 127];
+            const uint8_t step = (uint8_t)(s >> parts->shift);
+            parts->values[special][i] = value;
+            parts->steps[special][i] = step;
+            parts->bytes[special][0][i] = (uint8_t)(qk_bits_of_float(value) >> 16);
+            parts->bytes[special][1][i] = (uint8_t)((qk_bits_of_float(value) >> 24) - step);
+        }
+}
+
 void qk_code_table_init(struct qk_code_table *table, enum qk_type type)
 {
     const uint32_t mask = (1U << qk_type_info(type)->bits) - 1;
@@ -22,6 +40,7 @@ void qk_code_table_init(struct qk_code_table *table, enum qk_type type)
         table->halves[0][i] = (uint8_t)(qk_bits_of_float(table->values[i]) >> 16);
         table->halves[1][i] = (uint8_t)(qk_bits_of_float(table->values[i]) >> 24);
     }
+    init_parts(&table->parts, type, table->values);
 }
 
 /* ---- What a tier's kernels leave over ---------------------------------------------------- */

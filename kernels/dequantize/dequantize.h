@@ -39,11 +39,32 @@ enum qk_code {
 #define QK_RAISE_U16 0x1p23F
 #define QK_RAISE_S16 (0x1p23F + 0x1p15F)
 
+/* A float8 for machines that look up only 16 bytes at a time. Let s be
+ *
+ *   s = (code + turn) mod 128, that is without its sign
+ *
+ * The turn brings infinities and NaNs beside the subnormals: all codes of s < 16 are looked up.
+ * Those of 16 <= s have the value of s mod 16 times two to the power of what is above the mantissa;
+ * so the upper half of any code's FP32 is
+ *
+ *   parts[s < 16][s mod 16] + ((s >> shift) << 8)
+ *
+ * where `shift` leaves out the mantissa and the lowest bit of the exponent. Times a scale the same
+ * holds of results as BF16, as long as none of them leaves the normal exponents. */
+struct qk_float8_parts {
+    uint8_t turn;            /* added to a code */
+    uint8_t shift;           /* bits of s below those that are added to the upper byte */
+    uint8_t bytes[2][2][16]; /* of each of `parts` its lower bytes and its upper ones */
+    float values[2][16];     /* of s in [48, 64), and of s < 16 */
+    uint8_t steps[2][16];    /* s >> shift of these */
+};
+
 /* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */
 struct qk_code_table {
     float values[256];      /* of a byte's lowest bits; all of it is filled for each width */
     uint8_t halves[2][128]; /* FLOAT8: the upper halves of values[0] to [127], which hold all of
                                them; the lower byte of each first. Code 128 may be a NaN */
+    struct qk_float8_parts parts; /* FLOAT8 */
 };
 
 /* Fills the table for a type of 2, 4 or 8 bits. */
@@ -89,6 +110,7 @@ void qk_widen_scalar(float *to, enum qk_type type, const void *from, size_t coun
 /* Each fills the entries that its tier has. */
 void qk_dequantize_init_scalar(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx2(struct qk_dequantize_kernels *kernels);
+void qk_dequantize_init_avx512bw(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_neon(struct qk_dequantize_kernels *kernels);
 void qk_dequantize_init_fp16(struct qk_dequantize_kernels *kernels);

@@ -1,29 +1,22 @@
-/* Dequantize kernels on vectors of 8 floats: how these read, compute and store a chunk; loops.h
- * goes through a span. */
+/* Dequantize kernels on vectors of 8 floats: how these compute and store a chunk; read_avx2.h
+ * reads it, and loops.h goes through a span. */
 #include "kernels/dequantize/dequantize.h"
+#include "kernels/dequantize/read_avx2.h"
+#include "kernels/dequantize/tame.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */
 #ifdef __AVX2__
 
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Elements that loops take at a time. */
 #define CHUNK ((size_t)32)
 
-/* A chunk's elements, 8 in each vector, in order. */
-struct values {
-    __m256 a, b, c, d;
-};
-
-/* What codes of less than 16 bits mean, as reading needs it. */
-struct codes {
-    const float *all;
-    __m256 low;  /* the values of the first 8 codes */
-    __m256 high; /* and of the next 8 */
-};
+/* From blocks of so many elements on, making a table of a float8 block's results takes less time
+ * than it saves. */
+#define FLOAT8_BLOCK_MIN 192
 
 typedef __m256 vector;
 typedef vector subtract_fn(vector value, vector zero);
@@ -51,143 +44,6 @@ INLINE vector multiply(vector a, vector b)
 INLINE vector add(vector a, vector b)
 {
     return _mm256_add_ps(a, b);
-}
-
-/* ---- Reading x ------------------------------------------------------------------------------ */
-
-INLINE __m256i bytes(const uint8_t *x)
-{
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
-}
-
-INLINE __m256i words(const uint8_t *x)
-{
-    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
-}
-
-/* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
- * a float by being its lowest bits. Signed integers have their sign bit, `sign`, flipped first,
- * which adds its worth. */
-INLINE __m256 raise(__m256i integers, int sign)
-{
-    return _mm256_castsi256_ps(_mm256_xor_si256(integers, _mm256_set1_epi32(0x4b000000 | sign)));
-}
-
-INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){raise(bytes(x), 0), raise(bytes(x + 8), 0), raise(bytes(x + 16), 0),
-                           raise(bytes(x + 24), 0)};
-}
-
-INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){raise(bytes(x), 0x80), raise(bytes(x + 8), 0x80),
-                           raise(bytes(x + 16), 0x80), raise(bytes(x + 24), 0x80)};
-}
-
-INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){raise(words(x), 0), raise(words(x + 16), 0), raise(words(x + 32), 0),
-                           raise(words(x + 48), 0)};
-}
-
-INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){raise(words(x), 0x8000), raise(words(x + 16), 0x8000),
-                           raise(words(x + 32), 0x8000), raise(words(x + 48), 0x8000)};
-}
-
-/* Looks up eight 4-bit codes. A permutation looks up 3 bits in a table of 8; bit 3 chooses between
- * two tables. */
-INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
-{
-    const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
-    int32_t bits;
-    memcpy(&bits, x, sizeof(bits));
-    const __m256i indices = _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances);
-    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(codes->low, indices),
-                            _mm256_permutevar8x32_ps(codes->high, indices),
-                            _mm256_castsi256_ps(_mm256_slli_epi32(indices, 28)));
-}
-
-INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    return (struct values){look_up_4(codes, x), look_up_4(codes, x + 4), look_up_4(codes, x + 8),
-                           look_up_4(codes, x + 12)};
-}
-
-INLINE __m256 look_up_2(const struct codes *codes, const uint8_t *x)
-{
-    const __m256i distances = _mm256_set_epi32(14, 12, 10, 8, 6, 4, 2, 0);
-    uint16_t bits;
-    memcpy(&bits, x, sizeof(bits));
-    return _mm256_permutevar8x32_ps(codes->low,
-                                    _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances));
-}
-
-INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    return (struct values){look_up_2(codes, x), look_up_2(codes, x + 2), look_up_2(codes, x + 4),
-                           look_up_2(codes, x + 6)};
-}
-
-INLINE __m256 gather(const struct codes *codes, const uint8_t *x)
-{
-    return _mm256_i32gather_ps(codes->all, bytes(x), 4);
-}
-
-INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    return (struct values){gather(codes, x), gather(codes, x + 8), gather(codes, x + 16),
-                           gather(codes, x + 24)};
-}
-
-INLINE __m256i load_words(const uint8_t *x)
-{
-    return _mm256_loadu_si256((const __m256i *)x);
-}
-
-/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
- */
-INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){
-        _mm256_castsi256_ps(load_words(x)), _mm256_castsi256_ps(load_words(x + 32)),
-        _mm256_castsi256_ps(load_words(x + 64)), _mm256_castsi256_ps(load_words(x + 96))};
-}
-
-INLINE struct values read_s32(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    (void)pairs;
-    (void)codes;
-    return (struct values){
-        _mm256_cvtepi32_ps(load_words(x)), _mm256_cvtepi32_ps(load_words(x + 32)),
-        _mm256_cvtepi32_ps(load_words(x + 64)), _mm256_cvtepi32_ps(load_words(x + 96))};
-}
-
-INLINE __m256 recast(__m256 value)
-{
-    const __m256 is_end = _mm256_cmp_ps(value, _mm256_set1_ps(0x1p31F), _CMP_EQ_OQ);
-    return _mm256_or_ps(value, _mm256_and_ps(is_end, _mm256_set1_ps(-0.0F)));
-}
-
-INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x, bool pairs)
-{
-    const struct values v = read_s32(codes, x, pairs);
-    return (struct values){recast(v.a), recast(v.b), recast(v.c), recast(v.d)};
 }
 
 /* ---- Zero points ---------------------------------------------------------------------------- */
@@ -238,20 +94,27 @@ INLINE __m256 subtract_u32(__m256 value, __m256 zero)
 
 /* ---- Rounding and storing y ----------------------------------------------------------------- */
 
-/* Rounds to BF16, the upper half of a float. Adding 0x7fff and the lowest bit that stays makes ties
- * go to even. NaNs are canonical already. */
-INLINE __m256i round_bf16(__m256 value)
+/* Rounds 16 floats to BF16, the upper half of a float. Those of a become the lower 16 bits of each
+ * lane, those of b the upper ones. An upper half grows by 1 where the lower one is more than
+ * 0x8000, or is 0x8000 and the upper one is odd. NaNs are canonical already. */
+INLINE __m256i rounded_halves(__m256 a, __m256 b)
 {
-    const __m256i bits = _mm256_castps_si256(value);
-    const __m256i lowest = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i rounded =
-        _mm256_add_epi32(_mm256_or_si256(bits, lowest), _mm256_set1_epi32(0x7fff));
-    return _mm256_srli_epi32(rounded, 16);
+    const __m256i p = _mm256_castps_si256(a);
+    const __m256i q = _mm256_castps_si256(b);
+    const __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(p, 16), q, 0xaa);
+    const __m256i low = _mm256_blend_epi16(p, _mm256_slli_epi32(q, 16), 0xaa);
+    const __m256i is_even = _mm256_andnot_si256(high, _mm256_set1_epi16(1));
+    return _mm256_add_epi16(high, _mm256_srli_epi16(_mm256_subs_epu16(low, is_even), 15));
 }
 
-INLINE __m256i pack_bf16(__m256 a, __m256 b)
+/* With `pairs`, those of a are the even ones. */
+INLINE __m256i pack_bf16(__m256 a, __m256 b, bool pairs)
 {
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(round_bf16(a), round_bf16(b)), 0xd8);
+    const __m256i halves = rounded_halves(a, b);
+    const __m256i even_then_odd =
+        _mm256_broadcastsi128_si256(_mm_set_epi32(0x0f0e0b0a, 0x07060302, 0x0d0c0908, 0x05040100));
+    return pairs ? halves
+                 : _mm256_permute4x64_epi64(_mm256_shuffle_epi8(halves, even_then_odd), 0xd8);
 }
 
 /* NaNs stay canonical. */
@@ -276,16 +139,67 @@ INLINE void store_256(char *y, size_t at, __m256i v, struct how how)
         _mm256_stream_si256((__m256i *)(y + at), v);
 }
 
-INLINE void store(char *y, struct values v, enum qk_type type, struct how how)
+/* Only a store of such a vector becomes part of the conversion, which then needs no permutation. */
+typedef short halves_8 __attribute__((vector_size(16), aligned(1), may_alias));
+
+INLINE void store_fp16(char *y, size_t at, __m256 a, __m256 b, struct how how)
 {
-    switch (type) {
-    case QK_FP16:
-        store_256(y, 0, pack_fp16(v.a, v.b), how);
-        store_256(y, 32, pack_fp16(v.c, v.d), how);
+    if (how.stream) {
+        store_256(y, at, pack_fp16(a, b), how);
+    } else {
+        *(halves_8 *)(y + at) = (halves_8)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+        *(halves_8 *)(y + at + 16) = (halves_8)_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT);
+    }
+}
+
+/* What must be done to the values of a chunk before they are y. */
+enum result {
+    RESULT_FP32,
+    RESULT_FP16,
+    RESULT_BF16,
+    RESULT_BF16_PAIRS,
+    RESULT_WORDS /* nothing: they are results of 16 bits already */
+};
+
+struct form {
+    unsigned bits; /* of x */
+    bool pairs;
+    bool finished; /* a table of codes holds results */
+    enum qk_type y_type;
+    size_t y_bytes;
+    enum result result;
+};
+
+/* Values in pairs (see struct values) cost less to pack as BF16. They cannot be used where
+ * parameters differ by element, in order, nor for codes of less than 8 bits. */
+INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
+{
+    struct form form = {bits, false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
+    if (y_type == QK_FP32)
+        return form;
+    form.pairs = can_pair && bits >= 8 && bits < 32 && y_type == QK_BF16;
+    form.result = finished            ? RESULT_WORDS
+                  : y_type == QK_FP16 ? RESULT_FP16
+                  : form.pairs        ? RESULT_BF16_PAIRS
+                                      : RESULT_BF16;
+    return form;
+}
+
+INLINE void store(char *y, struct values v, enum result result, struct how how)
+{
+    switch (result) {
+    case RESULT_FP16:
+        store_fp16(y, 0, v.a, v.b, how);
+        store_fp16(y, 32, v.c, v.d, how);
         break;
-    case QK_BF16:
-        store_256(y, 0, pack_bf16(v.a, v.b), how);
-        store_256(y, 32, pack_bf16(v.c, v.d), how);
+    case RESULT_BF16:
+    case RESULT_BF16_PAIRS:
+        store_256(y, 0, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), how);
+        store_256(y, 32, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), how);
+        break;
+    case RESULT_WORDS:
+        store_256(y, 0, _mm256_castps_si256(v.a), how);
+        store_256(y, 32, _mm256_castps_si256(v.c), how);
         break;
     default:
         store_256(y, 0, _mm256_castps_si256(v.a), how);
@@ -295,26 +209,12 @@ INLINE void store(char *y, struct values v, enum qk_type type, struct how how)
     }
 }
 
-struct form {
-    bool pairs;    /* never: values are in order */
-    bool finished; /* a table of codes holds results, but for their rounding to y_type */
-    enum qk_type y_type;
-    size_t y_bytes;
-};
-
-INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
-{
-    (void)bits;
-    (void)can_pair;
-    return (struct form){false, finished, y_type, y_type == QK_FP32 ? 4 : 2};
-}
-
 INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
 {
     if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
-        store(y, v, form.y_type, (struct how){true, how.stored});
+        store(y, v, form.result, (struct how){true, how.stored});
     else
-        store(y, v, form.y_type, (struct how){false, 0});
+        store(y, v, form.result, (struct how){false, 0});
 }
 
 /* ---- Chunks of two blocks -------------------------------------------------------------------- */
@@ -327,44 +227,128 @@ INLINE vector mix_one(vector before, vector after, size_t count)
     return _mm256_blendv_ps(after, before, _mm256_castsi256_ps(is_before));
 }
 
-/* The same for the four vectors of a chunk. */
+INLINE vector mix_words(vector before, vector after, size_t count)
+{
+    const __m256i places = _mm256_set_epi16(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i is_before = _mm256_cmpgt_epi16(_mm256_set1_epi16((short)count), places);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(_mm256_castps_si256(after), _mm256_castps_si256(before), is_before));
+}
+
+/* The same for a chunk, in whatever order its values are; `count` is less than CHUNK. */
 INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
 {
-    (void)form;
-    return (struct values){mix_one(before.a, after.a, count),
-                           mix_one(before.b, after.b, count < 8 ? 0 : count - 8),
-                           mix_one(before.c, after.c, count < 16 ? 0 : count - 16),
-                           mix_one(before.d, after.d, count < 24 ? 0 : count - 24)};
+    const size_t low = count < 16 ? count : 16;
+    const size_t high = count - low;
+    if (form.result == RESULT_WORDS)
+        return (struct values){mix_words(before.a, after.a, low), after.b,
+                               mix_words(before.c, after.c, high), after.d};
+    if (form.pairs)
+        return (struct values){
+            mix_one(before.a, after.a, (low + 1) / 2), mix_one(before.b, after.b, low / 2),
+            mix_one(before.c, after.c, (high + 1) / 2), mix_one(before.d, after.d, high / 2)};
+    return (struct values){
+        mix_one(before.a, after.a, low), mix_one(before.b, after.b, low < 8 ? 0 : low - 8),
+        mix_one(before.c, after.c, high), mix_one(before.d, after.d, high < 8 ? 0 : high - 8)};
 }
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
 
 INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
 {
-    const vector none = _mm256_setzero_ps();
-    if (!table || bits >= 8)
-        return (struct codes){table ? table->values : NULL, none, none};
-    return (struct codes){table->values, load_vector(table->values),
-                          load_vector(table->values + 8)};
+    const vector zero = _mm256_setzero_ps();
+    const __m256i none = _mm256_setzero_si256();
+    if (!table || bits > 8)
+        return (struct codes){{zero, zero}, {zero, zero}, none, none, none, none,
+                              none,         none,         none, none, false};
+    if (bits < 8)
+        return (struct codes){{load_vector(table->values), load_vector(table->values + 8)},
+                              {zero, zero},
+                              none,
+                              none,
+                              none,
+                              none,
+                              none,
+                              none,
+                              none,
+                              none,
+                              false};
+    const struct qk_float8_parts *parts = &table->parts;
+    return (struct codes){
+        {load_vector(parts->values[0]), load_vector(parts->values[0] + 8)},
+        {load_vector(parts->values[1]), load_vector(parts->values[1] + 8)},
+        bytes_in_each_lane(parts->bytes[0][0]),
+        bytes_in_each_lane(parts->bytes[0][1]),
+        bytes_in_each_lane(parts->bytes[1][0]),
+        bytes_in_each_lane(parts->bytes[1][1]),
+        bytes_in_each_lane(parts->steps[0]),
+        bytes_in_each_lane(parts->steps[1]),
+        _mm256_set1_epi8((char)parts->turn),
+        _mm256_set1_epi16((short)(0x10000 >> parts->shift)),
+        isnan(table->values[128]),
+    };
 }
 
+/* The bytes of 16 results of 16 bits, which are of eight floats each: those of `values` times the
+ * scale, and so on. */
+INLINE void split_results(__m256 a, __m256 b, enum qk_type y_type, __m256i *low, __m256i *high)
+{
+    const __m256i v = y_type == QK_FP16 ? pack_fp16(a, b) : pack_bf16(a, b, false);
+    const __m256i lows = _mm256_and_si256(v, _mm256_set1_epi16(0xff));
+    const __m256i bytes = _mm256_packus_epi16(lows, _mm256_srli_epi16(v, 8));
+    *low = _mm256_permute4x64_epi64(bytes, 0x88);  /* quarters 0, 2, 0, 2 */
+    *high = _mm256_permute4x64_epi64(bytes, 0xdd); /* quarters 1, 3, 1, 3 */
+}
+
+/* Makes a table of a block's results. Those of float8s are BF16, and the scale is tame. */
 INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
                                  vector offset, struct form form)
 {
-    (void)form;
-    return (struct codes){codes->all, add(multiply(subtract(codes->low, zero), scale), offset),
-                          add(multiply(subtract(codes->high, zero), scale), offset)};
+    struct codes results = *codes;
+    if (form.bits == 8) {
+        split_results(multiply(codes->values[0], scale), multiply(codes->values[1], scale), QK_BF16,
+                      &results.low, &results.high);
+        split_results(multiply(codes->special_values[0], scale),
+                      multiply(codes->special_values[1], scale), QK_BF16, &results.special_low,
+                      &results.special_high);
+        results.high = _mm256_sub_epi8(results.high, codes->steps);
+        results.special_high = _mm256_sub_epi8(results.special_high, codes->special_steps);
+        return results;
+    }
+    results.values[0] = add(multiply(subtract(codes->values[0], zero), scale), offset);
+    results.values[1] = add(multiply(subtract(codes->values[1], zero), scale), offset);
+    if (form.y_type != QK_FP32)
+        split_results(results.values[0], results.values[1], form.y_type, &results.low,
+                      &results.high);
+    return results;
 }
 
 /* Looks up the results of a chunk. */
 INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x, unsigned bits,
                                    struct form form)
 {
-    (void)form;
-    return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
+    const vector none = _mm256_setzero_ps();
+    __m256i joined[2];
+    if (form.y_type == QK_FP32)
+        return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
+    if (bits == 8) {
+        look_up_float8(results, interleave_halves(load_words(x)), joined);
+    } else {
+        const __m256i codes = bits == 4 ? nibbles(x) : crumbs(x);
+        join_bytes(_mm256_shuffle_epi8(results->low, codes),
+                   _mm256_shuffle_epi8(results->high, codes), joined);
+    }
+    return (struct values){_mm256_castsi256_ps(joined[0]), none, _mm256_castsi256_ps(joined[1]),
+                           none};
 }
 
-/* AVX2 gathers float8s from a table of floats; a table of their results would not be faster. */
+INLINE bool finishes_float8(const struct qk_dequantize_args *args)
+{
+    return args->y_type == QK_BF16 && !args->span.offsets && args->span.block >= FLOAT8_BLOCK_MIN &&
+           qk_scales_are_tame(&args->span);
+}
+
+/* finish_codes does it. */
 INLINE bool take_float8(const struct qk_code_table *table, const struct codes *codes,
                         const uint8_t *x, char *y, size_t chunks, float scale, struct form form,
                         struct how how)

@@ -1,7 +1,8 @@
-/* Dequantize kernels on vectors of 16 floats: how these compute and store a chunk, and tables of
- * float8s; read_avx512.h reads it, and loops.h goes through a span. */
+/* Dequantize kernels on vectors of 16 floats with VBMI: permutations of bytes read x, and look up
+ * float8s in tables of 128 entries. What VBMI does not make faster is AVX-512BW's. */
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/dequantize/read_avx512.h"
+#include "kernels/dequantize/write_avx512.h"
 
 /* Nothing but x86 sets this, and only for the files of this suffix. */
 #ifdef __AVX512VBMI__
@@ -13,245 +14,168 @@
  */
 #define FLOAT8_CHUNKS_MIN 8
 
-/* How many bytes ahead x is fetched where y is stored past the caches. */
-#define PREFETCH_BYTES 2048
+/* ---- Reading x ------------------------------------------------------------------------------ */
 
-#define CHUNK QK_DEQUANTIZE_CHUNK
-#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-
-typedef __m512 vector;
-typedef vector subtract_fn(vector value, vector zero);
-
-INLINE vector splat(float value)
-{
-    return _mm512_set1_ps(value);
-}
-
-INLINE vector load_vector(const float *from)
-{
-    return _mm512_loadu_ps(from);
-}
-
-INLINE void store_vector(void *to, vector v)
-{
-    _mm512_storeu_ps(to, v);
-}
-
-INLINE vector multiply(vector a, vector b)
-{
-    return _mm512_mul_ps(a, b);
-}
-
-INLINE vector add(vector a, vector b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-/* ---- Zero points ---------------------------------------------------------------------------- */
-
-INLINE __m512 subtract(__m512 value, __m512 zero)
-{
-    return _mm512_sub_ps(value, zero);
-}
-
-/* Floats have no zero points. */
-INLINE __m512 subtract_none(__m512 value, __m512 zero)
-{
-    (void)zero;
-    return value;
-}
-
-INLINE __m512 subtract_wrapping(__m512 value, __m512 zero)
-{
-    return to_float(_mm512_sub_epi32(_mm512_castps_si512(value), _mm512_castps_si512(zero)));
-}
-
-INLINE __m256i low_words(__m512 value)
-{
-    return _mm512_castsi512_si256(_mm512_castps_si512(value));
-}
-
-INLINE __m256i high_words(__m512 value)
-{
-    return _mm512_extracti64x4_epi64(_mm512_castps_si512(value), 1);
-}
-
-/* Doubles hold the difference of two 32-bit integers exactly; it is rounded once, to a float. */
-INLINE __m512 difference(__m512d a, __m512d b, __m512d zero_a, __m512d zero_b)
-{
-    const __m256 low = _mm512_cvtpd_ps(_mm512_sub_pd(a, zero_a));
-    const __m256 high = _mm512_cvtpd_ps(_mm512_sub_pd(b, zero_b));
-    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-}
-
-INLINE __m512 subtract_s32(__m512 value, __m512 zero)
-{
-    return difference(_mm512_cvtepi32_pd(low_words(value)), _mm512_cvtepi32_pd(high_words(value)),
-                      _mm512_cvtepi32_pd(low_words(zero)), _mm512_cvtepi32_pd(high_words(zero)));
-}
-
-INLINE __m512 subtract_u32(__m512 value, __m512 zero)
-{
-    return difference(_mm512_cvtepu32_pd(low_words(value)), _mm512_cvtepu32_pd(high_words(value)),
-                      _mm512_cvtepu32_pd(low_words(zero)), _mm512_cvtepu32_pd(high_words(zero)));
-}
-
-/* ---- Rounding and storing y ----------------------------------------------------------------- */
-
-/* Rounds to BF16, the upper half of a float: bits + 0x7fff + the lowest bit that stays, which makes
- * ties go to even, computed by one multiplication of 16-bit halves. Never by VCVTNEPS2BF16, which
- * makes zeros of subnormals. NaNs are canonical already. */
-INLINE __m512i round_bf16(__m512 value)
-{
-    const __m512i bits = _mm512_castps_si512(value);
-    const __m512i lowest =
-        _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x10000), _mm512_set1_epi32(1), 0xea);
-    return _mm512_dpwssd_epi32(bits, lowest, _mm512_set1_epi32(0x17fff));
-}
-
-static const uint16_t even_then_odd[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
-                                           22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
-                                           13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
-
-/* The rounded upper halves of 32 floats; with `pairs`, those of a are the even ones. */
-INLINE __m512i pack_bf16(__m512 a, __m512 b, bool pairs)
-{
-    const __m512i upper = _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302));
-    const __m512i words =
-        _mm512_mask_shuffle_epi8(round_bf16(b), 0x3333333333333333, round_bf16(a), upper);
-    return pairs ? words : _mm512_permutexvar_epi16(_mm512_loadu_si512(even_then_odd), words);
-}
-
-/* The rounded upper half of each float, twice. */
-INLINE __m512i double_bf16(__m512 value)
-{
-    const __m512i rounded = round_bf16(value);
-    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded, 16), rounded);
-}
-
-/* How a chunk is stored. Stores past the caches leave out what the chunk before has stored, in
- * whole cache lines, since storing a line twice costs much. */
-struct how {
-    bool stream;
-    size_t stored; /* bytes of y at the chunk's beginning */
+/* What codes mean, as reading needs it. For FLOAT8: the low and high bytes of each upper half. */
+struct codes {
+    __m512 values; /* of each 4-bit code */
+    __m512i words; /* 16-bit results of the codes; for BF16 each twice, side by side */
+    __m512i low[2];
+    __m512i high[2];
+    __m512i nan_low;
+    __m512i nan_high;
+    bool code_128_is_nan;
 };
 
-INLINE void store_512(char *y, size_t at, __m512i v, struct how how)
+/* 2^23 + x as floats (see raise of read_avx2.h). Takes 16 bytes of `bytes`, from number
+ * `first` on and `step` apart, and puts them in the lowest bits. */
+INLINE __m512 raise_bytes(__m512i bytes, int first, int step)
 {
-    if (!how.stream)
-        _mm512_storeu_si512(y + at, v);
-    else if (at >= how.stored)
-        _mm512_stream_si512((__m512i *)(y + at), v);
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)),
+                                            _mm512_set1_epi32(first));
+    return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_set1_epi32(0x4b000000),
+                                                            0x1111111111111111, places, bytes));
 }
 
-/* NaNs stay canonical. Storing two halves costs less than putting them together first, but not past
- * the caches. */
-INLINE void store_fp16(char *y, size_t at, __m512 a, __m512 b, struct how how)
+/* The same for 16-bit words. */
+INLINE __m512 raise_words(__m512i words, int first, int step)
 {
-    const __m256i low = _mm512_cvtps_ph(a, NEAREST);
-    const __m256i high = _mm512_cvtps_ph(b, NEAREST);
-    if (how.stream) {
-        store_512(y, at, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), how);
-    } else {
-        _mm256_storeu_si256((__m256i *)(y + at), low);
-        _mm256_storeu_si256((__m256i *)(y + at + 32), high);
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places =
+        _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step * 0x101)),
+                         _mm512_set1_epi32(first * 0x101 + 0x100));
+    return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(_mm512_set1_epi32(0x4b000000),
+                                                            0x3333333333333333, places, words));
+}
+
+INLINE struct values raise_all_bytes(__m512i bytes, bool pairs)
+{
+    if (pairs)
+        return (struct values){raise_bytes(bytes, 0, 2), raise_bytes(bytes, 1, 2),
+                               raise_bytes(bytes, 32, 2), raise_bytes(bytes, 33, 2)};
+    return (struct values){raise_bytes(bytes, 0, 1), raise_bytes(bytes, 16, 1),
+                           raise_bytes(bytes, 32, 1), raise_bytes(bytes, 48, 1)};
+}
+
+INLINE struct values raise_all_words(__m512i p, __m512i q, bool pairs)
+{
+    if (pairs)
+        return (struct values){raise_words(p, 0, 4), raise_words(p, 2, 4), raise_words(q, 0, 4),
+                               raise_words(q, 2, 4)};
+    return (struct values){raise_words(p, 0, 2), raise_words(p, 32, 2), raise_words(q, 0, 2),
+                           raise_words(q, 32, 2)};
+}
+
+INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_all_bytes(_mm512_loadu_si512(x), pairs);
+}
+
+INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_all_bytes(_mm512_xor_si512(_mm512_loadu_si512(x), _mm512_set1_epi8(-128)), pairs);
+}
+
+INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_all_words(_mm512_loadu_si512(x), _mm512_loadu_si512(x + 64), pairs);
+}
+
+INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    const __m512i sign = _mm512_set1_epi16(-0x8000);
+    (void)codes;
+    return raise_all_words(_mm512_xor_si512(_mm512_loadu_si512(x), sign),
+                           _mm512_xor_si512(_mm512_loadu_si512(x + 64), sign), pairs);
+}
+
+/* 8 bytes of x in every lane, shifted right by that lane's distance, so that its code is in the
+ * lowest bits. */
+INLINE __m512i shifted_64(const uint8_t *x, __m512i distances)
+{
+    int64_t bits;
+    memcpy(&bits, x, sizeof(bits));
+    return _mm512_multishift_epi64_epi8(distances, _mm512_set1_epi64(bits));
+}
+
+INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    const __m512i distances =
+        _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
+    (void)pairs;
+    return (struct values){look_up(codes->values, shifted_64(x, distances)),
+                           look_up(codes->values, shifted_64(x + 8, distances)),
+                           look_up(codes->values, shifted_64(x + 16, distances)),
+                           look_up(codes->values, shifted_64(x + 24, distances))};
+}
+
+INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)pairs;
+    return look_up_bits2(codes->values, x);
+}
+
+/* Looks up the 16-bit results of 32 codes. A permutation reads 5 bits of each word: a code and,
+ * above it, bits of the next code, for which the table repeats; or, where each result is in the
+ * table twice, one bit of the code before, below it. */
+INLINE __m512 look_up_words(const struct codes *codes, const uint8_t *x, unsigned bits, bool pairs)
+{
+    const __m512i lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i distances = _mm512_add_epi64(
+        _mm512_mullo_epi64(lanes, _mm512_set1_epi64(4 * bits * 0x0001000100010001)),
+        _mm512_set1_epi64(bits * 0x0003000200010000));
+    __m512i bytes = _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)x));
+    if (bits == 4)
+        bytes =
+            _mm512_mask_broadcastq_epi64(bytes, 0xf0, _mm_loadl_epi64((const __m128i *)(x + 8)));
+    const __m512i indices = _mm512_multishift_epi64_epi8(
+        _mm512_sub_epi8(distances, _mm512_set1_epi8(pairs ? 1 : 0)), bytes);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(indices, codes->words));
+}
+
+/* Where each byte of x goes before two tables of bytes are unpacked to words. For pairs, so that
+ * the words come out in order; for floats in order, so that each 32-bit lane has an element in its
+ * lower word and the one 16 elements further in its upper word. */
+static const uint8_t order_pairs[64] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  32, 33, 34, 35, 36, 37, 38, 39, 8,  9,  10, 11, 12, 13,
+    14, 15, 40, 41, 42, 43, 44, 45, 46, 47, 16, 17, 18, 19, 20, 21, 22, 23, 48, 49, 50, 51,
+    52, 53, 54, 55, 24, 25, 26, 27, 28, 29, 30, 31, 56, 57, 58, 59, 60, 61, 62, 63};
+static const uint8_t order_plain[64] = {
+    0,  16, 1,  17, 2,  18, 3,  19, 32, 48, 33, 49, 34, 50, 35, 51, 4,  20, 5,  21, 6,  22,
+    7,  23, 36, 52, 37, 53, 38, 54, 39, 55, 8,  24, 9,  25, 10, 26, 11, 27, 40, 56, 41, 57,
+    42, 58, 43, 59, 12, 28, 13, 29, 14, 30, 15, 31, 44, 60, 45, 61, 46, 62, 47, 63};
+
+/* Looks up two bytes for each of 64 codes and puts them together to words: in order, or, without
+ * `in_order`, each beside the one that is 16 elements further. Seven bits of a code find its bytes;
+ * the eighth is the sign. */
+INLINE void look_up_bytes(const struct codes *codes, const uint8_t *x, bool in_order,
+                          __m512i words[2])
+{
+    const __m512i order = _mm512_loadu_si512(in_order ? order_pairs : order_plain);
+    const __m512i sign = _mm512_set1_epi8(-128);
+    const __m512i bytes = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(x));
+    __m512i low = _mm512_permutex2var_epi8(codes->low[0], bytes, codes->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(codes->high[0], bytes, codes->high[1]);
+    high = _mm512_ternarylogic_epi32(high, bytes, sign, 0x78); /* high ^ (bytes & sign) */
+    if (codes->code_128_is_nan) {
+        const __mmask64 is_nan = _mm512_cmpeq_epi8_mask(bytes, sign);
+        low = _mm512_mask_mov_epi8(low, is_nan, codes->nan_low);
+        high = _mm512_mask_mov_epi8(high, is_nan, codes->nan_high);
     }
+    words[0] = _mm512_unpacklo_epi8(low, high);
+    words[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* What must be done to the values of a chunk before they are y. */
-enum result {
-    RESULT_FP32,
-    RESULT_FP16,
-    RESULT_BF16,
-    RESULT_BF16_PAIRS,
-    RESULT_WORDS /* nothing: they are results of 16 bits already */
-};
-
-struct form {
-    bool pairs;
-    bool finished; /* a table of codes holds results */
-    enum qk_type y_type;
-    size_t y_bytes;
-    enum result result;
-};
-
-/* Values in pairs (see struct values) cost less to pack as BF16. They cannot be used where
- * parameters differ by element, in order, nor for codes of less than 8 bits. */
-INLINE struct form form_of(unsigned bits, enum qk_type y_type, bool finished, bool can_pair)
+INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
-    struct form form = {false, finished, y_type, y_type == QK_FP32 ? 4 : 2, RESULT_FP32};
-    if (y_type == QK_FP32)
-        return form;
-    form.pairs = can_pair && bits >= 8 && bits < 32 && y_type == QK_BF16;
-    form.result = finished            ? RESULT_WORDS
-                  : y_type == QK_FP16 ? RESULT_FP16
-                  : form.pairs        ? RESULT_BF16_PAIRS
-                                      : RESULT_BF16;
-    return form;
-}
-
-INLINE void store(char *y, struct values v, enum result result, struct how how)
-{
-    switch (result) {
-    case RESULT_FP32:
-        store_512(y, 0, _mm512_castps_si512(v.a), how);
-        store_512(y, 64, _mm512_castps_si512(v.b), how);
-        store_512(y, 128, _mm512_castps_si512(v.c), how);
-        store_512(y, 192, _mm512_castps_si512(v.d), how);
-        break;
-    case RESULT_FP16:
-        store_fp16(y, 0, v.a, v.b, how);
-        store_fp16(y, 64, v.c, v.d, how);
-        break;
-    case RESULT_BF16:
-    case RESULT_BF16_PAIRS:
-        store_512(y, 0, pack_bf16(v.a, v.b, result == RESULT_BF16_PAIRS), how);
-        store_512(y, 64, pack_bf16(v.c, v.d, result == RESULT_BF16_PAIRS), how);
-        break;
-    case RESULT_WORDS:
-        store_512(y, 0, _mm512_castps_si512(v.a), how);
-        store_512(y, 64, _mm512_castps_si512(v.c), how);
-    }
-}
-
-INLINE void store_chunk(char *y, struct values v, struct form form, struct how how)
-{
-    if (__builtin_expect(how.stream, false)) /* then memory sets the pace */
-        store(y, v, form.result, (struct how){true, how.stored});
-    else
-        store(y, v, form.result, (struct how){false, 0});
-}
-
-/* ---- Chunks of two blocks -------------------------------------------------------------------- */
-
-/* The first `count` elements of `before` and the others of `after`. */
-INLINE vector mix_one(vector before, vector after, size_t count)
-{
-    return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
-}
-
-INLINE vector mix_words(vector before, vector after, size_t count)
-{
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi16(_mm512_castps_si512(after),
-                                                     _bzhi_u32(0xffffffff, (unsigned)count),
-                                                     _mm512_castps_si512(before)));
-}
-
-/* The same for a chunk, in whatever order its values are; `count` is less than CHUNK. */
-INLINE struct values mix(struct values before, struct values after, size_t count, struct form form)
-{
-    const size_t low = count < 32 ? count : 32;
-    const size_t high = count - low;
-    if (form.result == RESULT_WORDS)
-        return (struct values){mix_words(before.a, after.a, low), after.b,
-                               mix_words(before.c, after.c, high), after.d};
-    if (form.pairs)
-        return (struct values){
-            mix_one(before.a, after.a, (low + 1) / 2), mix_one(before.b, after.b, low / 2),
-            mix_one(before.c, after.c, (high + 1) / 2), mix_one(before.d, after.d, high / 2)};
-    return (struct values){
-        mix_one(before.a, after.a, low), mix_one(before.b, after.b, low < 16 ? 0 : low - 16),
-        mix_one(before.c, after.c, high), mix_one(before.d, after.d, high < 16 ? 0 : high - 16)};
+    __m512i words[2];
+    look_up_bytes(codes, x, pairs, words);
+    return (struct values){low_half(words[0]), high_half(words[0]), low_half(words[1]),
+                           high_half(words[1])};
 }
 
 /* ---- Results of codes ----------------------------------------------------------------------- */
@@ -273,6 +197,13 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
                           _mm512_set1_epi8((char)0xc0),
                           _mm512_set1_epi8((char)0xff),
                           isnan(table->values[128])};
+}
+
+/* The rounded upper half of each float, twice. */
+INLINE __m512i double_bf16(__m512 value)
+{
+    const __m512i rounded = round_bf16(value);
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(rounded, 16), rounded);
 }
 
 /* Makes a table of a block's results, for codes of less than 8 bits. */
@@ -350,13 +281,29 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
     return true;
 }
 
-#include "kernels/dequantize/widen_avx2.h"
+/* Tables of few entries, as AVX-512BW has them, would not be faster. */
+INLINE bool finishes_float8(const struct qk_dequantize_args *args)
+{
+    (void)args;
+    return false;
+}
+
+/* 32-bit elements have no bytes to permute. */
+#define SMALL_CODES_ONLY
 
 #include "kernels/dequantize/loops.h"
 
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
 {
-    init(kernels, "dequantize_avx512", 0.24);
+    kernels->name = "dequantize_avx512";
+    kernels->run[QK_CODE_U8] = u8;
+    kernels->run[QK_CODE_S8] = s8;
+    kernels->run[QK_CODE_U16] = u16;
+    kernels->run[QK_CODE_S16] = s16;
+    kernels->run[QK_CODE_BITS2] = bits2;
+    kernels->run[QK_CODE_BITS4] = bits4;
+    kernels->run[QK_CODE_FLOAT8] = float8;
+    kernels->element_cycles = 0.24;
 }
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <arm_sve.h>
 
-/* How x becomes the lowest bits of 2^23: see raise of dequantize_avx2.c. */
+/* How x becomes the lowest bits of 2^23: see raise of read_avx2.h. */
 struct code {
     size_t x_bytes, y_bytes;
     float raised;    /* what that adds to x */

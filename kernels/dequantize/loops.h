@@ -1,8 +1,8 @@
 /* The loops of the dequantize kernels, shared by the vector tiers. A tier's file includes this
  * after it has defined what differs: CHUNK (how many elements a loop takes at a time, in four
  * vectors), `vector` and its arithmetic, ways to read x as `struct values`, ways to subtract zero
- * points, `struct form` and the stores. Only for dequantize_avx2.c, dequantize_avx512vbmi.c and
- * dequantize_neon.c.
+ * points, `struct form` and the stores. Only for dequantize_avx2.c, dequantize_avx512bw.c,
+ * dequantize_avx512vbmi.c and dequantize_neon.c.
  *
  * Everything is inlined with constants: which code x has, which type y has, how parameters change.
  * So each combination becomes a loop of its own.
@@ -23,7 +23,8 @@ struct kernel {
     float raised; /* what reading adds to x: QK_RAISE_U8 and such */
     struct values (*read)(const struct codes *codes, const uint8_t *x, bool pairs);
     subtract_fn *minus;
-    bool rare; /* it gets fewer special loops, so that compiling takes less time */
+    bool finishes; /* for each long block it makes a table that gives the result of each code */
+    bool rare;     /* it gets fewer special loops, so that compiling takes less time */
 };
 
 /* The parameters of one block, each in all lanes of a vector. */
@@ -185,6 +186,20 @@ INLINE void take_whole_chunks(const struct qk_dequantize_args *args, const struc
     }
 }
 
+/* Does the last elements of a block, or of a call, of which a chunk has more: as a chunk that
+ * begins early, with elements of the same block that are done already. */
+INLINE void take_last_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
+                            const struct block *block, const struct kernel kernel, struct form form,
+                            struct how how, size_t count, struct place *at)
+{
+    at->i += count;
+    at->left -= count;
+    const size_t i = at->i - CHUNK;
+    const uint8_t *x = (const uint8_t *)args->span.x + i * kernel.bits / 8;
+    store_chunk((char *)args->span.y + i * form.y_bytes,
+                results_of(x, codes, block, kernel, form, args->span.offsets), form, how);
+}
+
 /* Does the chunk in which this block ends and the next one begins. */
 INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct codes *codes,
                              const struct block *block, const struct block *next,
@@ -200,16 +215,29 @@ INLINE void take_mixed_chunk(const struct qk_dequantize_args *args, const struct
                 how);
 }
 
+/* Whether the last chunk of a block begins early. Where a chunk belongs to two blocks instead, zero
+ * points and scales are mixed, which costs more than results of 16 bits that cross cache lines, but
+ * less than others that do. What is stored past the caches is not stored twice. */
+INLINE bool ends_early(const struct kernel kernel, struct form form, struct how how)
+{
+    return kernel.minus == subtract && kernel.bits >= 8 && kernel.bits <= 16 && form.y_bytes == 2 &&
+           !how.stream;
+}
+
 /* The loop for blocks of CHUNK or more elements: a chunk belongs to one block or to two. */
 INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
                         const struct kernel kernel, enum qk_type y_type)
 {
-    const struct form form = form_of(kernel.bits, y_type, kernel.bits < 8, true);
+    const struct form form = form_of(kernel.bits, y_type, kernel.finishes, true);
     struct how how = {args->span.stream && (uintptr_t)args->span.y % 64 == 0, 0};
     struct place at = {0, args->span.p, args->span.block - args->span.done};
     struct block block = block_at(args, at.p, codes, kernel, form);
     for (;;) {
+        const size_t begin = at.i;
         take_whole_chunks(args, codes, &block, kernel, form, how, &at);
+        const size_t rest = args->span.count - at.i < at.left ? args->span.count - at.i : at.left;
+        if (ends_early(kernel, form, how) && at.i > begin && rest > 0)
+            take_last_chunk(args, codes, &block, kernel, form, how, rest, &at);
         if (at.i == args->span.count)
             return;
         if (at.i + CHUNK > args->span.count) {
@@ -313,7 +341,7 @@ INLINE void loop_varied(const struct qk_dequantize_args *args, const struct code
 {
     const bool long_enough = blocks == BLOCKS_OF_32 || blocks == BLOCKS_OF_CHUNKS;
     const struct form form =
-        form_of(kernel.bits, y_type, kernel.bits < 8 && long_enough, long_enough);
+        form_of(kernel.bits, y_type, kernel.finishes && long_enough, long_enough);
     const uint8_t *x = args->span.x;
     char *y = args->span.y;
     struct how how = {args->span.stream && (uintptr_t)y % 64 == 0, 0};
@@ -372,7 +400,7 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     const struct codes codes = load_codes(args->table, kernel.bits);
     const bool whole = args->span.period == 0 && args->span.done == 0 &&
                        (args->span.count & (args->span.block - 1)) == 0; /* of 16 or 32 */
-    const bool in_chunks = args->span.block <= (kernel.bits < 8 ? 1 : CHUNKS_MAX) * CHUNK &&
+    const bool in_chunks = args->span.block <= (kernel.finishes ? 1 : CHUNKS_MAX) * CHUNK &&
                            args->span.block % CHUNK == 0 && args->span.done % CHUNK == 0 &&
                            args->span.count % CHUNK == 0;
     if (args->span.block == 1)
@@ -420,62 +448,84 @@ INLINE void loops(const struct qk_dequantize_args *args, const struct kernel ker
 
 static void u8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract, false});
+    loops(args, (struct kernel){8, QK_RAISE_U8, read_u8, subtract, false, false});
 }
 
 static void s8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract, false});
+    loops(args, (struct kernel){8, QK_RAISE_S8, read_s8, subtract, false, false});
 }
 
 static void u16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract, false});
+    loops(args, (struct kernel){16, QK_RAISE_U16, read_u16, subtract, false, false});
 }
 
 static void s16(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract, false});
+    loops(args, (struct kernel){16, QK_RAISE_S16, read_s16, subtract, false, false});
 }
 
 static void bits2(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){2, 0, read_bits2, subtract, false});
+    loops(args, (struct kernel){2, 0, read_bits2, subtract, true, false});
 }
 
 static void bits4(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){4, 0, read_bits4, subtract, false});
+    loops(args, (struct kernel){4, 0, read_bits4, subtract, true, false});
+}
+
+/* Float8s whose blocks get tables of results: only long ones, without offsets. */
+INLINE void loops_of_results(const struct qk_dequantize_args *args, enum qk_type y_type)
+{
+    struct qk_dequantize_args copy = *args;
+    copy.span.offsets = NULL;
+    const struct kernel kernel = {8, 0, read_float8, subtract_none, true, false};
+    const struct codes codes = load_codes(args->table, kernel.bits);
+    if (copy.span.stream) {
+        loop_blocks(&copy, &codes, kernel, y_type);
+        return;
+    }
+    copy.span.stream = false;
+    loop_blocks(&copy, &codes, kernel, y_type);
 }
 
 static void float8(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){8, 0, read_float8, subtract_none, false});
+    if (finishes_float8(args)) {
+        loops_of_results(args, QK_BF16);
+        return;
+    }
+    loops(args, (struct kernel){8, 0, read_float8, subtract_none, false, false});
 }
+
+/* A tier may leave what follows to the one below. */
+#ifndef SMALL_CODES_ONLY
 
 static void s32(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32, subtract, true});
+    loops(args, (struct kernel){32, 0, read_s32, subtract, false, true});
 }
 
 static void s32_recast(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_s32_recast, subtract, true});
+    loops(args, (struct kernel){32, 0, read_s32_recast, subtract, false, true});
 }
 
 static void s32_wrapped(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping, false});
+    loops(args, (struct kernel){32, 0, read_32, subtract_wrapping, false, false});
 }
 
 static void s32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_s32, true});
+    loops(args, (struct kernel){32, 0, read_32, subtract_s32, false, true});
 }
 
 static void u32_exact(const struct qk_dequantize_args *args)
 {
-    loops(args, (struct kernel){32, 0, read_32, subtract_u32, true});
+    loops(args, (struct kernel){32, 0, read_32, subtract_u32, false, true});
 }
 
 /* Stores whole vectors; what one writes beyond its block is overwritten by the next block. */
@@ -538,6 +588,8 @@ INLINE void init(struct qk_dequantize_kernels *kernels, const char *name, double
         .element_cycles = element_cycles,
     };
 }
+
+#endif
 
 #endif
 

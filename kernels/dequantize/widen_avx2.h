@@ -1,5 +1,5 @@
-/* What both x86 tiers do alike, eight floats at a time: widen scales, and end streaming. Only for
- * dequantize_avx2.c and dequantize_avx512vbmi.c. */
+/* What AVX2 and AVX-512 do alike, eight floats at a time: widen scales, and end streaming. Only for
+ * dequantize_avx2.c and dequantize_avx512bw.c. */
 #ifndef KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 #define KERNELS_DEQUANTIZE_WIDEN_AVX2_H
 

@@ -1,0 +1,286 @@
+/* How the AVX2 kernels read x: 32 elements as floats. Only for dequantize_avx2.c. */
+#ifndef KERNELS_DEQUANTIZE_READ_AVX2_H
+#define KERNELS_DEQUANTIZE_READ_AVX2_H
+
+/* Nothing but x86 sets this, and only for the files of this suffix. */
+#ifdef __AVX2__
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* A chunk's 32 elements, in one of three orders. In order: 8 in each vector. In pairs: a has the
+ * even and b the odd ones of the first 16, c and d those of the others. As 16-bit results: 16 in a
+ * and 16 in c. */
+struct values {
+    __m256 a, b, c, d;
+};
+
+/* What codes mean. Tables of bytes have the same 16 entries in both lanes. */
+struct codes {
+    __m256 values[2];                  /* of each 4-bit code; FLOAT8: of parts.values[0] */
+    __m256 special_values[2];          /* FLOAT8: of parts.values[1] */
+    __m256i low, high;                 /* bytes of 16-bit results; FLOAT8: parts.bytes[0] */
+    __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
+    __m256i steps, special_steps;      /* FLOAT8: parts.steps */
+    __m256i turn;                      /* FLOAT8: in each byte */
+    __m256i factor;                    /* FLOAT8: what multiplies a word so that the upper half of
+                                          the product is the word shifted right */
+    bool code_128_is_nan;
+};
+
+INLINE __m256i load_words(const uint8_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)x);
+}
+
+INLINE __m256i bytes(const uint8_t *x)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
+}
+
+INLINE __m256i words(const uint8_t *x)
+{
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
+}
+
+/* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
+ * a float by being its lowest bits. Signed integers have their sign bit, `sign`, flipped first,
+ * which adds its worth. */
+INLINE __m256 raise(__m256i integers, int sign)
+{
+    return _mm256_castsi256_ps(_mm256_xor_si256(integers, _mm256_set1_epi32(0x4b000000 | sign)));
+}
+
+/* 16 bytes of x in both lanes. */
+INLINE __m256i bytes_in_each_lane(const uint8_t *x)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
+}
+
+/* Eight bytes of those 16, from number `first` on and two apart, each as a lane's lowest bits. */
+INLINE __m256i every_other_byte(__m256i bytes, int first)
+{
+    const int none = -0x100; /* zeros in the bytes above */
+    const __m256i places =
+        _mm256_add_epi32(_mm256_set_epi32(none | 14, none | 12, none | 10, none | 8, none | 6,
+                                          none | 4, none | 2, none),
+                         _mm256_set1_epi32(first));
+    return _mm256_shuffle_epi8(bytes, places);
+}
+
+INLINE struct values raise_bytes(const uint8_t *x, int sign, bool pairs)
+{
+    if (!pairs)
+        return (struct values){raise(bytes(x), sign), raise(bytes(x + 8), sign),
+                               raise(bytes(x + 16), sign), raise(bytes(x + 24), sign)};
+    const __m256i p = bytes_in_each_lane(x);
+    const __m256i q = bytes_in_each_lane(x + 16);
+    return (struct values){raise(every_other_byte(p, 0), sign), raise(every_other_byte(p, 1), sign),
+                           raise(every_other_byte(q, 0), sign),
+                           raise(every_other_byte(q, 1), sign)};
+}
+
+INLINE __m256 raise_even_words(__m256i words, int sign)
+{
+    if (sign == 0)
+        return _mm256_castsi256_ps(_mm256_blend_epi16(words, _mm256_set1_epi32(0x4b000000), 0xaa));
+    return raise(_mm256_blend_epi16(words, _mm256_setzero_si256(), 0xaa), sign);
+}
+
+INLINE struct values raise_words(const uint8_t *x, int sign, bool pairs)
+{
+    if (!pairs)
+        return (struct values){raise(words(x), sign), raise(words(x + 16), sign),
+                               raise(words(x + 32), sign), raise(words(x + 48), sign)};
+    const __m256i p = load_words(x);
+    const __m256i q = load_words(x + 32);
+    return (struct values){raise_even_words(p, sign), raise(_mm256_srli_epi32(p, 16), sign),
+                           raise_even_words(q, sign), raise(_mm256_srli_epi32(q, 16), sign)};
+}
+
+INLINE struct values read_u8(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_bytes(x, 0, pairs);
+}
+
+INLINE struct values read_s8(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_bytes(x, 0x80, pairs);
+}
+
+INLINE struct values read_u16(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_words(x, 0, pairs);
+}
+
+INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)codes;
+    return raise_words(x, 0x8000, pairs);
+}
+
+/* Looks up eight 4-bit codes. A permutation looks up 3 bits in a table of 8; bit 3 chooses between
+ * two tables. */
+INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
+{
+    const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
+    int32_t bits;
+    memcpy(&bits, x, sizeof(bits));
+    const __m256i indices = _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances);
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(codes->values[0], indices),
+                            _mm256_permutevar8x32_ps(codes->values[1], indices),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(indices, 28)));
+}
+
+INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)pairs;
+    return (struct values){look_up_4(codes, x), look_up_4(codes, x + 4), look_up_4(codes, x + 8),
+                           look_up_4(codes, x + 12)};
+}
+
+INLINE __m256 look_up_2(const struct codes *codes, const uint8_t *x)
+{
+    const __m256i distances = _mm256_set_epi32(14, 12, 10, 8, 6, 4, 2, 0);
+    uint16_t bits;
+    memcpy(&bits, x, sizeof(bits));
+    return _mm256_permutevar8x32_ps(codes->values[0],
+                                    _mm256_srlv_epi32(_mm256_set1_epi32(bits), distances));
+}
+
+INLINE struct values read_bits2(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)pairs;
+    return (struct values){look_up_2(codes, x), look_up_2(codes, x + 2), look_up_2(codes, x + 4),
+                           look_up_2(codes, x + 6)};
+}
+
+/* 32 codes of 4 bits, each in the lower half of a byte. Lane j has the j-th eight codes of each
+ * half. */
+INLINE __m256i nibbles(const uint8_t *x)
+{
+    const __m128i bytes = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)x), 0xd8);
+    const __m256i words = _mm256_cvtepu8_epi16(bytes);
+    return _mm256_and_si256(_mm256_or_si256(words, _mm256_slli_epi16(words, 4)),
+                            _mm256_set1_epi8(0x0f));
+}
+
+/* The same of 2 bits, in the lowest bits of a byte. */
+INLINE __m256i crumbs(const uint8_t *x)
+{
+    const __m128i bytes = _mm_shufflelo_epi16(_mm_loadl_epi64((const __m128i *)x), 0xd8);
+    const __m256i a = _mm256_cvtepu8_epi32(bytes);
+    const __m256i b = _mm256_or_si256(a, _mm256_slli_epi32(a, 12));
+    return _mm256_and_si256(_mm256_or_si256(b, _mm256_slli_epi32(b, 6)), _mm256_set1_epi8(3));
+}
+
+/* Puts 32 elements' lower and upper bytes together, in the order in which nibbles has them. */
+INLINE void join_bytes(__m256i low, __m256i high, __m256i joined[2])
+{
+    joined[0] = _mm256_unpacklo_epi8(low, high);
+    joined[1] = _mm256_unpackhi_epi8(low, high);
+}
+
+/* The upper halves of what 32 float8s mean, or their 16-bit results (struct qk_float8_parts). Each
+ * 128-bit lane keeps its elements: joined[0] has the first eight of each, joined[1] the others. A
+ * shuffle makes zero where an index has its highest bit set, as one of the two has for each code.
+ */
+INLINE void look_up_float8(const struct codes *codes, __m256i x, __m256i joined[2])
+{
+    const __m256i sign = _mm256_set1_epi8(-128);
+    const __m256i s = _mm256_andnot_si256(sign, _mm256_add_epi8(x, codes->turn));
+    const __m256i common = _mm256_sub_epi8(s, _mm256_set1_epi8(16));
+    const __m256i special = _mm256_adds_epu8(s, _mm256_set1_epi8(0x70));
+    const __m256i steps =
+        _mm256_and_si256(_mm256_mulhi_epu16(s, codes->factor), _mm256_set1_epi8(0x0f));
+    __m256i low = _mm256_or_si256(_mm256_shuffle_epi8(codes->low, common),
+                                  _mm256_shuffle_epi8(codes->special_low, special));
+    __m256i high = _mm256_or_si256(_mm256_shuffle_epi8(codes->high, common),
+                                   _mm256_shuffle_epi8(codes->special_high, special));
+    high = _mm256_xor_si256(_mm256_add_epi8(high, steps), _mm256_and_si256(x, sign));
+    if (codes->code_128_is_nan) { /* so far it is -0 */
+        const __m256i is_nan = _mm256_cmpeq_epi8(x, sign);
+        low = _mm256_or_si256(low, _mm256_and_si256(is_nan, _mm256_set1_epi8((char)0xc0)));
+        high = _mm256_or_si256(high, is_nan);
+    }
+    join_bytes(low, high, joined);
+}
+
+/* Lane j gets the j-th eight bytes of each half. */
+INLINE __m256i interleave_halves(__m256i v)
+{
+    return _mm256_permute4x64_epi64(v, 0xd8);
+}
+
+/* Before bytes become words and these floats: where each goes so that the floats come out in order.
+ * Lane j gets the j-th four bytes of each eight, the first and the second such four interleaved. */
+INLINE __m256i order_plain(__m256i bytes)
+{
+    const __m256i fours = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0);
+    const __m256i places =
+        _mm256_broadcastsi128_si256(_mm_set_epi32(0x0f0b0e0a, 0x0d090c08, 0x07030602, 0x05010400));
+    return _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(bytes, fours), places);
+}
+
+/* The floats whose upper halves are the lower 16 bits of each lane, or the upper ones. */
+INLINE __m256 low_half(__m256i v)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
+}
+
+INLINE __m256 high_half(__m256i v)
+{
+    return _mm256_castsi256_ps(_mm256_blend_epi16(v, _mm256_setzero_si256(), 0x55));
+}
+
+INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    const __m256i v = load_words(x);
+    __m256i joined[2];
+    look_up_float8(codes, pairs ? interleave_halves(v) : order_plain(v), joined);
+    return (struct values){low_half(joined[0]), high_half(joined[0]), low_half(joined[1]),
+                           high_half(joined[1])};
+}
+
+/* 32-bit integers as they are, in vectors of floats; subtracting a zero point makes floats of them.
+ */
+INLINE struct values read_32(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)pairs;
+    (void)codes;
+    return (struct values){
+        _mm256_castsi256_ps(load_words(x)), _mm256_castsi256_ps(load_words(x + 32)),
+        _mm256_castsi256_ps(load_words(x + 64)), _mm256_castsi256_ps(load_words(x + 96))};
+}
+
+INLINE struct values read_s32(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    (void)pairs;
+    (void)codes;
+    return (struct values){
+        _mm256_cvtepi32_ps(load_words(x)), _mm256_cvtepi32_ps(load_words(x + 32)),
+        _mm256_cvtepi32_ps(load_words(x + 64)), _mm256_cvtepi32_ps(load_words(x + 96))};
+}
+
+INLINE __m256 recast(__m256 value)
+{
+    const __m256 is_end = _mm256_cmp_ps(value, _mm256_set1_ps(0x1p31F), _CMP_EQ_OQ);
+    return _mm256_or_ps(value, _mm256_and_ps(is_end, _mm256_set1_ps(-0.0F)));
+}
+
+INLINE struct values read_s32_recast(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    const struct values v = read_s32(codes, x, pairs);
+    return (struct values){recast(v.a), recast(v.b), recast(v.c), recast(v.d)};
+}
+
+#endif
+
+#endif
