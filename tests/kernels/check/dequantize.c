@@ -1,5 +1,6 @@
 /* The kernels of dequantization against the scalar ones: each code to each type, repeat and widen.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,30 +12,42 @@
 /* What a code reads. Types of a table are in the order of enum qk_type; the others have none. */
 static const struct code {
     const char *function;
+    const char *all; /* the same with every code; NULL: there are too many */
     unsigned bits;
     float raise;           /* of zeros that are floats */
     int32_t least, most;   /* of zeros that are floats; 0, 0: there are none */
     bool integer_zeros;    /* of 32 bits instead */
     enum qk_type types[4]; /* of the table */
 } codes[QK_CODE_COUNT] = {
-    [QK_CODE_U8] = {"dequantize/u8", 8, QK_RAISE_U8, 0, 255, false, {0}},
-    [QK_CODE_S8] = {"dequantize/s8", 8, QK_RAISE_S8, -128, 127, false, {0}},
-    [QK_CODE_U16] = {"dequantize/u16", 16, QK_RAISE_U16, 0, 65535, false, {0}},
-    [QK_CODE_S16] = {"dequantize/s16", 16, QK_RAISE_S16, -32768, 32767, false, {0}},
-    [QK_CODE_BITS2] = {"dequantize/bits2", 2, 0, -2, 3, false, {QK_UINT2, QK_INT2}},
-    [QK_CODE_BITS4] = {"dequantize/bits4", 4, 0, -8, 15, false, {QK_UINT4, QK_INT4, QK_FP4E2M1}},
+    [QK_CODE_U8] = {"dequantize/u8", "dequantize/u8_all", 8, QK_RAISE_U8, 0, 255, false, {0}},
+    [QK_CODE_S8] = {"dequantize/s8", "dequantize/s8_all", 8, QK_RAISE_S8, -128, 127, false, {0}},
+    [QK_CODE_U16] =
+        {"dequantize/u16", "dequantize/u16_all", 16, QK_RAISE_U16, 0, 65535, false, {0}},
+    [QK_CODE_S16] =
+        {"dequantize/s16", "dequantize/s16_all", 16, QK_RAISE_S16, -32768, 32767, false, {0}},
+    [QK_CODE_BITS2] =
+        {"dequantize/bits2", "dequantize/bits2_all", 2, 0, -2, 3, false, {QK_UINT2, QK_INT2}},
+    [QK_CODE_BITS4] = {"dequantize/bits4",
+                       "dequantize/bits4_all",
+                       4,
+                       0,
+                       -8,
+                       15,
+                       false,
+                       {QK_UINT4, QK_INT4, QK_FP4E2M1}},
     [QK_CODE_FLOAT8] = {"dequantize/float8",
+                        "dequantize/float8_all",
                         8,
                         0,
                         0,
                         0,
                         false,
                         {QK_FP8E4M3FN, QK_FP8E4M3FNUZ, QK_FP8E5M2, QK_FP8E5M2FNUZ}},
-    [QK_CODE_S32] = {"dequantize/s32", 32, 0, -65536, 65536, false, {0}},
-    [QK_CODE_S32_RECAST] = {"dequantize/s32_recast", 32, 0, -65536, 65536, false, {0}},
-    [QK_CODE_S32_WRAPPED] = {"dequantize/s32_wrapped", 32, 0, 0, 0, true, {0}},
-    [QK_CODE_S32_EXACT] = {"dequantize/s32_exact", 32, 0, 0, 0, true, {0}},
-    [QK_CODE_U32_EXACT] = {"dequantize/u32_exact", 32, 0, 0, 0, true, {0}},
+    [QK_CODE_S32] = {"dequantize/s32", NULL, 32, 0, -65536, 65536, false, {0}},
+    [QK_CODE_S32_RECAST] = {"dequantize/s32_recast", NULL, 32, 0, -65536, 65536, false, {0}},
+    [QK_CODE_S32_WRAPPED] = {"dequantize/s32_wrapped", NULL, 32, 0, 0, 0, true, {0}},
+    [QK_CODE_S32_EXACT] = {"dequantize/s32_exact", NULL, 32, 0, 0, 0, true, {0}},
+    [QK_CODE_U32_EXACT] = {"dequantize/u32_exact", NULL, 32, 0, 0, 0, true, {0}},
 };
 
 struct subject {
@@ -259,6 +272,61 @@ static void check_code(struct check *check, const void *kernel)
     check_same(check, &job.y, y_bytes(&job.args));
 }
 
+/* ---- All codes ------------------------------------------------------------------------------ */
+
+/* Where arithmetic ends or changes its way: no number, no sign, no size is left to chance. A kernel
+ * that looks results up may do so from 2^-100 to 2^100 (kernels/dequantize/tame.h). */
+static const float scales_of_all[] = {
+    1,         -1,       0.1F,          -3.3e-5F,     0,         -0.0F,         INFINITY,
+    -INFINITY, NAN,      0x1p-149F,     -0x1.8p-130F, 0x1p-126F, 0x1.fffp-101F, 0x1p-100F,
+    0x1.fp99F, 0x1p100F, 0x1.8p120F,    FLT_MAX,      -FLT_MAX,  0x1.01p-9F,    0x1.03p0F,
+    65520.0F,  0x1p-24F, 0x1.ffffp-14F,
+};
+
+#define SCALES_OF_ALL (sizeof(scales_of_all) / sizeof(scales_of_all[0]))
+
+/* x has every code, or every byte of codes, at least once, and then as many as make the count one
+ * of all tails. */
+static void make_all(struct check *check, const struct subject *subject, struct job *job)
+{
+    static const enum qk_type y_types[] = {QK_FP32, QK_FP16, QK_BF16};
+    const struct code *code = &codes[subject->code];
+    const size_t index = check_index(check);
+    struct qk_dequantize_args *args = &job->args;
+    struct qk_span *span = &args->span;
+    *job = (struct job){.kernels = subject->kernels,
+                        .args = {.code = subject->code, .span = {.block = SIZE_MAX}}};
+    args->y_type = y_types[index % 3];
+    const size_t units = code->bits == 16 ? 65536 : 256; /* of a byte, or of an element of more */
+    const size_t per_unit = code->bits < 8 ? 8 / code->bits : 1;
+    const size_t count = units + index / 3 % (QK_DEQUANTIZE_CHUNK + 1);
+    span->count = count * per_unit;
+    make_table(check, code, args);
+    const size_t bytes = code->bits == 16 ? 2 : 1;
+    uint8_t *x = check_buffer(check, "x", CHECK_INPUT, count * bytes, 1);
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t value = (uint16_t)(i + index);
+        memcpy(x + i * bytes, &value, bytes); /* little-endian */
+    }
+    span->x = x;
+    float *scale = check_buffer(check, "scales", CHECK_INPUT, sizeof(*scale), sizeof(*scale));
+    *scale = scales_of_all[index / 3 % SCALES_OF_ALL];
+    span->scales = scale;
+    job->y = check_outputs(check, "y", span->count * y_bytes(args), y_bytes(args));
+    check_describe(check, "all codes and %zu more to %s, scale %a", span->count - units * per_unit,
+                   qk_type_info(args->y_type)->name, (double)*scale);
+}
+
+static void check_all(struct check *check, const void *kernel)
+{
+    struct job job;
+    make_all(check, kernel, &job);
+    if (!check_calls(check, run_expected, run_actual, &job, (double)job.args.span.count, "element"))
+        return;
+    forgive_nans(&job);
+    check_same(check, &job.y, y_bytes(&job.args));
+}
+
 /* ---- Repeat ------------------------------------------------------------------------------ */
 
 struct repeat_job {
@@ -373,9 +441,13 @@ static void check_codes(struct check *check, const struct qk_dequantize_kernels 
         if (!below || kernels->run[code] != below->run[code])
             check_run(check,
                       &(struct check_subject){codes[code].function, check_code, &subject, 4000});
+        if (codes[code].all && (!below || kernels->run[code] != below->run[code]))
+            check_run(check, &(struct check_subject){codes[code].all, check_all, &subject,
+                                                     codes[code].bits == 16 ? 144 : 1200});
     }
 }
 
+/* Of a tier that has kernels for everything. */
 static void check_kernels(struct check *check, const char *tier, init_fn *init)
 {
     struct qk_dequantize_kernels kernels;
@@ -388,28 +460,28 @@ static void check_kernels(struct check *check, const char *tier, init_fn *init)
     check_run(check, &(struct check_subject){"dequantize/widen", check_widen, &subject, 3000});
 }
 
-#ifdef __aarch64__
-/* Of a tier that has a few kernels more than NEON's. */
-static void check_more(struct check *check, const char *tier, init_fn *init)
+/* Of a tier that has a few kernels more than the one below. */
+static void check_more(struct check *check, const char *tier, init_fn *init, init_fn *init_below)
 {
-    struct qk_dequantize_kernels kernels, neon;
+    struct qk_dequantize_kernels kernels, below;
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
+    init_below(&below);
+    init_below(&kernels);
     init(&kernels);
-    qk_dequantize_init_neon(&neon);
-    check_codes(check, &kernels, &neon);
+    check_codes(check, &kernels, &below);
 }
-#endif
 
 void check_dequantize(struct check *check)
 {
     check_kernels(check, "scalar", qk_dequantize_init_scalar);
 #ifdef __x86_64__
     check_kernels(check, "avx2", qk_dequantize_init_avx2);
-    check_kernels(check, "avx512vbmi", qk_dequantize_init_avx512);
+    check_kernels(check, "avx512bw", qk_dequantize_init_avx512bw);
+    check_more(check, "avx512vbmi", qk_dequantize_init_avx512, qk_dequantize_init_avx512bw);
 #elif defined(__aarch64__)
     check_kernels(check, "neon", qk_dequantize_init_neon);
-    check_more(check, "fp16", qk_dequantize_init_fp16);
-    check_more(check, "sve", qk_dequantize_init_sve);
+    check_more(check, "fp16", qk_dequantize_init_fp16, qk_dequantize_init_neon);
+    check_more(check, "sve", qk_dequantize_init_sve, qk_dequantize_init_neon);
 #endif
 }
