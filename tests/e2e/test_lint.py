@@ -67,6 +67,7 @@ class Lint(unittest.TestCase):
                 ("includes", "server/http/route.c", "#include <microhttpd.h>\n"),
                 ("includes", "server/http/listener.c", "#  include <uv.h>\n"),
                 ("includes", "server/new.c", '#include "server/base/log.h"\n'),
+                ("gathers", "kernels/a.c", "v = _mm256_i32gather_ps(table, indices, 4);\n"),
                 ("environment", "kernels/a.c", 'const char *threads = getenv("THREADS");\n'),
                 ("include guards", "server/base/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
                 ("typedefs", "server/base/log.c", "typedef struct log log;\n"),

@@ -127,6 +127,24 @@ def rule_environment(path, lines):
                 sorted(ENVIRONMENT))
 
 
+# The files that may gather, and why. Elsewhere permutations or arithmetic do it: microcode made
+# gathers ten times as slow on most CPUs from Skylake to Ice Lake (INTEL-SA-00828).
+GATHERS = {
+    "kernels/conv/depthwise/kernel_avx512vbmi.c": "weights a depth apart, once at packing",
+    "kernels/gemm/igemm_32x32_amx.c": "CPUs with AMX are not affected",
+    "kernels/conv/igemm/slab_kernels_zmm.h": "words that lie a stride apart, not neighbours",
+}
+
+
+def rule_gathers(path, lines):
+    """A gather is what a table of floats tempts to, and it is slow."""
+    if not path.startswith("kernels/") or not is_c(path) or path in GATHERS:
+        return
+    for number, line in enumerate(lines, 1):
+        if re.search(r"_i(32|64)gather_", line):
+            yield number, "no gathers, but in %s" % " and ".join(sorted(GATHERS))
+
+
 def upward(path, number, name):
     here, there = path.split("/")[1], name.split("/")[1]
     if path == "server/main.c":
@@ -213,9 +231,9 @@ def rule_comment_lists(path, lines):
 
 
 FILE_RULES = {"text": rule_text, "machine paths": rule_machine_paths, "includes": rule_includes,
-              "environment": rule_environment, "include guards": rule_guards,
-              "typedefs": rule_typedefs, "sends": rule_sends, "sizes": rule_sizes,
-              "comment lists": rule_comment_lists}
+              "environment": rule_environment, "gathers": rule_gathers,
+              "include guards": rule_guards, "typedefs": rule_typedefs, "sends": rule_sends,
+              "sizes": rule_sizes, "comment lists": rule_comment_lists}
 
 
 # ---- Rules on the whole tree: (files, contents) -> [(path, line, what)] -------------------------
