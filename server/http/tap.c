@@ -219,7 +219,7 @@ static bool send_interim(struct qd_connection *connection)
     const size_t left = connection->interim_left;
     if (left == 0)
         return true;
-    const ssize_t sent = library_send(connection->fd, QD_INTERIM + QD_INTERIM_BYTES - left, left,
+    const ssize_t sent = library_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
                                       MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
     if (sent < 0)
         return false;
