@@ -15,15 +15,11 @@ static inline int32_t qk_round_even_small(float value)
     return (int32_t)((value + shift) - shift);
 }
 
-/* The integer nearest to `value`, ties to even; INT32_MIN where that is not within 32 bits, and of
- * NaN: what x86 converts to. Doubles from 2^52 on have no fraction to push out. */
+/* The same for |value| <= 2^30. */
 static inline int32_t qk_round_even(double value)
 {
-    const double magnitude = value < 0 ? -value : value;
-    const double shift = 0x1p52;
-    const double rounded = magnitude < shift ? (magnitude + shift) - shift : magnitude;
-    const double result = value < 0 ? -rounded : rounded;
-    return result >= -0x1p31 && result < 0x1p31 ? (int32_t)result : INT32_MIN;
+    const double shift = 0x1.8p52;
+    return (int32_t)((value + shift) - shift);
 }
 
 #endif

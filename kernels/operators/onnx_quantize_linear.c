@@ -19,6 +19,10 @@ enum { SATURATE = QK_GRANULARITY_BLOCK_SIZE + 1, OUTPUT_DTYPE, PRECISION };
 #define SAME_TYPE_SINCE 19
 #define SAME_TYPE_UNTIL 23
 
+/* Since this version the type of y_scale is the type of the division, unless `precision` names
+ * another. */
+#define SCALE_DIVIDES_SINCE 23
+
 struct instance {
     struct qk_instance base;
     struct qk_quantizer quantizer;
@@ -52,19 +56,23 @@ static enum qk_status read_y_type(const struct qk_call *call, enum qk_type *type
                    call->version->number, types, (long long)number);
 }
 
+/* Finds the type of the division: `precision`, or since opset 23 the type of y_scale. QK_NONE: the
+ * definition says nothing, as of a y_scale of INT32 or FP8E8M0, whose types hold no quotients. */
 static enum qk_status read_precision(const struct qk_call *call, enum qk_type *type,
                                      struct qk_error *error)
 {
     static const enum qk_type precisions[] = {QK_FP32, QK_FP16, QK_BF16};
     const int64_t number = qk_int_or(&call->attributes[PRECISION], 0);
+    const bool by_scale = number == 0 && call->version->number >= SCALE_DIVIDES_SINCE;
     *type = QK_NONE;
     for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
-        if (number == qk_type_info(precisions[i])->onnx)
+        if (number == qk_type_info(precisions[i])->onnx ||
+            (by_scale && call->inputs[SCALE].type == precisions[i]))
             *type = precisions[i];
     if (number == 0 || *type != QK_NONE)
         return QK_OK;
     return qk_fail(error, QK_INVALID,
-                   "precision: expected 1 (FP32), 10 (FP16) or 16 (BF16), or 0 for that of x and "
+                   "precision: expected 1 (FP32), 10 (FP16) or 16 (BF16), or 0 for that of "
                    "y_scale, got %lld",
                    (long long)number);
 }
@@ -170,7 +178,8 @@ static const struct qk_attribute_def attributes[] = {
                    .kind = QK_ATTRIBUTE_TYPE,
                    .since = 23,
                    .about = "what x / y_scale is computed in, 1 (FP32), 10 (FP16) or 16 (BF16); "
-                            "default 0: what holds both, and FP32 for FP16"},
+                            "default 0: the datatype of y_scale, or what holds x and a y_scale of "
+                            "INT32 or FP8E8M0"},
 };
 
 static const struct qk_operator_code code = {.prepare = prepare, .pack = pack, .plan = plan};

@@ -13,8 +13,8 @@
 /* How many bytes ahead x is fetched where y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
-/* Quotients that saturate are brought within this: it and more do so by any zero point, and nearer
- * ones are rounded by an addition. */
+/* Quotients that become integers are brought within this. It and more saturate with any zero point,
+ * and less can be rounded by an addition. */
 #define LIMIT 0x1p21F
 
 /* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
@@ -53,8 +53,7 @@ struct job {
     enum packing packing;
     unsigned x_bytes;
     unsigned y_bits;
-    bool limits;
-    vector low, high;   /* of quotients, where they are limited */
+    vector low, high;   /* the limits of quotients that become integers */
     int8_t least, most; /* of integers of less than 8 bits */
     bool floats;        /* y is of floats, and what follows is set: */
     const struct qk_narrow *narrow;
@@ -62,6 +61,7 @@ struct job {
     struct summands summands;
     uint8_t largest, sign;
     bool zero_has_sign, saturates;
+    bool has_small; /* y shows how a quotient below 2^-14, where FP16 are subnormal, was rounded */
 };
 
 INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)
@@ -75,6 +75,8 @@ INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)
     job->sign = (uint8_t)narrow->sign;
     job->zero_has_sign = narrow->signed_bits == 0;
     job->saturates = narrow->beyond == narrow->largest;
+    /* The least normal number of E5M2 is 2^-14 or 2^-15, that of E4M3 2^-6 or 2^-7. */
+    job->has_small = narrow->normal < (127 - 10) << 23 || job->y_bits == 4;
 }
 
 INLINE struct job job_of(const struct qk_quantize_args *args)
@@ -87,7 +89,6 @@ INLINE struct job job_of(const struct qk_quantize_args *args)
                       .division = args->division,
                       .x_bytes = x->bits / 8,
                       .y_bits = y->bits,
-                      .limits = args->limits,
                       .floats = is_float,
                       .low = splat(-LIMIT),
                       .high = splat(LIMIT),
@@ -152,10 +153,19 @@ INLINE words narrowed(const struct qk_narrow *narrow, vector value)
     return xor_words(code, sign);
 }
 
-/* The quotients as the division rounds them, if it is none of FP64. */
-INLINE vector quotient_of(const struct job *job, vector x, vector scale)
+/* x, rounded to the type of the division. */
+INLINE vector dividend_of(const struct job *job, const uint8_t *x)
 {
-    return rounded(job->division, divide(rounded(job->division, x), scale));
+    const bool is_rounded = (job->x_type == QK_FP16 && job->division == QK_DIVISION_FP16) ||
+                            (job->x_type == QK_BF16 && job->division == QK_DIVISION_BF16);
+    const vector v = read_x(job, x);
+    return is_rounded ? v : rounded(job->division, v);
+}
+
+/* The quotients as the division rounds them, if it is none of FP64. */
+INLINE vector quotient_of(const struct job *job, const uint8_t *x, vector scale)
+{
+    return rounded(job->division, divide(dividend_of(job, x), scale));
 }
 
 INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *x, vector scale)
@@ -168,9 +178,11 @@ INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *
     return divide_doubles(dividend, divisor);
 }
 
-INLINE vector limited(const struct job *job, vector quotient)
+/* Rounds quotients to integers. Infinities and all that is beyond the limits saturate later, with
+ * any zero point; a NaN becomes the lower limit. */
+INLINE words rounded_integers(const struct job *job, vector quotient)
 {
-    return job->limits ? limited_to(quotient, job->low, job->high) : quotient;
+    return round_to_words(limited_to(quotient, job->low, job->high));
 }
 
 /* The integers of one vector's elements. */
@@ -178,9 +190,10 @@ INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, 
 {
     const words zeros = words_of_vector(zero);
     if (job->division >= QK_DIVISION_FP64)
-        return add_words(words_of_doubles(quotient_of_doubles(job, x, scale)), zeros);
-    const vector quotient = quotient_of(job, read_x(job, x), scale);
-    return add_words(round_to_words(limited(job, quotient), job->limits), zeros);
+        return add_words(
+            words_of_doubles(limited_doubles(quotient_of_doubles(job, x, scale), (double)LIMIT)),
+            zeros);
+    return add_words(rounded_integers(job, quotient_of(job, x, scale)), zeros);
 }
 
 /* The sums, of which y has the nearest floats. */
@@ -189,7 +202,7 @@ INLINE vector sums_of(const struct job *job, const uint8_t *x, vector scale, vec
     if (job->division >= QK_DIVISION_FP64)
         return floats_of_doubles(
             add_doubles(quotient_of_doubles(job, x, scale), doubles_of_floats(zero)));
-    return add(quotient_of(job, read_x(job, x), scale), zero);
+    return add(quotient_of(job, x, scale), zero);
 }
 
 INLINE words codes_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
@@ -371,19 +384,12 @@ INLINE struct parameters mixed(const struct job *job, const struct qk_span *span
 
 /* ---- The loops ------------------------------------------------------------------------------ */
 
-/* x as it is divided. */
-INLINE vector dividend_of(const struct job *job, const uint8_t *x)
-{
-    const vector v = read_x(job, x);
-    return job->division == QK_DIVISION_BF16 ? v : rounded(job->division, v); /* v is BF16 */
-}
-
 INLINE words integers_by_products(const struct job *job, const uint8_t *x,
                                   const struct divisor *divisor, words zeros)
 {
     const vector within = limited_to(dividend_of(job, x), divisor->low, divisor->high);
-    const vector quotient = divide_by(job->division, within, divisor);
-    return add_words(round_to_words(quotient, job->limits), zeros);
+    const vector quotient = divide_by(job->division, false, within, divisor);
+    return add_words(round_to_words(quotient), zeros);
 }
 
 INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
@@ -393,7 +399,9 @@ INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
     vector sums[4];
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        sums[v] = add(divide_by(job->division, dividend_of(job, x + v * bytes), divisor), zero);
+        sums[v] =
+            add(divide_by(job->division, job->has_small, dividend_of(job, x + v * bytes), divisor),
+                zero);
     const bool has_nan = any_nan(sums[0], sums[1], sums[2], sums[3]);
     for (size_t v = 0; v < 4 && __builtin_expect(has_nan, false); v++)
         sums[v] = sums_of(job, x + v * bytes, divisor->scale, zero);
@@ -401,8 +409,8 @@ INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
 }
 
 /* A chunk by the products of its vectors' own scales. False: it has a NaN, or what overflowed, and
- * has to be divided. Integers need no limits before that, as for one scale: what is beyond them
- * stays beyond. */
+ * has to be divided. Unlike with one scale, x needs no limits first: a quotient beyond them stays
+ * beyond. */
 INLINE bool try_products(const struct job *job, const struct qk_span *span, size_t i,
                          const struct parameters *p)
 {
@@ -416,7 +424,8 @@ INLINE bool try_products(const struct job *job, const struct qk_span *span, size
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++) {
         const struct divisor divisor = {.scale = p->scale[v], .reciprocal = p->reciprocal[v]};
-        quotients[v] = divide_by(job->division, dividend_of(job, x + v * bytes), &divisor);
+        quotients[v] = divide_by(job->division, job->floats && job->has_small,
+                                 dividend_of(job, x + v * bytes), &divisor);
         sums[v] = job->floats ? add(quotients[v], p->zero[v]) : quotients[v];
     }
     if (__builtin_expect(any_nan(sums[0], sums[1], sums[2], sums[3]), false))
@@ -427,8 +436,7 @@ INLINE bool try_products(const struct job *job, const struct qk_span *span, size
     }
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        codes[v] = add_words(round_to_words(limited(job, quotients[v]), job->limits),
-                             words_of_vector(p->zero[v]));
+        codes[v] = add_words(rounded_integers(job, quotients[v]), words_of_vector(p->zero[v]));
     store(job, y, (struct chunk){codes[0], codes[1], codes[2], codes[3]}, span->stream);
     return true;
 }
@@ -476,8 +484,7 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
                              size_t end, float scale, vector zero)
 {
-    /* Limited quotients saturate; the others become INT32_MIN, as 2^32 does. */
-    const struct divisor divisor = divisor_of(scale, job->limits ? LIMIT : 0x1p32F);
+    const struct divisor divisor = divisor_of(scale, LIMIT);
     const words zeros = words_of_vector(zero);
     const size_t bytes = LANES * job->x_bytes;
     for (; i < end; i += CHUNK) {
@@ -559,22 +566,25 @@ static void quantize(const struct qk_quantize_args *args)
     const struct qk_span span = args->span;
     struct job job = job_of(args);
     const bool is_fp32 = job.x_type == QK_FP32 && job.division == QK_DIVISION_FP32;
-    const bool is_fp16 = job.x_type == QK_FP16 && job.division == QK_DIVISION_FP32;
+    const bool is_fp16 = job.x_type == QK_FP16 && job.division == QK_DIVISION_FP16;
+    const bool is_fp16_by_fp32 = job.x_type == QK_FP16 && job.division == QK_DIVISION_FP32;
     const bool is_bf16 = job.x_type == QK_BF16 && job.division == QK_DIVISION_BF16;
-    if (is_fp32 && job.limits && !job.floats) {
-        job.limits = true;
-        loops_of(job, &span, QK_FP32, QK_DIVISION_FP32, false);
-    } else if (is_fp32 && job.floats) {
+    if (is_fp32 && job.floats)
         loops_of(job, &span, QK_FP32, QK_DIVISION_FP32, true);
-    } else if (is_fp16 && job.floats) {
+    else if (is_fp32)
+        loops_of(job, &span, QK_FP32, QK_DIVISION_FP32, false);
+    else if (is_fp16 && job.floats)
+        loops_of(job, &span, QK_FP16, QK_DIVISION_FP16, true);
+    else if (is_fp16)
+        loops_of(job, &span, QK_FP16, QK_DIVISION_FP16, false);
+    else if (is_fp16_by_fp32 && job.floats)
         loops_of(job, &span, QK_FP16, QK_DIVISION_FP32, true);
-    } else if (is_bf16 && job.floats) {
+    else if (is_bf16 && job.floats)
         loops_of(job, &span, QK_BF16, QK_DIVISION_BF16, true);
-    } else if (is_bf16) {
+    else if (is_bf16)
         loops_of(job, &span, QK_BF16, QK_DIVISION_BF16, false);
-    } else {
+    else
         loops(&job, &span);
-    }
 }
 
 static void finish(void)

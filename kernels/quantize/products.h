@@ -21,11 +21,19 @@
  * of 9 bits, which the middle of two BF16 is; nor is a quotient of so few bits nearer to one than
  * q0 is to it.
  *
+ * Where they are FP16, the same holds of q0 rounded to 11 bits. A quotient is more than 2^-23 of it
+ * away from the middle of two numbers of 11 bits (quantize.h says why), and q0 is at most 2^-23 of
+ * it away from the quotient. Beside FP16 such numbers have no largest and no subnormal ones. From
+ * 65520 on, which FP16 rounds to infinity, they saturate all integers just as well. Below 2^-14,
+ * where FP16 has fewer bits, integers and E4M3 become 0 or the zero point. Only E5M2 has numbers so
+ * small, and only FP4E2M1 adds a zero point to them, so that a quotient that FP16 rounds to -0 can
+ * become 0. For these the FP32 quotient is rounded to FP16 itself.
+ *
  * All this takes scales for which no remainder overflows. For integers by one scale, x is brought
- * within `reach` scales, beyond which all of them saturate, or are INT32_MIN. By scales of their
- * own, and to floats, what is NaN, infinite or overflows has a quotient of NaN, and is divided
- * again. Where a remainder is subnormal, the quotient may be off, but is so small that it rounds to
- * 0, with its sign, or leaves the zero point as it is. */
+ * within `reach` scales, beyond which all of them saturate. By scales of their own, and to floats,
+ * what is NaN, infinite or overflows has a quotient of NaN, and is divided again. Where a remainder
+ * is subnormal, the quotient may be off, but is so small that it rounds to 0, with its sign, or
+ * leaves the zero point as it is. */
 struct divisor {
     vector scale;
     vector reciprocal;
@@ -38,18 +46,23 @@ INLINE struct divisor divisor_of(float scale, float reach)
                             splat(reach * scale)};
 }
 
-/* Rounds a number, which is no tie, to BF16; a NaN that a BF16 was stays one. */
-INLINE vector nearest_bf16(vector v)
+/* Rounds a number that is no tie, so that its last `bits` bits become 0. A NaN stays one where
+ * these bits of it are 0, as of a NaN that was a BF16 (16) or an FP16 (13). */
+INLINE vector without_bits(vector v, unsigned bits)
 {
-    const words sum = add_words(words_of_vector(v), splat_word(0x8000));
-    return vector_of_words(and_words(sum, splat_word(0xffff0000)));
+    const words sum = add_words(words_of_vector(v), splat_word(UINT32_C(1) << (bits - 1)));
+    return vector_of_words(and_words(sum, splat_word(UINT32_MAX << bits)));
 }
 
-INLINE vector divide_by(enum qk_division division, vector x, const struct divisor *divisor)
+/* x is rounded to the type of the division. `has_small`: subnormal FP16 have to be exact. */
+INLINE vector divide_by(enum qk_division division, bool has_small, vector x,
+                        const struct divisor *divisor)
 {
     const vector q0 = multiply(x, divisor->reciprocal);
     if (division == QK_DIVISION_BF16)
-        return nearest_bf16(q0);
+        return without_bits(q0, 16);
+    if (division == QK_DIVISION_FP16 && !has_small)
+        return without_bits(q0, 13);
     const vector remainder = multiply_subtract(q0, divisor->scale, x);
     const vector quotient = negated_multiply_add(remainder, divisor->reciprocal, q0);
     return division == QK_DIVISION_FP16 ? round_fp16(quotient) : quotient;

@@ -5,38 +5,41 @@
  * A true division, rounded once: where a kernel multiplies by the reciprocal, it goes on until it
  * has the same bits (products.h). All tiers give the same bits.
  *
- * What is left open by that line, and by onnx/defs/quantization/defs.cc, is as ONNX Runtime 1.31
- * (CPU, x86) has it where it has the operator for these types, and elsewhere as onnx's reference
- * evaluator (onnx 1.23, onnx/reference/ops/op_quantize_linear.py, which is NumPy and ml_dtypes)
- * has it; all of it was run beside both. ONNX Runtime has it where x and y_scale are both FP32 or
- * both FP16, and y is no FP4E2M1, and reads no `precision`, so with one that is not FP32 the
- * reference counts, too.
+ * ONNX's definition (onnx/defs/quantization/defs.cc) comes first. Where it leaves something open,
+ * ONNX Runtime 1.32 (CPU, x86) decides if it has the operator for these types, and onnx's reference
+ * evaluator else (onnx 1.23, onnx/reference/ops/op_quantize_linear.py, which is NumPy and
+ * ml_dtypes). All of it was run beside both. ONNX Runtime has x and y_scale of FP32 and FP16, but
+ * no FP4E2M1 and no division in BF16. tests/conformance/RESULTS.md lists where the definition, two
+ * releases of ONNX Runtime and the reference differ.
  *
- *   quotient             is rounded to                          by
+ *   x / y_scale          is computed in                         by
  *   -------------------  -------------------------------------  -------------------------------
- *   precision FP32,      that type; x and the scale are         the reference
- *     FP16 or BF16       rounded to it before
- *   INT32 x or scale     FP64                                   the reference: NumPy's promotion
- *   both BF16            BF16                                   the reference
- *   both FP16            FP32; the reference: FP16, as it is    ONNX Runtime, qmath.h
- *                        here where y is FP4E2M1
- *   all others           FP32                                   both
+ *   with `precision`     that type: x and y_scale are rounded   the definition
+ *                        to it first, the quotient after
+ *   since opset 23       the type of y_scale, in the same way   the definition; the reference
+ *                                                               has NumPy's common type of both
+ *   INT32 or FP8E8M0     FP64 if one of the two is INT32,       the reference: the definition
+ *     y_scale              else FP32                            cannot mean these types
+ *   before: INT32 x      FP64                                   the reference
+ *           both BF16    BF16                                   the reference
+ *           both FP16    FP32; the reference: FP16              ONNX Runtime
+ *           both FP32    FP32                                   both
+ *
+ * A quotient of two FP16 may be rounded to FP32 first: that gives the FP16 of the exact quotient.
+ * Let the quotient a / b lie next to m, the middle of two FP16 (or a FP16 itself). Without their
+ * powers of two, a and b are integers below 2^11 and m is one below 2^12, so a / b - m is either 0
+ * or at least 1 / (m * b) > 2^-23 of m. FP32 has 24 bits and moves a quotient by at most 2^-24 of
+ * it, which never reaches m or crosses it. (In general 24 >= 2 * 11 + 2 bits suffice.) No quotient
+ * of two FP16 is subnormal or overflows as an FP32.
  *
  *   to integers          is                                     by
  *   -------------------  -------------------------------------  -------------------------------
  *   rounding             to the nearest, ties to even, before   both
  *                        the zero point is added
- *   beyond 32 bits, and  FP32 to 4, 8 and 16 bits: saturated;   ONNX Runtime, mlas quantize.cpp
- *     infinity           all others: INT32_MIN, as x86          ONNX Runtime, qmath.h, and the
- *                        converts, to which the zero point      reference
- *                        is added modulo 2^32
- *   NaN                  FP32 to 4, 8 and 16 bits: the least    ONNX Runtime: MINPS(MAXPS(x, low))
- *                        of the type; all others: INT32_MIN,
- *                        as above
- *
- * ONNX Runtime itself converts some quotients of FP32 the second way: those of blocks along an
- * axis that is not the last, and of 4 bits at the ends of its loops. What C++ leaves undefined and
- * it does by chance is not followed: the first way holds for all of them.
+ *   infinity, and what   saturated                              the definition and ONNX Runtime;
+ *     is beyond 32 bits                                         the reference: INT32_MIN
+ *   NaN                  the least of the type                  ONNX Runtime; the reference:
+ *                                                               INT32_MIN + zero point
  *
  *   to floats            is                                     by
  *   -------------------  -------------------------------------  -------------------------------
@@ -45,8 +48,8 @@
  *                        of float4s: added before rounding      the reference
  *   saturate             float8s: what is beyond becomes the    both
  *                        largest number, else NaN or infinity
- *   ... is 0, and both   E4M3FN: magnitudes in [480, 496)       ONNX Runtime, float8.h; the
- *     FP32 or both FP16  become 448, others beyond it NaN;      reference: NaN, infinity
+ *   ... is 0, and ONNX   E4M3FN: magnitudes in [480, 496)       ONNX Runtime, float8.h; the
+ *     Runtime has it     become 448, others beyond it NaN;      reference: NaN, infinity
  *                        E5M2: in [61440, 65536) NaN
  *   NaN                  with its sign, but FNUZ have one, and  both
  *                        a float4's is -0, and 0 of a NaN       the reference
@@ -73,7 +76,6 @@ struct qk_quantize_args {
     enum qk_type x_type; /* FP32, FP16, BF16 or INT32 */
     enum qk_type y_type; /* an integer of up to 16 bits, or a float of up to 8 */
     enum qk_division division;
-    bool limits;                    /* integers: quotients beyond 32 bits, and NaN, saturate */
     const struct qk_narrow *narrow; /* floats: how y is rounded */
     /* Scales are floats, rounded as the division wants them, or int32; zeros are int32 where y is
      * an integer, else floats. Offsets, if there are some, are the reciprocals 1 / scale of scales

@@ -157,10 +157,9 @@ INLINE words choose(words condition, words yes, words no)
     return _mm256_blendv_epi8(no, yes, condition);
 }
 
-/* What is beyond 32 bits, and a NaN, becomes INT32_MIN. `within`: there is none of these. */
-INLINE words round_to_words(vector v, bool within)
+/* To the nearest, ties to even, of what 32 bits hold. */
+INLINE words round_to_words(vector v)
 {
-    (void)within;
     return _mm256_cvtps_epi32(v);
 }
 
@@ -224,6 +223,14 @@ INLINE struct doubles divide_doubles(struct doubles a, struct doubles b)
 INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
 {
     return (struct doubles){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)};
+}
+
+/* A NaN becomes -limit: the instruction returns its second operand for it. */
+INLINE struct doubles limited_doubles(struct doubles d, double limit)
+{
+    const __m256d low = _mm256_set1_pd(-limit), high = _mm256_set1_pd(limit);
+    return (struct doubles){_mm256_min_pd(_mm256_max_pd(d.low, low), high),
+                            _mm256_min_pd(_mm256_max_pd(d.high, low), high)};
 }
 
 INLINE words words_of_doubles(struct doubles d)

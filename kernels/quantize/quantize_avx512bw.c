@@ -154,10 +154,9 @@ INLINE words choose(__mmask16 condition, words yes, words no)
     return _mm512_mask_mov_epi32(no, condition, yes);
 }
 
-/* What is beyond 32 bits, and a NaN, becomes INT32_MIN. `within`: there is none of these. */
-INLINE words round_to_words(vector v, bool within)
+/* To the nearest, ties to even, of what 32 bits hold. */
+INLINE words round_to_words(vector v)
 {
-    (void)within;
     return _mm512_cvtps_epi32(v);
 }
 
@@ -254,6 +253,14 @@ INLINE struct doubles divide_doubles(struct doubles a, struct doubles b)
 INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
 {
     return (struct doubles){_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)};
+}
+
+/* A NaN becomes -limit: the instruction returns its second operand for it. */
+INLINE struct doubles limited_doubles(struct doubles d, double limit)
+{
+    const __m512d low = _mm512_set1_pd(-limit), high = _mm512_set1_pd(limit);
+    return (struct doubles){_mm512_min_pd(_mm512_max_pd(d.low, low), high),
+                            _mm512_min_pd(_mm512_max_pd(d.high, low), high)};
 }
 
 INLINE words words_of_doubles(struct doubles d)

@@ -129,21 +129,17 @@ INLINE words is_greater(words a, words b)
                 vcgtq_s32(signed_4(a.val[1]), signed_4(b.val[1])));
 }
 
-/* To the nearest, ties to even. What is within the limits is rounded by an addition, of which these
- * CPUs do more at a time than of conversions (kernels/element/round.h); who adds a zero point next
- * subtracts its bits from that. Else what is beyond 32 bits, and a NaN, becomes INT32_MIN, as x86
- * has it; the conversion itself would saturate, and make 0 of a NaN. */
-INLINE uint32x4_t round_4_to_words(float32x4_t v, bool within)
+/* To the nearest, ties to even, of what is within the limits: by an addition, of which these CPUs
+ * do more at a time than of conversions (kernels/element/round.h). A caller that adds a zero point
+ * next lets the compiler subtract the addition's bits from that. */
+INLINE uint32x4_t round_4_to_words(float32x4_t v)
 {
-    const float32x4_t end = vdupq_n_f32(0x1p31F);
-    if (within)
-        return vreinterpretq_u32_f32(v + 0x1.8p23F) - 0x4b400000;
-    return vreinterpretq_u32_s32(vcvtnq_s32_f32(vbslq_f32(vcltq_f32(v, end), v, -end)));
+    return vreinterpretq_u32_f32(v + 0x1.8p23F) - 0x4b400000;
 }
 
-INLINE words round_to_words(vector v, bool within)
+INLINE words round_to_words(vector v)
 {
-    return EACH(words, round_4_to_words(v.val[0], within), round_4_to_words(v.val[1], within));
+    return EACH(words, round_4_to_words(v.val[0]), round_4_to_words(v.val[1]));
 }
 
 INLINE vector float_of_words(words w)
@@ -181,7 +177,7 @@ INLINE float32x4_t round_4_bf16(float32x4_t v)
 }
 
 /* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. Where x and the
- * scale are BF16, nearest_bf16 has two operations, as BFCVT and the way back would be; this is for
+ * scale are BF16, without_bits has two operations, as BFCVT and the way back would be; this is for
  * the few calls whose `precision` is BF16 and whose x is not. */
 INLINE vector round_bf16(vector v)
 {
@@ -216,17 +212,24 @@ INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
                              a.parts[2] + b.parts[2], a.parts[3] + b.parts[3]}};
 }
 
-/* As round_4_to_words: from 2^31 - 0.5 on, which is a tie, doubles round to 2^31 or more. */
-INLINE int64x2_t round_2_doubles(float64x2_t d)
+/* A NaN, signalling or not, becomes -limit. */
+INLINE float64x2_t limited_2_doubles(float64x2_t d, double limit)
 {
-    const uint64x2_t is_below = vcltq_f64(d, vdupq_n_f64(0x1p31 - 0.5));
-    return vcvtnq_s64_f64(vbslq_f64(is_below, d, vdupq_n_f64(-0x1p31)));
+    const float64x2_t low = vdupq_n_f64(-limit);
+    return vminq_f64(vbslq_f64(vcgtq_f64(d, low), d, low), vdupq_n_f64(limit));
+}
+
+INLINE struct doubles limited_doubles(struct doubles d, double limit)
+{
+    return (struct doubles){
+        {limited_2_doubles(d.parts[0], limit), limited_2_doubles(d.parts[1], limit),
+         limited_2_doubles(d.parts[2], limit), limited_2_doubles(d.parts[3], limit)}};
 }
 
 INLINE uint32x4_t words_of_4_doubles(float64x2_t low, float64x2_t high)
 {
     return vreinterpretq_u32_s32(
-        vqmovn_high_s64(vqmovn_s64(round_2_doubles(low)), round_2_doubles(high)));
+        vmovn_high_s64(vmovn_s64(vcvtnq_s64_f64(low)), vcvtnq_s64_f64(high)));
 }
 
 INLINE words words_of_doubles(struct doubles d)

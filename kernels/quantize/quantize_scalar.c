@@ -48,8 +48,10 @@ static inline double wide_quotient(const struct qk_quantize_args *args, size_t i
 
 /* ---- What it becomes ----------------------------------------------------------------------- */
 
-/* Limits a quotient, which changes no result of any type: with a zero point of up to 17 bits, all
- * that is beyond these limits saturates. */
+/* Limits a quotient that becomes an integer, so that it and a zero point fit into 32 bits. What is
+ * beyond these limits saturates with any zero point of up to 16 bits. A NaN becomes the lower
+ * limit.
+ */
 static inline double limited(double value)
 {
     const double limit = 0x1p30;
@@ -60,8 +62,7 @@ static inline uint32_t to_integer(const struct qk_quantize_args *args, double va
 {
     const struct qk_type_info *info = qk_type_info(args->y_type);
     const int32_t zero = args->span.zeros ? qk_load_i32(args->span.zeros, p) : 0;
-    const uint32_t whole = (uint32_t)qk_round_even(args->limits ? limited(value) : value);
-    const int32_t sum = (int32_t)(whole + (uint32_t)zero);
+    const int32_t sum = qk_round_even(limited(value)) + zero;
     return (uint32_t)(sum < info->min ? info->min : sum > info->max ? info->max : sum);
 }
 

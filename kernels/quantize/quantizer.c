@@ -8,7 +8,7 @@
 /* ---- Which rules hold --------------------------------------------------------------------- */
 
 static enum qk_division division_of(enum qk_type x_type, enum qk_type scale_type,
-                                    enum qk_type y_type, enum qk_type precision)
+                                    enum qk_type precision)
 {
     if (precision != QK_NONE)
         return precision == QK_FP16   ? QK_DIVISION_FP16
@@ -18,8 +18,6 @@ static enum qk_division division_of(enum qk_type x_type, enum qk_type scale_type
         return QK_DIVISION_FP64_INTEGER;
     if (x_type == QK_INT32)
         return QK_DIVISION_FP64;
-    if (x_type == QK_FP16 && scale_type == QK_FP16 && y_type == QK_FP4E2M1)
-        return QK_DIVISION_FP16;
     return x_type == QK_BF16 && scale_type == QK_BF16 ? QK_DIVISION_BF16 : QK_DIVISION_FP32;
 }
 
@@ -27,13 +25,13 @@ void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum
                        enum qk_type y_type, enum qk_type precision, bool saturates)
 {
     const struct qk_type_info *y = qk_type_info(y_type);
-    const bool same = x_type == scale_type && (precision == QK_NONE || precision == QK_FP32);
-    const bool as_onnxruntime = same && (x_type == QK_FP32 || x_type == QK_FP16);
+    const bool as_onnxruntime = (x_type == QK_FP32 || x_type == QK_FP16) &&
+                                (scale_type == QK_FP32 || scale_type == QK_FP16) &&
+                                precision != QK_BF16;
     *quantizer = (struct qk_quantizer){
         .x_type = x_type,
         .y_type = y_type,
-        .division = division_of(x_type, scale_type, y_type, precision),
-        .limits = as_onnxruntime && x_type == QK_FP32 && y->kind != QK_KIND_FLOAT && y->bits > 2,
+        .division = division_of(x_type, scale_type, precision),
     };
     if (y->kind == QK_KIND_FLOAT)
         qk_narrow_init(&quantizer->narrow, y_type, saturates,
@@ -230,7 +228,6 @@ enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                 {.x_type = quantizer->x_type,
                                  .y_type = quantizer->y_type,
                                  .division = quantizer->division,
-                                 .limits = quantizer->limits,
                                  .narrow = y->kind == QK_KIND_FLOAT ? &quantizer->narrow : NULL}};
     const struct qk_walker walker = {.name = kernels->name,
                                      .run = run,

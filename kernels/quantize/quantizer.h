@@ -27,7 +27,6 @@ struct qk_quantizer {
     enum qk_type x_type;
     enum qk_type y_type;
     enum qk_division division;
-    bool limits;
     struct qk_narrow narrow; /* where y is a float */
     const void *scales;
     const void *zeros; /* NULL: none */
@@ -35,8 +34,9 @@ struct qk_quantizer {
     struct qk_quantizer_source source;
 };
 
-/* What the types of x, y_scale and y say, and the attributes of ONNX; `precision`: QK_NONE where it
- * is not given, else FP32, FP16 or BF16. */
+/* What the types of x, y_scale and y say, and the attributes of ONNX. `precision` is the type of
+ * the division, FP32, FP16 or BF16; QK_NONE where neither an attribute nor the operator's version
+ * names one. */
 void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum qk_type scale_type,
                        enum qk_type y_type, enum qk_type precision, bool saturates);
 

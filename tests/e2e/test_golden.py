@@ -59,7 +59,7 @@ class Golden(ServerTest):
         self.check("onnx.DequantizeLinear", 29)
 
     def test_quantize_linear(self):
-        self.check("onnx.QuantizeLinear", 48)
+        self.check("onnx.QuantizeLinear", 55)
 
     def test_qlinear_conv(self):
         self.check("onnx.QLinearConv", 22)

@@ -68,7 +68,7 @@ static void sample_init(struct sample *sample, uint64_t *random, const struct sp
     size_t dims[QK_RANK_MAX];
     uint32_t rank = granularity_scale_shape(&spec->granularity, random, dims);
     sample->spec = *spec;
-    qk_test_call_init(call, "onnx.QuantizeLinear", 25);
+    qk_test_call_init(call, "onnx.QuantizeLinear", rule->version);
     qk_test_call_input(call, "x", rule->x_type, NULL, spec->granularity.rank,
                        spec->granularity.dims);
     sample->x = random_elements(random, rule->x_type, call->inputs[0].count, quantize_random_x);
@@ -165,6 +165,22 @@ static void check_sample(const struct qk_test_tiers *tiers, const struct sample 
     qk_test_result_deinit(&result);
 }
 
+/* A version from 21 on that has these types. */
+static unsigned random_version(uint64_t *random, const struct quantize_rule *rule)
+{
+    const bool differ = rule->x_type != rule->scale_type || rule->precision != QK_NONE;
+    const unsigned least = rule->y_type == QK_UINT2 || rule->y_type == QK_INT2 ? 25
+                           : rule->scale_type == QK_FP8E8M0                    ? 24
+                           : differ || rule->y_type == QK_FP4E2M1              ? 23
+                                                                               : 21;
+    static const unsigned versions[] = {21, 23, 24, 25};
+    unsigned version;
+    do
+        version = versions[qk_test_random_below(random, COUNT_OF(versions))];
+    while (version < least);
+    return version;
+}
+
 /* Any shape and granularity, for types that the caller chose. */
 static void check_random(const struct qk_test_tiers *tiers, struct spec spec, uint64_t *random)
 {
@@ -183,11 +199,12 @@ Test(onnx_quantize_linear, every_type_in_random_shapes)
     uint64_t random = 31;
     qk_test_tiers_init(&tiers);
     for (size_t i = 0; i < 13 * 4 * 5 * 6; i++) {
-        const struct spec spec = {.rule = {.y_type = quantize_y_type(i % 13),
-                                           .x_type = quantize_x_type(i / 13 % 4),
-                                           .scale_type = quantize_scale_type(i / 52 % 5),
-                                           .precision = precisions[i / 260],
-                                           .saturates = qk_test_random_below(&random, 2)}};
+        struct spec spec = {.rule = {.y_type = quantize_y_type(i % 13),
+                                     .x_type = quantize_x_type(i / 13 % 4),
+                                     .scale_type = quantize_scale_type(i / 52 % 5),
+                                     .precision = precisions[i / 260],
+                                     .saturates = qk_test_random_below(&random, 2)}};
+        spec.rule.version = random_version(&random, &spec.rule);
         if (qk_test_runs(i))
             check_random(&tiers, spec, &random);
     }
@@ -224,7 +241,8 @@ Test(onnx_quantize_linear, many_units)
                 &(struct spec){.rule = {.x_type = x_type,
                                         .scale_type = n % 2 ? x_type : QK_FP32,
                                         .y_type = quantize_y_type(n),
-                                        .saturates = n % 5 != 0},
+                                        .saturates = n % 5 != 0,
+                                        .version = 25},
                                .granularity = {3, cases[i].dims, cases[i].axis, cases[i].block}});
             check_sample(&tiers, &sample, qk_test_random(&random));
             sample_deinit(&sample);
@@ -253,7 +271,7 @@ Test(onnx_quantize_linear, large_outputs)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (!qk_test_runs(i))
             continue;
-        const struct spec spec = {{QK_FP16, QK_FP16, cases[i].y_type, QK_NONE, true},
+        const struct spec spec = {{QK_FP16, QK_FP16, cases[i].y_type, QK_NONE, true, 25},
                                   {2, cases[i].dims, cases[i].axis, cases[i].block}};
         struct sample sample;
         struct qk_test_result result;
@@ -279,9 +297,10 @@ Test(onnx_quantize_linear, names_the_kernel_that_runs)
         const size_t n = i / tiers.count;
         struct sample sample;
         struct qk_test_result result;
-        sample_init(&sample, &random,
-                    &(struct spec){{quantize_x_type(n % 4), QK_FP32, quantize_y_type(n), 0, true},
-                                   {2, dims, n % 3 == 2 ? WHOLE : (uint32_t)n % 3, 0}});
+        sample_init(
+            &sample, &random,
+            &(struct spec){{quantize_x_type(n % 4), QK_FP32, quantize_y_type(n), 0, true, 25},
+                           {2, dims, n % 3 == 2 ? WHOLE : (uint32_t)n % 3, 0}});
         qk_test_run(table, &sample.call, &result);
         cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
         cr_expect_str_eq(result.plan.kernel, table->quantize.name);
@@ -301,7 +320,7 @@ Test(onnx_quantize_linear, survives_every_failed_allocation)
         struct sample sample;
         sample_init(
             &sample, &random,
-            &(struct spec){{QK_FP32, QK_FP16, quantize_y_type(n), 0, true}, {2, dims, 1, 3}});
+            &(struct spec){{QK_FP32, QK_FP16, quantize_y_type(n), 0, true, 25}, {2, dims, 1, 3}});
         /* The instance, its scales, and a plan of two. */
         cr_assert_geq(qk_test_fail_allocations(kernels, &sample.call), 4);
         sample_deinit(&sample);
@@ -356,4 +375,405 @@ Test(onnx_quantize_linear, divides_truly)
     quantize(25, x, 200, 49, QK_UINT8, NULL, y);
     for (int i = 0; i < 200; i++)
         cr_assert_eq(y[i], i % 2 ? i + 1 : i, "%a / 49 is %d", (double)x[i], y[i]);
+}
+
+/* ---- Bytes of ONNX Runtime 1.32 ------------------------------------------------------------ */
+
+/* One call with FP16 or FP32 bits. */
+struct known {
+    unsigned version;
+    enum qk_type x_type;
+    enum qk_type scale_type;
+    enum qk_type precision;
+    enum qk_type y_type;
+    uint32_t x[6];
+    uint32_t scale;
+    uint8_t zero_point[2];
+    uint8_t y[12];
+};
+
+static void check_known(const struct qk_test_tiers *tiers, const struct known *known)
+{
+    enum { COPIES = 64, COUNT = 6 * COPIES }; /* enough for each tier's loops */
+    const size_t x_bytes = qk_type_info(known->x_type)->bits / 8;
+    const size_t y_bytes = qk_type_info(known->y_type)->bits / 8;
+    uint8_t x[4 * COUNT];
+    struct qk_test_result result;
+    struct qk_call call;
+    const size_t count = COUNT;
+    for (size_t i = 0; i < COUNT; i++)
+        memcpy(x + i * x_bytes, &known->x[i % 6], x_bytes);
+    qk_test_call_init(&call, "onnx.QuantizeLinear", known->version);
+    qk_test_call_input(&call, "x", known->x_type, x, 1, &count);
+    qk_test_call_input(&call, "y_scale", known->scale_type, &known->scale, 0, NULL);
+    qk_test_call_input(&call, "y_zero_point", known->y_type, known->zero_point, 0, NULL);
+    if (known->precision != QK_NONE)
+        qk_test_call_int(&call, "precision", qk_type_info(known->precision)->onnx);
+    qk_test_run_tiers(tiers, &call, 1, &result);
+    cr_assert_eq(result.status, QK_OK, "%s", result.error.text);
+    for (size_t i = 0; i < COPIES; i++)
+        cr_assert_arr_eq((uint8_t *)result.output + i * 6 * y_bytes, known->y, 6 * y_bytes,
+                         "version %u, %s / %s", known->version, qk_type_info(known->x_type)->name,
+                         qk_type_info(known->scale_type)->name);
+    qk_test_result_deinit(&result);
+}
+
+static void check_all_known(const struct known *known, size_t count)
+{
+    struct qk_test_tiers tiers;
+    qk_test_tiers_init(&tiers);
+    for (size_t i = 0; i < count; i++)
+        check_known(&tiers, &known[i]);
+    qk_test_tiers_deinit(&tiers);
+}
+
+/* Infinities and what is beyond 32 bits saturate, and a NaN becomes the least: once INT32_MIN came
+ * of all of them, to which a negative zero point was added modulo 2^32. */
+Test(onnx_quantize_linear, infinities_saturate)
+{
+    static const struct known known[] = {
+        {19,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {19,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {19,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0x7},
+         {0xff, 0x00, 0x00, 0xff, 0x00, 0xff}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0x7},
+         {0xff, 0x00, 0x00, 0xff, 0x00, 0xff}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT16,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0xff, 0xff},
+         {0xff, 0x7f, 0x00, 0x80, 0x00, 0x80, 0xff, 0x7f, 0x00, 0x80, 0xff, 0x7f}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT16,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0001,
+         {0x5, 0x0},
+         {0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x00, 0x00, 0xff, 0xff}},
+        {25,
+         QK_FP16,
+         QK_FP32,
+         QK_NONE,
+         QK_INT8,
+         {0x7c00, 0xfc00, 0x7e00, 0x7bff, 0xfbff, 0x3c00},
+         0x0da24260,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {25,
+         QK_FP32,
+         QK_FP16,
+         QK_NONE,
+         QK_INT8,
+         {0x7f800000, 0xff800000, 0x7fc00000, 0x7149f2ca, 0xf149f2ca, 0x3f800000},
+         0x0001,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        /* By the definition: ONNX Runtime has no BF16. */
+        {19,
+         QK_BF16,
+         QK_BF16,
+         QK_NONE,
+         QK_INT8,
+         {0x7f80, 0xff80, 0x7fc0, 0x7f7f, 0xff7f, 0x3f80},
+         0x0080,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+        {23,
+         QK_BF16,
+         QK_FP32,
+         QK_NONE,
+         QK_UINT8,
+         {0x7f80, 0xff80, 0x7fc0, 0x7f7f, 0xff7f, 0x3f80},
+         0x00800000,
+         {0x07},
+         {0xff, 0, 0, 0xff, 0, 0xff}},
+        {13,
+         QK_INT32,
+         QK_FP32,
+         QK_NONE,
+         QK_INT8,
+         {1, 0xffffffff, 0, 0x7fffffff, 0x80000000, 2},
+         0,
+         {0xff},
+         {0x7f, 0x80, 0x80, 0x7f, 0x80, 0x7f}},
+    };
+    check_all_known(known, COUNT_OF(known));
+}
+
+/* Since opset 23 the type of y_scale is the type of the division. These quotients are near ties. */
+Test(onnx_quantize_linear, the_scale_says_in_what_is_divided)
+{
+    static const struct known known[] = {
+        {19,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x45, 0x67, 0x79, 0xdd, 0x67, 0xfb}},
+        {21,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x45, 0x67, 0x79, 0xdd, 0x67, 0xfb}},
+        {23,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {24,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_FP32,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x45, 0x67, 0x79, 0xdd, 0x67, 0xfb}},
+        {25,
+         QK_FP16,
+         QK_FP16,
+         QK_FP16,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x37ad,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {25,
+         QK_FP16,
+         QK_FP32,
+         QK_NONE,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x3ef5a000,
+         {0},
+         {0x45, 0x67, 0x79, 0xdd, 0x67, 0xfb}},
+        {25,
+         QK_FP16,
+         QK_FP32,
+         QK_FP16,
+         QK_UINT8,
+         {0x501c, 0x5226, 0x533a, 0x56a4, 0x5226, 0x578a},
+         0x3ef5a000,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {25,
+         QK_FP32,
+         QK_FP16,
+         QK_NONE,
+         QK_UINT8,
+         {0x42038000, 0x4244c000, 0x42674000, 0x42d48000, 0x4244c000, 0x42f14000},
+         0x37ad,
+         {0},
+         {0x44, 0x66, 0x78, 0xde, 0x66, 0xfc}},
+        {25,
+         QK_FP32,
+         QK_FP16,
+         QK_FP32,
+         QK_UINT8,
+         {0x42038000, 0x4244c000, 0x42674000, 0x42d48000, 0x4244c000, 0x42f14000},
+         0x37ad,
+         {0},
+         {0x45, 0x67, 0x79, 0xdd, 0x67, 0xfb}},
+        {23,
+         QK_FP32,
+         QK_FP16,
+         QK_NONE,
+         QK_INT16,
+         {0x45001000, 0x45003000, 0x45801000, 0x4788b800, 0xc788b800, 0x447a199a},
+         0x3c00,
+         {0, 0},
+         {0x00, 0x08, 0x04, 0x08, 0x00, 0x10, 0xff, 0x7f, 0x00, 0x80, 0xe8, 0x03}},
+        {23,
+         QK_FP32,
+         QK_FP16,
+         QK_FP32,
+         QK_INT16,
+         {0x45001000, 0x45003000, 0x45801000, 0x4788b800, 0xc788b800, 0x447a199a},
+         0x3c00,
+         {0, 0},
+         {0x01, 0x08, 0x03, 0x08, 0x02, 0x10, 0xff, 0x7f, 0x00, 0x80, 0xe8, 0x03}},
+        {23,
+         QK_FP32,
+         QK_FP32,
+         QK_NONE,
+         QK_INT16,
+         {0x45001000, 0x45003000, 0x45801000, 0x4788b800, 0xc788b800, 0x447a199a},
+         0x3f800000,
+         {0, 0},
+         {0x01, 0x08, 0x03, 0x08, 0x02, 0x10, 0xff, 0x7f, 0x00, 0x80, 0xe8, 0x03}},
+        {23,
+         QK_FP32,
+         QK_FP32,
+         QK_FP16,
+         QK_INT16,
+         {0x45001000, 0x45003000, 0x45801000, 0x4788b800, 0xc788b800, 0x447a199a},
+         0x3f800000,
+         {0, 0},
+         {0x00, 0x08, 0x04, 0x08, 0x00, 0x10, 0xff, 0x7f, 0x00, 0x80, 0xe8, 0x03}},
+    };
+    check_all_known(known, COUNT_OF(known));
+}
+
+/* ONNX Runtime has none of these. The bytes are those of onnx's reference evaluator with the type
+ * of y_scale as `precision`. */
+Test(onnx_quantize_linear, other_scales_say_so_too)
+{
+    static const struct known known[] = {
+        {23,
+         QK_FP32,
+         QK_BF16,
+         QK_NONE,
+         QK_INT16,
+         {0x43808000, 0x43818000, 0x447a0000, 0x40600000, 0xc3810000, 0x42c8999a},
+         0x3fc0,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9c, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_FP16,
+         QK_BF16,
+         QK_NONE,
+         QK_INT16,
+         {0x5c04, 0x5c0c, 0x63d0, 0x4300, 0xdc08, 0x5645},
+         0x3fc0,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9c, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_BF16,
+         QK_FP32,
+         QK_NONE,
+         QK_INT16,
+         {0x4380, 0x4382, 0x447a, 0x4060, 0xc381, 0x42c9},
+         0x3fc00000,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9b, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_BF16,
+         QK_FP16,
+         QK_NONE,
+         QK_INT16,
+         {0x4380, 0x4382, 0x447a, 0x4060, 0xc381, 0x42c9},
+         0x3e00,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9a, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_INT32,
+         QK_FP16,
+         QK_NONE,
+         QK_INT16,
+         {0x00000101, 0x00000103, 0x000003e8, 0x00000003, 0xfffffefe, 0x00000064},
+         0x3e00,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9a, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_INT32,
+         QK_BF16,
+         QK_NONE,
+         QK_INT16,
+         {0x00000101, 0x00000103, 0x000003e8, 0x00000003, 0xfffffefe, 0x00000064},
+         0x3fc0,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9c, 0x02, 0x02, 0x00, 0x54, 0xff, 0x42, 0x00}},
+        {23,
+         QK_BF16,
+         QK_BF16,
+         QK_NONE,
+         QK_INT16,
+         {0x4380, 0x4382, 0x447a, 0x4060, 0xc381, 0x42c9},
+         0x3fc0,
+         {0, 0},
+         {0xab, 0x00, 0xad, 0x00, 0x9c, 0x02, 0x02, 0x00, 0x54, 0xff, 0x43, 0x00}},
+        {23,
+         QK_INT32,
+         QK_FP32,
+         QK_NONE,
+         QK_INT16,
+         {0x02000003, 0x02000001, 0xfdfffffd, 0x00000007, 0x0000000a, 0x7fffffff},
+         0x4a000002,
+         {0, 0},
+         {0x10, 0x00, 0x10, 0x00, 0xf0, 0xff, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04}},
+    };
+    check_all_known(known, COUNT_OF(known));
 }

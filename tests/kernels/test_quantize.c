@@ -66,6 +66,7 @@ static void random_rule(uint64_t *random, size_t n, struct quantize_rule *rule)
     rule->scale_type = quantize_scale_type(qk_test_random_below(random, 5));
     rule->saturates = qk_test_random_below(random, 2);
     rule->precision = QK_NONE;
+    rule->version = qk_test_random_below(random, 2) ? 25 : 21;
     if (n % 3 == 0) { /* the common ones, in which loops may have ways of their own */
         rule->x_type = n % 2 ? QK_FP32 : QK_FP16;
         rule->scale_type = rule->x_type;
@@ -111,8 +112,6 @@ static void bed_init(struct bed *bed, uint64_t *random, size_t n, size_t block, 
         .x_type = rule->x_type,
         .y_type = rule->y_type,
         .division = division_of(rule),
-        .limits = quantize_is_onnxruntime(rule) && rule->x_type == QK_FP32 &&
-                  qk_type_info(rule->y_type)->bits > 2,
         .narrow = is_float ? &bed->narrow : NULL,
         .span = {.x_first = first, .count = count, .stream = qk_test_random_below(random, 2)}};
     if (is_float)
@@ -204,7 +203,7 @@ Test(quantize, quotients_are_rounded_to_the_precision)
     for (size_t n = 0; n < 60000; n++) {
         const enum qk_type x_type = quantize_x_type(n % 4);
         const size_t k = n / 4 % 3;
-        const struct quantize_rule rule = {x_type, QK_FP32, QK_INT16, types[k], true};
+        const struct quantize_rule rule = {x_type, QK_FP32, QK_INT16, types[k], true, 25};
         const uint32_t x = quantize_random_x(&random, x_type);
         const uint32_t scale = quantize_random_scale(&random, QK_FP32);
         const float rounded = (float)dequantize_rounded(types[k], (double)float_of(scale));
@@ -213,7 +212,6 @@ Test(quantize, quotients_are_rounded_to_the_precision)
             .x_type = x_type,
             .y_type = QK_INT16,
             .division = divisions[k],
-            .limits = x_type == QK_FP32 && types[k] == QK_FP32,
             .span = {.x = &x, .y = &y, .count = 1, .block = SIZE_MAX, .scales = &rounded}});
         const uint32_t wanted = quantize_expected(
             &rule, dequantize_value(x_type, (const uint8_t *)&x, 0), (double)float_of(scale), NULL);
@@ -345,7 +343,6 @@ static void check_ties(const char *tier)
         qk_quantize(&kernels->quantize,
                     &(struct qk_quantize_args){.x_type = QK_FP32,
                                                .y_type = QK_INT16,
-                                               .limits = n % 2,
                                                .span = {.x = x,
                                                         .y = y,
                                                         .count = TIES,
@@ -366,6 +363,54 @@ Test(quantize, ties_are_those_of_a_true_division)
 {
     for (size_t i = 0; qk_tier_name(i); i++)
         check_ties(qk_tier_name(i));
+}
+
+/* ---- All quotients of FP16 ----------------------------------------------------------------- */
+
+/* The quotients of all significands of 11 bits, for one scale or one for each element: with such
+ * exponents that each quotient is an integer from 1024 on. */
+static void check_fp16(const char *tier, bool each)
+{
+    enum { COUNT = 1024 };
+    struct qk_kernels *kernels = qk_test_kernels(tier);
+    uint16_t x[COUNT];
+    float scales[COUNT], reciprocals[COUNT];
+    int16_t y[COUNT];
+    if (!kernels)
+        return;
+    for (unsigned i = 0; i < COUNT; i++)
+        x[i] = (uint16_t)(0x6800 + i); /* 2048 to 4094 */
+    for (unsigned s = 0; s < COUNT; s++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            scales[i] = 1 + (float)((s + (each ? i : 0)) % COUNT) / COUNT;
+            reciprocals[i] = 1 / scales[i];
+        }
+        qk_quantize(&kernels->quantize,
+                    &(struct qk_quantize_args){.x_type = QK_FP16,
+                                               .y_type = QK_INT16,
+                                               .division = QK_DIVISION_FP16,
+                                               .span = {.x = x,
+                                                        .y = y,
+                                                        .count = COUNT,
+                                                        .block = each ? 1 : SIZE_MAX,
+                                                        .scales = scales,
+                                                        .offsets = each ? reciprocals : NULL}});
+        for (unsigned i = 0; i < COUNT; i++) {
+            const double quotient = (2048 + 2 * (double)i) / (double)scales[i];
+            const double unit = quotient < 2048 ? 1 : 2;
+            cr_assert_eq(y[i], (int)(nearbyint(quotient / unit) * unit), "%s: %#x / %a is %d", tier,
+                         x[i], (double)scales[i], y[i]);
+        }
+    }
+    qk_kernels_destroy(kernels);
+}
+
+Test(quantize, all_quotients_of_fp16_are_rounded_once)
+{
+    for (size_t i = 0; qk_tier_name(i); i++) {
+        check_fp16(qk_tier_name(i), false);
+        check_fp16(qk_tier_name(i), true);
+    }
 }
 
 /* ---- What is streamed ---------------------------------------------------------------------- */
@@ -405,8 +450,8 @@ Test(quantize, narrow_floats_are_what_the_oracle_says)
     for (size_t n = 0; n < 5 * 4; n++) {
         const enum qk_type type = quantize_y_type(8 + n % 5);
         const bool runtime = n / 5 % 2 && type != QK_FP4E2M1;
-        const struct quantize_rule rule = {QK_FP32, runtime ? QK_FP32 : QK_BF16, type, QK_NONE,
-                                           n / 10};
+        const struct quantize_rule rule = {
+            QK_FP32, runtime ? QK_FP32 : QK_BF16, type, QK_NONE, n / 10, 21};
         struct qk_narrow narrow;
         qk_narrow_init(&narrow, type, rule.saturates,
                        runtime ? QK_NARROW_AS_ONNXRUNTIME : QK_NARROW_AS_REFERENCE);

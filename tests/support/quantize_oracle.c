@@ -12,21 +12,21 @@
 
 enum qk_type quantize_precision(const struct quantize_rule *rule)
 {
+    const enum qk_type scale = rule->scale_type;
     if (rule->precision != QK_NONE)
         return rule->precision;
-    if (rule->x_type == QK_INT32 || rule->scale_type == QK_INT32)
+    if (rule->version >= 23 && (scale == QK_FP32 || scale == QK_FP16 || scale == QK_BF16))
+        return scale;
+    if (rule->x_type == QK_INT32 || scale == QK_INT32)
         return QK_NONE;
-    if (rule->x_type != rule->scale_type || quantize_is_onnxruntime(rule))
-        return QK_FP32;
-    return rule->x_type;
+    return rule->x_type == QK_BF16 && scale == QK_BF16 ? QK_BF16 : QK_FP32;
 }
 
 bool quantize_is_onnxruntime(const struct quantize_rule *rule)
 {
-    const bool types =
-        rule->x_type == rule->scale_type && (rule->x_type == QK_FP32 || rule->x_type == QK_FP16);
-    const bool precision = rule->precision == QK_NONE || rule->precision == QK_FP32;
-    return types && precision && rule->y_type != QK_FP4E2M1;
+    const bool has_x = rule->x_type == QK_FP32 || rule->x_type == QK_FP16;
+    const bool has_scale = rule->scale_type == QK_FP32 || rule->scale_type == QK_FP16;
+    return has_x && has_scale && rule->precision != QK_BF16 && rule->y_type != QK_FP4E2M1;
 }
 
 static double quotient(const struct quantize_rule *rule, double x, double scale)
@@ -44,22 +44,10 @@ static double quotient(const struct quantize_rule *rule, double x, double scale)
 static uint32_t to_integer(const struct quantize_rule *rule, double value, const double *zero)
 {
     const struct qk_type_info *info = qk_type_info(rule->y_type);
-    const bool fits = value >= -2147483648.5 && value < 2147483647.5;
-    const bool saturates =
-        quantize_is_onnxruntime(rule) && rule->x_type == QK_FP32 && info->bits > 2;
-    int64_t sum;
-    if (fits && nearbyint(value) <= 2147483647.0)
-        sum = (int64_t)nearbyint(value);
-    else if (saturates)
-        return (uint32_t)(value > 0 ? info->max : info->min);
-    else
-        sum = INT32_MIN;
-    sum += zero ? (int64_t)*zero : 0;
-    if (sum < INT32_MIN && !saturates)
-        sum += INT64_C(1) << 32;
-    if (sum > INT32_MAX && !saturates)
-        sum -= INT64_C(1) << 32;
-    return (uint32_t)(sum < info->min ? info->min : sum > info->max ? info->max : sum);
+    const double sum = nearbyint(value) + (zero ? *zero : 0);
+    if (isnan(sum))
+        return (uint32_t)info->min;
+    return (uint32_t)(int32_t)fmin(fmax(sum, (double)info->min), (double)info->max);
 }
 
 /* ---- Floats -------------------------------------------------------------------------------- */

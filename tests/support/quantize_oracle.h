@@ -11,6 +11,7 @@ struct quantize_rule {
     enum qk_type y_type;
     enum qk_type precision; /* QK_NONE: not given */
     bool saturates;
+    unsigned version; /* of the operator; 0: any before 23 */
 };
 
 /* Whether ONNX Runtime has it, and not onnx's reference evaluator alone. */

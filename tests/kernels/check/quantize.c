@@ -10,6 +10,8 @@
 struct subject {
     const struct qk_quantize_kernels *kernels;
     enum qk_type y_type;
+    enum qk_type
+        types; /* of x, y_scale and the division; QK_NONE: any, and FP32 to take the time */
 };
 
 struct job {
@@ -36,25 +38,26 @@ static void run_actual(void *context)
 
 /* ---- Cases ------------------------------------------------------------------------------- */
 
-/* Types of x, the scale and precision that an operator may have together. */
-static void choose_types(struct check *check, struct job *job, enum qk_type y_type)
+/* Types of x, the scale and precision that an operator may have together. Since opset 23 the
+ * scale's type is the precision. */
+static void choose_types(struct check *check, struct job *job, const struct subject *subject)
 {
+    const enum qk_type y_type = subject->y_type;
     static const enum qk_type x_types[] = {QK_FP32, QK_FP16, QK_BF16, QK_INT32};
     static const enum qk_type precisions[] = {QK_FP32, QK_FP16, QK_BF16};
     enum qk_type x_type = x_types[check_below(check, 4)];
     enum qk_type scale_type = check_chance(check, 2) ? x_type : x_types[check_below(check, 4)];
     enum qk_type precision = check_chance(check, 4) ? precisions[check_below(check, 3)] : QK_NONE;
-    if (check_is_timed(check)) {
-        x_type = scale_type = QK_FP32;
-        precision = QK_NONE;
-    }
+    if (precision == QK_NONE && scale_type != QK_INT32 && check_chance(check, 2))
+        precision = scale_type;
+    if (subject->types != QK_NONE || check_is_timed(check))
+        x_type = scale_type = precision = subject->types != QK_NONE ? subject->types : QK_FP32;
     qk_quantizer_init(&job->quantizer, x_type, scale_type, y_type, precision,
                       check_chance(check, 2));
     job->args = (struct qk_quantize_args){
         .x_type = x_type,
         .y_type = y_type,
         .division = job->quantizer.division,
-        .limits = job->quantizer.limits,
         .narrow = qk_type_info(y_type)->kind == QK_KIND_FLOAT ? &job->quantizer.narrow : NULL,
         .span = {.block = SIZE_MAX},
     };
@@ -105,7 +108,7 @@ static const void *make_scales(struct check *check, enum qk_division division, s
                                float ordinary)
 {
     uint32_t *scales = check_buffer(check, "scales", CHECK_INPUT, count * 4, 4);
-    const bool plain = check_chance(check, 3);
+    const bool plain = check_chance(check, 3) || check_is_timed(check);
     const bool divisors = check_chance(check, 2); /* all different, none of them special */
     for (size_t i = 0; i < count; i++) {
         const float other = divisors
@@ -163,18 +166,20 @@ static const void *make_x(struct check *check, enum qk_type type, size_t count, 
     const size_t bytes = count * qk_type_info(type)->bits / 8;
     const unsigned magnitude = (unsigned)check_below(check, 18);
     uint8_t *x = check_buffer(check, "x", CHECK_INPUT, bytes, 1);
+    const bool timed = check_is_timed(check); /* no subnormal numbers, which take long */
     if (check_chance(check, 4))
         check_fill_bytes(check, x, bytes);
     for (size_t i = 0; i < count; i++) {
         const int steps = (int)check_below(check, 2U << magnitude) - (1 << magnitude);
-        const float value = check_float(check, (float)steps * 0.5F * scale);
+        const float step = (float)steps * 0.5F * scale;
+        const float value = timed ? step : check_float(check, step);
         const int32_t integer = check_int32(check);
         const uint16_t half = type == QK_FP16 ? qk_fp16_round(value) : qk_bf16_round(value);
         if (type == QK_FP32)
             memcpy(x + i * 4, &value, 4);
         else if (type == QK_INT32)
             memcpy(x + i * 4, &integer, 4);
-        else if (!check_chance(check, 8)) /* or any bits */
+        else if (timed || !check_chance(check, 8)) /* or any bits */
             memcpy(x + i * 2, &half, 2);
     }
     return x;
@@ -186,7 +191,7 @@ static void check_type(struct check *check, const void *kernel)
     const struct qk_type_info *y = qk_type_info(subject->y_type);
     const bool timed = check_is_timed(check);
     struct job job = {.kernels = subject->kernels};
-    choose_types(check, &job, subject->y_type);
+    choose_types(check, &job, subject);
     struct qk_quantize_args *args = &job.args;
     struct qk_span *span = &args->span;
     span->stream = !timed && check_chance(check, 4);
@@ -205,10 +210,10 @@ static void check_type(struct check *check, const void *kernel)
                           : y->bits == 16 ? 2
                                           : 1);
     check_describe(check,
-                   "%zu elements of %s, division %d, limits %d, block %zd, done %zu, period %zu, "
+                   "%zu elements of %s, division %d, block %zd, done %zu, period %zu, "
                    "first %zu%s%s%s",
-                   span->count, qk_type_info(args->x_type)->name, (int)args->division, args->limits,
-                   span->block, span->done, span->period, span->p, span->zeros ? ", zeros" : "",
+                   span->count, qk_type_info(args->x_type)->name, (int)args->division, span->block,
+                   span->done, span->period, span->p, span->zeros ? ", zeros" : "",
                    span->offsets ? ", reciprocals" : "", span->stream ? ", streamed" : "");
     if (check_calls(check, run_expected, run_actual, &job, (double)span->count, "element"))
         check_same(check, &job.y, y->bits == 16 ? 2 : 1);
@@ -222,21 +227,33 @@ static void check_kernels(struct check *check, const char *tier,
     static const struct {
         enum qk_type type;
         const char *function;
+        enum qk_type types;
     } types[] = {
-        {QK_UINT8, "quantize/uint8"},          {QK_INT8, "quantize/int8"},
-        {QK_UINT16, "quantize/uint16"},        {QK_INT16, "quantize/int16"},
-        {QK_UINT4, "quantize/uint4"},          {QK_INT4, "quantize/int4"},
-        {QK_UINT2, "quantize/uint2"},          {QK_INT2, "quantize/int2"},
-        {QK_FP4E2M1, "quantize/fp4e2m1"},      {QK_FP8E4M3FN, "quantize/fp8e4m3fn"},
-        {QK_FP8E4M3FNUZ, "quantize/e4m3fnuz"}, {QK_FP8E5M2, "quantize/fp8e5m2"},
-        {QK_FP8E5M2FNUZ, "quantize/e5m2fnuz"},
+        {QK_UINT8, "quantize/uint8", QK_NONE},
+        {QK_INT8, "quantize/int8", QK_NONE},
+        {QK_UINT16, "quantize/uint16", QK_NONE},
+        {QK_INT16, "quantize/int16", QK_NONE},
+        {QK_UINT4, "quantize/uint4", QK_NONE},
+        {QK_INT4, "quantize/int4", QK_NONE},
+        {QK_UINT2, "quantize/uint2", QK_NONE},
+        {QK_INT2, "quantize/int2", QK_NONE},
+        {QK_FP4E2M1, "quantize/fp4e2m1", QK_NONE},
+        {QK_FP8E4M3FN, "quantize/fp8e4m3fn", QK_NONE},
+        {QK_FP8E4M3FNUZ, "quantize/e4m3fnuz", QK_NONE},
+        {QK_FP8E5M2, "quantize/fp8e5m2", QK_NONE},
+        {QK_FP8E5M2FNUZ, "quantize/e5m2fnuz", QK_NONE},
+        {QK_UINT8, "quantize/fp16_uint8", QK_FP16},
+        {QK_INT16, "quantize/fp16_int16", QK_FP16},
+        {QK_INT4, "quantize/fp16_int4", QK_FP16},
+        {QK_FP8E4M3FN, "quantize/fp16_e4m3fn", QK_FP16},
+        {QK_UINT8, "quantize/bf16_uint8", QK_BF16},
     };
     struct qk_quantize_kernels kernels;
     if (!check_tier(check, tier, check_lacks(tier)))
         return;
     init(&kernels);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        const struct subject subject = {&kernels, types[i].type};
+        const struct subject subject = {&kernels, types[i].type, types[i].types};
         check_run(check, &(struct check_subject){types[i].function, check_type, &subject, 3000});
     }
 }
