@@ -12,9 +12,11 @@
 
 static atomic_uint enabled_levels = BIT(QD_LOG_INFO) | BIT(QD_LOG_WARN) | BIT(QD_LOG_ERROR);
 static atomic_uint line_format = QD_LINE_TEXT;
-static atomic_ullong verbosity;                /* while QD_LOG_DEBUG is enabled */
-static atomic_ullong dropped;                  /* without those of log_file */
-static _Atomic(struct qd_log_file *) log_file; /* NULL: lines are written by whoever logs them */
+static atomic_ullong verbosity; /* while QD_LOG_DEBUG is enabled */
+static atomic_ullong dropped;   /* without those of log_file */
+/* NULL: whoever logs a line writes it. Not freed at the end: another thread may just put a line. */
+static _Atomic(struct qd_log_file *) log_file;
+static atomic_bool has_stopped;
 
 void qd_log_set_level(enum qd_log_level level)
 {
@@ -72,16 +74,11 @@ bool qd_log_start(struct qd_error *error)
     return started != NULL;
 }
 
-/* It is not freed: another thread may just put a line. */
 void qd_log_stop(void)
 {
-    static struct qd_log_file *stopped;
-    struct qd_log_file *file = atomic_exchange(&log_file, NULL);
-    if (file == NULL)
-        return;
-    qd_log_file_end(file);
-    stopped = file;
-    (void)stopped;
+    struct qd_log_file *file = atomic_load(&log_file);
+    if (file != NULL && !atomic_exchange(&has_stopped, true))
+        qd_log_file_end(file);
 }
 
 /* Before the log's thread starts, and after its end, no other thread logs, and nobody waits. */
@@ -95,7 +92,7 @@ static void write_directly(const struct qd_line *line)
 void qd_log_write(const struct qd_line *line)
 {
     struct qd_log_file *file = atomic_load_explicit(&log_file, memory_order_acquire);
-    if (file != NULL)
+    if (file != NULL && !atomic_load_explicit(&has_stopped, memory_order_relaxed))
         qd_log_file_put(file, line);
     else
         write_directly(line);
