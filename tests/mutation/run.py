@@ -63,7 +63,7 @@ class Tests:
 ELEMENTWISE = "grid|*dequantize*|onnx_quantize_linear*|quantize|element"
 CONV = "conv|conv_*|golden|openblas"
 OPERATORS = ("test_golden", "test_operators", "test_random")
-OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators")
+OIP = ("test_infer", "test_endpoints", "test_examples", "test_operators", "test_shared_memory")
 TESTS = (
     Tests("kernels/operators/onnx_qlinear_conv", "conv_rules|conv_axes|registry|" + CONV, (),
           OPERATORS),
@@ -235,11 +235,11 @@ class Bench:
 
     def __init__(self):
         self.links = link_commands()
-        self.originals = {}  # path -> (command, object code)
+        self.originals = {}  # path -> (command, object code, symbols)
 
     def object_of(self, path, text, folder):
         """Compiles a file's text. Returns None, or its object's path."""
-        command, _ = self.originals[path]
+        command = self.originals[path][0]
         source = folder / path
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
@@ -248,14 +248,21 @@ class Bench:
                               stderr=subprocess.DEVNULL)
         return folder / "mutant.o" if done.returncode == 0 else None
 
+    @staticmethod
+    def symbols(object_file):
+        """The names that an object defines. Without one of them its original would be linked."""
+        lines = subprocess.run(["nm", "--defined-only", "--extern-only", "--format=just-symbols",
+                                object_file], stdout=subprocess.PIPE, check=True).stdout
+        return lines.split()
+
     def prepare(self, path):
         """Compiles the original, for comparison."""
         if path in self.originals:
             return
-        self.originals[path] = (compile_command(path), None)
+        self.originals[path] = (compile_command(path), None, None)
         with tempfile.TemporaryDirectory(dir=HOME) as folder:
             made = self.object_of(path, (TREE / path).read_text(), Path(folder))
-            self.originals[path] = (self.originals[path][0], made.read_bytes())
+            self.originals[path] = (self.originals[path][0], made.read_bytes(), self.symbols(made))
 
     def link(self, program, folder):
         """Links a program with the mutant before the archives: it takes its original's place."""
@@ -300,7 +307,7 @@ def fate(bench, mutant, quick):
     with tempfile.TemporaryDirectory(dir=HOME) as name:
         folder = Path(name)
         made = bench.object_of(mutant.path, text, folder)
-        if made is None:
+        if made is None or bench.symbols(made) != bench.originals[mutant.path][2]:
             return "invalid"
         if made.read_bytes() == bench.originals[mutant.path][1]:
             return "equivalent"

@@ -125,6 +125,7 @@ Test(framing, first_lines)
     ASSERT_FAULT("GET / HTTP/1.10\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1.1\" and '0'");
     ASSERT_FAULT("GET / HTTP/1\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1\" and 0x0d");
     ASSERT_FAULT("GET / what\r\n\r\n", QD_FAULT_VERSION, "got \"\" and 'w'");
+    ASSERT_FAULT("GET / HTTP/1\x1f.1\r\n\r\n", QD_FAULT_CONTROL, "got 0x1f");
 }
 
 Test(framing, lines)
@@ -223,6 +224,48 @@ Test(framing, an_unclear_head_is_not_read_on)
                      strstr(fields[i], "chunked x") == NULL, "%s", fields[i]);
         cr_assert_eq(framing.fault, QD_FAULT_NONE);
         cr_assert_eq(framing.done_count, 0);
+    }
+}
+
+/* A reader that takes another coding for "chunked" sees another request behind it. */
+Test(framing, codings_that_differ_in_one_letter)
+{
+    for (size_t letter = 0; letter < strlen("chunked"); letter++)
+        for (int c = '!'; c < 0x7f; c++) {
+            char text[] = POST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+            char *coding = strstr(text, "chunked");
+            const bool same = c == coding[letter] || c == (coding[letter] ^ 0x20);
+            struct qd_framing framing = {.body_bytes_max = 1000};
+            size_t begun;
+            coding[letter] = (char)c;
+            qd_framing_read(&framing, text, strlen(text), &begun);
+            cr_expect_eq(framing.done_count, same, "%.7s", coding);
+        }
+}
+
+/* No byte behind the given ones is looked at, though it goes on as they do. */
+Test(framing, ends_where_the_bytes_end)
+{
+    static const struct {
+        const char *text, *more;
+    } cases[] = {
+        {CHUNKED "00", "00000000"},   {CHUNKED "2 ", "        "},    {CHUNKED "2;a", "aaaaaaaa"},
+        {POST "X: a", "aaaaaaaa"},    {POST "X:  ", "        "},     {CHUNKED "0\r\nX", "XXXXXXXX"},
+        {CHUNKED "9\r\n12", "34567"}, {"GET /aaaa", "aaaaaaaaaaaa"}, {"\r\n", "\r\n\r\n\r\n\r\n"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char bytes[256], wanted[256];
+        const size_t count = strlen(cases[i].text);
+        struct qd_framing framing = {.body_bytes_max = 1000};
+        struct qd_framing alone = framing;
+        size_t begun;
+        memset(wanted, 0, sizeof(wanted));
+        memcpy(wanted, cases[i].text, count);
+        const size_t kept = qd_framing_read(&alone, wanted, count, &begun);
+        snprintf(bytes, sizeof(bytes), "%s%s", cases[i].text, cases[i].more);
+        cr_expect_eq(qd_framing_read(&framing, bytes, count, &begun), kept, "%s", cases[i].text);
+        cr_expect_eq(memcmp(bytes, wanted, kept), 0, "%s", cases[i].text);
+        cr_expect_str_eq(bytes + count, cases[i].more);
     }
 }
 

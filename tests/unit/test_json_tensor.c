@@ -594,6 +594,26 @@ Test(json_tensor, prints_every_type)
 }
 
 /* What a piece begins with is taken for what it would be if the ones before were right. */
+/* Rows of one element, of two and of three, that pieces begin within. */
+Test(json_tensor, long_rows_in_pieces)
+{
+    enum { COUNT = 360 };
+    for (size_t row = 1; row <= 3; row++) {
+        char text[6 * COUNT] = "[", *at = text + 1;
+        uint8_t wanted[COUNT];
+        for (size_t i = 0; i < COUNT; i++) {
+            wanted[i] = (uint8_t)(i * 7);
+            at += sprintf(at, "%s%d%s",
+                          i % row ? ","
+                          : i     ? ",["
+                                  : "[",
+                          wanted[i], i % row + 1 == row ? "]" : "");
+        }
+        strcpy(at, "]");
+        expect_read(text, QK_UINT8, SHAPE(COUNT / row, row), wanted, COUNT);
+    }
+}
+
 Test(json_tensor, arrays_too_many_that_end_like_the_data)
 {
     expect_error("[1,1,1,1,[1,1,1,1,1],1,1,1,1,1,1,1,1]", QK_UINT8, SHAPE(9),
