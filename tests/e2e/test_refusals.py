@@ -249,7 +249,7 @@ class Refusals(ServerTest):
                 answer = reader.answer()
                 self.assertEqual(answer.status, 200, answer.body)
                 self.assertIsNone(answer.headers.get("Upgrade"))
-                self.assertIsNone(answer.headers.get("Connection"))
+                self.assertEqual(answer.headers.get("Connection"), "Keep-Alive")
             reader.close()
 
 
