@@ -5,6 +5,12 @@ An oracle takes a case and gives (its name, output datatype, shape, raw bytes).
 import ctypes
 import dataclasses
 import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
 
 # TensorFlow's own kernels: oneDNN's have other arithmetic and not all types. Read at import.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
@@ -180,8 +186,9 @@ def spread(array, shape, case):
 
 
 class Quantize:
-    """ONNX Runtime; where it does not implement the case, or does not read its precision, onnx's
-    reference."""
+    """ONNX Runtime; where it does not implement the case, onnx's reference, which is told the type of
+    the division; and for integers of quotients that the reference converts by chance, the written
+    rule."""
 
     def __init__(self):
         self.runtime, self.reference = Runtime(), Reference()
@@ -189,11 +196,10 @@ class Quantize:
     def run(self, case):
         if count_of(case.tensor("x").shape) == 0:  # blocks of nothing crash ONNX Runtime
             return ("written rule", ONNX_NAMES[output_number(case)], case.tensor("x").shape, b"")
-        if case.attributes.get("precision", 1) in (0, 1, "FP32"):
-            try:
-                return self.saturated(case) if overflows(case) else self.runtime.run(plain(case))
-            except Unsupported:
-                pass
+        try:
+            return self.runtime.run(plain(case))
+        except Unsupported:
+            pass
         for name in ("y_zero_point", "y_scale"):
             tensor = case.tensor(name)
             if tensor is not None and tensor.shape == [1] and case.granularity == "per-tensor":
@@ -201,35 +207,59 @@ class Quantize:
                 case = dataclasses.replace(case, tensors=[
                     Tensor(t.name, t.datatype, [], t.raw) if t is tensor else t
                     for t in case.tensors])
+        number = precision_number(case)
+        if number:
+            case = dataclasses.replace(case, attributes=dict(case.attributes, precision=number))
+        if is_integer(case) and overflows(case):
+            return written_quantize(case)
         return self.reference.run(case)
 
-    def saturated(self, case):
-        """FP32 to 4, 8 and 16 bits where quotients are beyond 32 bits: ONNX Runtime saturates them
-        in its vector loops, which the first of two equal calls is sure to reach: one scale for each
-        element, and 8 bits, which hold all of 4. Elsewhere it converts them by a cast that C++
-        leaves undefined."""
-        shape, kind = case.tensor("x").shape, ONNX_NAMES[output_number(case)]
-        wide = {"INT4": "INT8", "UINT4": "UINT8"}.get(kind, kind)
-        numpy_kind = np.dtype(wide.lower())
-        scale = np.frombuffer(case.tensor("y_scale").raw, np.float32)
-        zero = case.tensor("y_zero_point")
-        zeros = np.zeros(scale.shape, numpy_kind)
-        if zero is not None:
-            zeros = np.array(to_numbers(kind, zero.raw, scale.size), numpy_kind)
-        of_scale = case.tensor("y_scale").shape
-        spread_scale = spread(scale.reshape(of_scale), shape, case)
-        spread_zero = spread(zeros.reshape(of_scale), shape, case)
-        count = count_of(shape)
-        tensors = [Tensor("x", "FP32", [count], case.tensor("x").raw),
-                   Tensor("y_scale", "FP32", [count], spread_scale.tobytes()),
-                   Tensor("y_zero_point", wide, [count], spread_zero.tobytes())]
-        equal = dataclasses.replace(case, version="25", tensors=tensors, attributes={"axis": 0})
-        name, _, _, raw = self.runtime.run(equal)
-        if wide != kind:
-            low, high = limits(kind)
-            numbers = np.clip(np.frombuffer(raw, numpy_kind), low, high)
-            raw = to_raw(kind, [int(number) for number in numbers])
-        return name, kind, shape, raw
+
+def is_integer(case):
+    return not ONNX_NAMES[output_number(case)].startswith("FP")
+
+
+def precision_number(case):
+    """The type of the division, as the definition names it; 0: it names none."""
+    number = case.attributes.get("precision", 0)
+    number = ONNX_NUMBERS.get(number, number)
+    scale = case.tensor("y_scale").datatype
+    if number or int(case.version) < 23 or scale not in cases.OUTPUT_NUMBERS:
+        return number
+    return ONNX_NUMBERS[scale]
+
+
+def quotients(case):
+    """x / y_scale as float64, rounded as the division rounds; before opset 23 ONNX Runtime divides
+    FP16 in FP32."""
+    from ml_dtypes import bfloat16, float8_e8m0fnu
+    kinds = {"FP32": np.float32, "FP16": np.float16, "BF16": bfloat16, "INT32": np.int32,
+             "FP8E8M0": float8_e8m0fnu}
+    x, scale = (np.frombuffer(case.tensor(name).raw, kinds[case.tensor(name).datatype]).reshape(
+        case.tensor(name).shape) for name in ("x", "y_scale"))
+    number = precision_number(case)
+    if number:
+        kind = kinds[ONNX_NAMES[number]]
+    elif np.int32 in (x.dtype, scale.dtype):
+        kind = np.float64
+    else:
+        kind = bfloat16 if x.dtype == bfloat16 == scale.dtype else np.float32
+    with np.errstate(all="ignore"):
+        scale = spread(scale.astype(kind), x.shape, case)
+        return (x.astype(kind) / scale).astype(np.float64)
+
+
+def written_quantize(case):
+    """Written: saturate(round(x / y_scale) + y_zero_point). A NaN becomes the least, as in ONNX
+    Runtime since 1.32."""
+    kind, zero = ONNX_NAMES[output_number(case)], case.tensor("y_zero_point")
+    low, high = limits(kind)
+    sums = np.rint(quotients(case))
+    if zero is not None:
+        numbers = np.array(to_numbers(kind, zero.raw, count_of(zero.shape)), np.float64)
+        sums = sums + spread(numbers.reshape(zero.shape), sums.shape, case)
+    y = np.clip(np.nan_to_num(sums, nan=low, posinf=high, neginf=low), low, high)
+    return "written rule", kind, list(y.shape), to_raw(kind, [int(value) for value in y.flat])
 
 
 def plain(case):
@@ -241,18 +271,73 @@ def plain(case):
 
 
 def overflows(case):
-    """Whether ONNX Runtime saturates these types, and finds a quotient that 32 bits do not hold."""
-    if case.tensor("x").datatype != "FP32" or case.tensor("y_scale").datatype != "FP32":
-        return False
-    if ONNX_NAMES[output_number(case)] not in ("UINT8", "INT8", "UINT16", "INT16", "UINT4",
-                                               "INT4"):
-        return False
-    shape = case.tensor("x").shape
-    x = np.frombuffer(case.tensor("x").raw, np.float32).reshape(shape)
-    scale = np.frombuffer(case.tensor("y_scale").raw, np.float32)
-    with np.errstate(all="ignore"):
-        quotient = x / spread(scale.reshape(case.tensor("y_scale").shape), shape, case)
-    return not np.all(np.abs(quotient) < 2.0 ** 31)
+    """Whether there is a quotient that 32 bits do not hold."""
+    return not np.all(np.abs(quotients(case)) < 2.0 ** 31 - 1)
+
+
+# ---- The release before ----------------------------------------------------------------------
+
+# What ONNX Runtime answered otherwise before a release: operator, when that was, what, and for which
+# cases. A case of another kind in which the release before differs is a failure.
+DIFFERENCES = [
+    (cases.QUANTIZE, "1.32", "reads `precision`; before, it divided in FP32",
+     lambda case: case.attributes.get("precision", 0) not in (0, 1, "FP32")),
+    (cases.QUANTIZE, "1.32", "since opset 23 divides FP16 by FP16 in FP16; before, in FP32",
+     lambda case: precision_number(case) == ONNX_NUMBERS["FP16"]),
+    (cases.QUANTIZE, "1.32", "saturates infinity and quotients beyond 32 bits, and makes the least of "
+     "a NaN; before, a cast that C++ leaves undefined made INT32_MIN of most",
+     lambda case: is_integer(case) and overflows(case)),
+]
+
+
+def known_difference(case):
+    """(operator, since, what), or None."""
+    return next(((model, since, what) for model, since, what, holds in DIFFERENCES
+                 if model == case.model and holds(case)), None)
+
+
+class Previous:
+    """The release of ONNX Runtime before the newest, in a process of its own: one process cannot
+    have both. Its answer is None where it does not implement a case."""
+
+    def __init__(self, folder):
+        environment = dict(os.environ, PYTHONPATH=str(folder))
+        self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=environment)
+        self.name = pickle.load(self.process.stdout)
+
+    def run(self, case):
+        if case.model == cases.QUANTIZE and count_of(case.tensor("x").shape) == 0:
+            return None
+        pickle.dump(case, self.process.stdin)
+        self.process.stdin.flush()
+        return pickle.load(self.process.stdout)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve():
+    """Previous, on the other side."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing else is to print there
+    runtime, conv = Runtime(), Conv.__new__(Conv)
+    conv.runtime, conv.second_opinion = runtime, lambda *_: None
+    pickle.dump(runtime.name, answers)
+    answers.flush()
+    while True:
+        try:
+            case = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = (conv if case.model == cases.CONV else runtime).run(
+                plain(case) if case.model == cases.QUANTIZE else case)[1:]
+        except Unsupported:
+            answer = None
+        pickle.dump(answer, answers)
+        answers.flush()
 
 
 class Conv:
@@ -431,3 +516,8 @@ def proto_tensor(name, proto):
                        for value in proto.int32_data)
     assert len(raw) == bytes_of(datatype, count_of(shape)), name
     return Tensor(name, datatype, shape, raw)
+
+
+if __name__ == "__main__":
+    sys.modules["oracles"] = sys.modules["__main__"]
+    serve()

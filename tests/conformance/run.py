@@ -7,6 +7,7 @@
     --only CASE    one case, as a failure names it: dequantize/17, golden/dql-a01, node/NAME,
                    files/NAME; or all that begin so: golden/
     --ways LIST    of json,binary,carrier,triton; without it, all
+    --newest-only  do not compare with the release of ONNX Runtime before the newest
 
 The table goes to build/conformance/RESULTS.md, and to tests/conformance/RESULTS.md when all suites
 ran as they do by default. Exit status 1: a case failed, or CI=true and an expected package is
@@ -62,13 +63,18 @@ output type also determines the precision of the multiplication" may mean. So do
 DequantizeLinear: a one-dimensional x with one block is accepted, as by the reference; ONNX
 Runtime refuses it.
 
-QuantizeLinear: ONNX Runtime has x and y_scale of FP32 and of FP16, no FP4E2M1, and does not read
-precision; onnx's reference evaluator judges the others. Where the two differ, ONNX Runtime's is
-the answer: kernels/quantize/quantize.h says where.
+QuantizeLinear: ONNX Runtime has x and y_scale of FP32 and FP16, but no FP4E2M1 and no division in
+BF16; onnx's reference evaluator judges the others. Where the two differ, ONNX Runtime's is the
+answer: kernels/quantize/quantize.h says where.
 
-QuantizeLinear of FP32 to 4, 8 and 16 bits saturates quotients beyond 32 bits. ONNX Runtime does so
-in most of its loops, and converts them by an undefined cast in some; cases that have any reach it
-in a form that takes the former: one scale for each element, and 8 bits for 4.
+QuantizeLinear since opset 23 divides in the type of y_scale, says the definition, and so does ONNX
+Runtime. The reference takes NumPy's common type of x and y_scale instead: of FP32 and BF16, FP32; of
+INT32 and any, FP64. It gets the type of y_scale as precision, unless that is INT32 or FP8E8M0.
+
+QuantizeLinear: the reference converts infinity, NaN and quotients beyond 32 bits to INT32_MIN,
+which is no saturation. Where it would judge a case with such a quotient, the written rule does.
+
+QuantizeLinear of nothing in blocks crashes ONNX Runtime: the written rule, no bytes, judges.
 
 QLinearConv: ONNX Runtime has kernels for three of the eight combinations of types. The others
 reach it as UINT8, with 128 added to a tensor and to its zero point, which changes no result.
@@ -122,6 +128,7 @@ class Run:
                         if way in options.ways]
         self.table = Table()
         self.passed = self.failed = self.unjudged = self.requests = 0
+        self.previous = None  # the release of ONNX Runtime before
 
     def wanted(self, name):
         only = self.options.only
@@ -240,9 +247,25 @@ class Run:
             want = ({"directml": "OutputTensor", "tensorflow": "output"}.get(family, "y"), *output)
             self.check("random cases", (case.model, case.version, case.kind, case.granularity),
                        case, want, name)
+            self.compare_previous(case, want)
             if time.monotonic() - said > SAY_SECONDS:
                 said = time.monotonic()
                 say("%s: %d of %d, %d failed so far" % (family, done, len(numbers), self.failed))
+
+    def compare_previous(self, case, want):
+        """The release before has the same answer, or differs in a way that has a name."""
+        if self.previous is None or not case.model.startswith("onnx."):
+            return
+        answer = self.previous.run(case)
+        if answer is None:
+            return
+        same = answer[1] == want[2] and same_bits(want[1], answer[2], want[3])
+        known = load_oracles().known_difference(case)
+        self.table.compare(case.model, known, same)
+        if not same and not known:
+            self.failed += 1
+            say("FAILED %s: %s differs, and nobody has said why: %s, expected %s"
+                % (case.name, self.previous.name, answer[2].hex()[:200], want[3].hex()[:200]))
 
     def suite(self, name):
         before = self.passed, self.failed
@@ -300,6 +323,7 @@ def arguments():
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--only")
     parser.add_argument("--ways", default="json,binary,carrier,triton")
+    parser.add_argument("--newest-only", action="store_true")
     return parser.parse_args()
 
 
@@ -312,9 +336,14 @@ def main():
         "--log-level", "warn", "--model-control-mode", "explicit", "--model-repository",
         str(REPOSITORY))
     run = Run(options.url or server.addresses[0], options)
+    if not options.newest_only and "quantize" not in skipped and "previous" not in missing:
+        run.previous = load_oracles().Previous(HOME / "previous")
+        run.table.previous = run.previous.name
     try:
         run_suites(run, skipped)
     finally:
+        if run.previous is not None:
+            run.previous.close()
         if server is not None:
             server.stop()
     run.table.notes += NOTES

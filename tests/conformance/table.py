@@ -35,6 +35,9 @@ class Table:
     def __init__(self):
         self.suites = {}  # suite -> key -> Row; a key is the row's first cells
         self.notes = []
+        self.previous = None  # its name
+        self.differences = {}  # (operator, since, what) -> [cases, of them different]
+        self.equal = Counter()  # operator -> cases in which the release before agrees
 
     def add(self, suite, key, passed, oracle):
         self.suites.setdefault(suite, {}).setdefault(key, Row()).add(passed, oracle)
@@ -46,6 +49,25 @@ class Table:
             run, passed = result.get(key[0], (0, 0))
             result[key[0]] = run + row.run, passed + row.passed
         return result
+
+    def compare(self, model, known, same):
+        """A case that the release before implements. `known`: as oracles.known_difference."""
+        if known:
+            counts = self.differences.setdefault(known, [0, 0])
+            counts[0] += 1
+            counts[1] += not same
+        elif same:
+            self.equal[model] += 1
+
+    def about_previous(self):
+        lines = ["", "## The release before", "", "What %s makes of the same random cases. Where the "
+                 "two releases differ, the newest and the definition are right." % self.previous, "",
+                 "| operator | since | ONNX Runtime | cases | it differs |", "|---|---|---|---:|---:|"]
+        for (model, since, what), counts in sorted(self.differences.items()):
+            lines.append("| %s | %s | %s | %d | %d |" % (model, since, what, *counts))
+        for model, count in sorted(self.equal.items()):
+            lines.append("| %s | | all others | %d | 0 |" % (model, count))
+        return lines
 
     def write(self, path, ways, seed):
         seeded = "The random cases are those of seed %s." % seed
@@ -66,5 +88,7 @@ class Table:
                 lines.append("|" + "---|" * len(used) + "---:|---:|---|")
                 for key, row in self.suites[suite].items():
                     lines.append("| %s | %s |" % (" | ".join(key[i] for i in used), row.cells()))
+        if self.previous:
+            lines += self.about_previous()
         lines += ["", "## Notes", ""] + ["- " + note for note in self.notes]
         path.write_text("\n".join(lines) + "\n")
