@@ -186,9 +186,9 @@ def spread(array, shape, case):
 
 
 class Quantize:
-    """ONNX Runtime; where it does not implement the case, onnx's reference, which is told the type of
-    the division; and for integers of quotients that the reference converts by chance, the written
-    rule."""
+    """ONNX Runtime; where it does not implement the case, onnx's reference, which is told the type
+    of the division; and for integers of quotients that the reference converts by chance, the
+    written rule."""
 
     def __init__(self):
         self.runtime, self.reference = Runtime(), Reference()
@@ -277,15 +277,15 @@ def overflows(case):
 
 # ---- The release before ----------------------------------------------------------------------
 
-# What ONNX Runtime answered otherwise before a release: operator, when that was, what, and for which
-# cases. A case of another kind in which the release before differs is a failure.
+# What ONNX Runtime answered otherwise before a release: operator, when that was, what, and for
+# which cases. A case of another kind in which the release before differs is a failure.
 DIFFERENCES = [
     (cases.QUANTIZE, "1.32", "reads `precision`; before, it divided in FP32",
      lambda case: case.attributes.get("precision", 0) not in (0, 1, "FP32")),
     (cases.QUANTIZE, "1.32", "since opset 23 divides FP16 by FP16 in FP16; before, in FP32",
      lambda case: precision_number(case) == ONNX_NUMBERS["FP16"]),
-    (cases.QUANTIZE, "1.32", "saturates infinity and quotients beyond 32 bits, and makes the least of "
-     "a NaN; before, a cast that C++ leaves undefined made INT32_MIN of most",
+    (cases.QUANTIZE, "1.32", "saturates infinity and quotients beyond 32 bits, and makes the least "
+     "of a NaN; before, a cast that C++ leaves undefined made INT32_MIN of most",
      lambda case: is_integer(case) and overflows(case)),
 ]
 

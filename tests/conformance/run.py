@@ -67,9 +67,10 @@ QuantizeLinear: ONNX Runtime has x and y_scale of FP32 and FP16, but no FP4E2M1 
 BF16; onnx's reference evaluator judges the others. Where the two differ, ONNX Runtime's is the
 answer: kernels/quantize/quantize.h says where.
 
-QuantizeLinear since opset 23 divides in the type of y_scale, says the definition, and so does ONNX
-Runtime. The reference takes NumPy's common type of x and y_scale instead: of FP32 and BF16, FP32; of
-INT32 and any, FP64. It gets the type of y_scale as precision, unless that is INT32 or FP8E8M0.
+QuantizeLinear since opset 23 divides in the type of y_scale, says the definition, and so does
+ONNX Runtime. The reference takes NumPy's common type of x and y_scale instead: of FP32 and BF16,
+FP32; of INT32 and any, FP64. It gets the type of y_scale as precision, unless that is INT32 or
+FP8E8M0.
 
 QuantizeLinear: the reference converts infinity, NaN and quotients beyond 32 bits to INT32_MIN,
 which is no saturation. Where it would judge a case with such a quotient, the written rule does.

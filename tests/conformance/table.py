@@ -60,9 +60,11 @@ class Table:
             self.equal[model] += 1
 
     def about_previous(self):
-        lines = ["", "## The release before", "", "What %s makes of the same random cases. Where the "
-                 "two releases differ, the newest and the definition are right." % self.previous, "",
-                 "| operator | since | ONNX Runtime | cases | it differs |", "|---|---|---|---:|---:|"]
+        lines = ["", "## The release before", "",
+                 "What %s makes of the same random cases. Where the two releases differ, the "
+                 "newest and the definition are right." % self.previous, "",
+                 "| operator | since | ONNX Runtime | cases | it differs |",
+                 "|---|---|---|---:|---:|"]
         for (model, since, what), counts in sorted(self.differences.items()):
             lines.append("| %s | %s | %s | %d | %d |" % (model, since, what, *counts))
         for model, count in sorted(self.equal.items()):
