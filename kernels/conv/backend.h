@@ -16,7 +16,8 @@ struct qk_conv_backend {
     /* What serves convolutions that would fill less than a tenth of this one's tiles (and so take
      * ten times the time and memory that they should); NULL: this one. */
     const struct qk_conv_backend *narrow;
-    /* With tiles of fewer rows: what serves convolutions with few rows or terms; NULL: this one. */
+    /* With tiles of fewer rows: what serves convolutions with few rows or terms and, where this
+     * one's kernel has `settle`, those with many large weights; NULL: this one. */
     const struct qk_conv_backend *few;
     double few_speed;  /* of its products, as a share of this one's in full tiles */
     double tile_slabs; /* slabs that take as long as beginning and ending a tile of this one */

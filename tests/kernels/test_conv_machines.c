@@ -2,6 +2,7 @@
  * of this CPU; caches, speeds and what is chosen of them are another's. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "kernels/dispatch.h"
 #include "tests/support/conv_run.h"
@@ -119,4 +120,68 @@ Test(conv_machines, floats_are_faster)
     }
     check_random(9000000, 200);
     check_deep(700, 20);
+}
+
+static void *allocate(void *context, size_t bytes)
+{
+    (void)context;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+/* The backend that a convolution with these weights gets. */
+static const struct qk_conv_backend *backend_for(const struct qk_kernels *kernels, const uint8_t *w,
+                                                 size_t channels)
+{
+    static const float scale = 1;
+    static const uint8_t zero;
+    const struct qk_memory memory = {.alloc = allocate};
+    const struct qk_conv_desc desc = {.spatial_rank = 1,
+                                      .out_channels = channels,
+                                      .group_channels = channels,
+                                      .group = 1,
+                                      .kernel = {1, 1, 1, 1, 1, 3},
+                                      .stride = {1, 1, 1, 1, 1, 1},
+                                      .dilation = {1, 1, 1, 1, 1, 1}};
+    const struct qk_conv_constants constants = {.x_type = QK_UINT8,
+                                                .x_scale = 1,
+                                                .y_scale = 1,
+                                                .w_type = QK_INT8,
+                                                .w = w,
+                                                .w_count = channels * channels * 3,
+                                                .w_scale = (const uint8_t *)&scale,
+                                                .w_scale_count = 1,
+                                                .w_zero_point = &zero,
+                                                .w_zero_point_count = 1};
+    struct qk_conv conv;
+    struct qk_error error;
+    cr_assert_eq(qk_conv_prepare(&desc, &constants, &kernels->choice.conv, memory, &conv, &error),
+                 QK_OK);
+    free(conv.bias);
+    free(conv.multiplier);
+    free(conv.igemm.weights);
+    return conv.backend;
+}
+
+/* AVX2 multiplies bytes only where most weights are so small that no sum of two products saturates.
+ */
+Test(conv_machines, large_weights_take_words)
+{
+    enum { CHANNELS = 64, COUNT = CHANNELS * CHANNELS * 3 };
+    const struct qk_kernels *kernels = qk_test_kernels_gemm("auto", "avx2");
+    static uint8_t w[COUNT];
+    uint64_t state = 1;
+    if (!kernels)
+        return;
+    gemms.names[gemms.count] = "avx2";
+    gemms.kernels[gemms.count++] = (struct qk_kernels *)(uintptr_t)kernels;
+    const struct qk_conv_backend *bytes = kernels->choice.conv.dense;
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (uint8_t)(qk_test_random_below(&state, 128) - 64);
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
+    for (size_t i = 0; i < COUNT; i += 1000) /* of 256 slabs, 10 */
+        w[i] = w[i + 3] = 127;
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes);
+    for (size_t i = 0; i < COUNT; i++)
+        w[i] = (uint8_t)qk_test_random_below(&state, 256);
+    cr_expect_eq(backend_for(kernels, w, CHANNELS), bytes->few);
 }

@@ -83,6 +83,8 @@ void conv_case_random(struct conv_case *test, uint32_t spatial_rank, uint64_t se
     test->x_fill = one_in(&state, 8) ? (enum conv_fill)between(&state, 0, 2) : CONV_FILL_RANDOM;
     test->w_fill = one_in(&state, 8) ? (enum conv_fill)between(&state, 0, 2) : CONV_FILL_RANDOM;
     test->seed = qk_test_random(&state) | 1;
+    static const enum conv_fill fills[] = {CONV_FILL_RANDOM, CONV_FILL_SMALL, CONV_FILL_MIXED};
+    test->w_fill = fills[qk_test_random_below(&state, 3)];
 }
 
 /* ---- Contents ---------------------------------------------------------------------------- */
@@ -96,10 +98,13 @@ static void *exact(size_t bytes)
 static uint8_t *random_bytes(size_t count, bool is_signed, enum conv_fill fill, uint64_t *state)
 {
     uint8_t *bytes = exact(count);
-    if (fill != CONV_FILL_RANDOM)
+    if (fill == CONV_FILL_MIN || fill == CONV_FILL_MAX)
         return memset(bytes, (fill == CONV_FILL_MAX ? 255 : 0) ^ (is_signed ? 128 : 0), count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         bytes[i] = (uint8_t)(qk_test_random(state) >> 56);
+        if (fill == CONV_FILL_SMALL || (fill == CONV_FILL_MIXED && !one_in(state, 256)))
+            bytes[i] = (uint8_t)((64 + bytes[i] / 2) ^ (is_signed ? 128 : 0));
+    }
     return bytes;
 }
 

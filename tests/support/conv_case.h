@@ -5,7 +5,8 @@
 #include "kernels/qk.h"
 #include "tests/support/naive_conv.h"
 
-enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX };
+/* SMALL: of 7 bits around the middle; MIXED: most of them SMALL, some RANDOM. */
+enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX, CONV_FILL_SMALL, CONV_FILL_MIXED };
 
 /* Fill in `naive` up to auto_pad, the signs and the scales, and what follows it up to `seed`; then
  * conv_case_make does the rest. */

@@ -150,6 +150,55 @@ static void settle_panel(const struct qk_conv *conv, const struct qk_slab_order 
     }
 }
 
+/* Whether two weights of a cell leave the range in which `settle` keeps bytes: the positive ones
+ * add up to more than 128, or the negative ones to less than -128. */
+static bool is_large_pair(int32_t a, int32_t b)
+{
+    const int32_t up = (a > 0 ? a : 0) + (b > 0 ? b : 0);
+    const int32_t down = (a < 0 ? a : 0) + (b < 0 ? b : 0);
+    return up > 128 || down < -128;
+}
+
+/* Whether any row of a panel has a large pair in one cell. `w` is the panel's first row. */
+static bool is_large_slab(const struct qk_conv *conv, const uint8_t *w, size_t rows,
+                          struct qk_slab_terms terms)
+{
+    const int32_t centre = conv->constants.w_type == QK_INT8 ? 0 : 128;
+    bool large = false;
+    for (size_t row = 0; row < rows && !large; row++) {
+        int32_t cell[QK_IGEMM_CELL_BYTES] = {0};
+        for (size_t k = 0; k < terms.count; k++) {
+            const uint8_t byte = w[row * conv->depth + terms.first + k * terms.stride];
+            cell[k] = centre == 0 ? (int8_t)byte : byte - centre;
+        }
+        large = is_large_pair(cell[0], cell[1]) || is_large_pair(cell[2], cell[3]);
+    }
+    return large;
+}
+
+double qk_conv_large_share(const struct qk_conv *conv, const struct qk_conv_backend *backend)
+{
+    enum { SAMPLES = 64 }; /* their share is right within some 0.06, and costs a few microseconds */
+    const struct qk_slab_order order = qk_slab_order_for(&conv->desc, backend, conv->costs);
+    const size_t taps = order.outer_taps * order.row_taps * order.column_taps;
+    const size_t mr = backend->igemm->mr;
+    const size_t group_rows = conv->desc.out_channels / conv->desc.group;
+    const size_t panels = qk_divide_up(group_rows, mr);
+    size_t large = 0;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        /* Steps of primes: samples are spread over panels, taps and slabs alike. */
+        const size_t panel = i * 7 % panels;
+        const size_t step = i * 13 % order.steps;
+        const size_t k_block = step / taps;
+        const size_t slab = i * 5 % qk_slab_count(&order, k_block);
+        const size_t row = panel * mr + i * 3 % conv->desc.group * group_rows;
+        large += is_large_slab(conv, conv->constants.w + row * conv->depth,
+                               qk_size_min(group_rows - panel * mr, mr),
+                               qk_slab_terms(&order, &conv->desc, k_block, step % taps, slab));
+    }
+    return (double)large / SAMPLES;
+}
+
 /* Packs a panel whose first row has 1 for each term, so that its product is the sums of x's
  * columns. Terms that are not there stay 0. */
 static void pack_ones(const struct qk_conv *conv, const struct qk_slab_order *order, uint8_t *panel)
