@@ -4,9 +4,10 @@
  *
  * The word never saturates if the two weights of a pair that are positive add up to 128 at most,
  * and those that are negative to -128 at least, since x is at most 255. `settle` looks at each slab
- * of a panel once. Most weights of trained networks are small, so most slabs are of this kind. The
- * weights of the others become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows
- * where the cells were, terms 1 and 3 in the room for them.
+ * of a panel once. Weights of 7 bits, as ONNX Runtime's quantizer makes them with reduce_range, are
+ * all of this kind; of weights that use all 8 bits, less than half. The weights of the other slabs
+ * become words, which VPMADDWD multiplies exactly: terms 0 and 2 of all rows where the cells were,
+ * terms 1 and 3 in the room for them. A layer with many such slabs does not come here (conv.c).
  *
  * A tile is made of parts of up to 6 positions by two vectors of rows: 12 sums stay in registers
  * over all of a part, beside one cell of x in all lanes, two products and the ones. Weights are
