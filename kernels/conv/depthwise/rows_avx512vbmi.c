@@ -138,7 +138,7 @@ static inline __m512i load_weights(const uint8_t *from, const size_t count)
 }
 
 /* Adds to the sums of four rows of a tile. `look` is the row of x that the first tap of the first
- * of them looks at, `from` the address of the load there. */
+ * of them looks at; it may be before row 0. `from` is the address of the load in row 0. */
 __attribute__((always_inline)) static inline void
 add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m512i orders[CELLS],
          const __mmask64 inside[CELLS], __m512i weights[HEIGHT][CELLS], const struct form form,
@@ -155,7 +155,7 @@ add_rows(const struct view *view, const uint8_t *from, int64_t look, const __m51
 #pragma GCC unroll 16
     for (size_t i = 0; i < (ROWS - 1) * form.stride + form.height; i++) {
         const bool there = (uint64_t)(look + (int64_t)i) < view->height;
-        const uint8_t *line = there ? from + (int64_t)i * view->width : view->line;
+        const uint8_t *line = there ? from + (look + (int64_t)i) * view->width : view->line;
         __m512i loaded = _mm512_loadu_si512(line);
         if (form.flipped)
             loaded = _mm512_xor_si512(loaded, _mm512_set1_epi8((char)0x80));
@@ -219,7 +219,7 @@ run_output(const struct view *view, const struct output *output, const struct fo
 #pragma GCC unroll 4
             for (size_t i = 0; i < ROWS; i++)
                 sums[i] = _mm512_set1_epi32(output->bias);
-            add_rows(view, x + look * view->width, look, orders, inside, weights, form, sums);
+            add_rows(view, x, look, orders, inside, weights, form, sums);
             const __m512i bytes = qk_requantize_pack(&view->to, sums, ROWS, output->multiplier);
             store_rows(view, to + row * view->y_step, columns,
                        _mm512_permutexvar_epi8(view->order, bytes));

@@ -184,7 +184,8 @@ static uint32_t transpose_block(const struct qk_transpose *job, const uint8_t *f
     return (uint32_t)vaddvq_s32(sum);
 }
 
-/* What lies behind the last block may be no memory: blocks so near to it are copied before. */
+/* What lies behind the last block may be no memory: blocks so near to it are copied before, with
+ * zeros behind them. */
 static void transpose(const struct qk_transpose *job)
 {
     const size_t block_bytes = job->channels * job->taps;
@@ -196,8 +197,10 @@ static void transpose(const struct qk_transpose *job)
         uint8_t *to = job->to + row * job->to_row_stride;
         for (size_t i = 0; i < job->k_blocks; i++) {
             const bool near = (size_t)(end - from) < block_bytes + 15;
-            if (near)
+            if (near) {
                 memcpy(copy, from, block_bytes);
+                memset(copy + block_bytes, 0, 15);
+            }
             job->sums[row] =
                 (int32_t)((uint32_t)job->sums[row] + transpose_block(job, near ? copy : from, to));
             from += block_bytes;
