@@ -91,7 +91,7 @@ HARDEN += $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_
 endif
 HARDEN_LINK := -pie -Wl,-z,relro,-z,now,-z,noexecstack
 ALL_CFLAGS = $(SEMANTICS) $(WARNINGS) -I. -I$(B) -MMD -MP $(SYSROOT) $(HARDEN) $(SAN_$(SAN)) \
-    $(CFLAGS) $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
+    $(SAN_PLANS) $(CFLAGS) $(TIER) $(shell $(PKG_CONFIG) --cflags $(PACKAGES))
 ALL_LDFLAGS = $(SYSROOT) $(HARDEN_LINK) $(SAN_$(SAN)) $(LDFLAGS)
 # OpenBLAS is not linked: kernels/gemm/openblas.c loads it, and says why.
 LDLIBS = $(shell $(PKG_CONFIG) --libs $(PACKAGES)) -ldl -lm -lpthread
@@ -204,6 +204,14 @@ MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null)
 # registers. Canaries made some of them a sixth slower.
 BARE := -fno-stack-protector -fno-stack-clash-protection
 %_scalar.o: TIER := $(BARE)
+# Fuzzers also ask whether the code that plans calls wraps a size or cuts a number off, which C
+# allows. Kernels add modulo 2^32; what wraps on purpose elsewhere says so (kernels/wrap.h).
+ifeq ($(SAN),fuzz)
+$(B)/kernels/%.o: SAN_PLANS := \
+    -fsanitize=unsigned-integer-overflow,implicit-conversion,float-cast-overflow \
+    -fsanitize-ignorelist=tests/fuzz/ignored.txt
+$(B)/kernels/%_scalar.o: SAN_PLANS :=
+endif
 # Where ASan looks for use after return, gcc aligns frames for 32 bytes, not 64 (its bug 110027).
 SAN_FRAMES := $(and $(filter address,$(SAN)),$(if $(findstring clang,$(CC)),, \
     --param=asan-use-after-return=0))

@@ -99,6 +99,10 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
                        find_strides(op, input)->name, tensor->rank, name);
     if (stored != tensor->stored)
         return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);
+    size_t bytes;
+    if (!qk_type_bytes(tensor->type, stored, &bytes))
+        return qk_fail(error, QK_INVALID, "%s: expected a size in bytes of 64 bits, got more",
+                       name);
     return QK_OK;
 }
 

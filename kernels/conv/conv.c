@@ -6,6 +6,7 @@
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/way.h"
 #include "kernels/conv/widen.h"
+#include "kernels/wrap.h"
 
 void *qk_conv_alloc(struct qk_memory memory, size_t count, size_t size)
 {
@@ -163,7 +164,7 @@ static int32_t x_left(const struct qk_conv *conv)
 
 /* Folds into the bias what the products have too much: x is multiplied as it is stored, or flipped
  * to unsigned or signed, or centred, and each of these is x - x_zp + x_left. */
-void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end)
+QK_WRAPS void qk_conv_pack_channels(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_constants *from = &conv->constants;
     const uint32_t left = (uint32_t)x_left(conv);

@@ -70,7 +70,7 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
                                       .dilation = desc->dilation[i]};
         struct pads pads = {desc->pad_begin[i], desc->pad_end[i]};
         enum qk_conv_padding padding = i < lead ? QK_CONV_PAD_EXPLICIT : desc->padding;
-        enum qk_status status = fit_axis(axis, pads, padding, i - lead + 1, error);
+        enum qk_status status = fit_axis(axis, pads, padding, i < lead ? 0 : i - lead + 1, error);
         if (status != QK_OK)
             return status;
         fits = fits && qk_mul_size(positions, (size_t)axis->out, &positions);

@@ -4,6 +4,7 @@
 #define KERNELS_CONV_WIDEN_H
 
 #include "kernels/qk.h"
+#include "kernels/wrap.h"
 
 /* How to read an 8-bit element: (byte ^ flip) - offset. An INT8 is its byte with the top bit
  * flipped, less 128, so one loop serves both types. */
@@ -51,7 +52,8 @@ static inline void qk_widen_row(struct qk_widen widen, const uint8_t *restrict f
 }
 
 /* The sum of a row, modulo 2^32. */
-static inline uint32_t qk_widen_sum(struct qk_widen widen, const uint8_t *from, size_t count)
+QK_WRAPS static inline uint32_t qk_widen_sum(struct qk_widen widen, const uint8_t *from,
+                                             size_t count)
 {
     uint32_t lanes[QK_WIDEN_CHUNK] = {0};
     uint32_t sum = 0;

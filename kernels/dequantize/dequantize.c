@@ -67,9 +67,9 @@ static size_t count_to_alignment(const struct qk_dequantize_args *args, size_t p
 {
     const struct qk_span *span = &args->span;
     const size_t y_bytes = y_bits(args) / 8;
-    const size_t to_byte = -span->x_first & (per_byte - 1);
+    const size_t to_byte = (per_byte - (span->x_first & (per_byte - 1))) & (per_byte - 1);
     const uintptr_t y = (uintptr_t)span->y + span->y_first * y_bytes;
-    const size_t to_line = (-y & 63) / y_bytes;
+    const size_t to_line = (64 - y % 64) % 64 / y_bytes;
     return span->stream && (to_line & (per_byte - 1)) == to_byte ? to_line : to_byte;
 }
 

@@ -4,9 +4,10 @@ void qk_grid_init(struct qk_grid *grid, const struct qk_tensor *x)
 {
     size_t stride = 1;
     grid->rank = x->rank;
-    for (uint32_t i = x->rank; i-- > 0;) {
-        grid->axes[i] = (struct qk_grid_axis){.size = x->dims[i], .block = 1, .x_stride = stride};
-        stride *= x->dims[i];
+    for (uint32_t left = x->rank; left > 0; left--) {
+        const size_t size = x->dims[left - 1];
+        grid->axes[left - 1] = (struct qk_grid_axis){.size = size, .block = 1, .x_stride = stride};
+        stride *= size;
     }
 }
 
@@ -19,10 +20,10 @@ void qk_grid_slice(struct qk_grid *grid, uint32_t axis)
 void qk_grid_block(struct qk_grid *grid, const struct qk_tensor *scale, uint32_t axis, size_t block)
 {
     size_t stride = 1;
-    for (uint32_t i = grid->rank; i-- > 0;) {
-        grid->axes[i].scale_stride = stride;
-        grid->axes[i].zero_point_stride = stride;
-        stride *= scale->dims[i];
+    for (uint32_t left = grid->rank; left > 0; left--) {
+        grid->axes[left - 1].scale_stride = stride;
+        grid->axes[left - 1].zero_point_stride = stride;
+        stride *= scale->dims[left - 1];
     }
     grid->axes[axis].block = block;
 }
@@ -93,8 +94,7 @@ static size_t block_at(const struct qk_grid_axis *axis, size_t index)
     return axis->block == 1 ? index : index / axis->block; /* a division costs more than all else */
 }
 
-/* Moves along an axis from one index to another. Backwards, the unsigned differences wrap as they
- * should. */
+/* Moves along an axis from one index to a later one. */
 static void move_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis, size_t from,
                      size_t to)
 {
@@ -102,6 +102,15 @@ static void move_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis,
     row->x += (to - from) * axis->x_stride;
     row->scale += blocks * axis->scale_stride;
     row->zero_point += blocks * axis->zero_point_stride;
+}
+
+/* Moves back from an index to the first element of an axis. */
+static void rewind_row(struct qk_grid_piece *row, const struct qk_grid_axis *axis, size_t from)
+{
+    const size_t blocks = block_at(axis, from);
+    row->x -= from * axis->x_stride;
+    row->scale -= blocks * axis->scale_stride;
+    row->zero_point -= blocks * axis->zero_point_stride;
 }
 
 /* Finds the row that the indices of all outer axes name. */
@@ -122,10 +131,10 @@ static void find_row(struct qk_grid_cursor *cursor)
 void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, size_t i)
 {
     cursor->grid = grid;
-    for (uint32_t axis = grid->rank; axis-- > 0;) {
-        const size_t size = grid->axes[axis].size;
+    for (uint32_t left = grid->rank; left > 0; left--) {
+        const size_t size = grid->axes[left - 1].size;
         const size_t outer = i < size ? 0 : i / size;
-        cursor->index[axis] = i - outer * size;
+        cursor->index[left - 1] = i - outer * size;
         i = outer;
     }
     find_row(cursor);
@@ -134,15 +143,17 @@ void qk_grid_seek(struct qk_grid_cursor *cursor, const struct qk_grid *grid, siz
 static void next_row(struct qk_grid_cursor *cursor)
 {
     const struct qk_grid *grid = cursor->grid;
-    uint32_t i = grid->rank - 1;
-    cursor->index[i] = 0;
-    while (i-- > 0) {
-        const size_t index = cursor->index[i];
-        const size_t next = index + 1 < grid->axes[i].size ? index + 1 : 0;
-        move_row(&cursor->row, &grid->axes[i], index, next);
-        cursor->index[i] = next;
-        if (next > 0)
-            break;
+    cursor->index[grid->rank - 1] = 0;
+    for (uint32_t left = grid->rank - 1; left > 0; left--) {
+        const struct qk_grid_axis *axis = &grid->axes[left - 1];
+        size_t *index = &cursor->index[left - 1];
+        if (*index + 1 < axis->size) {
+            move_row(&cursor->row, axis, *index, *index + 1);
+            ++*index;
+            return;
+        }
+        rewind_row(&cursor->row, axis, *index);
+        *index = 0;
     }
 }
 

@@ -159,10 +159,10 @@ static void run(const struct qk_plan *plan, const void *const *inputs, void *con
 static bool is_packed(const struct qk_grid *grid)
 {
     size_t stride = 1;
-    for (uint32_t i = grid->rank; i-- > 0;) {
-        if (grid->axes[i].x_stride != stride)
+    for (uint32_t left = grid->rank; left > 0; left--) {
+        if (grid->axes[left - 1].x_stride != stride)
             return false;
-        stride *= grid->axes[i].size;
+        stride *= grid->axes[left - 1].size;
     }
     return true;
 }

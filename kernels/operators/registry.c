@@ -37,8 +37,8 @@ const struct qk_version *qk_operator_version(const struct qk_operator *op, uint6
 {
     if (!number_exists(op, number))
         return NULL;
-    for (size_t i = op->version_count; i-- > 0;)
-        if (op->versions[i].number <= number)
-            return &op->versions[i];
+    for (size_t left = op->version_count; left > 0; left--)
+        if (op->versions[left - 1].number <= number)
+            return &op->versions[left - 1];
     return NULL;
 }

@@ -5,9 +5,9 @@
 static size_t count_before(const struct qk_span *span, unsigned bits)
 {
     const size_t per_byte = bits < 8 ? 8 / bits : 1;
-    const size_t to_byte = -span->y_first & (per_byte - 1);
+    const size_t to_byte = (per_byte - (span->y_first & (per_byte - 1))) & (per_byte - 1);
     const uintptr_t at = (uintptr_t)span->y + (span->y_first + to_byte) * bits / 8;
-    return span->stream ? to_byte + (-at & 63) * 8 / bits : to_byte;
+    return span->stream ? to_byte + (64 - at % 64) % 64 * 8 / bits : to_byte;
 }
 
 /* How many elements come behind the last whole byte of y, or the last whole chunk and cache line.

@@ -35,15 +35,31 @@ static size_t below(struct source *source, size_t count)
     return take(source) % count;
 }
 
-/* Small most of the time; or at the ends of what 64 bits hold. */
+/* Near a power of two, of all 64. */
+static uint64_t take_near_power(struct source *source, unsigned kind)
+{
+    return (UINT64_C(1) << take(source) % 64) + kind % 5 - 2;
+}
+
+static uint64_t take_word(struct source *source)
+{
+    uint64_t word = 0;
+    for (int i = 0; i < 8; i++)
+        word |= (uint64_t)take(source) << 8 * i;
+    return word;
+}
+
+/* Small most of the time; near a power of two; any 64 bits; or at the ends of what they hold. */
 static int64_t take_number(struct source *source)
 {
     unsigned kind = take(source);
-    if (kind < 200)
+    if (kind < 190)
         return (int64_t)(kind % 20) - 3;
     if (kind < 240)
-        return (int64_t)take(source) << (take(source) % 56);
-    return kind < 250 ? INT64_MIN + (int64_t)take(source) : INT64_MAX - (int64_t)take(source);
+        return (int64_t)take_near_power(source, kind);
+    if (kind < 250)
+        return (int64_t)take_word(source);
+    return kind < 253 ? INT64_MIN + (int64_t)take(source) : INT64_MAX - (int64_t)take(source);
 }
 
 /* ---- A call -------------------------------------------------------------------------------- */
@@ -57,6 +73,7 @@ struct attempt {
     size_t dims[6];
     size_t axis;
     uint64_t random;
+    bool plan_only; /* an input that comes with each run is larger than what is tried here */
 };
 
 static uint64_t next_random(struct attempt *attempt)
@@ -72,9 +89,13 @@ static size_t take_dim(struct source *source)
     unsigned kind = take(source);
     if (kind < 128)
         return kind % 9;
-    if (kind < 250)
+    if (kind < 245)
         return kind - 118;
-    return kind < 253 ? (size_t)take(source) * 37 : SIZE_MAX / (1 + (size_t)take(source));
+    if (kind < 249)
+        return (size_t)take(source) * 37;
+    if (kind < 253)
+        return take_near_power(source, kind);
+    return kind < 254 ? take_word(source) : SIZE_MAX / (1 + (size_t)take(source));
 }
 
 /* Shapes as operators want them: all of one, one number, one for each of an axis, of blocks, of a
@@ -134,6 +155,12 @@ static enum qk_type take_type(struct source *source, uint32_t types)
     return QK_UINT8;
 }
 
+/* Whether an input has a shape, and no data: plans are made of shapes alone, of any size. */
+static bool has_shape_alone(const struct attempt *attempt, size_t index)
+{
+    return (attempt->call.variable >> index & 1) != 0;
+}
+
 /* False: larger than what is tried here. */
 static bool make_input(struct attempt *attempt, size_t index)
 {
@@ -154,8 +181,10 @@ static bool make_input(struct attempt *attempt, size_t index)
             !qk_tensor_set_strides(tensor, attribute->list, attribute->list_count))
             return false;
     }
-    if (!qk_type_bytes(tensor->type, tensor->stored, &bytes) || bytes > DATA_BYTES_MAX)
-        return false;
+    if (!qk_type_bytes(tensor->type, tensor->stored, &bytes) || bytes > DATA_BYTES_MAX) {
+        attempt->plan_only = true;
+        return has_shape_alone(attempt, index);
+    }
     const size_t shift = below(source, 65);
     unsigned char *block = attempt->blocks[index] = malloc(bytes + shift + 1);
     if (block == NULL)
@@ -253,7 +282,7 @@ static void run_plan(const struct attempt *attempt, struct pool *pool, struct ou
 {
     const struct qk_plan *plan = &outcome->plan;
     const void *inputs[QK_INPUT_COUNT_MAX];
-    if (plan->output_bytes[0] > DATA_BYTES_MAX ||
+    if (attempt->plan_only || plan->output_bytes[0] > DATA_BYTES_MAX ||
         (plan->unit_count > 0 && plan->unit_cost_ns > RUN_NS_MAX / plan->unit_count))
         return;
     for (size_t i = 0; i < QK_INPUT_COUNT_MAX; i++)

@@ -37,6 +37,17 @@ ARGUMENTS = ("--listen\0127.0.0.1:80\0--listen\0unix:/x\0--threads\0auto\0--max-
 TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infinity\",6.1e-5]")
 
 
+# Depthwise convolutions whose numbers wrap in 64 bits, as (kernel, strides, dilations, pads) of x
+# [1, 8, 30, 3]: the first two once read and wrote outside of their buffers; and others within bounds.
+HUGE, MOST = 1 << 62, (1 << 31) - 1
+GEOMETRIES = (([4, 3], [2, 1], [1537228672809129302, 1], [HUGE, 1, 0, 1]),
+              ([1, 3], [HUGE, 1], [1, 1], [HUGE, 1, 0, 1]),
+              ([4, 3], [2, 1], [MOST, 1], [MOST, 1, MOST, 1]),
+              ([2, 3], [MOST, 2], [MOST, 1], [MOST, 1, 0, 1]),
+              ([1, 3], [MOST, 1], [1, MOST], [0, MOST, 0, MOST]),
+              ([3, 2], [1, MOST], [1, MOST], [1, MOST, 1, MOST]))
+
+
 def write(folder, name, data):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(data)
@@ -63,6 +74,34 @@ def chunked(head, body):
                            for i in range(0, len(body), 99)) + b"0\r\n\r\n"
 
 
+def number(value):
+    """As take_number of fuzz_operator.c reads it."""
+    return bytes([value + 3]) if -3 <= value < 17 else b"\xf0" + value.to_bytes(8, "little")
+
+
+def dims(*lengths):
+    """As take_dim of fuzz_operator.c reads them, each below 127."""
+    return bytes(length if length < 9 else length + 118 for length in lengths)
+
+
+def conv_seed(backend, kernel, strides, dilations, pads):
+    """A call of QLinearConv for fuzz_operator.c: x [1, 8, 30, 3], group 8."""
+    # The backend, the operator, the version, what is variable, what stays, the random state.
+    call = bytes([backend, 2, 0, 0, 0, 7])
+    x = bytes([4]) + dims(1, 8, 30, 3) + b"\0"
+    attributes = b"\1"  # no auto_pad
+    attributes += b"\0\1" + b"".join(map(number, dilations))
+    attributes += b"\0" + number(8)
+    attributes += b"\1"  # no kernel_shape
+    attributes += b"\0\2" + b"".join(map(number, pads))
+    attributes += b"\0\1" + b"".join(map(number, strides))
+    # Of each input: its type, its shape (0: that of x, 1: [], 6: any), where it begins, its data.
+    whole, scalar = b"\0\0\0\0", b"\0\1\0\1"
+    w = b"\1\6\4" + dims(8, 1, *kernel) + b"\0\0"
+    inputs = whole + scalar + scalar + w + scalar + b"\1\1\0\1" + scalar * 2 + b"\0"
+    return call + x + attributes + inputs
+
+
 def main():
     folder = Path(sys.argv[1])
     for index, line in enumerate(LINES):
@@ -86,6 +125,10 @@ def main():
     for index in range(100):
         write(folder / "operator", "random%d" % index, rng.randbytes(200))
         write(folder / "oip_encode", "random%d" % index, rng.randbytes(3 * index))
+    for index, geometry in enumerate(GEOMETRIES):
+        for backend in range(8):
+            write(folder / "operator", "geometry%d.%d" % (index, backend),
+                  conv_seed(backend, *geometry))
     for index, data in enumerate((b"", TEXTS[0].encode(), bytes(3000), rng.randbytes(300),
                                   bytes(i * i % 11 for i in range(3000)))):
         for level in (0, 1, 9):

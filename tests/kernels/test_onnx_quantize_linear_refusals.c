@@ -209,3 +209,14 @@ Test(onnx_quantize_linear_refusals, types_of_later_versions)
         }
     }
 }
+
+/* A plan reads shapes alone, so a test may have any. */
+Test(onnx_quantize_linear_refusals, an_x_with_more_bytes_than_64_bits_count)
+{
+    const size_t huge = SIZE_MAX / 4 + 1;
+    struct qk_call call;
+    qk_test_call_init(&call, "onnx.QuantizeLinear", 13);
+    qk_test_call_input(&call, "x", QK_FP32, NULL, 1, &huge); /* never read */
+    qk_test_call_input(&call, "y_scale", QK_FP32, "\0\0\0", 0, NULL);
+    qk_test_expect_refusal(&call, "x");
+}

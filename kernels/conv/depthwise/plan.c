@@ -6,6 +6,7 @@
 
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/way.h"
+#include "kernels/wrap.h"
 
 /* An output channel's taps may take so many cells, so that a slot has room for some positions. */
 #define CELLS_MOST 256
@@ -91,7 +92,7 @@ static void sum_weights(const struct qk_conv *conv, size_t begin, size_t end)
     }
 }
 
-void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, size_t end)
+QK_WRAPS void qk_conv_pack_depthwise(const struct qk_conv *conv, size_t begin, size_t end)
 {
     const struct qk_conv_constants *from = &conv->constants;
     const uint8_t flip = from->w_type == QK_INT8 ? 0 : 0x80;

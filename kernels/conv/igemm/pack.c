@@ -4,6 +4,7 @@
 #include "kernels/conv/way.h"
 
 #include "kernels/conv/sizes.h"
+#include "kernels/wrap.h"
 
 /* Rough: the cycles that packing a weight takes, cell by cell or transposed, and all else that a
  * panel takes. */
@@ -20,9 +21,9 @@ struct recode {
 };
 
 /* Packs one cell of all rows of a panel, which are `row_bytes` apart in w. */
-static inline void pack_cell(const struct qk_igemm *igemm, struct recode recode,
-                             const uint8_t *from, size_t rows, size_t row_bytes,
-                             struct qk_slab_terms terms, uint8_t *cell)
+QK_WRAPS static inline void pack_cell(const struct qk_igemm *igemm, struct recode recode,
+                                      const uint8_t *from, size_t rows, size_t row_bytes,
+                                      struct qk_slab_terms terms, uint8_t *cell)
 {
     for (size_t row = 0; row < rows; row++, from += row_bytes, cell += igemm->row_stride) {
         uint32_t value = 0;
@@ -92,8 +93,8 @@ static bool may_transpose(const struct qk_conv *conv, const struct qk_slab_order
 
 /* Packs one panel: weights of `rows` output channels from `channel` on, and sum(w - w_zp) of each.
  */
-static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *order,
-                       size_t channel, size_t rows, uint8_t *panel, int32_t *sums)
+QK_WRAPS static void pack_panel(const struct qk_conv *conv, const struct qk_slab_order *order,
+                                size_t channel, size_t rows, uint8_t *panel, int32_t *sums)
 {
     const struct qk_igemm *igemm = conv->backend->igemm;
     const uint8_t *w = conv->constants.w + channel * conv->depth;

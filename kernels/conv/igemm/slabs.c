@@ -1,6 +1,7 @@
 #include "kernels/conv/igemm/slabs.h"
 
 #include "kernels/conv/sizes.h"
+#include "kernels/wrap.h"
 
 #include <string.h>
 
@@ -224,8 +225,8 @@ static void make_of_columns(const struct qk_slab_job *job, size_t row_tap, const
 
 /* Makes cells of channels that have one element each, as behind a global pooling: there the 4 bytes
  * of a cell already lie side by side in x. */
-static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
-                             size_t slabs, uint8_t *cells)
+QK_WRAPS static void make_of_elements(const struct qk_slab_job *job, const uint8_t *x, size_t first,
+                                      size_t slabs, uint8_t *cells)
 {
     const size_t cell_k = job->order->cell_k;
     const uint32_t flip = job->flip;

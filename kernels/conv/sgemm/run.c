@@ -5,6 +5,7 @@
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/conv/sizes.h"
 #include "kernels/conv/way.h"
+#include "kernels/wrap.h"
 
 /* A unit is one tile: at most so many output channels by so many positions. */
 #define TILE_ROWS 256
@@ -100,7 +101,7 @@ static void multiply_k_block(const struct state *state, const struct tile *tile,
                       });
 }
 
-static inline void carry_one(float sum, int32_t *carried)
+QK_WRAPS static inline void carry_one(float sum, int32_t *carried)
 {
     *carried = (int32_t)((uint32_t)*carried + (uint32_t)(int32_t)sum);
 }
