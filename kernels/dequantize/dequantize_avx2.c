@@ -131,12 +131,20 @@ struct how {
     size_t stored; /* bytes of y at the chunk's beginning */
 };
 
+/* Keeps the compiler from reordering stores. The CPU merges two stores to a cache line only if one
+ * follows the other: with stores out of order, FP32 of a last axis took 1.6 times as long. */
+INLINE void keep_order(void)
+{
+    __asm__ volatile("" : : : "memory");
+}
+
 INLINE void store_256(char *y, size_t at, __m256i v, struct how how)
 {
     if (!how.stream)
         _mm256_storeu_si256((__m256i *)(y + at), v);
     else if (at >= how.stored)
         _mm256_stream_si256((__m256i *)(y + at), v);
+    keep_order();
 }
 
 /* Only a store of such a vector becomes part of the conversion, which then needs no permutation. */
