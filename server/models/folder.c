@@ -63,25 +63,26 @@ static int open_resolved(int at, const char *path, int flags, uint64_t resolve)
     return -1;
 }
 
-/* True if no part of the path itself leaves the folder. */
+/* True if no part of the path itself leaves the folder. Two slashes count as one. */
 static bool stays_inside(const char *path)
 {
     char part[NAME_MAX + 1];
-    for (bool last = *path == '\0'; !last; path += strlen(part) + 1) {
-        last = strchr(path, '/') == NULL;
+    for (; *path != '\0'; path += strspn(path, "/")) {
         if (!copy_part(path, part))
             return false;
+        path += strlen(part);
     }
     return true;
 }
 
+/* What may be opened where links stay inside may be opened where they lead anywhere, too. */
 static int open_below(int at, const char *path, enum qd_links links, int flags)
 {
-    int fd;
-    if (links == QD_LINKS_INSIDE) {
-        fd = open_resolved(at, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+    int fd = open_resolved(at, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+    if (links == QD_LINKS_INSIDE)
         return fd < 0 && errno == ENOSYS ? open_part_by_part(at, path, flags) : fd;
-    }
+    if (fd >= 0 || (errno != EXDEV && errno != ENOSYS))
+        return fd;
     if (!stays_inside(path)) {
         errno = EXDEV;
         return -1;
