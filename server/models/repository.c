@@ -112,6 +112,22 @@ static enum qd_status visit_all(int folder, const char *shown, struct visitor *v
                                 strerror(errno));
 }
 
+static bool is_folder(int folder, const char *name)
+{
+    struct stat about;
+    return fstatat(folder, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* True if the entry is a link that leads to nothing, to itself, or where the server may not look.
+ * It stands for a model or a version: opening it then says what is wrong. Passing over it would
+ * load an older version, or no model, without a word. */
+static bool is_broken_link(int folder, const char *name)
+{
+    struct stat about;
+    return fstatat(folder, name, &about, 0) != 0 &&
+           fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode);
+}
+
 /* ---- Models ------------------------------------------------------------------------------- */
 
 struct name_list {
@@ -126,10 +142,9 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
                                struct qd_error *error)
 {
     struct name_list *list = (struct name_list *)visitor;
-    struct stat about;
     struct qd_error unfit;
-    if (*name == '.' || strcmp(name, "lost+found") == 0 || fstatat(folder, name, &about, 0) != 0 ||
-        !S_ISDIR(about.st_mode))
+    if (*name == '.' || strcmp(name, "lost+found") == 0 ||
+        !(is_folder(folder, name) || is_broken_link(folder, name)))
         return QD_OK;
     if (qd_model_check_name(name, &unfit) != QD_OK) {
         qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"",
@@ -229,16 +244,15 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
 {
     struct version_list *list = (struct version_list *)visitor;
     struct qd_model_folder *folder = list->folder;
-    struct stat about;
     uint64_t number = version_of(name);
-    bool is_folder = fstatat(fd, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
-    folder->has_config |= !is_folder && strcmp(name, "config.json") == 0;
-    folder->has_pbtxt |= !is_folder && strcmp(name, "config.pbtxt") == 0;
+    bool as_folder = is_folder(fd, name) || (number != 0 && is_broken_link(fd, name));
+    folder->has_config |= !as_folder && strcmp(name, "config.json") == 0;
+    folder->has_pbtxt |= !as_folder && strcmp(name, "config.pbtxt") == 0;
     folder->has_model |=
-        !is_folder && (qd_found_is_onnx(name) || strcmp(name, "request.json") == 0);
-    if (!is_folder && list->marks)
+        !as_folder && (qd_found_is_onnx(name) || strcmp(name, "request.json") == 0);
+    if (!as_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
-    if (!is_folder || number == 0) {
+    if (!as_folder || number == 0) {
         qd_log(QD_LOG_DEBUG, "an entry of a model's folder is no version",
                "model=\"%s\" "
                "entry=\"%.100s\"",

@@ -27,7 +27,8 @@ void qd_repository_close(struct qd_repository *repository); /* NULL is fine */
 
 /* The names of models, sorted, in the arena. What cannot be one is passed over: files, names with a
  * dot before them, the lost+found of a file system's root; and others that a model may not have,
- * which is logged. */
+ * which is logged. A link that leads nowhere is in the list: qd_model_folder_open says what is
+ * wrong with it. */
 enum qd_status qd_repository_list(const struct qd_repository *repository, struct qd_arena *arena,
                                   const char ***names, size_t *count, struct qd_error *error);
 

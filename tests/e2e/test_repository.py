@@ -206,11 +206,10 @@ class AtStart(RepositoryTest):
                      weights_of_another_model, weights_from_the_root, fifo, fifo_of_weights,
                      folder, huge, short_weights, loop):
             make()
-            if make is not loop: # which is no folder, and so is passed over
-                line = self.fail_to_start()
-                self.assertIn("bad", line, make.__name__)
-                if make.__name__.startswith("link"):
-                    self.assertIn("where it is looked for", line)
+            line = self.fail_to_start()
+            self.assertIn("bad", line, make.__name__)
+            if make.__name__.startswith("link"):
+                self.assertIn("where it is looked for", line)
             server = Server("--model-repository", str(self.folder), "--exit-on-error", "off")
             self.server = server
             self.assert_convolves("good", WEIGHTS)
@@ -231,6 +230,27 @@ class AtStart(RepositoryTest):
         self.start()
         self.assert_convolves("store", WEIGHTS, 2)
         self.assert_convolves("link", WEIGHTS, 2)
+
+    @unless_emulated("QEMU 7.2 has no openat2, without which no link is followed")
+    def test_broken_links_are_reported(self):
+        self.write("m/1/model.onnx", conv_file(WEIGHTS))
+        (self.folder / "m/2").symlink_to("missing")
+        self.assertIn("m/2: expected a folder, got a link to nothing", self.fail_to_start())
+        (self.folder / "m/2").unlink()
+        (self.folder / "m/notes").symlink_to("missing")  # is no version
+        (self.folder / "gone").symlink_to("missing")
+        self.assertIn("gone: expected a folder, got a link to nothing", self.fail_to_start())
+        self.start("--exit-on-error", "off")
+        self.assert_convolves("m", WEIGHTS)
+        self.assertIn("gone: expected a folder, got a link to nothing", str(self.entries("gone")))
+
+    @unless_emulated("QEMU 7.2 has no openat2, without which no link is followed")
+    def test_a_broken_link_does_not_load_an_older_version(self):
+        self.write("m/1/model.onnx", conv_file(WEIGHTS))
+        (self.folder / "m/2").symlink_to("missing")
+        self.start("--model-control-mode", "explicit")
+        self.assert_error(self.post("m", "load"), 400,
+                          "m/2: expected a folder, got a link to nothing")
 
     def test_the_end_while_models_load(self):
         large = conv_file([1] * 3 * 2048 * 2048, dims=(1, 2048, "n"), w_dims=[2048, 2048, 3])

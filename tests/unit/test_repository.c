@@ -79,10 +79,30 @@ Test(repository, lists_folders_with_names_that_models_may_have)
     const char **names;
     size_t count;
     cr_assert_eq(qd_repository_list(repository, &scratch.arena, &names, &count, &error), QD_OK);
-    cr_assert_eq(count, 3);
+    cr_assert_eq(count, 4);
     cr_assert_str_eq(names[0], "a");
     cr_assert_str_eq(names[1], "b");
     cr_assert_str_eq(names[2], "c");
+    cr_assert_str_eq(names[3], "d"); /* opening it says that the link leads to nothing */
+}
+
+Test(repository, broken_links_are_models_and_versions)
+{
+    static const char *const links[][2] = {
+        {"nowhere", "d"}, {"e", "e"}, {"nowhere", "b/7"}, {"3", "a/3"}};
+    static const char *const names[] = {"d", "e", "b", "a"};
+    static const char *const texts[] = {"d: expected a folder, got a link to nothing",
+                                        "e: ", "b/7: expected a folder, got a link to nothing",
+                                        "a/3: "};
+    make_folder("a");
+    for (size_t i = 0; i < 4; i++) {
+        struct qd_model_folder folder;
+        cr_assert_eq(symlinkat(links[i][0], root, links[i][1]), 0);
+        cr_assert_eq(
+            qd_model_folder_open(repository, names[i], true, &scratch.arena, &folder, &error),
+            QD_INVALID, "%s", names[i]);
+        cr_assert_eq(strncmp(error.text, texts[i], strlen(texts[i])), 0, "%s", error.text);
+    }
 }
 
 Test(repository, versions_are_numbers_above_0)
