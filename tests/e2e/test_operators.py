@@ -150,11 +150,13 @@ class QuantizeLinear(OperatorTest):
         self.quantize("21", ("FP32", [1], [3]), ("FP32", [], [1]), ("UINT8", [1], [3]))
 
     def test_precision(self):
-        # FP16 has no 2049.
+        # FP16 has no 2049. Without `precision`, the division has the datatype of y_scale.
         self.quantize("23", ("FP32", [2], [2049, 3]), ("FP32", [], [1]), ("INT16", [2], [2048, 3]),
                       output_dtype="INT16", precision="FP16")
-        self.quantize("23", ("INT32", [2], [2049, 3]), ("FP16", [], [1]), ("INT16", [2], [2049, 3]),
+        self.quantize("23", ("INT32", [2], [2049, 3]), ("FP16", [], [1]), ("INT16", [2], [2048, 3]),
                       output_dtype="INT16")
+        self.quantize("23", ("INT32", [2], [2049, 3]), ("FP16", [], [1]), ("INT16", [2], [2049, 3]),
+                      output_dtype="INT16", precision="FP32")
 
     def test_blocks(self):
         # Blocks of three along an axis of five: the last one is short, rows begin within a byte.
