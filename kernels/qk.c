@@ -121,8 +121,8 @@ static enum qk_status check_type(const struct qk_call *call, size_t input, struc
         return QK_OK;
     char types[192];
     qk_print_types(def->types, types, sizeof(types));
-    return qk_fail(error, QK_INVALID, "%s: %s %u expects datatype %s, got %s", name, op->name,
-                   call->version->number, types, qk_type_info(type)->name);
+    return qk_fail(error, QK_INVALID, "%s: expected datatype %s for %s %u, got %s", name, types,
+                   op->name, call->version->number, qk_type_info(type)->name);
 }
 
 static enum qk_status check_input(const struct qk_call *call, size_t input, struct qk_error *error)

@@ -40,10 +40,9 @@ static enum qk_status fit_axis(struct qk_conv_axis *axis, struct pads pads,
     const int64_t padded = axis->in + pads.begin + pads.end;
     if (padded < span || (same && axis->in == 0))
         return qk_fail(error, QK_INVALID,
-                       "x: D%u is %" PRId64 ", with pads %" PRId64 " and %" PRId64
-                       ", and holds no window of %" PRId64 " (kernel %" PRId64 ", dilation %" PRId64
-                       ")",
-                       number, axis->in, pads.begin, pads.end, span, axis->kernel, axis->dilation);
+                       "x: expected a window of %" PRId64 " (kernel %" PRId64 ", dilation %" PRId64
+                       ") to fit in D%u, got %" PRId64 " with pads %" PRId64 " and %" PRId64,
+                       span, axis->kernel, axis->dilation, number, axis->in, pads.begin, pads.end);
     axis->pad = pads.begin;
     axis->out = (padded - span) / axis->stride + 1;
     return QK_OK;

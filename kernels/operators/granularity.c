@@ -41,7 +41,7 @@ static enum qk_status check_scale(const struct qk_call *call, struct qk_error *e
         return QK_OK;
     if (call->version->number < call->op->attributes[AXIS].since)
         return qk_fail(error, QK_INVALID,
-                       "%s: %s %u expects one scale, of shape [] or [1], got shape %s", name,
+                       "%s: expected one scale, of shape [] or [1], for %s %u, got shape %s", name,
                        call->op->name, call->version->number, qk_shape_text(scale, &shape));
     if (scale->rank != 1 && qk_int_or(&call->attributes[BLOCK_SIZE], 0) == 0)
         return qk_fail(error, QK_INVALID,
@@ -94,7 +94,7 @@ static enum qk_status resolve_axis(const struct qk_granularity *granularity,
     struct qk_shape_text shape;
     if (rank == 0)
         return qk_fail(error, QK_INVALID,
-                       "%s: x of shape [] expects one scale, of shape [] or [1], got %s",
+                       "%s: expected one scale, of shape [] or [1], for x of shape [], got %s",
                        op->input_names[SCALE], qk_shape_text(&granularity->scale, &shape));
     if (number < -rank || number >= rank)
         return qk_fail(error, QK_INVALID,

@@ -65,12 +65,12 @@ static enum qk_status read_auto_pad(const struct qk_call *call, enum qk_conv_pad
         *padding = modes[i].padding;
         if (*padding != QK_CONV_PAD_EXPLICIT && call->attributes[PADS].present)
             return qk_fail(error, QK_INVALID,
-                           "pads: expects none where auto_pad is %s, got a list of %zu", name,
+                           "pads: expected none where auto_pad is %s, got a list of %zu", name,
                            call->attributes[PADS].list_count);
         return QK_OK;
     }
     return qk_fail(error, QK_INVALID,
-                   "auto_pad: expects NOTSET, VALID, SAME_UPPER or SAME_LOWER, got \"%.64s\"",
+                   "auto_pad: expected NOTSET, VALID, SAME_UPPER or SAME_LOWER, got \"%.64s\"",
                    name);
 }
 
@@ -84,7 +84,7 @@ static enum qk_status read_group(const struct qk_call *call, struct qk_conv_desc
     desc->group = given->present ? (size_t)given->number : 1;
     if (desc->out_channels % desc->group != 0)
         return qk_fail(error, QK_INVALID,
-                       "group: expects a divisor of w's %zu output channels, got %zu",
+                       "group: expected a divisor of w's %zu output channels, got %zu",
                        desc->out_channels, desc->group);
     return QK_OK;
 }
@@ -100,7 +100,7 @@ static enum qk_status check_kernel_shape(const struct qk_call *call, struct qk_e
     for (uint32_t i = 0; i < w->rank - 2 && status == QK_OK; i++) {
         if ((size_t)shape[i] != w->dims[2 + i])
             status = qk_fail(error, QK_INVALID,
-                             "kernel_shape: expects w's %zu at index %u, got %" PRId64,
+                             "kernel_shape: expected w's %zu at index %u, got %" PRId64,
                              w->dims[2 + i], i, shape[i]);
     }
     return status;
@@ -156,11 +156,11 @@ static enum qk_status check_parameter(const struct qk_call *call, size_t input, 
     struct qk_shape_text shape;
     const char *name = call->op->input_names[input];
     if (!per_channel)
-        return qk_fail(error, QK_INVALID, "%s: expects shape [] or [1], got %s", name,
+        return qk_fail(error, QK_INVALID, "%s: expected shape [] or [1], got %s", name,
                        qk_shape_text(tensor, &shape));
     return qk_fail(error, QK_INVALID,
-                   "%s: expects shape [], [1], or [%zu] for each output channel of w, got %s", name,
-                   channels, qk_shape_text(tensor, &shape));
+                   "%s: expected shape [], [1], or [%zu] for each output channel of w, got %s",
+                   name, channels, qk_shape_text(tensor, &shape));
 }
 
 static enum qk_status check_constants(const struct qk_call *call, struct qk_error *error)
@@ -170,7 +170,7 @@ static enum qk_status check_constants(const struct qk_call *call, struct qk_erro
     struct qk_shape_text shape;
     if (w->rank < 3 || w->rank > 2 + QK_CONV_SPATIAL_MAX)
         return qk_fail(error, QK_INVALID,
-                       "w: expects [M, C/group, k1..kn] with 1 to %d kernel axes, got shape %s",
+                       "w: expected [M, C/group, k1..kn] with 1 to %d kernel axes, got shape %s",
                        QK_CONV_SPATIAL_MAX, qk_shape_text(w, &shape));
     static const size_t scalars[] = {X_SCALE, X_ZERO_POINT, Y_SCALE, Y_ZERO_POINT};
     enum qk_status status = QK_OK;
@@ -187,7 +187,7 @@ static enum qk_status check_constants(const struct qk_call *call, struct qk_erro
     if (status == QK_OK && bias->type != QK_NONE &&
         (bias->rank != 1 || bias->dims[0] != w->dims[0]))
         status = qk_fail(error, QK_INVALID,
-                         "B: expects shape [%zu], one for each output channel of w, got %s",
+                         "B: expected shape [%zu], one for each output channel of w, got %s",
                          w->dims[0], qk_shape_text(bias, &shape));
     return status;
 }
@@ -264,12 +264,12 @@ static enum qk_status plan(const struct qk_instance *instance, const struct qk_t
     const struct qk_tensor *x = &inputs[X];
     struct qk_shape_text shape;
     if (x->rank != desc->spatial_rank + 2)
-        return qk_fail(error, QK_INVALID, "x: expects rank %u as w has, got shape %s",
+        return qk_fail(error, QK_INVALID, "x: expected rank %u as w has, got shape %s",
                        desc->spatial_rank + 2, qk_shape_text(x, &shape));
     size_t channels;
     if (!qk_mul_size(desc->group_channels, desc->group, &channels) || x->dims[1] != channels)
         return qk_fail(error, QK_INVALID,
-                       "x: expects C = %zu (of w) * %zu (group) channels, got shape %s",
+                       "x: expected C = %zu (of w) * %zu (group) channels, got shape %s",
                        desc->group_channels, desc->group, qk_shape_text(x, &shape));
     const struct qk_kernels *kernels = instance->kernels;
     return qk_conv_plan(conv, &made->epilogue, &kernels->openblas, kernels->im2col, x, memory, plan,

@@ -64,7 +64,7 @@ static enum qd_status find_free_dim(struct raw *raw)
     if (free_count <= 1)
         return QD_OK;
     return qd_fail(raw->error, QD_INVALID,
-                   "the input %s: a raw binary request expects one free size at most, got %s; "
+                   "the input %s: expected one free size at most in a raw binary request, got %s; "
                    "JSON can say the shape",
                    qd_show_string(port->name).text, raw->shape);
 }
@@ -78,8 +78,8 @@ static enum qd_status find_size(struct raw *raw)
     char wanted[96];
     if (others == 0)
         return qd_fail(raw->error, QD_INVALID,
-                       "the input %s: a raw binary request expects a size that follows from the "
-                       "bytes, got %s, which is empty; JSON can say the shape",
+                       "the input %s: expected a size that follows from the bytes of a raw binary "
+                       "request, got %s, which is empty; JSON can say the shape",
                        qd_show_string(raw->port->name).text, raw->shape);
     if (__builtin_mul_overflow(others, (size_t)type_of(raw)->bits, &step_bits) ||
         __builtin_mul_overflow(raw->body_bytes, (size_t)8, &came_bits))
@@ -166,10 +166,11 @@ enum qd_status qd_oip_read_raw(const struct qd_oip_message *message, struct qd_o
     take_port(&raw, &message->signature->inputs[0], &list);
     status = find_free_dim(&raw);
     if (status == QD_OK && raw.free_dim != NO_DIM && raw.port->strides != NULL)
-        return qd_fail(error, QD_INVALID,
-                       "the input %s: a raw binary request expects no free size beside strides, "
-                       "got %s; JSON can say the shape",
-                       qd_show_string(raw.port->name).text, raw.shape);
+        return qd_fail(
+            error, QD_INVALID,
+            "the input %s: expected no free size beside strides in a raw binary request, "
+            "got %s; JSON can say the shape",
+            qd_show_string(raw.port->name).text, raw.shape);
     if (status == QD_OK && !qk_tensor_set_count(raw.tensor))
         status = refuse_bytes(&raw, "less than 2^64 bytes");
     if (status == QD_OK && raw.free_dim != NO_DIM)

@@ -54,8 +54,8 @@ enum qd_status qd_refuse_type(const char *name, uint64_t version, uint32_t types
 {
     char known[320];
     qk_print_types(types, known, sizeof(known));
-    return qd_fail(error, QD_INVALID, "%s: version %" PRIu64 " of %s takes %s, got %s", field,
-                   version, name, known, got);
+    return qd_fail(error, QD_INVALID, "%s: expected %s for version %" PRIu64 " of %s, got %s",
+                   field, known, version, name, got);
 }
 
 /* Adds the bytes of the names to *sum. */

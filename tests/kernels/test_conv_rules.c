@@ -102,8 +102,8 @@ Test(conv_rules, text_of_a_window_that_does_not_fit)
     qk_test_call_ints(&test.call, "dilations", (int64_t[]){1, 4}, 2);
     qk_test_run(kernels, &test.call, &result);
     cr_expect_eq(result.status, QK_INVALID);
-    cr_expect_str_eq(result.error.text, "x: D2 is 5, with pads 0 and 0, and holds no window of 9 "
-                                        "(kernel 3, dilation 4)");
+    cr_expect_str_eq(result.error.text, "x: expected a window of 9 (kernel 3, dilation 4) to fit "
+                                        "in D2, got 5 with pads 0 and 0");
     qk_test_result_deinit(&result);
     conv_case_deinit(&test);
     qk_kernels_destroy(kernels);

@@ -228,8 +228,8 @@ Test(graph_refusals, a_type_that_the_next_node_does_not_take)
     made->nodes[1].inputs[0] = 3;
     made->nodes[2].inputs[0] = 1;
     made->nodes[2].call.inputs[2].type = QK_UINT8;
-    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): x: onnx.QLinearConv 10 expects "
-                         "datatype UINT8, INT8, got FP32");
+    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): x: expected datatype UINT8, "
+                         "INT8 for onnx.QLinearConv 10, got FP32");
 }
 
 Test(graph_refusals, a_type_that_differs_from_its_zero_point)
@@ -261,7 +261,7 @@ Test(graph_refusals, a_rule_of_an_operator)
 {
     struct graph_case *made = make_chain();
     qk_test_call_int(&made->nodes[1].call, "group", 3);
-    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): group: expects a divisor of w's 4 "
+    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): group: expected a divisor of w's 4 "
                          "output channels, got 3");
 }
 
@@ -274,7 +274,7 @@ Test(graph_refusals, a_long_name_is_cut)
     made->nodes[1].name = name;
     qk_test_call_int(&made->nodes[1].call, "group", 3);
     snprintf(text, sizeof(text),
-             "node 1 (\"%.64s\", onnx.QLinearConv): group: expects a divisor of w's 4 output "
+             "node 1 (\"%.64s\", onnx.QLinearConv): group: expected a divisor of w's 4 output "
              "channels, got 3",
              name);
     expect_refused(made, text);
@@ -305,7 +305,7 @@ Test(graph_refusals, shapes_that_a_node_does_not_take)
     struct qk_tensor x = {.type = QK_FP32, .rank = 3, .dims = {1, 3, 8}};
     cr_assert(qk_tensor_set_count(&x));
     expect_plan_refused(made, &x,
-                        "node 1 (\"n1\", onnx.QLinearConv): x: expects rank 4 as w has, "
+                        "node 1 (\"n1\", onnx.QLinearConv): x: expected rank 4 as w has, "
                         "got shape [1,3,8]");
     x.type = QK_FP16;
     expect_plan_refused(made, &x,

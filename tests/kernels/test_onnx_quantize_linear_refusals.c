@@ -44,8 +44,8 @@ Test(onnx_quantize_linear_refusals, scales_of_other_shapes)
     struct qk_call call;
     start(&call, 10, QK_FP32, QK_FP32);
     give_scale(&call, 1, 4, 0);
-    expect_text(&call, "y_scale: onnx.QuantizeLinear 10 expects one scale, of shape [] or [1], got "
-                       "shape [4]");
+    expect_text(&call, "y_scale: expected one scale, of shape [] or [1], for onnx.QuantizeLinear "
+                       "10, got shape [4]");
     start(&call, 13, QK_FP32, QK_FP32);
     give_scale(&call, 1, 3, 0);
     expect_text(&call, "y_scale: expected shape [4], as long as axis 1 of x of shape [2,4], got "

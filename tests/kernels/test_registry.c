@@ -141,7 +141,8 @@ Test(registry, refuses_a_type_that_the_version_lacks)
     struct qk_call call;
     valid_call(&call, 10);
     call.inputs[0].type = QK_FP32;
-    expect_text(&call, "x: onnx.DequantizeLinear 10 expects datatype UINT8, INT8, INT32, got FP32");
+    expect_text(&call,
+                "x: expected datatype UINT8, INT8, INT32 for onnx.DequantizeLinear 10, got FP32");
 }
 
 Test(registry, refuses_an_attribute_that_the_version_lacks)

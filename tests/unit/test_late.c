@@ -111,8 +111,8 @@ Test(late, refuses_with_the_node_s_name)
                                        tensor_of(QK_FP16, 0, 1, s)};
     cr_assert_eq(prepare(late, inputs, &scratch.arena, &graph, &kernels, &error), QK_INVALID);
     cr_assert_str_eq(error.text,
-                     "node 0 (\"first\", onnx.DequantizeLinear): x_scale: onnx.DequantizeLinear 13 "
-                     "expects datatype FP32, got FP16");
+                     "node 0 (\"first\", onnx.DequantizeLinear): x_scale: expected datatype FP32 "
+                     "for onnx.DequantizeLinear 13, got FP16");
     qk_kernels_destroy(kernels);
     scratch_deinit(&scratch);
 }

@@ -88,14 +88,14 @@ Test(onnx_refusals, values)
     expect_error_with(ONNX_GRAPH_NODE,
                       onnx_node("2", "DequantizeLinear", NAMES("x", "s"), NAMES("z", "a")),
                       "node 1 (\"2\", \"DequantizeLinear\"): expected 1 to 1 outputs, got 2");
-    expect_error_with(
-        ONNX_GRAPH_NODE, onnx_node("2", "DequantizeLinear", NAMES("s", "s"), NAMES("z")),
-        "node 1 (\"2\", \"DequantizeLinear\"): x: version 13 of onnx.DequantizeLinear "
-        "takes UINT8, INT8, INT32, got FP32");
+    expect_error_with(ONNX_GRAPH_NODE,
+                      onnx_node("2", "DequantizeLinear", NAMES("s", "s"), NAMES("z")),
+                      "node 1 (\"2\", \"DequantizeLinear\"): x: expected UINT8, INT8, INT32 for "
+                      "version 13 of onnx.DequantizeLinear, got FP32");
     expect_error_with(ONNX_GRAPH_NODE,
                       onnx_node("2", "QuantizeLinear", NAMES("x", "s"), NAMES("z")),
-                      "node 1 (\"2\", \"QuantizeLinear\"): x: version 13 of onnx.QuantizeLinear "
-                      "takes INT32, FP32, got UINT8");
+                      "node 1 (\"2\", \"QuantizeLinear\"): x: expected INT32, FP32 for version "
+                      "13 of onnx.QuantizeLinear, got UINT8");
 }
 
 Test(onnx_refusals, sparse_initializers)

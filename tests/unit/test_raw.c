@@ -182,17 +182,17 @@ static const struct bad bad_cases[] = {
     {{.name = "x", .types = QK_BIT(QK_FP32), .shaped = true, .rank = 2, .dims = {FREE, FREE}},
      0,
      12,
-     "the input \"x\": a raw binary request expects one free size at most, got [-1,-1]; JSON "
+     "the input \"x\": expected one free size at most in a raw binary request, got [-1,-1]; JSON "
      "can say the shape"},
     {{.name = "x", .types = QK_BIT(QK_FP32), .shaped = true, .rank = 3, .dims = {FREE, FREE, FREE}},
      8,
      12,
-     "the input \"x\": a raw binary request expects one free size at most, got [-1,-1,-1]; "
+     "the input \"x\": expected one free size at most in a raw binary request, got [-1,-1,-1]; "
      "JSON can say the shape"},
     {{.name = "x", .types = QK_BIT(QK_FP32), .shaped = true, .rank = 2, .dims = {FREE, 0}},
      0,
      0,
-     "the input \"x\": a raw binary request expects a size that follows from the bytes, got "
+     "the input \"x\": expected a size that follows from the bytes of a raw binary request, got "
      "[-1,0], which is empty; JSON can say the shape"},
     {{.name = "x", .types = QK_BIT(QK_UINT8), .shaped = true, .rank = 2, .dims = {FREE, 3}},
      4,

@@ -138,7 +138,7 @@ Test(shapes, no_request_could_run_it)
     struct qd_port outputs[2] = {{.name = "q"}, {.name = "y"}};
     expect_refused(PORT("x", QK_FP32, 1, 3, 8, 8), outputs,
                    "with inputs of the declared shapes: node 1 (\"n1\", onnx.QLinearConv): x: "
-                   "expects C = 2 (of w) * 1 (group) channels, got shape [1,3,8,8]");
+                   "expected C = 2 (of w) * 1 (group) channels, got shape [1,3,8,8]");
     expect_refused(PORT("x", QK_FP32, INT64_MAX, 2, INT64_MAX, 8), outputs,
                    "inputs: expected shapes whose sizes fit in 64 bits");
 }

@@ -127,8 +127,8 @@ Test(signature, refusals_name_the_model)
     expect_error("{\"inputs\":[{\"name\":\"x\"}]}",
                  "inputs[0].name: \"x\" is unknown; my \"net\" takes image, a\"b, rest");
     expect_error("{\"inputs\":[{\"name\":\"image\",\"datatype\":\"INT8\"}]}",
-                 "inputs[0].datatype (\"image\"): version 12345678901 of my \"net\" takes UINT8, "
-                 "got \"INT8\"");
+                 "inputs[0].datatype (\"image\"): expected UINT8 for version 12345678901 of my "
+                 "\"net\", got \"INT8\"");
     expect_error("{\"inputs\":[" ALL "],\"outputs\":[{\"name\":\"x\"}]}",
                  "outputs[0].name: expected \"y\" or \"z\" or \"s\", got \"x\"");
 }
