@@ -1,6 +1,7 @@
 #include "kernels/dequantize/dequantize.h"
 
 #include "kernels/element/float.h"
+#include "kernels/wrap.h"
 
 /* ---- Tables of codes --------------------------------------------------------------------- */
 
@@ -13,8 +14,9 @@ static float decode(enum qk_type type, uint32_t code)
     return (float)(((int32_t)code ^ sign) - sign);
 }
 
-/* Of values[0] to [127], whose sign is +. */
-static void init_parts(struct qk_float8_parts *parts, enum qk_type type, const float *values)
+/* Of values[0] to [127], whose sign is +. A byte less its step wraps: kernels add the step. */
+QK_WRAPS static void init_parts(struct qk_float8_parts *parts, enum qk_type type,
+                                const float *values)
 {
     const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, else 4 */
     parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 4 : 0; /* its infinities, NaNs */
