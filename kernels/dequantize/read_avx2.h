@@ -21,8 +21,9 @@ struct values {
 
 /* What codes mean. Tables of bytes have the same 16 entries in both lanes. */
 struct codes {
-    __m256 values[2];                  /* of each 4-bit code; FLOAT8: of parts.values[0] */
-    __m256 special_values[2];          /* FLOAT8: of parts.values[1] */
+    __m256 values[2];                  /* of each 4-bit code; FLOAT8: the even ones of
+                                          parts.values[0], and the odd ones */
+    __m256 special_values[2];          /* the same of parts.values[1] */
     __m256i low, high;                 /* bytes of 16-bit results; FLOAT8: parts.bytes[0] */
     __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
     __m256i steps, special_steps;      /* FLOAT8: parts.steps */
