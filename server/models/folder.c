@@ -81,12 +81,14 @@ static int open_below(int at, const char *path, enum qd_links links, int flags)
     int fd = open_resolved(at, path, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
     if (links == QD_LINKS_INSIDE)
         return fd < 0 && errno == ENOSYS ? open_part_by_part(at, path, flags) : fd;
-    if (fd >= 0 || (errno != EXDEV && errno != ENOSYS))
+    if (fd >= 0)
         return fd;
     if (!stays_inside(path)) {
         errno = EXDEV;
         return -1;
     }
+    if (errno != EXDEV && errno != ENOSYS)
+        return fd;
     fd = open_resolved(at, path, flags, RESOLVE_NO_MAGICLINKS);
     return fd < 0 && errno == ENOSYS ? openat(at, path, flags) : fd;
 }
