@@ -110,7 +110,7 @@ static const struct flag flags[] = {
     {"exit-on-error", KIND_SWITCH, AT(exit_on_error), "on", 0, 0, "SWITCH",
      "on or off: a model that cannot be loaded at start ends the start"},
     {"allow-repository-links", KIND_SWITCH, AT(allow_repository_links), "off", 0, 0, "SWITCH",
-     "on or off: links in the repository may lead out of a model's folder"},
+     "on or off: links may also lead out of the folder that holds them"},
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
     {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
