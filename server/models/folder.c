@@ -21,6 +21,18 @@ static bool copy_part(const char *path, char part[NAME_MAX + 1])
     return strcmp(part, "..") != 0;
 }
 
+/* Sets errno to EXDEV if O_NOFOLLOW refused a link. The system says ELOOP or ENOTDIR, which have
+ * other meanings to fail(). */
+static void tell_link(int folder, const char *part)
+{
+    struct stat about;
+    const int reason = errno;
+    const bool is_link = (reason == ELOOP || reason == ENOTDIR) &&
+                         fstatat(folder, part, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+                         S_ISLNK(about.st_mode);
+    errno = is_link ? EXDEV : reason;
+}
+
 /* Where a system before Linux 5.6 or a sandbox has no openat2. It asks for more: no links at all
  * within the path. */
 static int open_part_by_part(int at, const char *path, int flags)
@@ -35,6 +47,8 @@ static int open_part_by_part(int at, const char *path, int flags)
         if (copy_part(path, part)) {
             int how = last ? flags : O_PATH | O_DIRECTORY | O_CLOEXEC;
             opened = openat(folder, part, O_NOFOLLOW | how);
+            if (opened < 0)
+                tell_link(folder, part);
         }
         int reason = errno;
         if (folder != at)
@@ -93,9 +107,20 @@ static int open_below(int at, const char *path, enum qd_links links, int flags)
     return fd < 0 && errno == ENOSYS ? openat(at, path, flags) : fd;
 }
 
+/* The error of ELOOP. openat2 also says ELOOP for a link of /proc, with RESOLVE_NO_MAGICLINKS.
+ * fstatat follows such a link, and fails with ELOOP only at a loop. */
+static enum qd_status fail_loop(int at, const char *path, const char *shown, const char *what,
+                                struct qd_error *error)
+{
+    struct stat about;
+    const bool is_loop = fstatat(at, path, &about, 0) != 0 && errno == ELOOP;
+    return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got a %s", shown, what,
+                   is_loop ? "loop of links" : "link to a process's file in /proc");
+}
+
 /* The error of errno, where a folder or a file could not be opened. */
-static enum qd_status fail(int at, const char *path, enum qd_links links, const char *shown,
-                           const char *what, struct qd_error *error)
+static enum qd_status fail(int at, const char *path, const char *shown, const char *what,
+                           struct qd_error *error)
 {
     struct stat about;
     const int reason = errno;
@@ -106,10 +131,7 @@ static enum qd_status fail(int at, const char *path, enum qd_links links, const 
                            what);
         return qd_fail(error, QD_NOT_FOUND, "%.200s: there is no such %s", shown, what);
     case ELOOP:
-        if (links == QD_LINKS_ANYWHERE)
-            return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got a loop of links", shown,
-                           what);
-        __attribute__((fallthrough));
+        return fail_loop(at, path, shown, what, error);
     case EXDEV:
         return qd_fail(
             error, QD_INVALID,
@@ -132,7 +154,7 @@ enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, con
                               int *fd, struct qd_error *error)
 {
     *fd = open_below(at, path, links, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *fd < 0 ? fail(at, path, links, shown, "folder", error) : QD_OK;
+    return *fd < 0 ? fail(at, path, shown, "folder", error) : QD_OK;
 }
 
 static enum qd_status refuse_kind(const char *shown, struct qd_error *error)
@@ -147,7 +169,7 @@ static enum qd_status check_target(int folder, const char *path, enum qd_links l
     struct stat about;
     const int fd = open_below(folder, path, links, O_PATH | O_CLOEXEC);
     if (fd < 0)
-        return fail(folder, path, links, shown, "file", error);
+        return fail(folder, path, shown, "file", error);
     const bool is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
     close(fd);
     return is_file ? QD_OK : refuse_kind(shown, error);
@@ -163,9 +185,9 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
     if (status == QD_OK)
         *fd = open_below(folder, path, links, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (*fd < 0)
-        return status == QD_OK ? fail(folder, path, links, shown, "file", error) : status;
+        return status == QD_OK ? fail(folder, path, shown, "file", error) : status;
     if (fstat(*fd, about) != 0) {
-        status = fail(folder, path, links, shown, "file", error);
+        status = fail(folder, path, shown, "file", error);
     } else if (!S_ISREG(about->st_mode)) {
         status = refuse_kind(shown, error);
     } else if ((uint64_t)about->st_size > bytes_max) {

@@ -188,6 +188,7 @@ class Links(RepositoryTest):
             path.symlink_to(target)
             self.assert_error(self.post("layer", "load"), 413 if "max" in words else 400, words)
             path.unlink()
+        (self.folder / "layer/1/a").mkdir()
         for location in ("../../secret", "/etc/passwd", "a/../../b"):
             self.write("layer/1/model.onnx", external_file(location))
             self.assert_error(self.post("layer", "load"), 400, "the path or a link leaves it")
