@@ -26,11 +26,27 @@ static ssize_t read_all(int fd, char *text, size_t room)
     return (ssize_t)count;
 }
 
+const char *qd_file_kind(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a folder";
+    if (S_ISCHR(mode) || S_ISBLK(mode))
+        return "a device";
+    if (S_ISFIFO(mode))
+        return "a FIFO";
+    return S_ISSOCK(mode) ? "a socket" : "something else";
+}
+
+static bool refuse_kind(mode_t mode, struct qd_error *error)
+{
+    return qd_complain(error, "expected a regular file, got %s", qd_file_kind(mode));
+}
+
 static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_error *error)
 {
     struct stat status;
     if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode))
-        return qd_complain(error, "expected a regular file");
+        return refuse_kind(status.st_mode, error);
     file->is_public = (status.st_mode & S_IROTH) != 0;
     /* One more byte tells a file that is too large, and one is for the NUL. */
     file->text = calloc(1, bytes_max + 2);
@@ -53,8 +69,13 @@ bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, stru
 {
     *file = (struct qd_file){.text = NULL};
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* a pipe has no writer */
-    if (fd < 0)
-        return qd_complain(error, "%s", strerror(errno));
+    if (fd < 0) {
+        const int reason = errno;
+        struct stat status;
+        if (reason == ENXIO && stat(path, &status) == 0 && S_ISSOCK(status.st_mode))
+            return refuse_kind(status.st_mode, error); /* a socket cannot be opened */
+        return qd_complain(error, "%s", strerror(reason));
+    }
     bool is_read = read_open(fd, bytes_max, file, error);
     close(fd);
     return is_read;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "server/base/status.h"
 
@@ -16,6 +17,9 @@ struct qd_file {
 /* The whole of a regular file of at most bytes_max. False: `error` says why, without its name.
  */
 bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, struct qd_error *error);
+
+/* Returns what a file of this st_mode is, for an error: "a folder", "a device". */
+const char *qd_file_kind(mode_t mode);
 
 /* Nothing of it stays in memory. */
 void qd_file_forget(struct qd_file *file);

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "server/base/file.h"
+
 /* Copies the part of a path before its first slash. False: none that could be inside a folder. */
 static bool copy_part(const char *path, char part[NAME_MAX + 1])
 {
@@ -118,6 +120,12 @@ static enum qd_status fail_loop(int at, const char *path, const char *shown, con
                    is_loop ? "loop of links" : "link to a process's file in /proc");
 }
 
+static enum qd_status refuse_kind(const char *shown, mode_t mode, struct qd_error *error)
+{
+    return qd_fail(error, QD_INVALID, "%.200s: expected a regular file, got %s", shown,
+                   qd_file_kind(mode));
+}
+
 /* The error of errno, where a folder or a file could not be opened. */
 static enum qd_status fail(int at, const char *path, const char *shown, const char *what,
                            struct qd_error *error)
@@ -140,6 +148,10 @@ static enum qd_status fail(int at, const char *path, const char *shown, const ch
             shown, what, stays_inside(path) ? " (--allow-repository-links on follows links)" : "");
     case ENOTDIR:
         return qd_fail(error, QD_INVALID, "%.200s: expected a %s, got something else", shown, what);
+    case ENXIO: /* a socket cannot be opened */
+        if (fstatat(at, path, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(about.st_mode))
+            return refuse_kind(shown, about.st_mode, error);
+        return qd_fail(error, QD_INVALID, "%.200s: cannot be opened: %s", shown, strerror(reason));
     case EMFILE:
     case ENFILE:
     case ENOMEM:
@@ -157,11 +169,6 @@ enum qd_status qd_folder_open(int at, const char *path, enum qd_links links, con
     return *fd < 0 ? fail(at, path, shown, "folder", error) : QD_OK;
 }
 
-static enum qd_status refuse_kind(const char *shown, struct qd_error *error)
-{
-    return qd_fail(error, QD_INVALID, "%.200s: expected a regular file", shown);
-}
-
 /* Looks at what a link leads to without opening it, as opening some devices does something. */
 static enum qd_status check_target(int folder, const char *path, enum qd_links links,
                                    const char *shown, struct qd_error *error)
@@ -170,9 +177,10 @@ static enum qd_status check_target(int folder, const char *path, enum qd_links l
     const int fd = open_below(folder, path, links, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return fail(folder, path, shown, "file", error);
-    const bool is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+    if (fstat(fd, &about) != 0)
+        about.st_mode = 0;
     close(fd);
-    return is_file ? QD_OK : refuse_kind(shown, error);
+    return S_ISREG(about.st_mode) ? QD_OK : refuse_kind(shown, about.st_mode, error);
 }
 
 enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links links,
@@ -189,7 +197,7 @@ enum qd_status qd_folder_open_file(int folder, const char *path, enum qd_links l
     if (fstat(*fd, about) != 0) {
         status = fail(folder, path, shown, "file", error);
     } else if (!S_ISREG(about->st_mode)) {
-        status = refuse_kind(shown, error);
+        status = refuse_kind(shown, about->st_mode, error);
     } else if ((uint64_t)about->st_size > bytes_max) {
         status = qd_fail(error, QD_TOO_LARGE,
                          "%.200s: expected at most %llu bytes (--max-model-bytes), got %llu", shown,

@@ -242,8 +242,8 @@ static const char *name_text(struct file whole)
     if (begins(file, "7767517"))
         return "a model of ncnn";
     if (is_base64(file))
-        return "base64, which was encoded once more than it is decoded";
-    return "a text";
+        return "base64 of base64: encode the file once";
+    return "text";
 }
 
 /* ---- Protobuf ------------------------------------------------------------------------------ */

@@ -364,7 +364,7 @@ static enum qd_status refuse_file(const struct qd_onnx_reader *reader)
         return qd_fail(reader->error, QD_INVALID, "graph: expected one, got none");
     return qd_fail(reader->error, QD_INVALID,
                    "expected an ONNX file, which is a ModelProto of protobuf, got %zu bytes that "
-                   "are none, or of which some are missing",
+                   "are not one, or only a part of one",
                    source->count);
 }
 

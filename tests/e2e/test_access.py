@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import threading
@@ -235,7 +236,7 @@ class Reload(TokenTest):
         deadline = time.monotonic() + 10 * SLOW
         while self.server.stderr().count(self.KEPT) == count and time.monotonic() < deadline:
             time.sleep(0.005)
-        self.server.wait_for_log("expected a regular file")
+        self.server.wait_for_log("expected a regular file, got a folder")
         self.assertEqual(self.status(TOKEN), 200)
         self.file.rmdir()
         self.reload(FILE, self.READ)
@@ -404,9 +405,11 @@ class BadStarts(unittest.TestCase):
 
     def test_kinds_of_files(self):
         os.mkfifo(self.folder + "/fifo")
-        for path in (self.folder, self.folder + "/fifo", "/dev/zero"):
+        os.mknod(self.folder + "/socket", 0o600 | stat.S_IFSOCK)
+        for path, kind in ((self.folder, "a folder"), (self.folder + "/fifo", "a FIFO"),
+                           (self.folder + "/socket", "a socket"), ("/dev/zero", "a device")):
             self.assert_fails(self.start("--token-file", path), "--token-file %s: expected a "
-                              "regular file" % path)
+                              "regular file, got %s" % (path, kind))
 
     def test_a_file_of_somebody_else(self):
         path = Path(self.folder, "tokens")

@@ -82,7 +82,7 @@ class NamesInFolders(RepositoryTest):
     def test_a_folder_of_that_name(self):
         self.write("layer/config.json", '{"default_model_filename": "a.onnx"}')
         (self.folder / "layer/1/a.onnx").mkdir(parents=True)
-        self.assertIn("layer/1/a.onnx: expected a regular file", self.fail_to_start())
+        self.assertIn("layer/1/a.onnx: expected a regular file, got a folder", self.fail_to_start())
 
     def test_a_change_of_the_name_is_followed(self):
         self.write("layer/1/a.onnx", conv_file(WEIGHTS))
@@ -178,9 +178,9 @@ class Links(RepositoryTest):
         os.mkfifo(self.folder.parent / "fifo")
         (self.folder.parent / "large").touch()
         os.truncate(self.folder.parent / "large", 1 << 42)
-        for target, words in (("/dev/zero", "expected a regular file"),
-                              (self.folder.parent / "fifo", "expected a regular file"),
-                              (self.folder, "expected a regular file"),
+        for target, words in (("/dev/zero", "expected a regular file, got a device"),
+                              (self.folder.parent / "fifo", "expected a regular file, got a FIFO"),
+                              (self.folder, "expected a regular file, got a folder"),
                               ("model.onnx", "got a loop of links"),
                               ("/proc/self/fd/0", "layer/1/model.onnx"),
                               (self.folder.parent / "large", "--max-model-bytes"),

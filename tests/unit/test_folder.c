@@ -46,6 +46,7 @@ static void setup(void)
     cr_assert_eq(symlinkat("fifo", folder, "to_fifo"), 0);
     cr_assert_eq(symlinkat("/dev/null", folder, "device"), 0);
     cr_assert_eq(mkfifoat(folder, "fifo", 0600), 0);
+    cr_assert_eq(mknodat(folder, "socket", S_IFSOCK | 0600, 0), 0);
 }
 
 static void teardown(void)
@@ -110,8 +111,9 @@ Test(folder, refuses_what_is_not)
         {"escape", QD_INVALID, "leaves it (--allow-repository-links on follows links)"},
         {"dangling", QD_INVALID, "expected a file, got a link to nothing"},
         {"file/file", QD_INVALID, "got something else"},
-        {"fifo", QD_INVALID, "expected a regular file"},
-        {"deep", QD_INVALID, "expected a regular file"},
+        {"socket", QD_INVALID, "expected a regular file, got a socket"},
+        {"fifo", QD_INVALID, "expected a regular file, got a FIFO"},
+        {"deep", QD_INVALID, "expected a regular file, got a folder"},
         {"", QD_NOT_FOUND, "there is no such file"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -168,10 +170,11 @@ Test(folder, links_may_lead_anywhere)
         {"dangling", QD_INVALID, "got a link to nothing"},
         {"escape", QD_TOO_LARGE, "at most 5 bytes"},
         {"way_out/secret", QD_TOO_LARGE, "at most 5 bytes"},
-        {"fifo", QD_INVALID, "expected a regular file"},
-        {"to_fifo", QD_INVALID, "expected a regular file"},
-        {"device", QD_INVALID, "expected a regular file"},
-        {"deep", QD_INVALID, "expected a regular file"},
+        {"socket", QD_INVALID, "expected a regular file, got a socket"},
+        {"fifo", QD_INVALID, "expected a regular file, got a FIFO"},
+        {"to_fifo", QD_INVALID, "expected a regular file, got a FIFO"},
+        {"device", QD_INVALID, "expected a regular file, got a device"},
+        {"deep", QD_INVALID, "expected a regular file, got a folder"},
         {"", QD_NOT_FOUND, "there is no such file"},
     };
     struct stat about;

@@ -39,9 +39,9 @@ static const struct sample samples[] = {
     SAMPLE("\xef\xbb\xbf[1]", "JSON"),
     SAMPLE("{\"model_name\": \"onnx.QLinearConv\"}", "JSON, a request to keep"),
     SAMPLE("ir_version: 8\ngraph {\n}\n", "an ONNX file as protobuf's text"),
-    SAMPLE("CAgSB3B5dG9yY2g6AAAAAAAA\n", "base64"),
-    SAMPLE("Entry not found", "a text"),
-    SAMPLE("b'\\x08\\x07\\x12'", "a text"),
+    SAMPLE("CAgSB3B5dG9yY2g6AAAAAAAA\n", "base64 of base64: encode the file once"),
+    SAMPLE("Entry not found", "text"),
+    SAMPLE("b'\\x08\\x07\\x12'", "text"),
     /* Archives. */
     SAMPLE("\x1f\x8b\x08\x08", "a gzip archive"),
     SAMPLE("BZh91AY&SY\1", "a bzip2 archive"),

@@ -356,5 +356,5 @@ Test(onnx_refusals, garbage)
     struct message file = {.bytes = NULL};
     put_bytes(&file, "\x3b\xff\xff\x7f", 4);
     expect_error(file, "expected an ONNX file, which is a ModelProto of protobuf, got 4 bytes that "
-                       "are none, or of which some are missing");
+                       "are not one, or only a part of one");
 }
