@@ -217,10 +217,12 @@ class LongNames(ModelTest):
         good = Tensor.of(x, "UINT8", [2], [1, 2])
         for request, words in (
                 (json_request([Tensor.of(x, "UINT8", [3], [1, 2, 3])]), ("[2]", "got [3]")),
-                (json_request([Tensor.of(x, "INT8", [2], [1, 2])]), ("expected UINT8", 'got "INT8"')),
+                (json_request([Tensor.of(x, "INT8", [2], [1, 2])]),
+                 ("expected UINT8", 'got "INT8"')),
                 (json_request([Tensor.of(x + "x", "UINT8", [2], [1, 2])]), ("is unknown",)),
                 (json_request([good, good]), ("duplicate: expected each input once",)),
-                (json_request([good], {x + ".datatype": "INT8"}), ("expected UINT8", 'got "INT8"')),
+                (json_request([good], {x + ".datatype": "INT8"}),
+                 ("expected UINT8", 'got "INT8"')),
                 (json_request([good], {x + ".datatype": "UINT8"}), ("got none",)),
                 (json_request([good], outputs=[{"name": x}]), ('expected "y", got "Model',)),
                 ({"inputs": []}, ("is missing",))):

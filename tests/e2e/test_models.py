@@ -97,7 +97,8 @@ class Sources(ModelTest):
         answer = self.post("layer", "load", kept_request(WEIGHTS, wrong))
         self.assert_error(answer, 400, "shapes: x: expected C = 1", "[1,3,6]")
         file = conv_file(WEIGHTS, dims=(1, 1, 2))
-        self.assert_error(self.load_files("layer", model_onnx=file), 400, "node 0", "fit in D1, got 2")
+        self.assert_error(self.load_files("layer", model_onnx=file), 400, "node 0",
+                          "fit in D1, got 2")
 
     def test_request_without_a_declaration(self):
         # x_zero_point leaves one datatype for x.

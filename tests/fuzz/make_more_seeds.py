@@ -38,7 +38,8 @@ TEXTS = ("[1,2,3,4]", "[[0.5,-1e-3],[1e9,\"NaN\"]]", "7", "[]", "[-0.0,\"-Infini
 
 
 # Depthwise convolutions whose numbers wrap in 64 bits, as (kernel, strides, dilations, pads) of x
-# [1, 8, 30, 3]: the first two once read and wrote outside of their buffers; and others within bounds.
+# [1, 8, 30, 3]: the first two once read and wrote outside of their buffers; the others are within
+# bounds.
 HUGE, MOST = 1 << 62, (1 << 31) - 1
 GEOMETRIES = (([4, 3], [2, 1], [1537228672809129302, 1], [HUGE, 1, 0, 1]),
               ([1, 3], [HUGE, 1], [1, 1], [HUGE, 1, 0, 1]),

@@ -11,7 +11,8 @@ python3 tests/fuzz/make_more_seeds.py build/seeds
 # By the Makefile, for the machine flags of each file.
 sanitize=fuzzer,address,undefined
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-# Of libqk, clang also checks that the code that plans calls wraps and cuts off no number (Makefile).
+# Of libqk, clang also checks that the code that plans calls wraps and cuts off no number: see the
+# Makefile.
 flags="-std=gnu17 -g -O1 -I. -fsanitize=$sanitize -fno-sanitize-recover=all"
 libraries=$(pkg-config --libs libmicrohttpd libcjson libuv libprotobuf-c gnutls libisal zlib)
 make -s -j"$(nproc)" CC=clang SAN=fuzz CFLAGS="-g -O1" \
