@@ -313,7 +313,7 @@ static void sum_weights(const uint8_t *weights, size_t channels, size_t depth, i
                                       _mm512_and_si512(words, _mm512_set1_epi64((long long)taken)));
         }
         sum = _mm512_add_epi32(sum, _mm512_srli_epi64(sum, 32));
-        _mm512_mask_cvtepi64_storeu_epi32(sums + m, there, sum);
+        _mm256_mask_storeu_epi32(sums + m, there, _mm512_cvtepi64_epi32(sum));
     }
 }
 

@@ -362,11 +362,11 @@ static void requantize_elements(const struct qk_epilogue_tile *tile, size_t row,
         _mm256_adds_epi16(_mm512_cvtsepi32_epi16(scaled),
                           _mm256_set1_epi16((int16_t)tile->epilogue->requantize.zero_point));
     uint8_t *y = tile->y + row + stretch->offset;
-    if (tile->epilogue->requantize.is_signed)
-        _mm256_mask_cvtsepi16_storeu_epi8(y, there, words);
-    else
-        _mm256_mask_cvtusepi16_storeu_epi8(y, there,
-                                           _mm256_max_epi16(words, _mm256_setzero_si256()));
+    const __m128i bytes =
+        tile->epilogue->requantize.is_signed
+            ? _mm256_cvtsepi16_epi8(words)
+            : _mm256_cvtusepi16_epi8(_mm256_max_epi16(words, _mm256_setzero_si256()));
+    _mm_mask_storeu_epi8(y, there, bytes);
 }
 
 /* What 16 rows of a tile have in common, where its sums lie position by position: then lanes are
