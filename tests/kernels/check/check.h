@@ -82,6 +82,10 @@ struct check_pair {
 struct check_pair check_outputs(struct check *check, const char *name, size_t bytes,
                                 size_t alignment);
 
+/* With the memory sanitizer: nobody may depend on what is there until it is written anew. Outputs
+ * are so from the beginning. */
+void check_forget(void *begin, size_t bytes);
+
 /* Scratch memory for the body, not guarded; gone with the case. */
 void *check_scratch(struct check *check, size_t bytes);
 

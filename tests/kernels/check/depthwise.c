@@ -346,7 +346,9 @@ static void draw_types(struct check *check, struct qk_conv *conv, struct qk_epil
 
 static void *alloc(void *context, size_t bytes)
 {
-    return check_buffer(context, "memory", CHECK_INPUT, bytes, 64);
+    void *begin = check_buffer(context, "memory", CHECK_INPUT, bytes, 64);
+    check_forget(begin, bytes);
+    return begin;
 }
 
 /* Draws until the kernel is one for it. */

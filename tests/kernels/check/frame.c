@@ -142,6 +142,7 @@ static uint64_t element_at(const uint8_t *from, size_t bytes)
 void check_same(struct check *check, const struct check_pair *pair, size_t element_bytes)
 {
     const uint8_t *expected = pair->expected, *actual = pair->actual;
+    check_settle_same(check, pair);
     if (check->case_failed || check->timed || memcmp(expected, actual, pair->bytes) == 0)
         return;
     size_t at = 0, count = 0, first = SIZE_MAX;

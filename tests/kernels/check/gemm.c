@@ -158,6 +158,10 @@ static void make_sums(struct check *check, struct job *job)
     for (size_t i = 0; i < count; i++)
         expected[i] = check_int32(check);
     memcpy(job->sums.actual, expected, job->sums.bytes);
+    if (job->args.add)
+        return;
+    check_forget(job->sums.expected, job->sums.bytes);
+    check_forget(job->sums.actual, job->sums.bytes);
 }
 
 /* What lies beyond rows and columns may be anything. */
@@ -188,6 +192,8 @@ static void settle(struct check *check, struct job *job, const uint8_t *weights)
                                    sizeof(*large));
     memcpy(copy, weights, bytes);
     check_fill_bytes(check, room, bytes);
+    check_forget(room, bytes);
+    check_forget(large, args->step_count * sizeof(*large));
     for (size_t s = 0; s < args->step_count; s++)
         large[s] = job->igemm->settle(copy + s * args->step_bytes, args->steps[s].slabs, args->rows,
                                       room + s * args->step_bytes);

@@ -26,6 +26,51 @@ static void set_closed(const void *begin, size_t bytes, bool closed)
         __asan_unpoison_memory_region(begin, bytes);
 }
 
+/* ---- Memory sanitizer -------------------------------------------------------------------- */
+
+/* Where it runs, it follows bits that nobody has written through copies and arithmetic, and reports
+ * a decision or an address that depends on them. */
+__attribute__((weak)) void __msan_allocated_memory(const volatile void *, size_t);
+__attribute__((weak)) void __msan_unpoison(const volatile void *, size_t);
+__attribute__((weak)) intptr_t __msan_test_shadow(const volatile void *, size_t);
+
+/* For what looks at buffers that a kernel may leave unwritten. */
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#define UNWATCHED __attribute__((no_sanitize("memory")))
+#endif
+#endif
+#ifndef UNWATCHED
+#define UNWATCHED
+#endif
+
+void check_forget(void *begin, size_t bytes)
+{
+    if (__msan_allocated_memory && bytes > 0)
+        __msan_allocated_memory(begin, bytes);
+}
+
+void check_settle_same(struct check *check, const struct check_pair *pair)
+{
+    if (!__msan_test_shadow)
+        return;
+    const uint8_t *expected = pair->expected, *actual = pair->actual;
+    for (size_t i = 0; i < pair->bytes;) {
+        const intptr_t first = __msan_test_shadow(actual + i, pair->bytes - i);
+        if (first < 0)
+            break;
+        i += (size_t)first;
+        if (__msan_test_shadow(expected + i, 1) < 0) {
+            check_that(check, false, "byte %zu of '%s' comes from memory that nobody has written",
+                       i, pair->name);
+            break;
+        }
+        i++;
+    }
+    __msan_unpoison(expected, pair->bytes);
+    __msan_unpoison(actual, pair->bytes);
+}
+
 /* ---- Slots ------------------------------------------------------------------------------- */
 
 static void close_slot(struct check_slot *slot)
@@ -75,7 +120,7 @@ static void close_around(const struct check_slot *slot, bool closed)
     set_closed(around.behind, around.behind_bytes, closed);
 }
 
-static uint64_t hash_of(const uint8_t *from, size_t bytes)
+UNWATCHED static uint64_t hash_of(const uint8_t *from, size_t bytes)
 {
     uint64_t hash = bytes;
     size_t i = 0;
@@ -120,6 +165,8 @@ static uint8_t *take_slot(struct check *check, const char *name, enum check_use 
     const struct around around = look_around(slot);
     memcpy(around.before, memory->canary + CHECK_PAGE - around.before_bytes, around.before_bytes);
     memcpy(around.behind, memory->canary, around.behind_bytes);
+    check_forget(around.before, around.before_bytes);
+    check_forget(around.behind, around.behind_bytes);
     close_around(slot, true);
     return slot->begin;
 }
@@ -130,6 +177,8 @@ void *check_buffer(struct check *check, const char *name, enum check_use use, si
     const bool at_end = !check_chance(check, 4);
     uint8_t *begin = take_slot(check, name, use, bytes, alignment, at_end);
     fill_random(check, begin, bytes);
+    if (use == CHECK_OUTPUT)
+        check_forget(begin, bytes);
     return begin;
 }
 
@@ -142,6 +191,8 @@ struct check_pair check_outputs(struct check *check, const char *name, size_t by
     pair.actual = take_slot(check, name, CHECK_OUTPUT, bytes, alignment, at_end);
     fill_random(check, pair.expected, bytes);
     memcpy(pair.actual, pair.expected, bytes);
+    check_forget(pair.expected, bytes);
+    check_forget(pair.actual, bytes);
     return pair;
 }
 
@@ -182,7 +233,7 @@ void check_memory_compare(struct check *check)
                    "the input '%s' was changed", slot->name);
 }
 
-static void watch_slot(struct check *check, const struct check_slot *slot)
+UNWATCHED static void watch_slot(struct check *check, const struct check_slot *slot)
 {
     const uint8_t *canary = check->memory.canary;
     const struct around around = look_around(slot);
