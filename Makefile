@@ -47,7 +47,7 @@
 
 SAN ?=
 ARCH ?=
-# Only clang has the memory sanitizer. All libraries of a program must be built with it, so it serves
+# Only clang has the memory sanitizer. All libraries of a program must be built with it. It serves
 # the kernel checker, which has none.
 ifeq ($(SAN),memory)
 CC := clang
