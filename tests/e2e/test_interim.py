@@ -7,7 +7,7 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
+from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
                     parse_metrics, raw_infer, unless_emulated)
 from samples import CONV, DEQUANTIZE, dequantize_json
 from test_faults import shim
@@ -106,11 +106,13 @@ class Preloaded(InterimTest):
         self.with_each(check, "--receive-timeout", str(0.5 * SLOW))
 
 
+@unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
 @unless_emulated("preloading")
 class PreloadedPlain(Preloaded, unittest.TestCase):
     start = Server
 
 
+@unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
 @unless_emulated("preloading")
 class PreloadedTls(Preloaded, TlsTest):
     def start(self, *flags, env):

@@ -372,6 +372,8 @@ class Tls(TlsTest):
         answer = client.receive_all()
         client.close()
         head, rest = answer.split(b"\r\n\r\n", 1)
+        while head.startswith(b"HTTP/1.1 100 "):  # of a machine on which it takes long
+            head, rest = rest.split(b"\r\n\r\n", 1)
         self.assertTrue(head.startswith(b"HTTP/1.1 200 "), head[:200])
         self.assertEqual(len(rest), int(re.search(rb"\nContent-Length: (\d+)", head).group(1)))
 
