@@ -337,8 +337,12 @@ static enum qd_status make_signature(const struct qd_build *build, const enum qk
         .version_policy = qd_model_config_print_policy(build->config, &model->arena),
         .batch_max = build->config->batch_max,
     };
+    const char *file_name = build->config->file_name;
+    if (file_name != NULL)
+        model->signature.file_name = copy(&model->arena, file_name);
     if (inputs == NULL || outputs == NULL || model->signature.name == NULL ||
-        model->signature.about == NULL || model->signature.version_policy == NULL)
+        model->signature.about == NULL || model->signature.version_policy == NULL ||
+        (file_name != NULL && model->signature.file_name == NULL))
         return qd_refuse_memory(&model->arena, "the model's signature", error);
     for (size_t i = 0; i < call->input_count; i++)
         inputs[i].types = QK_BIT(call->inputs[i].type);

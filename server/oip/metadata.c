@@ -273,6 +273,8 @@ void qd_oip_encode_model_config(struct qd_text *text, const struct qd_signature 
     add_string(&sheet, group, "kind", "KIND_CPU");
     check(&sheet, cJSON_AddNumberToObject(group, "count", 1));
     add_array(&sheet, group, "gpus");
+    if (signature->file_name != NULL)
+        add_string(&sheet, root, "default_model_filename", signature->file_name);
     add_config_parameters(&sheet, add_object(&sheet, root, "parameters"), signature);
     print(&sheet, text);
 }

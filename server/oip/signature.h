@@ -34,6 +34,7 @@ struct qd_signature {
     const struct qd_port *outputs;
     size_t output_count;
     const char *version_policy; /* a loaded model's, as JSON; NULL: all versions are there */
+    const char *file_name; /* its configuration's default_model_filename; NULL: it names none */
     uint64_t batch_max; /* the most that an input's first dimension may be; 0: it is like others */
     /* A built-in model's, whose parameters are the operator's attributes; a loaded one has none. */
     const struct qk_operator *op; /* NULL: it is loaded */

@@ -24,10 +24,20 @@ class NamesInCalls(ModelTest):
             config = {key: "model_quantized.onnx"}
             self.assert_done(self.load(config, "model_quantized.onnx"))
             self.assert_convolves("layer", WEIGHTS)
+        self.assert_shown("layer", "model_quantized.onnx")
         other = {"file:1/a b.bin": conv_file([2, 1]), "file:1/model.onnx": conv_file(WEIGHTS),
                  "file:2/a b.bin": conv_file([3, 1]), "file:1/request.json": b"{}"}
         self.assert_done(self.load_named("layer", {"default_model_filename": "a b.bin"}, other))
         self.assert_convolves("layer", [3, 1])
+        config = self.assert_shown("layer/versions/2", "a b.bin")
+        self.assert_done(self.load_named("layer", config, other))
+        self.assert_convolves("layer", [3, 1])
+
+    def assert_shown(self, path, name):
+        """The configuration has the name, and is returned."""
+        config = self.server.get("/v2/models/%s/config" % path).json()
+        self.assertEqual(config["default_model_filename"], name)
+        return config
 
     def test_a_kept_request(self):
         files = {"file:1/request.json": json.dumps(kept_request(WEIGHTS)).encode(),
@@ -35,6 +45,7 @@ class NamesInCalls(ModelTest):
         self.assert_done(self.load_named("layer", {"default_model_filename": "request.json"},
                                          files))
         self.assert_convolves("layer", WEIGHTS)
+        self.assert_shown("layer", "request.json")
 
     def test_a_wrong_name_names_what_came(self):
         config = {"default_model_filename": "model_int8.onnx"}
@@ -54,6 +65,8 @@ class NamesInCalls(ModelTest):
             self.assert_error(answer, 400, "default_model_filename: expected the name of a file")
         for name in ("", None):
             self.assert_done(self.load({"default_model_filename": name}, "model.onnx"))
+            config = self.server.get("/v2/models/layer/config").json()
+            self.assertNotIn("default_model_filename", config)
 
 
 class NamesInFolders(RepositoryTest):
