@@ -135,7 +135,7 @@ def machine():
 def report(by_count, ways):
     version = subprocess.run([HAPROXY, "-v"], capture_output=True, text=True, check=True).stdout
     others = statistics.median(row[4] for row in [*by_count.values(), *ways])
-    lines = ["%s, of which others had %.1f meanwhile; HAProxy %s, wrk with %d connections; medians "
+    lines = ["%s, of which other processes used %.1f; HAProxy %s, wrk with %d connections; medians "
              "of %d rounds:" % (machine(), others, re.search(r"version ([\d.]+)", version)[1],
                                 CONNECTIONS, ROUNDS), "",
              "| replicas | requests/s | × one | CPU of a request, ms: replica | HAProxy | client |"
@@ -148,7 +148,7 @@ def report(by_count, ways):
             allowed[count], allowed[count] / allowed[1]))
     lines += ["", "| small request | requests/s | replica, µs of CPU | HAProxy | client |",
               "|---|---:|---:|---:|---:|"]
-    for name, (rate, *used, _) in zip(("straight to a replica", "by way of HAProxy"), ways):
+    for name, (rate, *used, _) in zip(("directly to a replica", "through HAProxy"), ways):
         lines.append("| %s | %.0f | %s |" % (name, rate,
                                             " | ".join("%.0f" % (1e6 * s) for s in used)))
     return "\n".join(lines)
