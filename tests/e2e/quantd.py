@@ -19,9 +19,9 @@ import unittest
 from pathlib import Path
 
 from elements import count_of, to_numbers, to_raw
+from examples import LENGTH
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LENGTH = "Inference-Header-Content-Length"
 BUILD = ROOT / os.environ.get("B", "build")
 PROGRAM = BUILD / "quantd"
 # Another machine's program is run by an emulator, which `make test ARCH=arm64` names.
@@ -382,22 +382,6 @@ def binary_request(tensors, parameters=None, json_names=(), **more):
 
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
-
-
-def example_request(example):
-    """(body, headers) as a file of api_schema/examples says."""
-    headers = {}
-    if "body_hex" in example:
-        body = bytes.fromhex(example["body_hex"])
-    elif "body" in example:
-        body = example["body"].encode()
-    else:
-        body = json.dumps(example["request"], ensure_ascii=False).encode()
-        if "binary_hex" in example:
-            headers[LENGTH] = str(len(body))
-            body += bytes.fromhex(example["binary_hex"])
-    headers.update(example.get("headers", {}))
-    return body, headers
 
 
 @functools.lru_cache(maxsize=1 << 18)

@@ -8,9 +8,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from examples import load_examples
 from quantd import COMMAND, ROOT, SLOW, Server, read_shared
 
-EXAMPLES = ROOT / "api_schema" / "examples"
 FLAG_LINE = re.compile(r"  --([a-z-]+) ")
 
 
@@ -137,7 +137,7 @@ class CommandLine(unittest.TestCase):
                                    ("ok_quantize", ("quantizing",)),
                                    ("ok_conv_2d", ("convolutions", "small, narrow", "depthwise"))):
                 with self.subTest(name=name, example=example):
-                    case = json.loads((EXAMPLES / (example + ".json")).read_text())
+                    case = load_examples(example)[example]
                     answer = server.request("POST", "/v2/models/%s/infer" % case["model"],
                                             json.dumps(case["request"]).encode())
                     self.assertIn(answer.json()["parameters"]["kernel"],

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations,
-operators, answers and compressed bodies, into FOLDER/http and so on, from api_schema/examples and
-some lines here. What is in tests/fuzz/corpus/NAME.hex, an input a line, is added: what earlier runs
-found worth keeping."""
+operators, answers and compressed bodies, into FOLDER/http and so on, from the examples
+(tests/e2e/examples.py) and some lines here. What is in tests/fuzz/corpus/NAME.hex, an input a line,
+is added: what earlier runs found worth keeping."""
 import gzip
-import json
 import random
 import sys
 import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parent.parent / "api_schema" / "examples"
+sys.path.insert(0, str(HERE.parent / "e2e"))
+
+from examples import LENGTH, example_body, load_examples  # noqa: E402
 
 LINES = (b"GET /v2/health/live HTTP/1.1\r\nHost: q\r\n\r\n",
          b"GET /v2 HTTP/1.0\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: q\r\n\r\n",
@@ -55,13 +56,10 @@ def write(folder, name, data):
 
 
 def request_of(example):
-    body = (json.dumps(example["request"]).encode() if "request" in example
-            else bytes.fromhex(example["body_hex"]) if "body_hex" in example
-            else example["body"].encode())
+    body, json_bytes = example_body(example)
     headers = dict(example.get("headers", {}))
-    if "binary_hex" in example:
-        headers.setdefault("Inference-Header-Content-Length", str(len(body)))
-        body += bytes.fromhex(example["binary_hex"])
+    if json_bytes is not None:
+        headers.setdefault(LENGTH, str(json_bytes))
     headers["Content-Length"] = str(len(body))
     version = "/versions/" + example["version"] if example.get("version") else ""
     lines = ["POST /v2/models/%s%s/infer HTTP/1.1" % (example["model"], version), "Host: q"]
@@ -107,10 +105,10 @@ def main():
     folder = Path(sys.argv[1])
     for index, line in enumerate(LINES):
         write(folder / "http", "line%d" % index, b"\0" + line * 2)
-    for path in sorted(EXAMPLES.glob("*.json")):
-        head, body = request_of(json.loads(path.read_text()))
-        write(folder / "http", path.stem, b"\x80" + head + body)
-        write(folder / "http", path.stem + ".chunked", b"\x40" + chunked(head, body))
+    for name, example in load_examples().items():
+        head, body = request_of(example)
+        write(folder / "http", name, b"\x80" + head + body)
+        write(folder / "http", name + ".chunked", b"\x40" + chunked(head, body))
     rng = random.Random(1)
     for kind in range(19):
         write(folder / "tensor", "bytes%d" % kind, bytes([kind, kind % 4]) + rng.randbytes(9000))

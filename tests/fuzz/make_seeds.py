@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""make_seeds.py FOLDER: turns api_schema/examples into seeds for fuzz_oip_decode."""
-import json
+"""make_seeds.py FOLDER: turns the examples (tests/e2e/examples.py) into seeds for
+fuzz_oip_decode."""
 import struct
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "api_schema" / "examples"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
+
+from examples import LENGTH, example_body, load_examples  # noqa: E402
+
 NO_HEADER = 0xFFFF
 LOADED = DECLARES = SINGLE = 0x80
 # In the registry's order.
@@ -26,17 +29,10 @@ def place(example):
 
 
 def seed(example, flags=(0, 0)):
-    header = NO_HEADER
-    if "request" in example:
-        body = json.dumps(example["request"], separators=(",", ":")).encode()
-        if "binary_hex" in example:
-            header = len(body)
-            body += bytes.fromhex(example["binary_hex"])
-    elif "body_hex" in example:
-        body = bytes.fromhex(example["body_hex"])
-    else:
-        body = example["body"].encode()
-    given = example.get("headers", {}).get("Inference-Header-Content-Length", "")
+    body, header = example_body(example, separators=(",", ":"))
+    if header is None:
+        header = NO_HEADER
+    given = example.get("headers", {}).get(LENGTH, "")
     if given.isdigit():
         header = min(int(given), NO_HEADER - 1)
     operator, version = place(example)
@@ -61,11 +57,10 @@ def main():
     for count in (0, 1, 2, 3, 300):
         raw = struct.pack("<BBH", LOADED, SINGLE, 0) + bytes(range(256))[:count] + bytes(count)
         (folder / ("raw%d" % count)).write_bytes(raw)
-    for path in sorted(EXAMPLES.glob("*.json")):
-        example = json.loads(path.read_text())
-        (folder / path.stem).write_bytes(seed(example))
-        for name, variant in variants(example):
-            (folder / ("%s.%s" % (path.stem, name))).write_bytes(variant)
+    for name, example in load_examples().items():
+        (folder / name).write_bytes(seed(example))
+        for kind, variant in variants(example):
+            (folder / ("%s.%s" % (name, kind))).write_bytes(variant)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 import make_json
-from quantd import ROOT, example_request, infer_path
+from examples import example_request, load_examples
+from quantd import ROOT, infer_path
 
 FOLDER = ROOT / "api_schema"
 DOCUMENT = make_json.load()
-EXAMPLES = {path.stem: json.loads(path.read_text())
-            for path in sorted((FOLDER / "examples").glob("*.json"))}
+EXAMPLES = load_examples()
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
 

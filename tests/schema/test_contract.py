@@ -4,7 +4,8 @@ import unittest
 
 from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, example_json,
                       request_schema, resolve, response_problem, why_not)
-from quantd import ServerTest, example_request, infer_path
+from examples import example_request
+from quantd import ServerTest, infer_path
 
 # What a schema of the JSON cannot say, and the examples that are refused for it alone. Every other
 # bad example must fail the schema: those of a wrong type, name, datatype, attribute or range, or

@@ -71,7 +71,7 @@ class Document(unittest.TestCase):
 
 
 class Quoted(unittest.TestCase):
-    """The examples in the document are the files in api_schema/examples."""
+    """The examples in the document are those that tests/e2e/examples.py loads."""
 
     def test_requests(self):
         shown = 0

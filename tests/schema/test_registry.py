@@ -7,7 +7,8 @@ import re
 import unittest
 
 from contract import DOCUMENT, EXAMPLES, accepts, request_schema, resolve, why_not
-from quantd import ServerTest, example_request, infer_path
+from examples import example_request
+from quantd import ServerTest, infer_path
 
 # One value that each datatype has.
 VALUES = dict.fromkeys(DOCUMENT["components"]["schemas"]["Datatype"]["enum"], 1)

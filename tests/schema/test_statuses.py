@@ -10,9 +10,9 @@ import unittest
 
 from contract import (DOCUMENT, EXAMPLES, METHODS, answer_problem, header_problem, operation,
                       resolve)
+from examples import LENGTH, example_request
 from loading import kept_request
-from quantd import (LENGTH, Answer, Reader, Server, ServerTest, example_request, exchange,
-                    infer_path)
+from quantd import Answer, Reader, Server, ServerTest, exchange, infer_path
 
 BODY_BYTES_MAX = 1 << 20
 

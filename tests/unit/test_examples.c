@@ -1,5 +1,5 @@
-/* Every example of api_schema/examples, through decode, create, plan, run and encode. */
-#include <cjson/cJSON.h>
+/* Every example of api_schema/examples and tests/data/examples.jsonl, through decode, create, plan,
+ * run and encode. */
 #include <criterion/criterion.h>
 #include <glob.h>
 #include <math.h>
@@ -7,6 +7,7 @@
 
 #include "server/models/table.h"
 #include "server/oip/decode.h"
+#include "tests/support/cases.h"
 #include "tests/support/encode.h"
 #include "tests/unit/scratch.h"
 
@@ -68,17 +69,6 @@ static const char *string_of(const cJSON *object, const char *key)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
 }
 
-static size_t read_hex(const char *hex, char *out)
-{
-    size_t count = strlen(hex) / 2;
-    for (size_t i = 0; i < count; i++) {
-        unsigned byte;
-        cr_assert_eq(sscanf(hex + 2 * i, "%2x", &byte), 1);
-        out[i] = (char)byte;
-    }
-    return count;
-}
-
 static struct message build_message(const cJSON *example)
 {
     struct message message = {.header = ""};
@@ -93,7 +83,7 @@ static struct message build_message(const cJSON *example)
     /* No NUL behind it: reading beyond the body is for the sanitizer to see. */
     message.body = malloc(strlen(text) + strlen(hex) / 2 + 1);
     memcpy(message.body, text, strlen(text));
-    message.body_bytes = strlen(text) + read_hex(hex, message.body + strlen(text));
+    message.body_bytes = strlen(text) + cases_read_hex(hex, message.body + strlen(text));
     message.body = realloc(message.body, message.body_bytes + (message.body_bytes == 0));
     if (binary != NULL)
         snprintf(message.header, sizeof(message.header), "%zu", strlen(text));
@@ -172,7 +162,7 @@ static double load(const char *data, const char *datatype, size_t index)
     return value > (double)qk_type_info(type)->max ? value - past : value;
 }
 
-static void expect_data(const char *path, const cJSON *wanted, const cJSON *got, const char *blob)
+static void expect_data(const char *name, const cJSON *wanted, const cJSON *got, const char *blob)
 {
     size_t index = 0;
     const cJSON *item;
@@ -184,18 +174,18 @@ static void expect_data(const char *path, const cJSON *wanted, const cJSON *got,
         if (blob != NULL) {
             value = load(blob, string_of(wanted, "datatype"), index);
         } else {
-            cr_assert_not_null(got_item, "%s: too few elements", path);
+            cr_assert_not_null(got_item, "%s: too few elements", name);
             value = number_of(got_item);
             got_item = got_item->next;
         }
         cr_assert(same_number(number_of(item), value), "%s: element %zu is %.9g, expected %.9g",
-                  path, index, value, number_of(item));
+                  name, index, value, number_of(item));
         index++;
     }
-    cr_assert_null(got_item, "%s: too many elements", path);
+    cr_assert_null(got_item, "%s: too many elements", name);
 }
 
-static void expect_output(const char *path, const cJSON *expect, const cJSON *answer,
+static void expect_output(const char *name, const cJSON *expect, const cJSON *answer,
                           const char *blob, size_t blob_bytes)
 {
     static const char *const keys[] = {"name", "datatype", "shape"};
@@ -204,57 +194,56 @@ static void expect_output(const char *path, const cJSON *expect, const cJSON *an
     for (size_t i = 0; i < 3; i++) {
         const cJSON *value = cJSON_GetObjectItemCaseSensitive(got, keys[i]);
         cr_assert(cJSON_Compare(value, cJSON_GetObjectItemCaseSensitive(wanted, keys[i]), true),
-                  "%s: %s", path, keys[i]);
+                  "%s: %s", name, keys[i]);
     }
     bool binary = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(expect, "binary"));
     const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(got, "parameters");
     const cJSON *size = cJSON_GetObjectItemCaseSensitive(parameters, "binary_data_size");
-    cr_assert_eq(parameters != NULL, binary, "%s: parameters of the output", path);
-    cr_assert_eq(cJSON_HasObjectItem(got, "data"), !binary, "%s: data of the output", path);
-    cr_assert(!binary || (size_t)size->valuedouble == blob_bytes, "%s: binary_data_size", path);
-    expect_data(path, wanted, got, binary ? blob : NULL);
+    cr_assert_eq(parameters != NULL, binary, "%s: parameters of the output", name);
+    cr_assert_eq(cJSON_HasObjectItem(got, "data"), !binary, "%s: data of the output", name);
+    cr_assert(!binary || (size_t)size->valuedouble == blob_bytes, "%s: binary_data_size", name);
+    expect_data(name, wanted, got, binary ? blob : NULL);
 }
 
-static void expect_answer(const char *path, const cJSON *expect, const struct qd_answer *answer)
+static void expect_answer(const char *name, const cJSON *expect, const struct qd_answer *answer)
 {
     char *joined = join_parts(answer->parts, answer->part_count);
     size_t json_bytes = answer->json_bytes == 0 ? answer->bytes : answer->json_bytes;
     cJSON *json = cJSON_ParseWithLength(joined, json_bytes);
-    cr_assert_not_null(json, "%s: %s", path, joined);
+    cr_assert_not_null(json, "%s: %s", name, joined);
     cr_assert_eq(answer->http_status, 200);
     cr_assert_str_eq(answer->content_type,
                      answer->json_bytes == 0 ? "application/json" : "application/octet-stream");
-    expect_output(path, expect, json, joined + json_bytes, answer->bytes - json_bytes);
+    expect_output(name, expect, json, joined + json_bytes, answer->bytes - json_bytes);
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(expect, "id");
     const cJSON *got_id = cJSON_GetObjectItemCaseSensitive(json, "id");
-    cr_assert((id == NULL && got_id == NULL) || cJSON_Compare(id, got_id, true), "%s: id", path);
+    cr_assert((id == NULL && got_id == NULL) || cJSON_Compare(id, got_id, true), "%s: id", name);
     const char *version = string_of(expect, "model_version");
     cr_assert(version == NULL || strcmp(version, string_of(json, "model_version")) == 0,
-              "%s: model_version", path);
+              "%s: model_version", name);
     cJSON_Delete(json);
     free(joined);
 }
 
-static void expect_refusal(const char *path, const cJSON *expect, const struct qd_error *error)
+static void expect_refusal(const char *name, const cJSON *expect, const struct qd_error *error)
 {
     const cJSON *part;
     double status = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(expect, "status"));
-    cr_assert_eq((unsigned)status, qd_status_http(error->status), "%s: %s", path, error->text);
-    cr_assert_lt(strlen(error->text), sizeof(error->text) - 1, "%s: text was cut", path);
+    cr_assert_eq((unsigned)status, qd_status_http(error->status), "%s: %s", name, error->text);
+    cr_assert_lt(strlen(error->text), sizeof(error->text) - 1, "%s: text was cut", name);
     cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(expect, "error_contains"))
     {
-        cr_assert_not_null(strstr(error->text, part->valuestring), "%s: \"%s\" is not in: %s", path,
+        cr_assert_not_null(strstr(error->text, part->valuestring), "%s: \"%s\" is not in: %s", name,
                            part->valuestring, error->text);
     }
 }
 
-static void run_example(const char *path)
+static void run_example(const char *name, const cJSON *example)
 {
     struct scratch scratch;
     struct qd_answer answer;
     struct qd_error error = {.text = ""};
     scratch_init(&scratch, 64u << 20);
-    cJSON *example = read_example(path);
     const cJSON *expect = cJSON_GetObjectItemCaseSensitive(example, "expect");
     struct message message = build_message(example);
     struct qd_model *model = NULL;
@@ -264,33 +253,56 @@ static void run_example(const char *path)
         status = answer_message(model, &message, &scratch.arena, &answer, &error);
     qd_model_release(model);
     bool refused = cJSON_HasObjectItem(expect, "error_contains");
-    cr_assert_eq(status != QD_OK, refused, "%s: %s", path, error.text);
+    cr_assert_eq(status != QD_OK, refused, "%s: %s", name, error.text);
     if (refused)
-        expect_refusal(path, expect, &error);
+        expect_refusal(name, expect, &error);
     else
-        expect_answer(path, expect, &answer);
+        expect_answer(name, expect, &answer);
     free(message.body);
-    cJSON_Delete(example);
     scratch_deinit(&scratch);
 }
 
-static void run_examples(const char *pattern, size_t count_min)
+/* Those of one kind, "ok_" or "bad_", and how many there were. */
+struct kind {
+    const char *prefix;
+    size_t *count;
+};
+
+static void run_line(const cJSON *line, const void *context)
 {
+    const struct kind *kind = context;
+    const char *name = cases_string(line, "name");
+    if (strncmp(name, kind->prefix, strlen(kind->prefix)) != 0)
+        return;
+    run_example(name, line);
+    ++*kind->count;
+}
+
+static void run_examples(const char *prefix, size_t count_min)
+{
+    char pattern[64];
     glob_t found;
+    size_t count = 0;
+    snprintf(pattern, sizeof(pattern), "api_schema/examples/%s*.json", prefix);
     cr_assert_eq(glob(pattern, 0, NULL, &found), 0, "no %s: run this at the top of the tree",
                  pattern);
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        run_example(found.gl_pathv[i]);
-    cr_assert_geq(found.gl_pathc, count_min);
+    for (; count < found.gl_pathc; count++) {
+        cJSON *example = read_example(found.gl_pathv[count]);
+        run_example(found.gl_pathv[count], example);
+        cJSON_Delete(example);
+    }
     globfree(&found);
+    const struct kind kind = {prefix, &count};
+    cases_run("tests/data/examples.jsonl", run_line, &kind);
+    cr_assert_geq(count, count_min);
 }
 
 Test(examples, good_ones_are_answered)
 {
-    run_examples("api_schema/examples/ok_*.json", 80);
+    run_examples("ok_", 100);
 }
 
 Test(examples, bad_ones_are_refused)
 {
-    run_examples("api_schema/examples/bad_*.json", 185);
+    run_examples("bad_", 201);
 }

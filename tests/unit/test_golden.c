@@ -2,13 +2,12 @@
  *
  * tests/data/golden_cases.jsonl holds one case a line, established by other implementations (its
  * `how` says by which). */
-#include <cjson/cJSON.h>
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/cases.h"
 #include "tests/support/qk_test.h"
 
 #define CASES "tests/data/golden_cases.jsonl"
@@ -22,23 +21,11 @@ struct loaded {
     int64_t strides[QK_INPUT_COUNT_MAX][16];
 };
 
-static const char *string_of(const cJSON *object, const char *key)
-{
-    const char *string = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    cr_assert_not_null(string, "a case without %s", key);
-    return string;
-}
-
 static uint8_t *bytes_of_hex(const char *hex, size_t *count)
 {
-    *count = strlen(hex) / 2;
-    uint8_t *bytes = malloc(*count + 1);
+    uint8_t *bytes = malloc(strlen(hex) / 2 + 1);
     cr_assert_not_null(bytes);
-    for (size_t i = 0; i < *count; i++) {
-        unsigned byte;
-        cr_assert_eq(sscanf(hex + 2 * i, "%2x", &byte), 1);
-        bytes[i] = (uint8_t)byte;
-    }
+    *count = cases_read_hex(hex, bytes);
     return bytes;
 }
 
@@ -63,15 +50,15 @@ static size_t integers_of(const cJSON *array, int64_t (*list)[16])
 
 static void load_input(struct loaded *loaded, const cJSON *tensor)
 {
-    const char *name = string_of(tensor, "name");
+    const char *name = cases_string(tensor, "name");
     size_t index = qk_test_input_index(loaded->call.op, name);
-    enum qk_type type = qk_type_by_name(string_of(tensor, "datatype"));
+    enum qk_type type = qk_type_by_name(cases_string(tensor, "datatype"));
     size_t dims[QK_RANK_MAX];
     uint32_t rank = dims_of(tensor, dims);
     size_t given;
     size_t expected;
     cr_assert_neq(type, QK_NONE);
-    loaded->data[index] = bytes_of_hex(string_of(tensor, "raw_hex"), &given);
+    loaded->data[index] = bytes_of_hex(cases_string(tensor, "raw_hex"), &given);
     qk_test_call_input(&loaded->call, name, type, loaded->data[index], rank, dims);
     const cJSON *strides = cJSON_GetObjectItemCaseSensitive(tensor, "strides");
     if (strides)
@@ -100,10 +87,10 @@ static void load_attribute(struct loaded *loaded, const cJSON *value)
 
 static void load(struct loaded *loaded, const cJSON *line)
 {
-    const unsigned long version = strtoul(string_of(line, "version"), NULL, 10);
+    const unsigned long version = strtoul(cases_string(line, "version"), NULL, 10);
     const cJSON *item;
     memset(loaded, 0, sizeof(*loaded));
-    qk_test_call_init(&loaded->call, string_of(line, "model"), version);
+    qk_test_call_init(&loaded->call, cases_string(line, "model"), version);
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "inputs"))
         load_input(loaded, item);
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "attributes"))
@@ -140,8 +127,8 @@ static void check_output(const char *id, const cJSON *line, const struct qk_test
     size_t bytes;
     cr_assert_eq(result->status, QK_OK, "%s: %s", id, result->error.text);
     uint32_t rank = dims_of(tensor, dims);
-    uint8_t *expected = bytes_of_hex(string_of(tensor, "raw_hex"), &bytes);
-    cr_expect_eq(output->type, qk_type_by_name(string_of(tensor, "datatype")), "%s: type", id);
+    uint8_t *expected = bytes_of_hex(cases_string(tensor, "raw_hex"), &bytes);
+    cr_expect_eq(output->type, qk_type_by_name(cases_string(tensor, "datatype")), "%s: type", id);
     cr_assert_eq(output->rank, rank, "%s: rank", id);
     cr_expect_eq(memcmp(output->dims, dims, rank * sizeof(dims[0])), 0, "%s: shape", id);
     cr_assert_eq(result->plan.output_bytes[0], bytes, "%s: size", id);
@@ -149,9 +136,9 @@ static void check_output(const char *id, const cJSON *line, const struct qk_test
     free(expected);
 }
 
-static void run_case(const struct qk_kernels *kernels, const cJSON *line)
+static void run_case(const cJSON *line, const void *kernels)
 {
-    const char *id = string_of(line, "id");
+    const char *id = cases_string(line, "id");
     struct loaded loaded;
     struct qk_test_result result;
     load(&loaded, line);
@@ -167,23 +154,9 @@ static void run_case(const struct qk_kernels *kernels, const cJSON *line)
 static void run_tier(const char *tier)
 {
     struct qk_kernels *kernels = qk_test_kernels(tier);
-    FILE *file = fopen(CASES, "r");
-    char *line = NULL;
-    size_t room = 0;
-    size_t count = 0;
-    cr_assert_not_null(file, "%s: run the tests from the top of the repository", CASES);
-    while (kernels && getline(&line, &room, file) > 0) {
-        cJSON *parsed = cJSON_Parse(line);
-        cr_assert_not_null(parsed, "%s: a line that is not JSON", CASES);
-        run_case(kernels, parsed);
-        count++;
-        cJSON_Delete(parsed);
-    }
-    free(line);
-    fclose(file);
     if (!kernels)
         return;
-    cr_assert_eq(count, CASE_COUNT);
+    cr_assert_eq(cases_run(CASES, run_case, kernels), CASE_COUNT);
     qk_kernels_destroy(kernels);
 }
 
