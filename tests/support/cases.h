@@ -4,6 +4,9 @@
 
 #include <cjson/cJSON.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/qk.h"
 
 /* Calls `run` with each line of the file, and `context`. Returns how many lines there are. Fails
  * the test if the file cannot be opened, or if a line is not JSON. */
@@ -15,5 +18,22 @@ const char *cases_string(const cJSON *object, const char *key);
 
 /* Writes the bytes that the digits of `hex` mean to `out`. Returns how many these are. */
 size_t cases_read_hex(const char *hex, void *out);
+
+/* Returns the bytes that the digits of `hex` mean, for the caller to free. */
+uint8_t *cases_bytes(const char *hex, size_t *count);
+
+/* Copies the shape of a tensor. Returns its rank. */
+uint32_t cases_dims(const cJSON *tensor, size_t *dims);
+
+/* The call that a line of golden_cases.jsonl describes, with what it borrows. */
+struct cases_call {
+    struct qk_call call;
+    uint8_t *data[QK_INPUT_COUNT_MAX];
+    int64_t lists[QK_ATTRIBUTE_COUNT_MAX][16];
+    int64_t strides[QK_INPUT_COUNT_MAX][16];
+};
+
+void cases_load_call(struct cases_call *loaded, const cJSON *line);
+void cases_unload_call(struct cases_call *loaded);
 
 #endif
