@@ -195,7 +195,7 @@ SERVER := \
     server/http/tokens.c \
     server/http/trace.c server/http/visit.c
 
-MEASURE := $(sort $(wildcard tests/bench/*.c))
+MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
 # With the thread sanitizer only what has threads.
 UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/support/*.c \

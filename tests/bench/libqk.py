@@ -1,4 +1,4 @@
-"""build/measure at the other end of a pipe; measure.c is its manual."""
+"""build/measure at the other end of a pipe; measure/measure.c is its manual."""
 import os
 import subprocess
 from pathlib import Path

@@ -12,20 +12,23 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
-import black_box
-import convolve
-import figures
-import handover
-import json_numbers
-import linear
-import mask
-import rows
-import served
-import wire
-from libqk import EMULATOR, FILES, ROOT, Libqk
-from part import chosen
-from peer import OnnxRuntime
+sys.path[:0] = [str(Path(__file__).resolve().parent / part) for part in ("conv", "linear", "wire")]
+
+import black_box  # noqa: E402
+import convolve  # noqa: E402
+import figures  # noqa: E402
+import handover  # noqa: E402
+import json_numbers  # noqa: E402
+import linear  # noqa: E402
+import mask  # noqa: E402
+import rows  # noqa: E402
+import served  # noqa: E402
+import wire  # noqa: E402
+from libqk import EMULATOR, FILES, ROOT, Libqk  # noqa: E402
+from part import chosen  # noqa: E402
+from peer import OnnxRuntime  # noqa: E402
 
 # With the seconds that each may take.
 PARTS = {"dequantize": linear.Part(rows.DEQUANTIZE, 190),

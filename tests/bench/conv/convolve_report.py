@@ -1,0 +1,355 @@
+"""The convolutions' rows to text: the targets and who reaches them, RESULTS.md, one-liners."""
+import statistics
+
+import figures
+import plot
+from figures import bold_below, geometric_mean, ns_text, peer_net_ns, threads_text
+from layers import NETWORKS
+from tensors import KIB
+
+PEER_LEAST = 0.95  # of each row
+PEER_MEAN = 1.0  # of each group
+FRESH_LEAST = 1.0
+SPLIT_NS = 50e3  # rows that take less on one thread have no target on more
+PACK_LEAST = 0.5  # of the memory's copy speed
+PACK_BYTES = 64 * KIB  # of less, what a call costs counts more than its bytes
+# How a kernel's name ends -> the measure of what its instructions do.
+LOOPS = ("fma", "madd", "avxvnni", "vnni", "amx", "neon", "dotprod", "i8mm")  # of peak.h
+PEAKS = {"amx": "amx", "vnni": "vnni", "vnni_novbmi": "vnni", "avxvnni": "avxvnni", "avx2": "madd",
+         "neon": "neon", "dotprod": "dotprod", "i8mm": "i8mm", "sgemm": "sgemm"}
+
+
+# ---- One row -------------------------------------------------------------------------------------
+
+
+def gops(row):
+    return row["operations"] / row["ns"]["run"]
+
+
+def packed_times(row):
+    """How many times as fast as ONNX Runtime; None: it was not measured. Weights known before."""
+    return peer_net_ns(row) / row["ns"]["run"] if "peer" in row["ns"] else None
+
+
+def fresh_times(row):
+    """The same, where weights come with x: packing counts."""
+    return peer_net_ns(row, "peer_fresh") / row["ns"]["fresh"] if "peer" in row["ns"] else None
+
+
+def has_target(row):
+    return row["ns"].get("alone", SPLIT_NS) >= SPLIT_NS
+
+
+def peak_share(row):
+    """Of what the instructions do that its kernel uses; None: not measured."""
+    names = [name for end, name in PEAKS.items() if row["kernel"].endswith("_" + end)]
+    return gops(row) / row["gops"][names[0]] if names and names[0] in row["gops"] else None
+
+
+def scaling(row):
+    return row["ns"]["alone"] / row["ns"]["run"]
+
+
+def pack_speed(row):
+    """Of the weights, in GB/s."""
+    return row["constant"] / row["ns"]["pack"]
+
+
+def pack_share(row):
+    """Of the speed at which as many threads copy from memory to memory."""
+    return pack_speed(row) / row["copy"]
+
+
+def pack_counts(row):
+    return row["constant"] >= PACK_BYTES
+
+
+def targets(row):
+    """What it should reach: (what, value, target)."""
+    if packed_times(row):
+        if has_target(row):
+            yield "× ONNX Runtime, weights packed", packed_times(row), PEER_LEAST
+        yield "× ONNX Runtime, packing included", fresh_times(row), FRESH_LEAST
+    if "pack" in row["ns"] and pack_counts(row):
+        yield "of the memory's copy speed, packing", pack_share(row), PACK_LEAST
+
+
+def missed(row):
+    return [(what, value, target) for what, value, target in targets(row) if value < target]
+
+
+def falls_short(row):
+    return bool(missed(row))
+
+
+def one_line(row):
+    text = "%s: %s, %.0f Gop/s, %s" % (row["name"], ns_text(row["ns"]["run"]), gops(row),
+                                       row["kernel"])
+    if peak_share(row):
+        text += ", %.2f of the peak" % peak_share(row)
+    if "alone" in row["ns"]:
+        text += ", %.2f × one thread" % scaling(row)
+    if "pack" in row["ns"]:
+        text += ", packing %s, %.1f GB/s" % (ns_text(row["ns"]["pack"]), pack_speed(row))
+    if "peer_fresh" in row["ns"]:
+        text += ", %.2f × ONNX Runtime, %.2f × with packing" % (packed_times(row),
+                                                                fresh_times(row))
+    return text + ("; OTHER BYTES" if row["same"] is False else "")
+
+
+# ---- All rows ------------------------------------------------------------------------------------
+
+
+def peak_lines(results):
+    for name in LOOPS:
+        found = [row["gops"][name] for row in results if name in row["gops"]]
+        if found:
+            yield "%s: at most %.0f Gop/s, median of rows %.0f, 1 thread" % (
+                name, max(found), statistics.median(found))
+
+
+class Report:
+    def __init__(self, results, machine_lines):
+        self.results, self.machine = results, machine_lines + list(peak_lines(results))
+        self.best = [row for row in results if row["gemm"] == "auto"]
+        self.forced = [row for row in results if row["gemm"] != "auto"]
+
+    def print_rows(self):
+        for row in self.results:
+            print(one_line(row) + ", spread %.0f %%" % (100 * row["spread"]["run"]))
+
+    def target_rows(self):
+        """(target's text, reached, of how many, detail)"""
+        for threads in sorted({row["threads"] for row in self.best}):
+            rows = [row for row in self.best if row["threads"] == threads]
+            means = [group_mean(group) for *_, count, group in self.group_rows()
+                     if count == threads]
+            long = ", from 50 µs on" if threads > 1 else ""
+            for text, least, values in (
+                    ("each group's mean ≥ %.2f × ONNX Runtime, weights packed" + long, PEER_MEAN,
+                     means),
+                    ("each row ≥ %.2f × ONNX Runtime, weights packed" + long, PEER_LEAST,
+                     [packed_times(row) for row in rows if has_target(row)]),
+                    ("each row ≥ %.2f × ONNX Runtime, packing included", FRESH_LEAST,
+                     map(fresh_times, rows)),
+                    ("packing ≥ %.2f of the memory's copy speed, weights of 64 KiB", PACK_LEAST,
+                     [pack_share(row) for row in rows if pack_counts(row)])):
+                values = list(filter(None, values))  # without those that were not measured
+                if values:
+                    yield ("%s, %s" % (text % least, threads_text(threads)),
+                           sum(value >= least for value in values), len(values),
+                           "least %.2f, median %.2f" % (min(values), statistics.median(values)))
+
+    def group_rows(self):
+        """(kind, batch, threads, rows)"""
+        for kind in dict.fromkeys(row["kind"] for row in self.best):
+            for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
+                rows = [row for row in self.best if (row["kind"], row["batch"], row["threads"]) ==
+                        (kind, batch, threads)]
+                if rows:
+                    yield kind, batch, threads, rows
+
+    def costs(self):
+        """As figures.cost_rows takes them."""
+        for kind, batch, threads, rows in self.group_rows():
+            if (batch, threads) == (1, 1):
+                yield kind, map(figures.run_cost, rows)
+        for gemm in dict.fromkeys(row["gemm"] for row in self.forced):
+            yield "all, by %s" % gemm, [figures.run_cost(row) for row in self.forced
+                                        if row["gemm"] == gemm]
+        for kind, batch, threads, rows in self.group_rows():
+            if (batch, threads) == (1, 1):
+                yield "packing: " + kind, [figures.pack_cost(row) for row in rows
+                                           if row["pack_units"]]
+
+    def short(self):
+        """What falls short, the worst first."""
+        found = [(value / target, "%s: %.3f %s (target %.2f)" % (row["name"], value, what, target))
+                 for row in self.results for what, value, target in missed(row)]
+        return [text for _, text in sorted(found)]
+
+    def print_summary(self):
+        print("\nConvolutions: who reaches the target")
+        for text, reached, count, detail in self.target_rows():
+            print("  %-78s %3d of %3d; %s" % (text, reached, count, detail))
+        print("× ONNX Runtime: geometric mean and least, weights packed; packing included; Gop/s")
+        for kind, batch, threads, rows in self.group_rows():
+            print("  %-18s batch %d, %-10s %3d rows: %s; medians %4.0f Gop/s, %s of the peak" % (
+                kind, batch, threads_text(threads) + ":", len(rows),
+                "; ".join(times_text(rows, times) for times in (packed_times, fresh_times)),
+                statistics.median(map(gops, rows)), peak_text(rows)))
+        figures.print_costs(self.costs())
+        short = self.short()
+        if short:
+            print("Falls short (%d), the worst:" % len(short))
+        for text in short[:20]:
+            print("  " + text)
+
+    # ---- RESULTS.md ------------------------------------------------------------------------------
+
+    def write(self, folder):
+        lines = ["# Speed of convolutions", "", HEAD, ""] + ["- " + line for line in self.machine]
+        lines += ["", "![times ONNX Runtime, batch 1](conv.svg)", "", "## Targets", "",
+                  "| target | reach it | of | |", "|---|---:|---:|---|"]
+        lines += ["| %s | %d | %d | %s |" % row for row in self.target_rows()]
+        lines += ["", "## Groups", "",
+                  "× ONNX Runtime: geometric mean, and least.", "",
+                  "| layers | batch | threads | rows | packed | with packing | Gop/s, median | "
+                  "of the peak |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
+        for kind, batch, threads, rows in self.group_rows():
+            lines.append("| %s | %d | %d | %d | %s | %s | %.0f | %s |" % (
+                kind, batch, threads, len(rows), times_text(rows, packed_times),
+                times_text(rows, fresh_times), statistics.median(map(gops, rows)),
+                peak_text(rows)))
+        lines += figures.short_lines(self.short()) + figures.cost_lines(self.costs())
+        lines += self.peak_table()
+        for batch, threads in sorted({(row["batch"], row["threads"]) for row in self.best}):
+            lines += self.table(batch, threads)
+        figures.write_section(folder, lines + self.pack_table() + self.forced_table())
+        if any(map(packed_times, self.best)):
+            (folder / "conv.svg").write_text(plot.conv_svg(list(self.picture())))
+
+    def picture(self):
+        """As plot.conv_svg takes it."""
+        by_key = {(row["network"], row["layer"], row["threads"]): row for row in self.best
+                  if row["batch"] == 1}
+        most = max(row["threads"] for row in self.best)
+        for (network, layer, threads), row in by_key.items():
+            if threads == 1:
+                all_threads = by_key.get((network, layer, most), row)
+                yield (layer, NETWORKS[network], packed_times(row), packed_times(all_threads),
+                       fresh_times(row))
+
+    def readme_lines(self):
+        """Batch 1."""
+        lines = [self.machine[0] + ":", "",
+                 "| convolution | threads | layers | Gop/s | × ONNX Runtime | least | packing | "
+                 "least |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
+        for kind, batch, threads, rows in self.group_rows():
+            if batch == 1:
+                lines.append("| %s | %d | %d | %.0f | %s | %s |" % (
+                    kind, threads, len(rows), statistics.median(map(gops, rows)),
+                    *(times_text(rows, times, "%.1f | %.1f", " | ")
+                      for times in (packed_times, fresh_times))))
+        return lines
+
+    def peak_table(self):
+        """By kernels, which are columns."""
+        rows = [row for row in self.results if row["threads"] == 1 and peak_share(row)]
+        kernels = sorted({row["kernel"] for row in rows})
+        lines = ["", "## Shares of the peak, 1 thread", "", PEAK_HEAD, "", "| layers |" + "".join(
+            " %s |" % kernel.removeprefix("conv_") for kernel in kernels),
+            "|---|" + "---:|" * len(kernels)]
+        for kind in dict.fromkeys(row["kind"] for row in rows):
+            found = [[peak_share(row) for row in rows
+                      if (row["kind"], row["kernel"]) == (kind, kernel)] for kernel in kernels]
+            lines.append("| %s |%s" % (kind, "".join(
+                " %.2f, %.2f |" % (statistics.median(shares), min(shares)) if shares else " – |"
+                for shares in found)))
+        return lines
+
+    def table(self, batch, threads):
+        rows = [row for row in self.best if (row["batch"], row["threads"]) == (batch, threads)]
+        last = "× one thread" if threads > 1 else "of the peak"
+        lines = ["", "## Batch %d, %s" % (batch, threads_text(threads)), "",
+                 "| layer | kernel | time | Gop/s | × peer | with packing | × peer | ± | KiB | %s |"
+                 % last, "|---|---|" + "---:|" * 8]
+        for row in rows:
+            packed = PEER_LEAST if has_target(row) else 0
+            peer = [bold_below("%.2f ×", times, least) if times else "–" for times, least in (
+                (packed_times(row), packed), (fresh_times(row), FRESH_LEAST))]
+            lines.append("| %s | %s | %s | %.0f | %s | %s | %s | %.0f %% | %d | %.2f |" % (
+                row["layer"], row["kernel"].removeprefix("conv_"), ns_text(row["ns"]["run"]),
+                gops(row), peer[0], ns_text(row["ns"]["fresh"]), peer[1],
+                100 * row["spread"]["run"], row["workspace"] // KIB,
+                scaling(row) if threads > 1 else peak_share(row) or 0))
+        return lines
+
+    def pack_table(self):
+        """Batch 1: layers and, in columns, threads."""
+        by_layer = {}
+        for row in self.best:
+            if row["batch"] == 1:
+                by_layer.setdefault(row["layer"], []).append(row)
+        threads = sorted({row["threads"] for row in self.best})
+        lines = ["", "## Packing", "", PACK_HEAD, "", "| layer | KiB | kept | units |" + "".join(
+            " %s | GB/s | of memory |" % threads_text(count) for count in threads),
+            "|---|---:|---:|---:|" + "---:|---:|---:|" * len(threads)]
+        for layer, rows in by_layer.items():
+            cells = [" %s | %.1f | %s |" % (
+                ns_text(row["ns"]["pack"]), pack_speed(row),
+                bold_below("%.2f", pack_share(row), PACK_LEAST if pack_counts(row) else 0))
+                for row in rows]
+            lines.append("| %s | %.1f | %.1f | %d |%s" % (
+                layer, rows[0]["constant"] / KIB, rows[0]["resident"] / KIB, rows[0]["pack_units"],
+                "".join(cells)))
+        return lines
+
+    def forced_table(self):
+        gemms = list(dict.fromkeys(row["gemm"] for row in self.forced))
+        if not gemms:
+            return []
+        by_layer = {}
+        for row in self.forced:
+            by_layer.setdefault(row["layer"], {})[row["gemm"]] = row
+        lines = ["", "## Each backend, batch 1, 1 thread", "", FORCED_HEAD, "", "| layer |" +
+                 "".join(" %s | of peak |" % gemm for gemm in gemms),
+                 "|---|" + "---:|---:|" * len(gemms)]
+        for layer, rows in by_layer.items():
+            lines.append("| %s |%s" % (layer, "".join(" %.0f Gop/s | %s |" % (
+                gops(rows[gemm]),
+                "%.2f" % peak_share(rows[gemm]) if peak_share(rows[gemm]) else "–")
+                for gemm in gemms)))
+        return lines
+
+
+def group_mean(rows):
+    """Of those that have a target; None: there are none."""
+    values = [packed_times(row) for row in rows if packed_times(row) and has_target(row)]
+    return geometric_mean(values) if values else None
+
+
+def peak_text(rows):
+    """The median; more than one thread has none."""
+    shares = [peak_share(row) for row in rows if peak_share(row)]
+    return "%.2f" % statistics.median(shares) if shares else "–"
+
+
+def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
+    values = [function(row) for row in rows if function(row)]
+    return form % (geometric_mean(values), min(values)) if values else none
+
+
+HEAD = """\
+Written by `make bench`; not by hand. All distinct convolution layers of ResNet-50 and MobileNetV2,
+and examples of one and three axes: tests/bench/conv/shapes. x is UINT8, w INT8 with a scale for
+each channel, with a bias. Each figure is the best of several rounds in which libqk, the peaks and
+ONNX Runtime took turns, and for rows that miss a target the best of two times several; outputs were
+compared byte for byte.
+
+- *time* has the weights packed beforehand and the plan made, buffers reused; *× peer* is how many
+  times as fast that is as ONNX Runtime whose model holds the weights.
+- *with packing* packs, plans and runs; the next *× peer* is how many times as fast that is as ONNX
+  Runtime where the weights are an input.
+- From ONNX Runtime's times that of a call for one element is taken off (some 2 µs).
+- *KiB* is the workspace of each thread; *±* is by how much the median round was slower than the
+  best. Other threads than the first spin while a row is measured: what waking them costs stands
+  under "The hand-over".
+- Gop/s counts a product and its addition as two. Bold is what misses its target. On more than one
+  thread only rows that take 50 µs on one have one."""
+
+PEAK_HEAD = """\
+Of what the instructions of its kernel do in a loop without any memory: amx by tiles (which come
+from the L1 cache), vnni by VPDPBUSD on 512 bits, avxvnni on 256, avx2 by VPMADDWD and the addition
+it needs, ARM's neon by SMULL and SADALP, dotprod by SDOT, i8mm by SMMLA, sgemm OpenBLAS's on the
+same matrices alone, those of one image. Medians of kinds of
+layers, and the least; all backends."""
+
+PACK_HEAD = """\
+Checking a call's constants and packing them, by units that threads share, again and again, so that
+weights which fit come from the caches; as a share of the speed at which as many threads copy from
+memory to memory, past the caches. KiB: the weights' and what the instance keeps. Weights of less
+than 64 KiB have no target."""
+
+FORCED_HEAD = """\
+Chosen by --gemm, where the CPU has more. Peaks as above; – where the kernel is of another kind."""

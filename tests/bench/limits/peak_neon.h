@@ -1,0 +1,32 @@
+/* The loop of ARM's integer products: peak_neon.c, peak_dotprod.c and peak_i8mm.c, each compiled
+ * for its own instructions, say only which they are. */
+#ifndef TESTS_BENCH_LIMITS_PEAK_NEON_H
+#define TESTS_BENCH_LIMITS_PEAK_NEON_H
+
+#include <arm_neon.h>
+
+#include "tests/bench/limits/peak.h"
+
+enum { CHAINS = 24 }; /* of 32 registers */
+
+#define OPERATIONS(terms) ((size_t)2 * (terms)*CHAINS * BENCH_PEAK_ROUNDS)
+
+typedef int32x4_t add_products_fn(int32x4_t sum, int8x16_t x, int8x16_t y);
+
+static inline __attribute__((always_inline)) void run_products(add_products_fn *add)
+{
+    int32x4_t sums[CHAINS];
+    int8x16_t x = vdupq_n_s8(3);
+#pragma GCC unroll 24
+    for (size_t i = 0; i < CHAINS; i++)
+        sums[i] = vdupq_n_s32(3);
+    for (size_t round = 0; round < BENCH_PEAK_ROUNDS; round++)
+#pragma GCC unroll 24
+        for (size_t i = 0; i < CHAINS; i++) {
+            __asm__ volatile("" : "+w"(x)); /* so that each product is a new one */
+            sums[i] = add(sums[i], x, x);
+            __asm__ volatile("" : "+w"(sums[i]));
+        }
+}
+
+#endif

@@ -1,0 +1,151 @@
+#include "tests/bench/measure/handover.h"
+
+#include <stdlib.h>
+
+#include "server/base/clock.h"
+#include "server/work/scheduler.h"
+#include "tests/bench/measure/buffer.h"
+
+enum { TRIALS = 101, PAUSE_MS = 1 };
+
+/* One job of two like phases after another, with pauses in which the workers fall asleep. */
+struct trials {
+    struct qd_job job;
+    struct qd_seat *seats;
+    size_t seat_count;
+    size_t unit_count;
+    uint64_t unit_ns;
+    struct qd_loop *loop;
+    struct qd_scheduler *scheduler;
+    struct qd_handle *pause;
+    uint64_t started_ns;
+    _Atomic(void *) first;      /* the workspace of who ran the first units */
+    _Atomic uint64_t joined_ns; /* when another began; 0: not yet */
+    bool again;                 /* the second phase, which is like the first */
+    uint64_t took_ns[TRIALS];
+    uint64_t again_ns[TRIALS];
+    uint64_t wake_ns[TRIALS];
+    size_t count;
+};
+
+static void run(struct qd_job *job, void *workspace, size_t begin, size_t end)
+{
+    struct trials *trials = (struct trials *)job;
+    const uint64_t now = qd_clock_ns();
+    uint64_t never = 0;
+    void *nobody = NULL;
+    if (!atomic_compare_exchange_strong(&trials->first, &nobody, workspace) && nobody != workspace)
+        atomic_compare_exchange_strong(&trials->joined_ns, &never, now);
+    while (qd_clock_ns() < now + (end - begin) * trials->unit_ns) {
+    }
+}
+
+static bool then(struct qd_job *job)
+{
+    struct trials *trials = (struct trials *)job;
+    const uint64_t joined_ns = atomic_load(&trials->joined_ns);
+    if (trials->again) {
+        trials->again_ns[trials->count++] = qd_clock_ns() - trials->started_ns;
+        return false;
+    }
+    trials->took_ns[trials->count] = qd_clock_ns() - trials->started_ns;
+    trials->wake_ns[trials->count] = joined_ns > 0 ? joined_ns - trials->started_ns : 0;
+    trials->again = true;
+    trials->started_ns = qd_clock_ns();
+    return true;
+}
+
+static bool start(struct qd_job *job)
+{
+    struct trials *trials = (struct trials *)job;
+    for (size_t i = 0; i < trials->seat_count; i++)
+        trials->seats[i].workspace = &trials->seats[i]; /* says who runs, no more */
+    job->phase = (struct qd_phase){.run = run,
+                                   .then = then,
+                                   .unit_count = trials->unit_count,
+                                   .unit_cost_ns = trials->unit_ns,
+                                   .seats = trials->seats,
+                                   .seat_count = trials->seat_count};
+    job->deadline_ns = UINT64_MAX;
+    atomic_store(&trials->first, NULL);
+    atomic_store(&trials->joined_ns, 0);
+    trials->again = false;
+    trials->started_ns = qd_clock_ns();
+    return true;
+}
+
+static void on_running(struct qd_job *job, bool running)
+{
+    (void)job;
+    (void)running;
+}
+
+static void never(struct qd_job *job)
+{
+    (void)job;
+    bench_fail("a job expired, or was cancelled");
+}
+
+static void done(struct qd_job *job)
+{
+    struct trials *trials = (struct trials *)job;
+    if (trials->count < TRIALS)
+        qd_timer_start(trials->pause, PAUSE_MS, 0);
+    else
+        qd_loop_stop(trials->loop);
+}
+
+static void submit(void *context)
+{
+    static const struct qd_job_code code = {start, on_running, never, never, done, NULL};
+    struct trials *trials = context;
+    if (!qd_scheduler_submit(trials->scheduler, trials->loop, &trials->job, &code, 0, UINT64_MAX))
+        bench_fail("the scheduler has no room for a job");
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t median(uint64_t *values)
+{
+    qsort(values, TRIALS, sizeof(*values), compare);
+    return values[TRIALS / 2];
+}
+
+static void run_trials(struct trials *trials, size_t seat_count)
+{
+    trials->seat_count = seat_count;
+    trials->count = 0;
+    qd_timer_start(trials->pause, PAUSE_MS, 0);
+    qd_loop_run(trials->loop);
+}
+
+struct bench_handover bench_handover_measure(unsigned thread_count, uint64_t work_ns,
+                                             uint64_t unit_ns)
+{
+    struct bench_handover found;
+    const struct qd_scheduler_settings settings = {.thread_count = thread_count, .queue_max = 1};
+    struct trials *trials = calloc(1, sizeof(*trials));
+    if (!trials || !(trials->seats = calloc(thread_count, sizeof(*trials->seats))) ||
+        !(trials->loop = qd_loop_create()) ||
+        !(trials->scheduler = qd_scheduler_create(trials->loop, &settings)) ||
+        !(trials->pause = qd_loop_timer(trials->loop, submit, trials)))
+        bench_fail("no memory for a scheduler");
+    trials->unit_ns = unit_ns;
+    trials->unit_count = (size_t)(work_ns / unit_ns);
+    run_trials(trials, 1);
+    found.alone_ns = median(trials->took_ns);
+    run_trials(trials, qd_scheduler_shares(trials->unit_count, unit_ns, thread_count));
+    found.all_ns = median(trials->took_ns);
+    found.wake_ns = median(trials->wake_ns);
+    found.again_ns = median(trials->again_ns);
+    qd_handle_destroy(trials->pause);
+    qd_scheduler_destroy(trials->scheduler);
+    qd_loop_destroy(trials->loop);
+    free(trials->seats);
+    free(trials);
+    return found;
+}

@@ -1,0 +1,177 @@
+"""Who is asked over HTTP: quantd, and what users write instead of it, on the same ONNX files."""
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from libqk import FILES, ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+from quantd import Server  # pylint: disable=wrong-import-position
+
+PEERS = ROOT / "tests" / "bench" / "peers"
+MODELS = FILES / "models"  # below ROOT; both kinds of servers read it
+START_SECONDS = 60
+HEAD_LENGTH = "Inference-Header-Content-Length"
+
+
+def post_text(path, body, headers):
+    """The request as it goes over the wire."""
+    lines = ["POST %s HTTP/1.1" % path, "Host: 127.0.0.1", "Content-Length: %d" % len(body)]
+    lines += ["%s: %s" % header for header in headers.items()]
+    return "\r\n".join(lines + ["", ""]).encode() + body
+
+
+def post(port, path, body, headers):
+    """(head, body) of the answer; anything but 200 ends the bench."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+    client.request("POST", path, body, headers)
+    answer = client.getresponse()
+    body = answer.read()
+    client.close()
+    if answer.status != 200:
+        raise SystemExit("bench: %s: status %d: %s" % (path, answer.status, body[:500].decode()))
+    return answer.headers, body
+
+
+# ---- Files ---------------------------------------------------------------------------------------
+
+
+def infer_head(inputs, parameters):
+    """`inputs`: (name, datatype, shape, count of bytes; None: to come with each request)"""
+    described = []
+    for name, datatype, shape, count in inputs:
+        described.append({"name": name, "datatype": datatype, "shape": shape})
+        if count is not None:
+            described[-1]["parameters"] = {"binary_data_size": count}
+    return json.dumps({"parameters": parameters, "inputs": described}).encode()
+
+
+def write_onnx(name, model):
+    """Triton's layout for quantd, and a link to the same file for the others."""
+    path = ROOT / MODELS / name / "1" / "model.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(model)
+    (ROOT / MODELS / (name + ".onnx")).symlink_to(path)
+    return [path]
+
+
+def write_request(name, row):
+    """The same as a request without x, for which nothing has to be installed."""
+    folder = ROOT / MODELS / name / "1"
+    folder.mkdir(parents=True)
+    head = json.loads(infer_head([(*words, None if raw is None else len(raw))
+                                  for *words, raw in row.inputs], row.attributes))
+    (folder / "request.json").write_text(json.dumps(dict(head, model_name=row.model)))
+    (folder / "request.bin").write_bytes(b"".join(raw for *_, raw in row.inputs if raw))
+    return [folder / "request.json", folder / "request.bin"]
+
+
+def linked_names(name, count):
+    return ["%s-%d" % (name, index) for index in range(count)]
+
+
+def write_links(name, count):
+    """The same model under other names."""
+    for link in linked_names(name, count):
+        (ROOT / MODELS / link).symlink_to(name)
+
+
+def clear_models():
+    shutil.rmtree(ROOT / MODELS, ignore_errors=True)
+
+
+# ---- Servers -------------------------------------------------------------------------------------
+
+
+class Quantd:
+    def __init__(self):
+        self.server = Server("--model-repository", str(ROOT / MODELS),
+                             "--model-control-mode", "explicit")
+        self.port = self.server.port
+
+    def load(self, name):
+        return self.call_ns("load", name)
+
+    def call_ns(self, action="unload", name="layer00"):
+        """By default of a call for which next to nothing is done."""
+        start = time.perf_counter_ns()
+        post(self.port, "/v2/repository/models/%s/%s" % (name, action), b"{}", {})
+        return time.perf_counter_ns() - start
+
+    def unload(self, name):
+        self.call_ns("unload", name)
+
+    def model_bytes(self):
+        """Of all loaded models."""
+        text = self.server.get("/metrics").body.decode()
+        return int(re.search(r"^quantd_model_bytes (\d+)$", text, re.MULTILINE).group(1))
+
+    @staticmethod
+    def request(name, row, x):
+        """x alone goes to the loaded model."""
+        head = infer_head([(*row.inputs[0][:3], len(x))], {"binary_data_output": True})
+        return "/v2/models/%s/infer" % name, head + x, {HEAD_LENGTH: str(len(head))}
+
+    @staticmethod
+    def carried_request(row, x):
+        """The operator itself, with all of its inputs."""
+        inputs = [(*words, x if raw is None else raw) for *words, raw in row.inputs]
+        head = infer_head([(*words, len(raw)) for *words, raw in inputs],
+                          dict(row.attributes, binary_data_output=True))
+        return ("/v2/models/%s/infer" % row.model, head + b"".join(raw for *_, raw in inputs),
+                {HEAD_LENGTH: str(len(head))})
+
+    @staticmethod
+    def output(headers, body):
+        return body[int(headers[HEAD_LENGTH]):]
+
+    def close(self):
+        self.server.stop()
+
+
+class FastApi:
+    """peers/service.py, with so many workers and as many threads for each."""
+
+    def __init__(self, workers, threads):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "--app-dir", PEERS, "--port", str(self.port),
+             "--workers", str(workers), "--loop", "uvloop", "--http", "httptools",
+             "--no-access-log", "--log-level", "warning", "service:app"],
+            env=dict(os.environ, MODELS=str(ROOT / MODELS), THREADS=str(threads)))
+
+    def wait(self):
+        """Until it answers; the workers of one load at the same time."""
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
+                client.request("GET", "/")
+                client.getresponse().read()
+                return
+            except OSError:
+                time.sleep(0.05)
+            finally:
+                client.close()
+        raise SystemExit("bench: FastAPI's service does not answer")
+
+    @staticmethod
+    def request(name, _, x):
+        return "/" + name, x, {"Content-Type": "application/octet-stream"}
+
+    @staticmethod
+    def output(_, body):
+        return body
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
