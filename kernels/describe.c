@@ -34,15 +34,20 @@ static void print_features(struct text *text, uint32_t cpu_flags)
     print(text, "  %-18s%s\n", "features", names[0] ? names : "none that kernels use");
 }
 
+/* Returns the name of the backend that multiplies with this product on this CPU: the last one that
+ * the CPU can run, since "vnni_novbmi" and "vnni" have the same product. */
+static const char *product_name(enum qk_product product, uint32_t cpu_flags)
+{
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    for (size_t i = count; i-- > 0;)
+        if (backends[i].product == product && !(backends[i].cpu_flags & ~cpu_flags))
+            return backends[i].name;
+    return "sgemm";
+}
+
 static void print_products(struct text *text, const struct qk_profile *profile)
 {
-    static const char *const names[QK_PRODUCT_COUNT] = {
-        [QK_PRODUCT_SGEMM] = "sgemm", [QK_PRODUCT_SCALAR] = "scalar",
-        [QK_PRODUCT_AVX2] = "avx2",   [QK_PRODUCT_AVXVNNI] = "avxvnni",
-        [QK_PRODUCT_VNNI] = "vnni",   [QK_PRODUCT_AMX] = "amx",
-        [QK_PRODUCT_NEON] = "neon",   [QK_PRODUCT_DOTPROD] = "dotprod",
-        [QK_PRODUCT_I8MM] = "i8mm",
-    };
     if (!profile->measured) {
         print(text, "  %-18s%s\n", "products", "not measured");
         return;
@@ -52,7 +57,7 @@ static void print_products(struct text *text, const struct qk_profile *profile)
     for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
         if (profile->product_ops_a_ns[p] > 0) {
             print(text, profile->product_ops_a_ns[p] < 10 ? "%s%s %.1f" : "%s%s %.0f", between,
-                  names[p], profile->product_ops_a_ns[p]);
+                  product_name(p, profile->cpu_flags), profile->product_ops_a_ns[p]);
             between = ", ";
         }
     print(text, " Gop/s of one thread\n");

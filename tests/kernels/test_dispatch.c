@@ -360,3 +360,25 @@ Test(dispatch, describes_what_was_chosen)
     cr_expect_eq(strncmp(tiny, text, sizeof(tiny) - 1), 0);
     qk_kernels_destroy(kernels);
 }
+
+/* A product has the name of the backend that this CPU multiplies with. */
+Test(dispatch, describes_products_by_their_backends)
+{
+    struct qk_kernels *kernels = qk_test_kernels_gemm("scalar", "scalar");
+    char text[QK_KERNELS_TEXT_BYTES];
+    size_t count;
+    const struct qk_conv_backend *backends = qk_conv_backends(&count);
+    kernels->profile.measured = true;
+    for (size_t i = 0; i < count; i++) {
+        char wanted[64];
+        kernels->profile.cpu_flags = backends[i].cpu_flags;
+        for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
+            kernels->profile.product_ops_a_ns[p] = 0;
+        kernels->profile.product_ops_a_ns[QK_PRODUCT_SGEMM] = 50;
+        kernels->profile.product_ops_a_ns[backends[i].product] = 100;
+        qk_kernels_describe(kernels, text, sizeof(text));
+        snprintf(wanted, sizeof(wanted), "  sgemm 50, %s 100 Gop/s", backends[i].name);
+        cr_expect_not_null(strstr(text, wanted), "%s is not in:\n%s", wanted, text);
+    }
+    qk_kernels_destroy(kernels);
+}
