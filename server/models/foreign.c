@@ -18,6 +18,7 @@ enum {
 struct file {
     const char *bytes;
     size_t count;
+    bool has_crlf; /* a CRLF counts as one byte, an LF (in what is a message) */
 };
 
 /* ---- Bytes at a place ---------------------------------------------------------------------- */
@@ -255,13 +256,43 @@ struct field {
     uint64_t number;
     bool is_bytes;
     struct file value; /* of bytes, as much as there is of it */
+    bool is_cut;       /* there are fewer bytes than `length` */
     uint64_t length;   /* of bytes, as the file says; a varint's number */
 };
 
-static void skip(struct file *file, size_t bytes)
+static void take(struct file *file, size_t bytes)
 {
     file->bytes += bytes;
     file->count -= bytes;
+}
+
+/* Like `skip`, where each CRLF is one byte and no LF comes without its CR. */
+static uint64_t skip_crlf(struct file *file, uint64_t bytes)
+{
+    uint64_t left = bytes;
+    while (left > 0 && file->count > 0) {
+        const size_t looked_at = left < file->count ? (size_t)left + 1 : file->count;
+        const char *lf = memchr(file->bytes, '\n', looked_at);
+        if (lf == NULL) {
+            const size_t rest = left < file->count ? (size_t)left : file->count;
+            take(file, rest);
+            return bytes - (left - rest);
+        }
+        const size_t before = (size_t)(lf - file->bytes) - 1;
+        take(file, before + 2);
+        left -= before + 1;
+    }
+    return bytes - left;
+}
+
+/* Skips so many bytes, or all that there are. Returns how many. */
+static uint64_t skip(struct file *file, uint64_t bytes)
+{
+    if (file->has_crlf)
+        return skip_crlf(file, bytes);
+    const size_t there = bytes < file->count ? (size_t)bytes : file->count;
+    take(file, there);
+    return there;
 }
 
 /* False: the file ends before, or the number is too long. */
@@ -269,7 +300,8 @@ static bool read_varint(struct file *file, uint64_t *number)
 {
     *number = 0;
     for (unsigned shift = 0; shift < 64 && file->count > 0; shift += 7) {
-        const unsigned char byte = (unsigned char)*file->bytes;
+        const bool is_crlf = file->has_crlf && has_at(*file, 0, "\r\n", 2);
+        const unsigned char byte = is_crlf ? '\n' : (unsigned char)*file->bytes;
         skip(file, 1);
         *number |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80)
@@ -291,19 +323,15 @@ static bool read_field(struct file *file, struct field *field)
     field->is_bytes = wire == WIRE_BYTES;
     if (wire == WIRE_64_BITS || wire == WIRE_32_BITS) {
         const size_t bytes = wire == WIRE_64_BITS ? 8 : 4;
-        const bool fits = file->count >= bytes;
-        if (fits)
-            skip(file, bytes);
-        return fits;
+        return skip(file, bytes) == bytes;
     }
     if ((wire != WIRE_VARINT && wire != WIRE_BYTES) || !read_varint(file, &field->length))
         return false;
     if (!field->is_bytes)
         return true;
     field->value = *file;
-    if (field->length < field->value.count)
-        field->value.count = (size_t)field->length;
-    skip(file, field->value.count);
+    field->is_cut = skip(file, field->length) < field->length;
+    field->value.count = (size_t)(file->bytes - field->value.bytes);
     return true;
 }
 
@@ -335,7 +363,7 @@ static void read_message(struct file file, struct message *message)
         message->has_higher |= bit == 0;
         if (field.number < 3 && message->first[field.number].number == 0)
             message->first[field.number] = field;
-        message->is_cut = field.is_bytes && field.length > field.value.count;
+        message->is_cut = field.is_cut;
         message->is_whole = file.count == 0 && !message->is_cut;
     }
 }
@@ -378,14 +406,45 @@ static bool has_graph(const struct message *message)
     return (message->bytes >> ONNX_GRAPH & 1) != 0;
 }
 
+/* True if all fields are ModelProto's, and enough of them for one. */
+static bool is_onnx(const struct message *message)
+{
+    return !message->has_higher && (message->numbers & ~ONNX_NUMBERS) == 0 &&
+           (message->bytes & ~ONNX_BYTES) == 0 &&
+           ((message->numbers & 2) != 0 || has_graph(message));
+}
+
+/* Returns whether the file has an LF, and a CR before each. */
+static bool has_only_crlf(struct file file)
+{
+    bool found = false;
+    const char *lf;
+    while ((lf = memchr(file.bytes, '\n', file.count)) != NULL) {
+        if (lf == file.bytes || lf[-1] != '\r')
+            return false;
+        take(&file, (size_t)(lf - file.bytes) + 1);
+        found = true;
+    }
+    return found;
+}
+
+/* A model that parses once each CRLF is an LF again. Takes time in proportion to the file's bytes,
+ * and no memory. */
+static bool was_transferred_as_text(struct file file)
+{
+    struct message message;
+    const struct file undone = {file.bytes, file.count, .has_crlf = true};
+    if (!has_only_crlf(file))
+        return false;
+    read_message(undone, &message);
+    return message.is_whole && has_graph(&message) && is_onnx(&message);
+}
+
 static const char *name_message(struct file file)
 {
     struct message message;
     read_message(file, &message);
-    const bool is_onnx = !message.has_higher && (message.numbers & ~ONNX_NUMBERS) == 0 &&
-                         (message.bytes & ~ONNX_BYTES) == 0 &&
-                         ((message.numbers & 2) != 0 || has_graph(&message));
-    if (is_onnx && message.is_cut && !starts_with(message.first[2].value, '\n'))
+    if (is_onnx(&message) && message.is_cut && !starts_with(message.first[2].value, '\n'))
         return "the beginning of one, whose end is missing";
     return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
 }
@@ -405,9 +464,12 @@ const char *qd_foreign_name(const char *bytes, size_t count)
     static const char *(*const kinds[])(struct file file) = {
         name_by_magic, name_flatbuffer, name_zip,    name_safetensors,
         name_pickle,   name_text,       name_message};
-    const struct file file = {bytes, count};
+    const struct file file = {.bytes = bytes, .count = count};
     if (count == 0)
         return "an empty file";
+    if (was_transferred_as_text(file)) /* by chance such a file is whole, too */
+        return "one that was transferred as text, in which each LF became CRLF: transfer it again "
+               "as binary";
     if (is_whole_model(file))
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {

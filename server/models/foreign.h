@@ -1,5 +1,5 @@
 /* What people give in the place of an ONNX file: a pointer to it, a page that says why it did not
- * come, an archive of it, another framework's model. */
+ * come, an archive of it, a copy that a transfer as text has spoilt, another framework's model. */
 #ifndef SERVER_MODELS_FOREIGN_H
 #define SERVER_MODELS_FOREIGN_H
 

@@ -114,7 +114,8 @@ class InItsPlace(RepositoryTest):
     THINGS = ((LFS, "a Git LFS pointer"), (b"<!DOCTYPE html><html>", "an HTML page"),
               (b"PK\x03\x04" + bytes(26) + b"data.pkl", "a PyTorch file"),
               (b"\x89HDF\r\n\x1a\n", "an HDF5 file"), (b"", "an empty file"),
-              (conv_file(WEIGHTS)[:-1], "the beginning of one"))
+              (conv_file(WEIGHTS)[:-1], "the beginning of one"),
+              (conv_file(WEIGHTS).replace(b"\n", b"\r\n"), "one that was transferred as text"))
 
     def test_in_calls_and_folders(self):
         self.start("--model-control-mode", "explicit")

@@ -193,6 +193,50 @@ Test(foreign, a_part_of_an_onnx_file_is_called_one)
     message_free(&model);
 }
 
+/* As a transfer as text on Windows, or ftp's, makes it: CRLF for each LF. */
+static struct message as_text(const struct message *file)
+{
+    struct message text = {.bytes = NULL};
+    for (size_t i = 0; i < file->count; i++) {
+        if (file->bytes[i] == '\n')
+            put_bytes(&text, "\r", 1);
+        put_bytes(&text, &file->bytes[i], 1);
+    }
+    return text;
+}
+
+Test(foreign, a_transfer_as_text_is_called_so)
+{
+    static const char *const producers[] = {"", "a\r\n\r\r\n", "a\n\n\n", "\n"};
+    for (size_t i = 0; i < sizeof(producers) / sizeof(*producers); i++) {
+        struct message model = small_model(producers[i]);
+        struct message text = as_text(&model);
+        const char *name = name_of(text.bytes, text.count);
+        cr_expect_not_null(name);
+        cr_expect_not_null(strstr(name == NULL ? "" : name, "each LF became CRLF"), "%zu: %s", i,
+                           name);
+        message_free(&text);
+        message_free(&model);
+    }
+}
+
+/* Files that the transfer has not made: with an LF that has no CR before it, or that are cut. */
+Test(foreign, other_files_with_crlf_are_not)
+{
+    struct message model = small_model("a\n\n\n");
+    struct message text = as_text(&model);
+    const size_t import_bytes = 4;
+    for (size_t count = 0; count < text.count - import_bytes; count++) {
+        const char *name = name_of(text.bytes, count);
+        cr_expect(name == NULL || strstr(name, "CRLF") == NULL, "%zu: %s", count, name);
+    }
+    put_bytes(&text, "\x28\n", 2); /* model_version 10 */
+    const char *name = name_of(text.bytes, text.count);
+    cr_expect(name == NULL || strstr(name, "CRLF") == NULL, "%s", name);
+    message_free(&text);
+    message_free(&model);
+}
+
 Test(foreign, refusals_have_the_name)
 {
     struct message file = {.bytes = NULL};
