@@ -68,6 +68,12 @@ def read_shared(file):
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
+# Flags for a test that counts, or reads log lines in order. A request is counted, logged and rid of
+# its memory on its connection's I/O thread, just after its client has the answer. Where there are
+# several such threads, a request on another connection may be answered before that.
+ONE_IO_THREAD = ("--io-threads", "1")
+
+
 class Server:
     """A quantd of our own, on a free port; flags as on its command line. `before`: a command that
     starts it. `stderr`: a descriptor that somebody else reads; what it logs is not known here."""
@@ -188,6 +194,17 @@ class Server:
             metrics = parse_metrics(self.get("/metrics").body.decode())
             found = metrics[("quantd_refusals_total", (("reason", reason),))]
             if found >= count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.01)
+
+    def metric_once(self, wanted, name, **labels):
+        """Returns a metric's value as soon as it is `wanted`, and after 30 s whatever it is: for
+        tests that run with several I/O threads, see ONE_IO_THREAD."""
+        deadline = time.monotonic() + 30 * SLOW
+        key = (name, tuple(sorted(labels.items())))
+        while True:
+            found = parse_metrics(self.get("/metrics").body.decode()).get(key, 0)
+            if found == wanted or time.monotonic() > deadline:
                 return found
             time.sleep(0.01)
 

@@ -12,8 +12,8 @@ import time
 import unittest
 from pathlib import Path
 
-from quantd import (COMMAND, SLOW, Reader, Server, infer_path, parse_metrics, refuse_constant,
-                    refuse_duplicates)
+from quantd import (COMMAND, ONE_IO_THREAD, SLOW, Reader, Server, infer_path, parse_metrics,
+                    refuse_constant, refuse_duplicates)
 from samples import DEQUANTIZE, dequantize_json, spoiled
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -97,7 +97,8 @@ class AccessLog(unittest.TestCase):
         self.assertRegex(head["client"], r"^127\.0\.0\.1:")
 
     def test_text(self):
-        self.start(listen=("unix:%s/socket" % self.folder.name, "127.0.0.1:0"))
+        self.start(*ONE_IO_THREAD,
+                   listen=("unix:%s/socket" % self.folder.name, "127.0.0.1:0"))
         self.server.infer(DEQUANTIZE, dict(dequantize_json(), id='a"b\nc'), 13)
         subprocess.run(["curl", "-sf", "--unix-socket", self.folder.name + "/socket",
                         "http://localhost/v2/health/live"], check=True, stdout=subprocess.DEVNULL)

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from examples import load_examples
-from quantd import COMMAND, ROOT, SLOW, Server, read_shared
+from quantd import COMMAND, ONE_IO_THREAD, ROOT, SLOW, Server, read_shared
 
 FLAG_LINE = re.compile(r"  --([a-z-]+) ")
 
@@ -253,7 +253,7 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(result.stdout, r"(?m)^  tier +scalar$")
 
     def test_debug_logs_each_answer(self):
-        server = Server("--log-level", "debug")
+        server = Server("--log-level", "debug", *ONE_IO_THREAD)
         server.get("/v2/health/ready")
         server.request("POST", "/v2/models/onnx.DequantizeLinear/infer", b"{}")
         lines = [line for line in server.stop().splitlines() if 'msg="answered"' in line]

@@ -180,7 +180,7 @@ class NthAllocation(unittest.TestCase):
             self.close()
             live.append(self.blocks(live[-1] if live else None))
         self.assertLessEqual(live[1], live[0], "%s: blocks that are lost" % name)
-        self.assertEqual(gauges(self.server)["quantd_inflight_bytes"], 0, name)
+        self.assertEqual(self.server.metric_once(0, "quantd_inflight_bytes"), 0, name)
 
     def blocks(self, hoped):
         """That live when connections are gone and what runs behind them is over."""

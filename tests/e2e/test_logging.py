@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from quantd import Server, ServerTest
+from quantd import ONE_IO_THREAD, Server, ServerTest
 
 PATH = "/v2/logging"
 DEFAULT = {"log_file": "", "log_info": True, "log_warning": True, "log_error": True,
@@ -44,7 +44,7 @@ class Logging(unittest.TestCase):
                 self.assertEqual(self.settings(), dict(DEFAULT, **settings))
 
     def test_lines_come_and_go(self):
-        self.start("--model-control-mode", "explicit", "--log-level", "warn")
+        self.start("--model-control-mode", "explicit", "--log-level", "warn", *ONE_IO_THREAD)
 
         def unload(name):  # of an unknown name: an event that a level has
             self.server.request("POST", "/v2/repository/models/%s/load" % name, b"{}")

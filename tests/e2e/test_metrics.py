@@ -5,7 +5,7 @@ import resource
 import time
 import unittest
 
-from quantd import SLOW, Server, ServerTest, parse_metrics
+from quantd import ONE_IO_THREAD, SLOW, Server, ServerTest, parse_metrics
 from samples import DEQUANTIZE, dequantize_json, spoiled
 
 HISTOGRAM = "quantd_stage_duration_seconds"
@@ -16,6 +16,8 @@ def labels(**pairs):
 
 
 class Metrics(ServerTest):
+    FLAGS = ONE_IO_THREAD
+
     def infer(self, count=1, version=13):
         for _ in range(count):
             self.assertEqual(self.server.infer(DEQUANTIZE, dequantize_json(), version).status, 200)

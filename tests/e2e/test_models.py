@@ -198,6 +198,8 @@ class Sources(ModelTest):
         self.assertEqual([port["name"] for port in config["input"] + config["output"]],
                          ["x", "y"])
         self.assertEqual(self.server.get("/v2/models/layer/versions/1/ready").status, 200)
+        self.assertEqual(self.server.metric_once(1, "nv_inference_request_success", model="layer",
+                                                 version="1"), 1)
         stats = self.server.get("/v2/models/layer/stats").json()["model_stats"]
         self.assertEqual([(one["name"], one["version"], one["inference_count"]) for one in stats],
                          [("layer", "1", 1)])
@@ -420,9 +422,8 @@ class Life(ModelTest):
                 over.set()
 
         run_threads([switch, ask, ask])
-        metrics = parse_metrics(self.server.get("/metrics").body.decode())
-        self.assertEqual((metrics[("quantd_models_loaded", ())],
-                          metrics[("quantd_model_bytes", ())]), (0, 0))
+        self.assertEqual(self.server.metric_once(0, "quantd_models_loaded"), 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
 
     def test_loads_at_the_same_time_come_one_after_the_other(self):
         done = []
@@ -527,12 +528,12 @@ class Bounds(ModelTest):
     def test_model_bytes_are_bounded(self):
         answer = self.load_files("layer", model_onnx=self.file(20))
         self.assert_error(answer, 413, "--max-model-bytes", "bytes are missing")
-        self.assertEqual(self.model_bytes(), 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
         # Each of its parts would fit, and nobody else has anything.
         files = {"file:%d/model.onnx" % version: self.file(3) for version in range(1, 8)}
         answer = self.load_named("layer", {"version_policy": {"all": {}}}, files)
         self.assert_error(answer, 413, "--max-model-bytes", "and others 0")
-        self.assertEqual(self.model_bytes(), 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
         loaded = 0
         for i in range(40):
             answer = self.load_files("m%d" % i, model_onnx=self.file(1))
@@ -549,7 +550,7 @@ class Bounds(ModelTest):
         for i in range(3, loaded):
             self.assert_done(self.post("m%d" % i, "unload"))
         self.assert_done(self.post("again", "unload"))
-        self.assertEqual(self.model_bytes(), 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
 
     def test_bodies_are_bounded(self):
         answer = self.load_files("layer", model_onnx=self.file(30))
@@ -566,7 +567,7 @@ class Bounds(ModelTest):
             self.load_files("name%d" % i, model_onnx=b"x")
         self.assertLess(self.server.rss_bytes(), before + (8 << 20))
         self.assert_done(self.post("layer", "unload"))
-        self.assertEqual(self.model_bytes(), 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
 
 
 class Timeout(ModelTest):
@@ -577,8 +578,7 @@ class Timeout(ModelTest):
         answer = self.load_files("layer", model_onnx=large)
         self.assert_error(answer, 503, "--compute-timeout")
         self.assertIn("--compute-timeout", self.entries("layer")[0]["reason"])
-        metrics = parse_metrics(self.server.get("/metrics").body.decode())
-        self.assertEqual(metrics[("quantd_model_bytes", ())], 0)
+        self.assertEqual(self.server.metric_once(0, "quantd_model_bytes"), 0)
 
 
 class Off(ModelTest):

@@ -8,7 +8,7 @@ import unittest
 
 from fleet import PATIENCE_S
 from loading import kept_request
-from quantd import Tensor, binary_request, exchange, infer_path, run_threads
+from quantd import ONE_IO_THREAD, Tensor, binary_request, exchange, infer_path, run_threads
 from samples import CONV, DEQUANTIZE, dequantize_json
 from test_loss import FleetTest
 
@@ -129,7 +129,8 @@ class Drain(FleetTest):
 class TooMuch(FleetTest):
     """Each replica takes one request, and another one that waits."""
 
-    FLAGS = ("--threads", "1", "--max-queue", "1", "--cpu", "scalar", "--loop-computes", "off")
+    FLAGS = ("--threads", "1", "--max-queue", "1", "--cpu", "scalar", "--loop-computes", "off",
+             *ONE_IO_THREAD)
 
     def test_refusals_are_passed_on_and_nobody_else_is_asked(self):
         body, headers = conv_request(32, 40)
