@@ -7,7 +7,8 @@
 
 /* ---- Speed that is expected -------------------------------------------------------------- */
 
-/* Multiplications and additions of floats in a cycle, less what OpenBLAS leaves over. */
+/* Returns how many float multiplications and additions sgemm does per cycle: the CPU's peak less
+ * the share that OpenBLAS does not reach. */
 static double sgemm_ops(const struct qk_profile *profile)
 {
     const uint32_t flags = profile->cpu_flags;
@@ -19,7 +20,8 @@ static double sgemm_ops(const struct qk_profile *profile)
     return 0.85 * 2 * 2 * lanes;
 }
 
-/* Of integers, with operands in registers and the first cache. */
+/* Returns how many integer multiplications and additions a product does per cycle, with its
+ * operands in registers and the first cache. */
 static double integer_ops(const struct qk_profile *profile, enum qk_product product)
 {
     const bool halves = profile->cpu_flags & QK_CPU_AMD && profile->family < 0x1a;
@@ -32,8 +34,8 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
         return 2 * (halves ? 64 : 128);
     case QK_PRODUCT_AMX:
         return 2 * 680;
-    /* ARM's with two vector units, as sgemm's above: of Neoverse N1, and half of what V1, which has
-     * four, does; by the model in tests/bench/RESULTS.md. */
+    /* ARM products on two vector units, as sgemm above: exact for Neoverse N1, half of what V1 with
+     * its four units does. From the model in tests/bench/RESULTS.md. */
     case QK_PRODUCT_NEON:
         return 2 * 7;
     case QK_PRODUCT_DOTPROD:
@@ -45,35 +47,35 @@ static double integer_ops(const struct qk_profile *profile, enum qk_product prod
     }
 }
 
-static double expected_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
+static double expected_ops_per_ns(const struct qk_profile *profile, enum qk_product product)
 {
-    return profile->cycles_a_ns *
+    return profile->cycles_per_ns *
            (product == QK_PRODUCT_SGEMM ? sgemm_ops(profile) : integer_ops(profile, product));
 }
 
-double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product)
+double qk_expected_ops_per_ns(const struct qk_profile *profile, enum qk_product product)
 {
-    const double measured = profile->product_ops_a_ns[product];
-    return measured > 0 ? measured : expected_ops_a_ns(profile, product);
+    const double measured = profile->product_ops_per_ns[product];
+    return measured > 0 ? measured : expected_ops_per_ns(profile, product);
 }
 
-/* How many times as fast as `b` a product is. What was measured is compared with nothing else: an
- * emulator is slower than all that is expected. */
+/* Returns how many times as fast as `b` product `a` is. Measured speeds are compared with measured
+ * ones only, because under an emulator everything is slower than expected. */
 static double times_as_fast(const struct qk_profile *profile, enum qk_product a, enum qk_product b)
 {
-    const double *measured = profile->product_ops_a_ns;
+    const double *measured = profile->product_ops_per_ns;
     if (measured[a] > 0 && measured[b] > 0)
         return measured[a] / measured[b];
-    return expected_ops_a_ns(profile, a) / expected_ops_a_ns(profile, b);
+    return expected_ops_per_ns(profile, a) / expected_ops_per_ns(profile, b);
 }
 
 /* ---- What runs --------------------------------------------------------------------------- */
 
 #define ALL_FLAGS UINT32_MAX
 
-/* From the slowest to the fastest. A tier runs where the CPU has all that it needs, and then hides
- * what it does not allow. The last one hides nothing: who names "avx512" gets all of AVX-512 that
- * the CPU has, with its VNNI, VBMI and AMX. */
+/* From the slowest to the fastest. A tier runs if the CPU has all features that it needs. It then
+ * hides the features that it does not allow. The last tier hides nothing: "avx512" uses everything
+ * that the CPU has, including VNNI, VBMI and AMX. */
 static const struct tier {
     const char *name;
     uint32_t needs, allows; /* QK_CPU_* */
@@ -114,7 +116,7 @@ static uint32_t gemm_needs(size_t index)
     return index == 0 ? 0 : qk_conv_backends(&count)[index - 1].cpu_flags;
 }
 
-/* The tiers, or the backends. */
+/* A list of names to choose from: the tiers or the backends. */
 struct list {
     const char *field;
     const char *(*name_at)(size_t index);
@@ -124,7 +126,7 @@ struct list {
 static const struct list tier_list = {"tier", qk_tier_name, tier_needs};
 static const struct list gemm_list = {"gemm", qk_gemm_name, gemm_needs};
 
-/* Prints the names of those that run with these flags: "auto, one, two or three". */
+/* Prints the names of the entries that run with these flags: "auto, one, two or three". */
 static void print_names(const struct list *list, uint32_t cpu_flags, char *text, size_t bytes)
 {
     size_t last = SIZE_MAX;
@@ -148,7 +150,8 @@ void qk_gemm_names(char *text, size_t bytes)
     print_names(&gemm_list, ALL_FLAGS, text, bytes);
 }
 
-/* Finds what is called `name`; QK_UNAVAILABLE: nothing is, or the CPU lacks some of its needs. */
+/* Finds the entry with this name. Fails with QK_UNAVAILABLE if there is none, or if the CPU lacks a
+ * feature that it needs. */
 static enum qk_status find(const struct list *list, uint32_t cpu_flags, const char *name,
                            size_t *index, struct qk_error *error)
 {
@@ -181,7 +184,7 @@ static enum qk_status choose_tier(uint32_t cpu_flags, const char *name, size_t *
     return QK_OK;
 }
 
-/* The backend of that name; NULL: sgemm. */
+/* Finds the backend with this name. *backend is NULL for "blas". */
 static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
                                    const struct qk_conv_backend **backend, struct qk_error *error)
 {
@@ -192,7 +195,7 @@ static enum qk_status find_backend(uint32_t cpu_flags, const char *name,
     return status;
 }
 
-/* Of those that run with these flags: the scalar one always does. */
+/* Returns the fastest backend that runs with these flags. The scalar backend always runs. */
 static const struct qk_conv_backend *fastest_backend(const struct qk_profile *profile,
                                                      uint32_t cpu_flags)
 {
@@ -206,13 +209,14 @@ static const struct qk_conv_backend *fastest_backend(const struct qk_profile *pr
     return best;
 }
 
-/* Floats are made of bytes before, and rounded more often behind: they must be faster by this. */
+/* sgemm must be this many times as fast as the integer product to be chosen, because its operands
+ * are converted to floats first and its sums need more rounding after. */
 #define FLOATS_FASTER 1.25
 
-/* What is only expected may be wrong by this. */
+/* Speeds that were not measured may be wrong by this factor. */
 #define DOUBT 2.0
 
-/* Where nothing is named. */
+/* Chooses the products of convolutions for --gemm auto. */
 static void choose_products(const struct qk_profile *profile, bool may_load, bool blas,
                             struct qk_choice *choice)
 {
@@ -235,76 +239,80 @@ static struct qk_conv_costs costs_of(const struct qk_profile *profile,
 {
     if (!backend)
         return (struct qk_conv_costs){0};
-    const double terms_a_ns = qk_expect_ops_a_ns(profile, backend->product) / 2;
+    const double terms_per_ns = qk_expected_ops_per_ns(profile, backend->product) / 2;
     const double terms = (double)(QK_IGEMM_VECTOR * backend->igemm->cell_k *
                                   (backend->igemm->whole_steps ? QK_IGEMM_STEP_SLABS : 1));
     return (struct qk_conv_costs){
-        .product_cycles = terms / terms_a_ns * profile->cycles_a_ns,
+        .product_cycles = terms / terms_per_ns * profile->cycles_per_ns,
         .slab_cycles = backend->slab_cycles,
-        .terms_a_ns = terms_a_ns,
+        .terms_per_ns = terms_per_ns,
     };
 }
 
-/* What is made has half of a core's own cache, weights and x the other half. Not all of a large
- * one: units shall be small enough for other cores to have some. */
+/* Sets the sizes of the buffers and units of convolutions. Slabs and sums get half of a core's own
+ * cache (L2), weights and x share the other half. The sizes have upper bounds so that a large cache
+ * still leaves units for other cores. */
 static void set_conv_sizes(const struct qk_profile *profile, struct qk_conv_tuning *conv)
 {
     const size_t kib = 1024;
     const size_t half = profile->l2_bytes / 2;
     const bool vectors = profile->cpu_flags & (QK_CPU_AVX2 | QK_CPU_NEON);
-    conv->cycles_a_ns = profile->cycles_a_ns;
+    conv->cycles_per_ns = profile->cycles_per_ns;
     conv->pack_unit_ns = 50000;
     conv->unit_ns = 40000;
     conv->cells_bytes = clamp(half, 64 * kib, 512 * kib);
     conv->sums_bytes = clamp(half, 128 * kib, 1024 * kib);
     conv->slabs_most = clamp(profile->l2_bytes / 64, 4 * kib, 32 * kib);
     conv->dot_bytes = clamp(profile->l1_bytes / 4, 2 * kib, 8 * kib);
-    conv->weights_a_cycle = 24;
-    /* sgemm has blocks of its own; below this it has too few columns to be fast. */
+    conv->weights_per_cycle = 24;
+    /* OpenBLAS cuts its operands itself. With fewer floats than the lower bound it has too few
+     * columns to be fast. */
     conv->sgemm_floats = clamp(half, 512 * kib, 1024 * kib) / sizeof(float);
-    conv->sgemm_terms_a_ns = qk_expect_ops_a_ns(profile, QK_PRODUCT_SGEMM) / 2;
+    conv->sgemm_terms_per_ns = qk_expected_ops_per_ns(profile, QK_PRODUCT_SGEMM) / 2;
     conv->sgemm_unit_terms =
-        clamp((size_t)(conv->sgemm_terms_a_ns * 1e6), (size_t)1 << 22, (size_t)1 << 26);
-    conv->im2col_a_ns = vectors ? 4 : 0.5;
-    conv->requantized_a_ns = vectors ? 3 : 0.2;
+        clamp((size_t)(conv->sgemm_terms_per_ns * 1e6), (size_t)1 << 22, (size_t)1 << 26);
+    conv->im2col_per_ns = vectors ? 4 : 0.5;
+    conv->requantized_per_ns = vectors ? 3 : 0.2;
 }
 
-/* What is larger than the last cache does not stay in it, and goes past it. A larger cache than the
- * most here is seldom one's own: on a Xeon of 2023 that says 300 MiB, one thread writes 32 MiB at
- * 29 GB/s with plain stores and at 17 with streaming ones, and 64 MiB at 12 and at 26. */
+/* Outputs that are larger than the last cache are stored past it. The upper bound is there because
+ * a larger cache is usually shared with others: on a Xeon of 2023 that reports 300 MiB, one thread
+ * writes 32 MiB at 29 GB/s with plain stores and at 17 with streaming stores, but 64 MiB at 12 and
+ * at 26. */
 static struct qk_walk_tuning walk_tuning_of(const struct qk_profile *profile)
 {
     const size_t mib = 1024 * 1024;
     return (struct qk_walk_tuning){
         .stream_bytes = clamp(profile->l3_bytes, 4 * mib, 48 * mib),
         .unit_ns = 100000,
-        .cycle_ns = 1 / profile->cycles_a_ns,
-        .byte_ns = 0.5 / profile->copy_bytes_a_ns, /* one is read, one is written */
+        .cycle_ns = 1 / profile->cycles_per_ns,
+        .byte_ns = 0.5 / profile->copy_bytes_per_ns, /* a copy reads one byte and writes one */
     };
 }
 
 /* ---- The choice -------------------------------------------------------------------------- */
 
-enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish *wish,
+enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kernel_options *options,
                          struct qk_choice *choice, struct qk_error *error)
 {
     struct qk_conv_tuning *conv = &choice->conv;
     size_t tier;
     *choice = (struct qk_choice){0};
-    enum qk_status status = choose_tier(profile->cpu_flags, wish->tier, &tier, error);
+    enum qk_status status = choose_tier(profile->cpu_flags, options->tier, &tier, error);
     if (status != QK_OK)
         return status;
-    /* A tier that is named hides what is beyond it from the choice, not from who names a backend.
-     * Where it hides a feature, it hides OpenBLAS, too, which would use that feature. */
-    const bool named = strcmp(wish->tier, "auto") != 0;
+    /* A named tier hides the features beyond it from the automatic choice, but not from a caller
+     * who names a backend. If it hides a feature, it also hides OpenBLAS, which would use that
+     * feature. */
+    const bool named = strcmp(options->tier, "auto") != 0;
     const uint32_t allowed = named ? tiers[tier].allows : ALL_FLAGS;
     const bool limited = profile->cpu_flags & ~allowed & ~(uint32_t)QK_CPU_AMD;
     choice->tier = tiers[tier].name;
     choice->cpu_flags = profile->cpu_flags & allowed;
-    if (strcmp(wish->gemm, "auto") == 0) {
-        choose_products(profile, !limited, wish->blas, choice);
+    if (strcmp(options->gemm, "auto") == 0) {
+        choose_products(profile, !limited, options->blas, choice);
     } else {
-        status = find_backend(profile->cpu_flags, wish->gemm, &conv->dense, error);
+        status = find_backend(profile->cpu_flags, options->gemm, &conv->dense, error);
         if (status != QK_OK)
             return status;
         conv->narrow = conv->depthwise = conv->dense;

@@ -1,6 +1,6 @@
-/* What follows from the profile of a machine: which kernels compute what, how their work is cut,
- * and what it should cost. A pure function of a profile, so that any machine's choice can be tested
- * on any other. Private to kernels/. */
+/* Chooses, from the profile of a machine, which kernels compute what, how work is cut into units,
+ * and what units should cost. The choice is a pure function of the profile, so every machine's
+ * choice can be tested on any other machine. Private to kernels/. */
 #ifndef KERNELS_CHOICE_H
 #define KERNELS_CHOICE_H
 
@@ -9,29 +9,31 @@
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/qk.h"
 
-/* What somebody who starts the kernels wants. */
-struct qk_wish {
+/* What the caller of qk_kernels_create asks for. */
+struct qk_kernel_options {
     const char *tier; /* "auto" or a name of the tiers */
-    const char *gemm; /* "auto" or a name of what multiplies */
-    bool blas;        /* OpenBLAS is there, and may be chosen where nothing is named */
+    const char *gemm; /* "auto" or the name of a backend (qk_gemm_name) */
+    bool blas;        /* OpenBLAS is loaded, and may be chosen for "auto" */
 };
 
 struct qk_choice {
     const char *tier;
-    uint32_t cpu_flags; /* that the kernels may use */
-    /* OpenBLAS is named; or it comes so near to the integers that it is worth loading, to be
-     * measured. */
+    uint32_t cpu_flags; /* features that kernels may use, QK_CPU_* */
+    /* True if the caller names OpenBLAS, or if sgemm may be fast enough that loading and measuring
+     * it is worth the time. */
     bool wants_blas;
     struct qk_conv_tuning conv;
     struct qk_walk_tuning walk;
 };
 
-/* QK_UNAVAILABLE: the wish names something that there is not, or that the machine lacks. */
-enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_wish *wish,
+/* Fails with QK_UNAVAILABLE if `options` names an unknown tier or backend, or one that the machine
+ * lacks. */
+enum qk_status qk_choose(const struct qk_profile *profile, const struct qk_kernel_options *options,
                          struct qk_choice *choice, struct qk_error *error);
 
-/* Operations in a nanosecond of that product on that machine, as measured, or else as expected; 0:
- * the machine lacks it. */
-double qk_expect_ops_a_ns(const struct qk_profile *profile, enum qk_product product);
+/* Returns how many multiplications and additions one thread does per nanosecond with this product:
+ * the measured speed if there is one, otherwise the expected speed. 0 if the machine lacks the
+ * product. */
+double qk_expected_ops_per_ns(const struct qk_profile *profile, enum qk_product product);
 
 #endif

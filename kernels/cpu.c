@@ -12,7 +12,8 @@
 
 /* ---- Features ---------------------------------------------------------------------------- */
 
-/* XCR0: which registers the operating system saves. Only to be read where CPUID says OSXSAVE. */
+/* Returns XCR0, which says which registers the operating system saves. Only valid if CPUID reports
+ * OSXSAVE. */
 static uint64_t read_xcr0(void)
 {
     uint32_t low;
@@ -21,7 +22,8 @@ static uint64_t read_xcr0(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Linux enlarges what it saves of a thread only for a process that asks for it. */
+/* Asks Linux to save AMX tiles. Linux saves them only for processes that ask, because they enlarge
+ * the state of every thread. */
 static bool ask_for_tiles(void)
 {
 #ifdef __linux__
@@ -115,14 +117,15 @@ static void read_family(struct qk_profile *profile)
         profile->family += a >> 20 & 255;
 }
 
-/* The data caches that a leaf lists: Intel's 4, or AMD's of the same form. False: it lists none. */
+/* Reads the data caches that a CPUID leaf lists: Intel's leaf 4, or AMD's leaf of the same form.
+ * Returns false if it lists none. */
 static bool read_caches(struct qk_profile *profile, uint32_t leaf)
 {
     enum { NONE, DATA, INSTRUCTIONS, LEVELS = 4 };
     size_t *const sizes[LEVELS] = {NULL, &profile->l1_bytes, &profile->l2_bytes,
                                    &profile->l3_bytes};
     bool any = false;
-    for (uint32_t i = 0; i < 16; i++) { /* the end may be missing, too */
+    for (uint32_t i = 0; i < 16; i++) { /* a bound, because the end mark may be missing */
         uint32_t a, b, c, d;
         if (!__get_cpuid_count(leaf, i, &a, &b, &c, &d) || (a & 31) == NONE)
             break;
@@ -138,7 +141,7 @@ static bool read_caches(struct qk_profile *profile, uint32_t leaf)
 static void read_identity(struct qk_profile *profile)
 {
     uint32_t a, b, c, d;
-    const uint32_t topology_ecx = 1 << 22; /* AMD's leaf of caches is there */
+    const uint32_t topology_ecx = 1 << 22; /* AMD's leaf of caches exists */
     read_name(profile);
     read_family(profile);
     if (!read_caches(profile, 4) && __get_cpuid(0x80000001, &a, &b, &c, &d) && has(c, topology_ecx))
@@ -152,7 +155,7 @@ static void read_identity(struct qk_profile *profile)
 
 /* ---- Features ---------------------------------------------------------------------------- */
 
-/* Where cores differ, Linux tells what all of them have. */
+/* Reads the features. If the cores differ, Linux reports what all of them have. */
 static uint32_t read_flags(void)
 {
     const unsigned long caps = getauxval(AT_HWCAP);
@@ -173,7 +176,7 @@ static uint32_t read_flags(void)
 
 /* ---- Name and caches --------------------------------------------------------------------- */
 
-/* MIDR_EL1 of the core that this runs on, which Linux reads for who asks; 0: it does not. */
+/* Returns MIDR_EL1 of the current core. Linux emulates the read. Returns 0 if it does not. */
 static uint64_t read_midr(void)
 {
     uint64_t midr = 0;
@@ -182,7 +185,7 @@ static uint64_t read_midr(void)
     return midr;
 }
 
-/* What a file of a cache in /sys says; false: there is no such cache, or no /sys. */
+/* Reads a file of a cache in /sys. Returns false if there is no such cache, or no /sys. */
 static bool read_cache(unsigned index, const char *file, const char *format, void *value)
 {
     char path[80];
@@ -195,7 +198,7 @@ static bool read_cache(unsigned index, const char *file, const char *format, voi
     return read;
 }
 
-/* A program may not ask the caches themselves. */
+/* Reads the caches from /sys, because programs may not read the cache registers. */
 static void read_caches(struct qk_profile *profile)
 {
     size_t *const sizes[] = {&profile->l1_bytes, &profile->l2_bytes, &profile->l3_bytes};
@@ -234,8 +237,8 @@ static void read_identity(struct qk_profile *profile)
 
 #define ANY_PART UINT32_MAX
 
-/* Cores of ARM's architecture, whose names only lists know, and the least of their caches that
- * machines have: virtual ones often tell none. */
+/* The ARM cores by name. A core reports only numbers, and virtual machines often report no caches,
+ * so the table has the smallest caches that machines with this core have. */
 static const struct part {
     uint32_t implementer, part;
     const char *name;
@@ -278,12 +281,12 @@ void qk_profile_fill(struct qk_profile *profile)
     profile->l2_bytes = sane(profile->l2_bytes, 128 * kib, 64 * mib,
                              profile->cpu_flags & QK_CPU_AVX512 ? 1 * mib : 256 * kib);
     profile->l3_bytes = sane(profile->l3_bytes, profile->l2_bytes, SIZE_MAX, 8 * mib);
-    if (profile->l3_bytes < profile->l2_bytes) /* as usual as they are, or there is none */
+    if (profile->l3_bytes < profile->l2_bytes) /* the typical size, or there is no third cache */
         profile->l3_bytes = profile->l2_bytes;
-    if (!(profile->cycles_a_ns > 0))
-        profile->cycles_a_ns = 3;
-    if (!(profile->copy_bytes_a_ns > 0))
-        profile->copy_bytes_a_ns = 10;
+    if (!(profile->cycles_per_ns > 0))
+        profile->cycles_per_ns = 3;
+    if (!(profile->copy_bytes_per_ns > 0))
+        profile->copy_bytes_per_ns = 10;
 }
 
 /* ---- Masks ------------------------------------------------------------------------------- */
@@ -332,9 +335,9 @@ static enum qk_status refuse_mask(const char *name, uint32_t lacks, struct qk_er
                    used > 0 ? names : "nothing", name, lacks ? ": this CPU lacks " : "", features);
 }
 
-/* The only setting that kernels/ reads from the environment, beside OpenBLAS's own. A parameter
- * would have to pass through every caller of every kernel, through each test and tool, and those
- * that forgot it would run unmasked and not notice. */
+/* QK_CPU is the only setting that kernels/ reads from the environment, beside OpenBLAS's own. A
+ * parameter would have to pass through every caller, test and tool. A caller that forgot it would
+ * run unmasked and not notice. */
 enum qk_status qk_cpu_mask(const struct qk_machine **mask, struct qk_error *error)
 {
     const char *name = getenv(QK_CPU_VARIABLE);
@@ -358,7 +361,7 @@ uint32_t qk_cpu_flags(void)
     const struct qk_machine *mask;
     struct qk_error error;
     if (qk_cpu_mask(&mask, &error) != QK_OK)
-        return 0; /* whoever forgets to ask for the error gets no features, not all of them */
+        return 0; /* a caller that ignores the error gets no features instead of all of them */
     return mask ? mask->cpu_flags : read_flags();
 }
 

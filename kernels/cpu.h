@@ -1,10 +1,10 @@
-/* The profile of the machine: what its CPU and operating system can run, how large its caches are,
- * and how fast it computes.
+/* The profile of the machine: which instructions its CPU and operating system support, how large
+ * its caches are, and how fast it computes.
  *
- * It is read once, at start: from CPUID or, on ARM, what Linux tells, and where that says nothing,
- * from a short measurement (kernels/measure.h). What follows from it, which kernels run and how
- * their work is cut, is in kernels/choice.h. Nothing else has a number of some machine.
- */
+ * The profile is read once, at start. Features and caches come from CPUID or, on ARM, from Linux.
+ * Speeds come from a short measurement (kernels/measure.h). What follows from the profile, which
+ * kernels run and how their work is cut, is in kernels/choice.h. No other file has a number that
+ * belongs to one machine. */
 #ifndef KERNELS_CPU_H
 #define KERNELS_CPU_H
 
@@ -14,8 +14,9 @@
 
 #include "kernels/qk.h"
 
-/* As fine as kernels need them: a kernel names all that it uses. Gathers, which are slow on many a
- * CPU, have no flag: a kernel gathers only what it would else load element by element. */
+/* CPU features, as fine as kernels need them: a kernel requires exactly those that it uses. Gathers
+ * have no flag, although they are slow on many CPUs: a kernel gathers only what it would otherwise
+ * load element by element. */
 enum qk_cpu_flag {
     QK_CPU_SSE42 = 1 << 0,
     QK_CPU_AVX = 1 << 1,      /* and the system saves YMM */
@@ -34,7 +35,7 @@ enum qk_cpu_flag {
     QK_CPU_SVE = 1 << 14      /* FP16, and SVE of any length with its conversions to bfloat16 */
 };
 
-/* What whole machines have, for lists of what kernels need. */
+/* The features of whole machines, to write down what a kernel needs. */
 enum qk_cpu_set {
     QK_CPU_HASWELL = QK_CPU_SSE42 | QK_CPU_AVX | QK_CPU_AVX2,
     QK_CPU_SKYLAKEX = QK_CPU_HASWELL | QK_CPU_AVX512,
@@ -43,7 +44,7 @@ enum qk_cpu_set {
     QK_CPU_SAPPHIRERAPIDS = QK_CPU_ICELAKE | QK_CPU_AVXVNNI | QK_CPU_AMX
 };
 
-/* What multiplies in a convolution; the first is OpenBLAS's sgemm. */
+/* The matrix products that convolutions use. The first is OpenBLAS's sgemm. */
 enum qk_product {
     QK_PRODUCT_SGEMM,
     QK_PRODUCT_SCALAR,
@@ -67,24 +68,24 @@ struct qk_profile {
     char name[49]; /* as CPUID has it; "" where it has none, and for ARM's unknown parts */
     const struct qk_machine *mask; /* QK_CPU's, whose flags, family and model follow; or NULL */
     uint32_t cpu_flags;
-    uint32_t family, model; /* of ARM's, the implementer and the part */
-    /* Data caches that one core sees. The last one may be shared by cores, and by other virtual
-     * machines: no choice may need all of it. Never 0. */
+    uint32_t family, model; /* on ARM, the implementer and the part number */
+    /* Sizes of the data caches that one core sees, never 0. The last cache may be shared with other
+     * cores and other virtual machines, so no choice may need all of it. */
     size_t l1_bytes, l2_bytes, l3_bytes;
-    /* Never 0; measured where `measured` is set, usual values where it is not. */
+    /* Speeds, never 0: measured if `measured` is true, otherwise typical values. */
     bool measured;
-    double cycles_a_ns;
-    double copy_bytes_a_ns; /* of one thread, beyond its own caches */
-    /* Multiplications and additions that one thread does in a nanosecond; 0: not measured, or the
-     * machine has no such product. */
-    double product_ops_a_ns[QK_PRODUCT_COUNT];
+    double cycles_per_ns;
+    double copy_bytes_per_ns; /* of one thread, beyond its own caches */
+    /* Multiplications and additions that one thread does per nanosecond. 0: not measured, or the
+     * machine lacks the product. */
+    double product_ops_per_ns[QK_PRODUCT_COUNT];
 };
 
 /* Reads the profile of this machine, without what is measured. Fails where qk_cpu_mask does. */
 enum qk_status qk_profile_read(struct qk_profile *profile, struct qk_error *error);
 
-/* Makes what is not known, or nonsense, usual: a hypervisor may tell any size of a cache. For
- * qk_profile_read, and tests. */
+/* Replaces missing and implausible values by typical ones: a hypervisor may report any cache size.
+ * For qk_profile_read and tests. */
 void qk_profile_fill(struct qk_profile *profile);
 
 /* Returns the QK_CPU_* that kernels may use: this machine's, or those of the machine that QK_CPU

@@ -1,4 +1,4 @@
-/* The profile of the machine, and what was chosen for it, in words for people. */
+/* Prints the profile of the machine and the choice that was made for it, for people. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "kernels/conv/depthwise/depthwise.h"
 #include "kernels/dispatch.h"
 
-/* The text so far; what does not fit is left out. */
+/* The text so far. What does not fit is left out. */
 struct text {
     char *at;
     size_t left;
@@ -55,9 +55,9 @@ static void print_products(struct text *text, const struct qk_profile *profile)
     print(text, "  %-18s", "products");
     const char *between = "";
     for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
-        if (profile->product_ops_a_ns[p] > 0) {
-            print(text, profile->product_ops_a_ns[p] < 10 ? "%s%s %.1f" : "%s%s %.0f", between,
-                  product_name(p, profile->cpu_flags), profile->product_ops_a_ns[p]);
+        if (profile->product_ops_per_ns[p] > 0) {
+            print(text, profile->product_ops_per_ns[p] < 10 ? "%s%s %.1f" : "%s%s %.0f", between,
+                  product_name(p, profile->cpu_flags), profile->product_ops_per_ns[p]);
             between = ", ";
         }
     print(text, " Gop/s of one thread\n");
@@ -74,8 +74,8 @@ static void print_profile(struct text *text, const struct qk_profile *profile)
     print_features(text, profile->cpu_flags);
     print(text, "  %-18s%zu KiB, %zu KiB, %zu KiB\n", "caches", profile->l1_bytes / 1024,
           profile->l2_bytes / 1024, profile->l3_bytes / 1024);
-    print(text, "  %-18s%.1f cycles a ns, %s\n", "clock", profile->cycles_a_ns, how);
-    print(text, "  %-18s%.1f GB/s of one thread, %s\n", "copy", profile->copy_bytes_a_ns, how);
+    print(text, "  %-18s%.1f cycles a ns, %s\n", "clock", profile->cycles_per_ns, how);
+    print(text, "  %-18s%.1f GB/s of one thread, %s\n", "copy", profile->copy_bytes_per_ns, how);
     print_products(text, profile);
 }
 

@@ -35,30 +35,30 @@ static void fill_table(struct qk_kernels *kernels)
 #endif
 }
 
-/* Fills the profile and the choice, and loads OpenBLAS where it may serve. Where it is not
- * installed, or lacks room, that is an error only if somebody named it. */
-static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, bool measure,
-                             size_t threads, struct qk_error *error)
+/* Fills the profile and the choice, and loads OpenBLAS if it may be chosen. A missing OpenBLAS, or
+ * too little address space for it, is an error only if the caller named it. */
+static enum qk_status choose(struct qk_kernels *kernels, struct qk_kernel_options *options,
+                             bool measure, size_t threads, struct qk_error *error)
 {
     struct qk_profile *profile = &kernels->profile;
     struct qk_choice *choice = &kernels->choice;
     enum qk_status status = qk_profile_read(profile, error);
     if (status == QK_OK)
-        status = qk_choose(profile, wish, choice, error);
+        status = qk_choose(profile, options, choice, error);
     if (status == QK_OK && choice->wants_blas) {
-        /* OpenBLAS has tiers of its own: it gets the whole CPU. */
+        /* OpenBLAS chooses its own kernels, so it sees all features of the CPU. */
         const bool named = !choice->conv.narrow;
         struct qk_error missing;
         status = qk_openblas_init(&kernels->openblas, profile->cpu_flags, threads,
                                   named ? error : &missing);
-        wish->blas = status == QK_OK;
+        options->blas = status == QK_OK;
         status = named ? status : QK_OK;
     }
     if (status != QK_OK)
         return status;
     if (measure)
-        qk_profile_measure(profile, wish->blas ? &kernels->openblas : NULL);
-    status = qk_choose(profile, wish, choice, error);
+        qk_profile_measure(profile, options->blas ? &kernels->openblas : NULL);
+    status = qk_choose(profile, options, choice, error);
     if (choice->conv.dense)
         qk_openblas_deinit(&kernels->openblas);
     return status;
@@ -67,11 +67,11 @@ static enum qk_status choose(struct qk_kernels *kernels, struct qk_wish *wish, b
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error)
 {
-    struct qk_wish wish = {.tier = tier, .gemm = gemm};
+    struct qk_kernel_options options = {.tier = tier, .gemm = gemm};
     struct qk_kernels *made = calloc(1, sizeof(*made));
     if (!made)
         return qk_fail(error, QK_NO_MEMORY, "out of memory for the kernel table");
-    const enum qk_status status = choose(made, &wish, measure, threads, error);
+    const enum qk_status status = choose(made, &options, measure, threads, error);
     if (status != QK_OK) {
         qk_kernels_destroy(made);
         return status;

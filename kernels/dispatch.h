@@ -1,6 +1,6 @@
-/* The table of kernels. Scalar fills every entry, each tier the CPU has overwrites some (the way of
- * dav1d's *_dsp_init). Made once by qk_kernels_create, const afterwards, passed in, never global.
- */
+/* The table of kernels. The scalar tier fills every entry, then each tier that the CPU has
+ * overwrites some (as dav1d's *_dsp_init functions do). qk_kernels_create makes the table once. It
+ * is constant afterwards, and passed as an argument, never global. */
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 

@@ -1,10 +1,10 @@
-/* From a call to a graph: what its values are, in which order its nodes run, and their packing. */
+/* Makes a graph of a call: checks its values, orders its nodes, prepares and packs them. */
 #include "kernels/graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* As much of a name is kept, and printed. */
+/* Longer names of nodes are cut off, in the graph and in error texts. */
 #define NAME_BYTES_MAX 64
 
 #define NOWHERE UINT32_MAX
@@ -43,8 +43,8 @@ struct draft {
     struct qk_memory memory;
     struct qk_error *error;
     struct qk_graph *graph;
-    /* While nodes are not in order yet, a value's maker is an index in the call. This says where
-     * each of these stands in the graph. */
+    /* Until the nodes are in order, qk_graph_value.maker is an index in the call. positions[index]
+     * is that node's index in the graph, or NOWHERE while it has none. */
     uint32_t positions[QK_GRAPH_NODE_COUNT_MAX];
 };
 
@@ -67,7 +67,7 @@ static const char *print_value(const struct draft *draft, uint32_t value, struct
     return text->bytes;
 }
 
-/* Where a value comes from. */
+/* Prints where a value comes from. */
 static const char *print_source(const struct draft *draft, uint32_t index, struct text *text)
 {
     struct text node;
@@ -84,7 +84,7 @@ static const char *print_source(const struct draft *draft, uint32_t index, struc
     return text->bytes;
 }
 
-/* Refuses a value: "<field>: expected <what>, got value 5 ("sum"): nothing makes it". */
+/* Fails with "<field>: expected <what>, got value 5 ("sum"): nothing makes it". */
 static enum qk_status fail_value(const struct draft *draft, const char *field, const char *expected,
                                  uint32_t value)
 {
@@ -111,7 +111,7 @@ static enum qk_status fail_field(const struct draft *draft, uint32_t node, const
     return fail_value(draft, field, expected, value);
 }
 
-/* Memory that becomes the graph's; NULL: the error is set. */
+/* Allocates memory that the graph keeps. Returns NULL, with the error set, if there is none. */
 static void *take(struct draft *draft, size_t bytes)
 {
     void *made = draft->memory.alloc(draft->memory.context, bytes);
@@ -147,7 +147,8 @@ static enum qk_status check_counts(const struct qk_graph_call *call, struct qk_e
     return status;
 }
 
-/* Room for the call's values and, behind them, for outputs that nobody wants. */
+/* Allocates the table of values: those of the call and, behind them, one for each output of a node
+ * that the call does not want. */
 static enum qk_status take_values(struct draft *draft)
 {
     const struct qk_graph_call *call = draft->call;
@@ -165,7 +166,8 @@ static enum qk_status take_values(struct draft *draft)
     return QK_OK;
 }
 
-/* The value, where nothing makes it yet; NULL: the number is too large, or something does. */
+/* Returns the value if no node and no input makes it yet. Returns NULL if the number is too large
+ * or the value is made already. */
 static struct qk_graph_value *find_unmade(const struct draft *draft, uint32_t value)
 {
     if (value >= draft->call->value_count)
@@ -233,7 +235,8 @@ static enum qk_status add_outputs(struct draft *draft)
     return QK_OK;
 }
 
-/* The value that an input of a node is; QK_VALUE_NONE: it is constant or absent. */
+/* Returns the value that a node's input reads, or QK_VALUE_NONE if the input is constant or absent.
+ */
 static uint32_t value_of(const struct qk_node *node, size_t input)
 {
     return node->call.variable >> input & 1 ? node->inputs[input] : QK_VALUE_NONE;
@@ -257,8 +260,8 @@ static enum qk_status check_reads(const struct draft *draft)
 
 /* ---- Order --------------------------------------------------------------------------------- */
 
-/* The first input of a node whose value is not made by those that stand already; the number of
- * inputs: there is none. */
+/* Returns the first input of a node whose value comes from a node without a position. Returns the
+ * number of inputs if there is none: the node is ready. */
 static size_t find_unready(const struct draft *draft, uint32_t index)
 {
     const struct qk_node *node = &draft->call->nodes[index];
@@ -278,8 +281,8 @@ static uint32_t find_unready_maker(const struct draft *draft, uint32_t node)
     return draft->graph->values[value].maker;
 }
 
-/* Names the nodes of a cycle, as many as the text holds. Whoever goes from a node that does not
- * stand to one that it waits for, and on, comes to a cycle at last. */
+/* Fails with the names of the nodes of a cycle, as many as the text holds. Every node without a
+ * position waits for another one, so following these links node_count times ends inside a cycle. */
 static enum qk_status fail_cycle(const struct draft *draft)
 {
     uint32_t first = 0;
@@ -302,7 +305,8 @@ static enum qk_status fail_cycle(const struct draft *draft)
                    op->input_names[find_unready(draft, first)], chain);
 }
 
-/* Nodes that are in order stay in it. Each turn places at least one. */
+/* Gives each node a position behind the nodes that it reads. Nodes that are in order keep it. Each
+ * pass places at least one node, or there is a cycle. */
 static enum qk_status order(struct draft *draft)
 {
     const uint32_t count = (uint32_t)draft->call->node_count;
@@ -334,7 +338,8 @@ static void add_node(struct draft *draft, uint32_t index, char *name)
         made->outputs[i] = QK_VALUE_NONE;
 }
 
-/* Has values and nodes speak of each other by where nodes stand. */
+/* Rewrites the links between values and nodes from indexes in the call to positions in the graph.
+ */
 static void link_values(struct draft *draft)
 {
     struct qk_graph *graph = draft->graph;
@@ -351,18 +356,19 @@ static void link_values(struct draft *draft)
                 graph->values[graph->nodes[i].inputs[k]].last = i;
 }
 
-/* Bytes of a node's name as it is kept. */
+/* Returns how many bytes the graph keeps for a node's name. */
 static size_t name_bytes(const struct qk_node *node)
 {
     return node->name ? strnlen(node->name, NAME_BYTES_MAX) + 1 : 0;
 }
 
-/* A node is not before those that it reads, so the last one that reads is behind the maker. */
+/* Allocates the nodes and links them with the values. Nodes are in order, so a value's last reader
+ * is never before its maker. */
 static enum qk_status take_nodes(struct draft *draft)
 {
     const struct qk_graph_call *call = draft->call;
     struct qk_graph *graph = draft->graph;
-    size_t all_bytes = 1; /* no node may have a name */
+    size_t all_bytes = 1; /* never 0, even if no node has a name */
     for (size_t i = 0; i < call->node_count; i++)
         all_bytes += name_bytes(&call->nodes[i]);
     graph->node_count = call->node_count;
@@ -467,7 +473,7 @@ void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end)
 
 /* ---- A graph of one node ------------------------------------------------------------------- */
 
-/* All that such a graph needs, in one piece. */
+/* All that a graph of one node needs, as one allocation. */
 struct single {
     struct qk_graph graph;
     struct qk_graph_node node;

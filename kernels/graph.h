@@ -1,4 +1,5 @@
-/* What a graph keeps, which graph.c makes and graph_plan.c reads. Private to kernels/. */
+/* The nodes and values of a graph. graph.c makes them, graph_plan.c reads them. Private to
+ * kernels/. */
 #ifndef KERNELS_GRAPH_H
 #define KERNELS_GRAPH_H
 
@@ -9,7 +10,8 @@ struct qk_graph_node {
     const char *name;  /* NULL: errors do not name the node */
     uint32_t index;    /* in the call, for errors */
     size_t pack_begin; /* the graph's first unit of packing that is this node's */
-    /* Values. An input that is constant or absent, and no output, is QK_VALUE_NONE. */
+    /* Values that the node reads and makes. Constant and absent inputs, and indexes beyond the
+     * operator's outputs, are QK_VALUE_NONE. */
     uint32_t inputs[QK_INPUT_COUNT_MAX];
     uint32_t outputs[QK_OUTPUT_COUNT_MAX];
 };

@@ -1,15 +1,15 @@
-/* Plans for the nodes of a graph, of certain shapes, and the places of intermediate values; and
- * runs. */
+/* Plans a graph for certain shapes: plans its nodes, and places intermediate values in the scratch.
+ * Runs the nodes. */
 #include <string.h>
 
 #include "kernels/graph.h"
 
-/* Vectors of the widest tier, and whole lines of the cache. */
+/* The size of the widest vectors, and of a cache line. */
 #define ALIGNMENT ((size_t)64)
 
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
-/* Fits one node to what comes before it. */
+/* Plans one node, for the shapes that the nodes before it make. */
 static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
                                 const struct qk_tensor *inputs, struct qk_memory memory,
                                 struct qk_node_plan *plans, struct qk_error *error)
@@ -35,16 +35,17 @@ static enum qk_status plan_node(const struct qk_graph *graph, size_t index,
 
 /* ---- The scratch --------------------------------------------------------------------------- */
 
-/* An intermediate value while it is placed. Values that are alive at the same time never share a
- * byte: a node's inputs are, with its outputs. */
+/* An intermediate value and its bytes in the scratch. Values that are alive at the same time never
+ * share a byte. A node's inputs and outputs are alive at the same time. */
 struct room {
     const struct qk_graph_value *value;
     size_t bytes;
     size_t begin;
-    struct room *next; /* of those that are placed, the one that begins next */
+    struct room *next; /* the placed room that begins next */
 };
 
-/* Largest first; those that are as large as one another in the order in which they are made. */
+/* Sorts by size, the largest first. Values of equal size stay in the order in which nodes make
+ * them. */
 static void sort_by_bytes(struct room *rooms, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -61,7 +62,7 @@ static bool live_together(const struct qk_graph_value *a, const struct qk_graph_
     return a->maker <= b->last && b->maker <= a->last;
 }
 
-/* Puts a room into the lowest gap that holds it. False: it would end beyond all sizes. */
+/* Puts a room into the lowest gap that is large enough. Returns false if its end would overflow. */
 static bool place(struct room *room, struct room **first, size_t *scratch_bytes)
 {
     size_t end;
@@ -95,7 +96,7 @@ static size_t count_rooms(const struct qk_graph *graph)
     return count;
 }
 
-/* Gives each intermediate value its place, which its maker's node keeps. */
+/* Places each intermediate value. The plan of the node that makes the value keeps the place. */
 static enum qk_status place_all(const struct qk_graph *graph, struct qk_memory memory,
                                 struct qk_node_plan *plans, size_t *scratch_bytes,
                                 struct qk_error *error)
@@ -203,7 +204,7 @@ static const char *join_kernels(const struct qk_node_plan *plans, size_t count,
     return joined;
 }
 
-/* Of a graph that is its only node. */
+/* Plans a graph of one node: the graph's plan is the node's plan. */
 static enum qk_status plan_single(const struct qk_graph *graph, const struct qk_tensor *inputs,
                                   struct qk_memory memory, struct qk_graph_plan *plan,
                                   struct qk_error *error)

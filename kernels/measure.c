@@ -8,13 +8,14 @@
 
 #include "kernels/conv/backend.h"
 
-/* Of each measurement, the best of so many; each runs at least so long. What takes much longer, as
- * under an emulator, runs once. */
+/* Each measurement is the best of RUNS runs of at least RUN_NS. A function that takes much longer,
+ * as under an emulator, runs once. */
 #define RUNS 4
 #define RUN_NS 20000.0
 #define ONCE_NS 3e6
 
-/* Of this thread alone: on a busy machine others run in between. */
+/* Returns the CPU time of this thread. Wall-clock time would include other threads on a busy
+ * machine. */
 static double now_ns(void)
 {
     struct timespec now;
@@ -22,8 +23,8 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* What one call of `run` takes; never 0, as a coarse clock may stand still during a call. The first
- * one warms caches and vector units. */
+/* Returns how many ns one call of `run` takes. The result is never 0, although a coarse clock may
+ * not advance during a call. The first call warms caches and vector units and is not counted. */
 static double best_ns(void (*run)(void *context), void *context)
 {
     const double start = now_ns();
@@ -49,7 +50,7 @@ static double best_ns(void (*run)(void *context), void *context)
 
 enum { CHAIN = 4096 };
 
-/* One exclusive or after the other, of which each waits a cycle for the one before it. */
+/* A chain of exclusive ors. Each needs the result of the one before it, so each takes one cycle. */
 static void run_chain(void *context)
 {
     uint64_t *sum = context;
@@ -68,14 +69,14 @@ static void measure_clock(struct qk_profile *profile)
 {
     uint64_t sum = 0;
     const double ns = best_ns(run_chain, &sum);
-    const double cycles_a_ns = CHAIN / ns;
-    if (cycles_a_ns > 0.1 && cycles_a_ns < 10)
-        profile->cycles_a_ns = cycles_a_ns;
+    const double cycles_per_ns = CHAIN / ns;
+    if (cycles_per_ns > 0.1 && cycles_per_ns < 10)
+        profile->cycles_per_ns = cycles_per_ns;
 }
 
 /* ---- Integers ---------------------------------------------------------------------------- */
 
-/* One full tile over so many steps of the most slabs; everything is in the first cache. */
+/* One full tile over STEPS steps of the most slabs. All operands fit into the first cache. */
 enum { STEPS = 8, SLAB_BYTES = (QK_IGEMM_NR + QK_IGEMM_VECTOR) * QK_IGEMM_CELL_BYTES };
 
 struct product {
@@ -89,7 +90,7 @@ static void run_product(void *context)
     product->igemm->multiply(&product->args);
 }
 
-/* Operations in a nanosecond; 0: there is no memory. */
+/* Returns multiplications and additions per nanosecond, or 0 if there is no memory. */
 static double measure_product(const struct qk_igemm *igemm)
 {
     struct qk_igemm_step steps[STEPS];
@@ -129,7 +130,7 @@ static double measure_product(const struct qk_igemm *igemm)
 
 /* ---- sgemm ------------------------------------------------------------------------------- */
 
-/* Large enough for OpenBLAS to be near its best. */
+/* Large enough that OpenBLAS is near its peak. */
 enum { SGEMM_M = 128, SGEMM_N = 256, SGEMM_K = 256 };
 
 struct sgemm {
@@ -163,14 +164,15 @@ static void measure_sgemm(struct qk_profile *profile, const struct qk_openblas *
                  .ldb = SGEMM_N,
                  .ldc = SGEMM_N},
     };
-    profile->product_ops_a_ns[QK_PRODUCT_SGEMM] =
+    profile->product_ops_per_ns[QK_PRODUCT_SGEMM] =
         2.0 * SGEMM_M * SGEMM_N * SGEMM_K / best_ns(run_sgemm, &sgemm);
     free(memory);
 }
 
 /* ---- All of them ------------------------------------------------------------------------- */
 
-/* The fastest first, however short the time; sgemm's speed says nothing without that one's. */
+/* Measures the fastest product first, even if the time is over, because sgemm's speed means nothing
+ * without it. */
 static void measure_products(struct qk_profile *profile, const struct qk_openblas *openblas,
                              double end_ns)
 {
@@ -178,7 +180,7 @@ static void measure_products(struct qk_profile *profile, const struct qk_openbla
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
     bool any = false;
     for (size_t i = count; i-- > 0 && (!any || now_ns() < end_ns);) {
-        double *ops = &profile->product_ops_a_ns[backends[i].product];
+        double *ops = &profile->product_ops_per_ns[backends[i].product];
         if (backends[i].cpu_flags & ~profile->cpu_flags || *ops > 0)
             continue;
         *ops = measure_product(backends[i].igemm);
@@ -204,8 +206,8 @@ static void measure_copy(struct qk_profile *profile)
     char *memory = malloc(2 * COPY_BYTES);
     if (!memory)
         return;
-    memset(memory, 1, 2 * COPY_BYTES); /* both have their pages */
-    profile->copy_bytes_a_ns = (double)COPY_BYTES / best_ns(run_copy, memory);
+    memset(memory, 1, 2 * COPY_BYTES); /* so that both halves have their pages */
+    profile->copy_bytes_per_ns = (double)COPY_BYTES / best_ns(run_copy, memory);
     free(memory);
 }
 

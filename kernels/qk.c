@@ -72,7 +72,8 @@ bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, siz
     return true;
 }
 
-/* The attribute with the strides of an input, which may not be present. NULL: there is none. */
+/* Returns the attribute that gives the strides of an input, or NULL if the operator has none. The
+ * call may leave the attribute out. */
 static const struct qk_attribute_def *find_strides(const struct qk_operator *op, size_t input)
 {
     for (size_t i = 0; i < op->attribute_count; i++)
@@ -81,7 +82,8 @@ static const struct qk_attribute_def *find_strides(const struct qk_operator *op,
     return NULL;
 }
 
-/* Whether the tensor's numbers are true of each other. `strides`: NULL where it is row-major. */
+/* Checks that the tensor's count and stored agree with its dims. `strides` is NULL for a row-major
+ * tensor. */
 static enum qk_status check_layout(const struct qk_operator *op, size_t input,
                                    const struct qk_tensor *tensor,
                                    const struct qk_attribute *strides, struct qk_error *error)
@@ -183,7 +185,7 @@ static enum qk_status check_attributes(const struct qk_call *call, struct qk_err
 
 /* ---- Prepare and pack -------------------------------------------------------------------- */
 
-/* Memory that counts what it gives. */
+/* A qk_memory that counts the bytes it gives. */
 struct counter {
     struct qk_memory memory;
     size_t bytes;
@@ -198,7 +200,8 @@ static void *count_alloc(void *context, size_t bytes)
     return made;
 }
 
-/* Keeps the lists of strides, which plans need. */
+/* Copies the lists of strides into the instance, because plans need them. Returns false if there is
+ * no memory. */
 static bool keep_strides(const struct qk_call *call, struct qk_memory memory,
                          struct qk_instance *instance)
 {
@@ -206,7 +209,8 @@ static bool keep_strides(const struct qk_call *call, struct qk_memory memory,
     struct qk_attribute *kept = NULL;
     for (size_t i = 0; i < op->attribute_count; i++) {
         const struct qk_attribute *given = &call->attributes[i];
-        const size_t bytes = given->list_count * sizeof(*given->list); /* it is in memory */
+        const size_t bytes =
+            given->list_count * sizeof(*given->list); /* cannot overflow: the list is in memory */
         if (op->attributes[i].kind != QK_ATTRIBUTE_STRIDES || !given->present)
             continue;
         if (!kept) {
@@ -228,7 +232,8 @@ static bool keep_strides(const struct qk_call *call, struct qk_memory memory,
     return true;
 }
 
-/* Keeps the inputs that runs would bring if the caller had not fixed them. */
+/* Copies the inputs that the caller has fixed, because plans and runs need them. Returns false if
+ * there is no memory. */
 static bool keep_fixed(const struct qk_call *call, struct qk_memory memory,
                        struct qk_instance *instance)
 {
@@ -246,7 +251,7 @@ static bool keep_fixed(const struct qk_call *call, struct qk_memory memory,
         if (kept[i].type == QK_NONE || call->constants_stay)
             continue;
         void *data = qk_type_bytes(kept[i].type, kept[i].stored, &bytes)
-                         ? memory.alloc(memory.context, bytes + 1) /* never none */
+                         ? memory.alloc(memory.context, bytes + 1) /* never 0 bytes */
                          : NULL;
         if (!data)
             return false;

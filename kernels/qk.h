@@ -45,7 +45,7 @@
 #ifndef KERNELS_QK_H
 #define KERNELS_QK_H
 
-/* Tensors travel as little-endian bytes and are computed where they lie; sizes are up to 2^63. */
+/* Tensors are little-endian on the wire and are computed where they lie. Sizes go up to 2^63. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "quantd needs a little-endian machine, such as x86-64 or AArch64; this one is big-endian"
 #elif __SIZEOF_POINTER__ != 8
@@ -131,7 +131,7 @@ uint16_t qk_bf16_round(float value);
 const struct qk_type_info *qk_type_info(enum qk_type type); /* type: not QK_NONE */
 enum qk_type qk_type_by_name(const char *name);             /* QK_NONE: no such type */
 
-/* Prints a set of QK_BIT()s as "UINT8, INT8", as much of it as has room. */
+/* Prints a set of QK_BIT()s as "UINT8, INT8". What does not fit is cut off. */
 void qk_print_types(uint32_t set, char *text, size_t size);
 
 /* A set of types, one bit each. */
@@ -146,7 +146,7 @@ void qk_print_types(uint32_t set, char *text, size_t size);
  * can address on x86-64. */
 #define QK_LENGTH_MAX ((INT64_C(1) << 47) - 1)
 
-/* The largest stride: those of DirectML are UINT (DML_BUFFER_TENSOR_DESC). */
+/* The largest stride. DirectML's strides have the type UINT (DML_BUFFER_TENSOR_DESC). */
 #define QK_STRIDE_MAX ((int64_t)UINT32_MAX)
 
 /* A view: little-endian, row-major, borrowed. `data` has no alignment (it may point into the middle
@@ -160,7 +160,7 @@ struct qk_tensor {
     const void *data;
 };
 
-/* As an assignment, but of the dims only those that the rank says: most tensors have few. */
+/* Like an assignment, but copies only the first `rank` dims: most tensors have few. */
 static inline void qk_tensor_copy(struct qk_tensor *to, const struct qk_tensor *from)
 {
     to->type = from->type;
@@ -172,21 +172,22 @@ static inline void qk_tensor_copy(struct qk_tensor *to, const struct qk_tensor *
     to->data = from->data;
 }
 
-/* *product = a * b; false: it does not fit. */
+/* Sets *product to a * b. Returns false if that overflows. */
 bool qk_mul_size(size_t a, size_t b, size_t *product);
 
-/* Sets tensor->count and tensor->stored from rank and dims; false: overflow. The dims of an empty
- * tensor must fit too, its zeros left out, so that no product of some dims of a checked tensor can
- * overflow. */
+/* Sets tensor->count and tensor->stored from rank and dims. Returns false if the product of the
+ * dims that are not 0 overflows, so that no product of some dims of a checked tensor can overflow,
+ * even if the tensor is empty. */
 bool qk_tensor_set_count(struct qk_tensor *tensor);
 
-/* Sets tensor->stored, after qk_tensor_set_count, for a layout with strides, in elements, one for
- * each dim: up to the farthest element, 0 for an empty tensor. `data` may be longer; DirectML
- * rounds buffers up to 4 bytes. False: a stride is negative or above QK_STRIDE_MAX, their number is
- * not the rank, or the farthest element has a number above 64 bits. */
+/* Sets tensor->stored for a layout with strides, after qk_tensor_set_count. Strides are in
+ * elements, one for each dim. `stored` then counts the elements up to the farthest one, 0 for an
+ * empty tensor. `data` may be longer, because DirectML rounds buffers up to 4 bytes. Returns false
+ * if a stride is negative or above QK_STRIDE_MAX, if there are not `rank` strides, or if the index
+ * of the farthest element overflows. */
 bool qk_tensor_set_strides(struct qk_tensor *tensor, const int64_t *strides, size_t stride_count);
 
-/* Bytes of `count` packed elements; false: overflow. */
+/* Sets *bytes to the size of `count` packed elements. Returns false if that overflows. */
 bool qk_type_bytes(enum qk_type type, size_t count, size_t *bytes);
 
 /* ---- The operator registry --------------------------------------------------------------- */
@@ -246,7 +247,7 @@ struct qk_operator {
     const struct qk_operator_code *code; /* private to kernels/ */
 };
 
-/* All operators, in a fixed order. */
+/* Returns all operators, always in the same order. */
 const struct qk_operator *const *qk_operators(size_t *count);
 const struct qk_operator *qk_operator_by_name(const char *name); /* NULL: unknown */
 
@@ -264,25 +265,27 @@ struct qk_attribute {
     const char *string; /* QK_ATTRIBUTE_STRING */
 };
 
-/* What a caller asks for. inputs[i] and attributes[i] go with op->input_names[i] and
- * op->attributes[i]. The top of this file says how long what it points at is borrowed. */
+/* An operator with the attributes and inputs of a caller. inputs[i] and attributes[i] belong to
+ * op->input_names[i] and op->attributes[i]. The top of this file says how long pointers are
+ * borrowed. */
 struct qk_call {
     const struct qk_operator *op;
     const struct qk_version *version;
-    /* Bit i: input i comes with each run. No other bits than those of op->variable_inputs may be
-     * set; an input whose bit is set there and not here is fixed to what `inputs` has. */
+    /* Bit i: input i comes with each run. Only bits of op->variable_inputs may be set. An input
+     * whose bit is set there but not here is fixed to inputs[i]. */
     uint32_t variable;
-    /* The data of constant inputs and the lists of attributes outlive the instance, which may then
-     * point at them. False: it copies or packs all that it keeps. */
+    /* True if the data of constant inputs and the lists of attributes outlive the instance, which
+     * may then point at them. False: the instance copies or packs all that it keeps. */
     bool constants_stay;
     struct qk_attribute attributes[QK_ATTRIBUTE_COUNT_MAX];
-    /* As many as the operator has. Of a variable one only the type is read, where QK_NONE says that
-     * it is absent. Last, so that nobody has to clear those that no operator looks at. */
+    /* The operator's inputs. Only the type of a variable input is read; QK_NONE says that it is
+     * absent. This is the last member, so that callers need not clear inputs that the operator does
+     * not have. */
     struct qk_tensor inputs[QK_INPUT_COUNT_MAX];
 };
 
-/* Where memory comes from: 64-byte aligned, not zeroed, never given back one by one. NULL makes the
- * call end with QK_NO_MEMORY. */
+/* An allocator of the caller's. Memory is aligned to 64 bytes, not zeroed, and never freed piece by
+ * piece. If alloc returns NULL, the function that asked fails with QK_NO_MEMORY. */
 struct qk_memory {
     void *(*alloc)(void *context, size_t bytes);
     void *context;
@@ -292,8 +295,8 @@ struct qk_kernels; /* the chosen kernels: qk_kernels_create */
 
 /* ---- Prepare and pack -------------------------------------------------------------------- */
 
-/* An operator with its attributes and constant inputs, checked and packed. The units of packing
- * take about as long as one another. */
+/* An operator with its attributes and constant inputs, checked and packed. All units of packing
+ * take about the same time. */
 struct qk_instance {
     const struct qk_operator *op;
     const struct qk_version *version;
@@ -310,8 +313,8 @@ struct qk_instance {
     const struct qk_attribute *strides;     /* [op->input_count], by input; NULL: there are none */
 };
 
-/* Checks the call against the registry and the operator's rules, and takes the instance's memory.
- * On failure *instance is not set, and what the memory gave is of no more use. */
+/* Checks the call against the registry and the operator's rules, and allocates the instance. On
+ * failure *instance is not set, and the caller may free what `memory` gave. */
 enum qk_status qk_prepare(const struct qk_kernels *kernels, const struct qk_call *call,
                           struct qk_memory memory, struct qk_instance **instance,
                           struct qk_error *error);
@@ -320,17 +323,17 @@ enum qk_status qk_prepare(const struct qk_kernels *kernels, const struct qk_call
  * any order, on any threads at once. */
 void qk_pack(struct qk_instance *instance, size_t begin, size_t end);
 
-/* qk_prepare, and qk_pack of all units. */
+/* Calls qk_prepare, then qk_pack for all units. */
 enum qk_status qk_create(const struct qk_kernels *kernels, const struct qk_call *call,
                          struct qk_memory memory, const struct qk_instance **instance,
                          struct qk_error *error);
 
 /* ---- Plan and run ------------------------------------------------------------------------ */
 
-/* How an instance computes inputs of certain shapes. */
+/* How an instance computes inputs of given shapes. */
 struct qk_plan {
     const struct qk_instance *instance;
-    const char *kernel;                            /* the code path that will run, for people */
+    const char *kernel; /* the name of the code path that will run, for people */
     struct qk_tensor outputs[QK_OUTPUT_COUNT_MAX]; /* type, dims and count; data is NULL */
     size_t output_bytes[QK_OUTPUT_COUNT_MAX];
     size_t output_count;
@@ -344,17 +347,18 @@ struct qk_plan {
     const void *state;
 };
 
-/* Fits the instance to inputs of these shapes. inputs[i] goes with op->input_names[i]; of a
- * variable input all is read but `data`, and it has the type that it had in the call; others are
- * not read. NULL will do where no input is variable. The instance need not be packed yet. */
+/* Plans the instance for inputs of these shapes. inputs[i] belongs to op->input_names[i].
+ * Everything but the data of a variable input is read, and its type must be that of the call. Other
+ * inputs are not read, so `inputs` may be NULL if none is variable. The instance need not be packed
+ * yet. */
 enum qk_status qk_plan(const struct qk_instance *instance, const struct qk_tensor *inputs,
                        struct qk_memory memory, struct qk_plan *plan, struct qk_error *error);
 
-/* Computes units [begin, end) of the plan's unit_count. inputs[i] is the data of variable input i,
- * with no alignment, little-endian and laid out as the plan's tensor was; others are not read, and
- * NULL will do where no input is variable. outputs[i] holds plan->output_bytes[i], 64-byte aligned,
- * and may be shared by threads that run disjoint units; `workspace` holds plan->workspace_bytes,
- * 64-byte aligned, and may not. */
+/* Computes units [begin, end) of the plan's unit_count. inputs[i] is the data of variable input i:
+ * little-endian, laid out as the plan's tensor was, with any alignment. Other inputs are not read,
+ * so `inputs` may be NULL if none is variable. outputs[i] has plan->output_bytes[i] bytes, aligned
+ * to 64. Threads that run disjoint units share the outputs. `workspace` has plan->workspace_bytes
+ * bytes, aligned to 64, and belongs to one thread. */
 void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *outputs,
             void *workspace, size_t begin, size_t end);
 
@@ -362,19 +366,19 @@ void qk_run(const struct qk_plan *plan, const void *const *inputs, void *const *
 
 #define QK_GRAPH_NODE_COUNT_MAX 1024
 #define QK_GRAPH_PORT_COUNT_MAX 32 /* inputs of a graph, and as many outputs */
-/* Those that every node could make, and the graph's inputs. */
+/* As many values as QK_GRAPH_NODE_COUNT_MAX nodes can make, and the graph's inputs. */
 #define QK_GRAPH_VALUE_COUNT_MAX \
     (QK_GRAPH_NODE_COUNT_MAX * QK_OUTPUT_COUNT_MAX + QK_GRAPH_PORT_COUNT_MAX)
 
-/* Instead of a value: an optional input that is absent, or an output that nobody wants. */
+/* Stands for an optional input that is absent, or an output that nobody reads. */
 #define QK_VALUE_NONE UINT32_MAX
 
 /* One operator of a graph. Its variable inputs are values, and so are its outputs. */
 struct qk_node {
-    /* For people; "" where it has none. NULL: errors do not name the node, as where it is the only
-     * one of a graph that nobody drew. */
+    /* For people; "" if the node has no name. NULL: errors do not mention the node, because the
+     * graph was made for a single operator. */
     const char *name;
-    /* As for qk_prepare, but the types of variable inputs are found by the graph, and not read
+    /* As for qk_prepare, but the graph finds the types of variable inputs, so they are not read
      * here. */
     struct qk_call call;
     uint32_t inputs[QK_INPUT_COUNT_MAX];   /* of each variable input, the value; others: not read */
@@ -386,8 +390,8 @@ struct qk_graph_input {
     enum qk_type type;
 };
 
-/* What a caller asks for. A value is a tensor that a run brings or makes. They are numbered from 0,
- * and each is an input of the graph, or made by one node; nobody has to read it. */
+/* A graph of operators. A value is a tensor that is an input of the graph or is made by one node.
+ * Values are numbered from 0. A value need not be read by any node. */
 struct qk_graph_call {
     const struct qk_node *nodes; /* in any order that has no cycle */
     size_t node_count;
@@ -395,19 +399,22 @@ struct qk_graph_call {
     const char *const *value_names; /* for people, one for each value; NULL: they have none */
     struct qk_graph_input inputs[QK_GRAPH_PORT_COUNT_MAX];
     size_t input_count;
-    uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX]; /* values that nodes make, and others may read */
+    uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX]; /* values that nodes make; other nodes may read them
+                                                  too */
     size_t output_count;
 };
 
-/* Nodes in an order in which each comes behind those that it reads, checked and packed. */
+/* A graph, checked and packed. Its nodes are ordered: each comes after the nodes whose outputs it
+ * reads. */
 struct qk_graph {
     size_t node_count;
     size_t input_count;
     size_t output_count;
     enum qk_type output_types[QK_GRAPH_PORT_COUNT_MAX];
-    size_t resident_bytes;      /* all that its memory has given for it */
-    size_t pack_unit_count;     /* of all nodes */
-    uint64_t pack_unit_cost_ns; /* the mean of a rough guess for one unit on one core */
+    size_t resident_bytes;  /* all that its memory has given for it */
+    size_t pack_unit_count; /* of all nodes */
+    uint64_t
+        pack_unit_cost_ns; /* a rough guess for one unit on one core, the mean over all units */
 
     /* Private to kernels/. */
     struct qk_graph_node *nodes;
@@ -416,31 +423,31 @@ struct qk_graph {
     uint32_t outputs[QK_GRAPH_PORT_COUNT_MAX];
 };
 
-/* Checks the graph and each of its calls, and takes the memory of all instances. Of the call, what
- * qk_prepare would borrow is borrowed until the last unit of packing is done, as each node's
- * constants_stay says; all else is read here alone. An error begins with the node that it is about:
- * 'node 3 ("conv1", onnx.QLinearConv): x: ...'. */
+/* Checks the graph and each of its calls, and allocates all instances. Each node's call is borrowed
+ * as qk_prepare borrows it (the top of this file, and constants_stay). Everything else is only read
+ * here. An error begins with the node that it is about: 'node 3 ("conv1", onnx.QLinearConv): x:
+ * ...'. */
 enum qk_status qk_graph_prepare(const struct qk_kernels *kernels, const struct qk_graph_call *call,
                                 struct qk_memory memory, struct qk_graph **graph,
                                 struct qk_error *error);
 
-/* A graph whose only node is this instance, and whose inputs and outputs are those of the operator,
- * in the same order: of constant inputs nothing is read. Packing the graph packs the instance, so
- * do one of the two. The graph's errors are the instance's. */
+/* Makes a graph whose only node is this instance. The graph's inputs and outputs are the
+ * operator's, in the same order; constant inputs are not read. Packing the graph packs the
+ * instance, so do only one of the two. The graph's errors are the instance's. */
 enum qk_status qk_graph_of(struct qk_instance *instance, struct qk_memory memory,
                            struct qk_graph **graph, struct qk_error *error);
 
-/* As qk_pack. */
+/* Like qk_pack. */
 void qk_graph_pack(struct qk_graph *graph, size_t begin, size_t end);
 
-/* Where a node finds the data of an input, or puts that of an output. Private to kernels/. */
+/* Where a node reads an input, or writes an output. Private to kernels/. */
 enum qk_home_kind { QK_HOME_NONE, QK_HOME_INPUT, QK_HOME_OUTPUT, QK_HOME_SCRATCH };
 struct qk_home {
     enum qk_home_kind kind;
-    size_t at; /* which input or output of the graph, or how many bytes into the scratch */
+    size_t at; /* index of the graph's input or output, or offset in the scratch, in bytes */
 };
 
-/* One node's part in a graph's plan. */
+/* The plan of one node of a graph. */
 struct qk_node_plan {
     struct qk_plan plan; /* its unit_count and unit_cost_ns are what a scheduler needs */
 
@@ -449,82 +456,89 @@ struct qk_node_plan {
     struct qk_home outputs[QK_OUTPUT_COUNT_MAX];
 };
 
-/* How a graph computes inputs of certain shapes: node by node. */
+/* How a graph computes inputs of given shapes: node by node. */
 struct qk_graph_plan {
     const struct qk_graph *graph;
-    const char *kernel; /* those of the nodes, joined by '+': the first QK_GRAPH_KERNELS_MAX */
+    const char *kernel; /* the kernels of the first QK_GRAPH_KERNELS_MAX nodes, joined by '+' */
     const struct qk_tensor *outputs; /* type, dims and count; data is NULL */
     const size_t *output_bytes;
     size_t output_count;
-    size_t scratch_bytes;             /* for each run: all that nodes hand on to one another */
-    size_t workspace_bytes;           /* for each thread of a run: the most that a node needs */
-    const struct qk_node_plan *nodes; /* in their order */
+    size_t scratch_bytes;             /* for each run: memory for all values between nodes */
+    size_t workspace_bytes;           /* for each thread of a run: the most that any node needs */
+    const struct qk_node_plan *nodes; /* in the order in which they run */
     size_t node_count;
 };
 #define QK_GRAPH_KERNELS_MAX 16
 
-/* As qk_plan: inputs[i] is the graph's input i, of which all is read but `data`; one that no node
- * reads is not looked at. The plan points into `memory`.
+/* Plans the graph, like qk_plan. inputs[i] is the graph's input i. Everything but its data is read,
+ * and nothing of an input that no node reads. The plan points into `memory`.
  *
- * Values that nodes hand on to one another share the scratch: the largest is placed first, each as
- * low as it fits beside those that are placed and alive at the same time, from the node that makes
- * it to the last that reads it. */
+ * Values between nodes share the scratch. Two of them may share bytes unless both are alive at some
+ * node. A value is alive from the node that makes it to the last node that reads it. The largest
+ * value is placed first, each at the lowest offset that is free. */
 enum qk_status qk_graph_plan(const struct qk_graph *graph, const struct qk_tensor *inputs,
                              struct qk_memory memory, struct qk_graph_plan *plan,
                              struct qk_error *error);
 
-/* Computes units [begin, end) of one node. Nodes run in their order, each when all units of the
- * one before are done; the units of a node may run on several threads at once. inputs, outputs and
- * workspace are as for qk_run, but that the first two are the graph's; `scratch` holds
- * plan->scratch_bytes, 64-byte aligned, belongs to this run, and is the same for all its nodes. */
+/* Computes units [begin, end) of one node. The caller runs the nodes in order, each after all units
+ * of the node before it are done. The units of a node may run on several threads at once. `inputs`
+ * and `outputs` are the graph's, otherwise they and `workspace` are as for qk_run. `scratch` has
+ * plan->scratch_bytes bytes, aligned to 64. It belongs to one run, and all nodes of the run get the
+ * same. */
 void qk_graph_run(const struct qk_graph_plan *plan, size_t node, const void *const *inputs,
                   void *const *outputs, void *scratch, void *workspace, size_t begin, size_t end);
 
 /* ---- Kernels for this CPU ---------------------------------------------------------------- */
 
-/* Returns the tiers, from the slowest to the fastest, NULL behind the last. On x86-64 these are
- * "scalar"; "avx2", which is Haswell's set and nothing beyond it; and "avx512", which needs
- * Skylake-X's set and takes all that the CPU has. On ARM, "scalar" and "neon", which takes all. */
+/* Returns the name of a tier, from the slowest to the fastest, or NULL after the last. On x86-64
+ * the tiers are "scalar", "avx2" and "avx512". "avx2" uses Haswell's features and nothing beyond
+ * them. "avx512" needs Skylake-X's features and uses everything that the CPU has. On ARM the tiers
+ * are "scalar" and "neon", which uses everything. */
 const char *qk_tier_name(size_t index);
 
-/* Room for the two lists below, with names to come. */
+/* Enough for the two lists below, with some room for names to come. */
 #define QK_NAMES_BYTES 128
 
-/* "auto, scalar, avx2 or avx512", for people; cut off where `bytes` are too few. */
+/* Prints "auto, scalar, avx2 or avx512", for people. Cuts it off after `bytes`. */
 void qk_tier_names(char *text, size_t bytes);
 
-/* What multiplies the integers of convolutions, from the slowest to the fastest: "blas" and this
- * machine's others; NULL behind the last. */
+/* Returns the name of a backend, which multiplies the integers of convolutions, or NULL after the
+ * last: "blas", then this architecture's, from the slowest to the fastest. */
 const char *qk_gemm_name(size_t index);
 
-/* The same of the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx", or on
- * ARM "auto, blas, scalar, neon, dotprod or i8mm". */
+/* Prints the backends: "auto, blas, scalar, avx2, avxvnni, vnni_novbmi, vnni or amx", or on ARM
+ * "auto, blas, scalar, neon, dotprod or i8mm". */
 void qk_gemm_names(char *text, size_t bytes);
 
-/* Learns what machine this is and picks what is fastest on it, or what is named. Call it once,
- * before any other thread starts: where it loads OpenBLAS, it sets OPENBLAS_* in the environment,
- * which OpenBLAS reads while it loads.
- * `tier`: "auto" or a name of the tiers; `gemm`: "auto", which is the fastest that the CPU has, or
- * the tier allows, or a name of that list; `measure`: for a few milliseconds, how fast the
- * machine is, which is otherwise guessed; `threads`: how many may run at once, at least 1. OpenBLAS
- * is loaded where it is named, or where floats may be faster than this CPU's integers, and stays
- * where it is chosen; it takes 128 MiB of address space for each thread. QK_UNAVAILABLE when this
- * CPU lacks what is named, or OpenBLAS is named and missing or has no room. Destroy frees it; NULL
- * is fine. */
+/* Reads the profile of this machine and chooses the fastest kernels, or those that the caller
+ * names. Call it once, before any other thread starts: if it loads OpenBLAS, it sets OPENBLAS_* in
+ * the environment, which OpenBLAS reads while it loads.
+ *
+ * `tier` is "auto" or the name of a tier. `gemm` is "auto" or the name of a backend; "auto" chooses
+ * the fastest backend that the CPU has and the tier allows. `measure` says whether to measure the
+ * machine's speed for a few milliseconds; otherwise it is guessed. `threads` is how many threads
+ * may run at once, at least 1.
+ *
+ * OpenBLAS is loaded if it is named, or if its floats may be faster than this CPU's integers. It
+ * stays loaded if it is chosen, and takes 128 MiB of address space for each thread.
+ *
+ * Fails with QK_UNAVAILABLE if this CPU lacks what is named, or if OpenBLAS is named and missing or
+ * lacks address space. qk_kernels_destroy frees the kernels; NULL is fine. */
 enum qk_status qk_kernels_create(const char *tier, const char *gemm, bool measure, size_t threads,
                                  struct qk_kernels **kernels, struct qk_error *error);
 void qk_kernels_destroy(struct qk_kernels *kernels);
 
 const char *qk_kernels_tier(const struct qk_kernels *kernels); /* as in the lists */
 const char *qk_kernels_gemm(const struct qk_kernels *kernels);
-/* The machine that the environment variable QK_CPU makes this one play (kernels/cpu.h); or "none".
- */
+/* Returns the machine that the environment variable QK_CPU makes this one imitate (kernels/cpu.h),
+ * or "none". */
 const char *qk_kernels_mask(const struct qk_kernels *kernels);
-/* "SkylakeX", "Haswell", ...; "none" where OpenBLAS is not loaded. */
+/* Returns the core that OpenBLAS chose, such as "SkylakeX" or "Haswell", or "none" if OpenBLAS is
+ * not loaded. */
 const char *qk_kernels_blas_core(const struct qk_kernels *kernels);
 
-/* Tells people, in lines of text, what machine this is and what was chosen for each kind of work.
- * QK_KERNELS_TEXT_BYTES are enough. */
+/* Prints, for people, which machine this is and which kernels were chosen for each kind of work.
+ * QK_KERNELS_TEXT_BYTES are always enough. */
 void qk_kernels_describe(const struct qk_kernels *kernels, char *text, size_t bytes);
 #define QK_KERNELS_TEXT_BYTES 4096
 

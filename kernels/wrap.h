@@ -2,8 +2,8 @@
 #ifndef KERNELS_WRAP_H
 #define KERNELS_WRAP_H
 
-/* Marks a function whose unsigned numbers wrap on purpose. Fuzzers run code that plans and packs
- * under clang's check for unsigned overflow (Makefile), which then leaves this function out. */
+/* Marks a function whose unsigned numbers wrap on purpose. The fuzzers build planning and packing
+ * code with clang's check for unsigned overflow (Makefile). The check skips marked functions. */
 #ifdef __clang__
 #define QK_WRAPS __attribute__((no_sanitize("unsigned-integer-overflow")))
 #else

@@ -35,7 +35,7 @@ const struct qk_conv_backend *qk_conv_backends(size_t *count);
 struct qk_conv_costs {
     double product_cycles; /* of 16 positions: of one row and a slab or, with whole_steps, a step */
     double slab_cycles;    /* to make 16 cells of a slab */
-    double terms_a_ns;     /* products and additions in a full tile */
+    double terms_per_ns;   /* products and additions in a full tile */
 };
 
 /* What was chosen for a machine (kernels/choice.h). */
@@ -44,19 +44,19 @@ struct qk_conv_tuning {
      * tiles or of sgemm's; and groups of one channel. All of them NULL: sgemm for all. */
     const struct qk_conv_backend *dense, *narrow, *depthwise;
     struct qk_conv_costs dense_costs, narrow_costs;
-    double cycles_a_ns;
+    double cycles_per_ns;
     double pack_unit_ns; /* that a unit of packing should take */
     double unit_ns;      /* that a unit should take */
     size_t cells_bytes;  /* of a unit's slabs: they stay in a core's own cache with the weights */
     size_t sums_bytes;   /* of sums that wait there, where K has parts */
     size_t slabs_most;   /* of a unit: a slab has a cache line, however few its cells are */
     size_t dot_bytes;    /* of one position's gathered cells: they stay in the first cache */
-    double weights_a_cycle; /* bytes, from the second cache or the third */
+    double weights_per_cycle; /* bytes, from the second cache or the third */
     /* The sgemm way: floats of each matrix that sgemm reads, which stay in a core's own cache;
      * terms of a unit; and terms, elements of im2col and sums requantized in a nanosecond. */
     size_t sgemm_floats;
     size_t sgemm_unit_terms;
-    double sgemm_terms_a_ns, im2col_a_ns, requantized_a_ns;
+    double sgemm_terms_per_ns, im2col_per_ns, requantized_per_ns;
 };
 
 #endif

@@ -60,8 +60,8 @@ static bool is_too_small_for_sgemm(const struct qk_conv *conv)
     const double rows = (double)(conv->desc.out_channels / conv->desc.group);
     const double depth = (double)conv->depth;
     const double saved =
-        rows * depth * (1 / tuning->narrow_costs.terms_a_ns - 1 / tuning->sgemm_terms_a_ns);
-    return saved < depth / tuning->im2col_a_ns + rows / tuning->requantized_a_ns;
+        rows * depth * (1 / tuning->narrow_costs.terms_per_ns - 1 / tuning->sgemm_terms_per_ns);
+    return saved < depth / tuning->im2col_per_ns + rows / tuning->requantized_per_ns;
 }
 
 /* Sets the way, and the backend where there is one. Without weights there is nothing to
@@ -92,7 +92,7 @@ static void choose_way(struct qk_conv *conv, size_t weights)
 static void cut_packing(struct qk_conv *conv, double item_cycles)
 {
     struct qk_conv_packing *packing = &conv->packing;
-    const double item_ns = item_cycles / conv->tuning->cycles_a_ns;
+    const double item_ns = item_cycles / conv->tuning->cycles_per_ns;
     const double fit = conv->tuning->pack_unit_ns / item_ns;
     const size_t most = qk_size_max(packing->items, 1);
     packing->unit_items = fit >= (double)most ? most : qk_size_max((size_t)fit, 1);

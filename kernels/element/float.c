@@ -1,7 +1,7 @@
 /* Floats of all sizes: decoding is exact, encoding rounds once, both in integers. */
 #include "kernels/element/float.h"
 
-/* What the codes of a format mean whose exponent bits are all ones, beside numbers. */
+/* What the codes with an exponent of all ones mean in a format. */
 enum specials {
     SPECIALS_NONE, /* nothing: all codes are numbers */
     SPECIALS_IEEE, /* infinities and NaNs, as IEEE 754 has them */
@@ -53,7 +53,7 @@ static uint32_t decode_magnitude(const struct format *format, uint32_t exponent,
     if (exponent > 0)
         return (exponent + (uint32_t)(FP32_BIAS - format->bias)) << FP32_MANTISSA_BITS |
                mantissa << shift;
-    /* A subnormal counts steps of 2^(1 - bias - mantissa_bits), which is a normal float. */
+    /* A subnormal is a multiple of 2^(1 - bias - mantissa_bits), which is a normal float. */
     const int step = 1 - format->bias - (int)format->mantissa_bits;
     const float value =
         (float)mantissa * qk_float_of_bits((uint32_t)(step + FP32_BIAS) << FP32_MANTISSA_BITS);

@@ -1,7 +1,7 @@
-/* Conversions of floats that loops want inline. Private to kernels/.
+/* Inline conversions of floats, for loops. Private to kernels/.
  *
- * In integers, not by VCVTNEPS2BF16, which makes zeros of subnormals, nor by VCVTPS2PH, which keeps
- * the payloads of NaNs. */
+ * They compute in integers. VCVTNEPS2BF16 would turn subnormals into zeros, and VCVTPS2PH would
+ * keep the payloads of NaNs. */
 #ifndef KERNELS_ELEMENT_FLOAT_H
 #define KERNELS_ELEMENT_FLOAT_H
 
@@ -32,11 +32,12 @@ static inline uint16_t qk_fp16_round_inline(float value)
     uint32_t rounded;
     if (magnitude > 0x7f800000)
         rounded = 0x7e00;
-    else if (magnitude >= 0x477ff000) /* 65520, half way from the largest to 65536 */
+    else if (magnitude >= 0x477ff000) /* 65520, half way between the largest FP16 and 65536 */
         rounded = 0x7c00;
-    else if (magnitude < 0x38800000) /* below 2^-14: next to 0.5, floats are as far apart */
+    else if (magnitude <
+             0x38800000) /* below 2^-14: floats near 0.5 are as far apart as FP16's subnormals */
         rounded = qk_bits_of_float(qk_float_of_bits(magnitude) + 0.5F) - 0x3f000000;
-    else /* 13 bits go, the exponent's bias falls from 127 to 15 */
+    else /* drops 13 bits and lowers the exponent's bias from 127 to 15 */
         rounded = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13;
     return (uint16_t)(sign | rounded);
 }

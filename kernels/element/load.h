@@ -1,4 +1,4 @@
-/* Loads of single elements from tensors, whose data has no alignment. Private to kernels/. */
+/* Loads single elements of tensors, whose data may have any alignment. Private to kernels/. */
 #ifndef KERNELS_ELEMENT_LOAD_H
 #define KERNELS_ELEMENT_LOAD_H
 
@@ -20,7 +20,7 @@ static inline int32_t qk_load_i32(const void *data, size_t index)
     return value;
 }
 
-/* An element of an integer type, widened. */
+/* Returns an element of an integer type, widened to 64 bits. */
 static inline int64_t qk_load_integer(enum qk_type type, const void *data, size_t index)
 {
     const struct qk_type_info *info = qk_type_info(type);

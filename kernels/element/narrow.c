@@ -7,9 +7,10 @@ static const struct format {
     uint8_t infinity; /* or NaN, where there is none */
     uint8_t nan[2];   /* by manner */
     bool is_fnuz;     /* its zero and its NaN have no sign */
-    /* What ONNX Runtime makes (1.31 and 1.32) of some magnitudes that it does not saturate: of
-     * those next above the largest of E4M3FN, which round to NaN, the largest; of those that round
-     * to E5M2's infinity, NaN, since it joins the bits of the largest number and of infinity. */
+    /* Two exceptions of ONNX Runtime (1.31 and 1.32) without saturation. Magnitudes just above the
+     * largest E4M3FN, which round to NaN, become the largest number. Magnitudes that round to
+     * E5M2's infinity become NaN, because ONNX Runtime ORs the bits of the largest number and of
+     * infinity. */
     float gap, gap_end;
     uint8_t gap_code;
 } formats[QK_TYPE_COUNT] = {

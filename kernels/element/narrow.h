@@ -1,22 +1,23 @@
-/* Floats of 8 and 4 bits, made of FP32 by one rounding, ties to even. Private to kernels/.
+/* Rounds FP32 to floats of 8 and 4 bits, once, ties to even. Private to kernels/.
  *
- * The formats differ in numbers alone, so that a loop over any of them has no branches, and a
- * vector goes the same way as qk_narrow does. */
+ * Only the constants in struct qk_narrow differ between formats, so a loop over any of them has no
+ * branches. Vector kernels use the same steps as qk_narrow. */
 #ifndef KERNELS_ELEMENT_NARROW_H
 #define KERNELS_ELEMENT_NARROW_H
 
 #include "kernels/element/float.h"
 
-/* Magnitudes are FP32's bits without the sign. */
+/* The constants of a format. A magnitude is an FP32's bits without the sign. */
 struct qk_narrow {
-    uint32_t shift;   /* mantissa bits that go */
-    uint32_t rebias;  /* what a normal number's exponent loses, where FP32 has it */
-    uint32_t normal;  /* the magnitude of the least normal number */
-    uint32_t magic;   /* that of the float next to which floats are as far apart as subnormals */
-    uint32_t largest; /* the code of the largest number */
-    uint32_t beyond;  /* and of what rounds to more, infinity too */
-    uint32_t nan;     /* of a NaN without a sign */
-    uint32_t sign;    /* what a negative number's code turns */
+    uint32_t shift;       /* mantissa bits that are dropped */
+    uint32_t rebias;      /* what to subtract from a normal number's exponent, at FP32's place */
+    uint32_t normal;      /* the magnitude of the least normal number */
+    uint32_t magic;       /* the magnitude of the float around which FP32s are as far apart as the
+                             format's subnormals */
+    uint32_t largest;     /* the code of the largest number */
+    uint32_t beyond;      /* the code of everything that rounds to more, including infinity */
+    uint32_t nan;         /* the code of a NaN without a sign */
+    uint32_t sign;        /* the bits that a negative number's code flips */
     uint32_t signed_bits; /* a code with none of these has no sign; 0: all codes have one */
     /* Magnitudes [gap, gap_end) become gap_code, before NaNs are looked for. */
     uint32_t gap;
@@ -24,15 +25,15 @@ struct qk_narrow {
     uint32_t gap_code;
 };
 
-/* Whose answers count where ONNX leaves some open, or an implementation has them otherwise. */
+/* Whose results count where the definition of ONNX leaves them open, or where an implementation
+ * departs from it. */
 enum qk_narrow_manner {
     QK_NARROW_AS_REFERENCE,  /* onnx's reference evaluator, which casts by ml_dtypes */
     QK_NARROW_AS_ONNXRUNTIME /* include/onnxruntime/core/framework/float8.h */
 };
 
-/* `type` is FP4E2M1 or one of the FP8E4 and FP8E5 types. Unless it saturates, what is beyond the
- * largest number of a float8 becomes infinity, where the type has one, or NaN; a float4 always
- * saturates. */
+/* `type` is FP4E2M1 or one of the FP8E4 and FP8E5 types. Without saturation, numbers beyond the
+ * largest float8 become infinity if the type has one, otherwise NaN. A float4 always saturates. */
 void qk_narrow_init(struct qk_narrow *narrow, enum qk_type type, bool saturates,
                     enum qk_narrow_manner manner);
 
@@ -46,7 +47,7 @@ static inline uint32_t qk_narrow(const struct qk_narrow *narrow, float value)
         code = qk_bits_of_float(moved) - narrow->magic;
     } else {
         const uint32_t half = (UINT32_C(1) << (narrow->shift - 1)) - 1;
-        const uint32_t lowest = magnitude >> narrow->shift & 1; /* with it, ties are to even */
+        const uint32_t lowest = magnitude >> narrow->shift & 1; /* rounds ties to even */
         code = (magnitude + half + lowest - narrow->rebias) >> narrow->shift;
     }
     if (code > narrow->largest)

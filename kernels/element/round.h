@@ -15,7 +15,7 @@ static inline int32_t qk_round_even_small(float value)
     return (int32_t)((value + shift) - shift);
 }
 
-/* The same for |value| <= 2^30. */
+/* Like qk_round_even_small, for |value| <= 2^30. */
 static inline int32_t qk_round_even(double value)
 {
     const double shift = 0x1.8p52;

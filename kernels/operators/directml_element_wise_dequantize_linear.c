@@ -1,15 +1,16 @@
 /* directml.ElementWiseDequantizeLinear: f = (input - zero_point) * scale, element by element.
  *
- * All tensors have the same sizes; only strides of 0 repeat an element. What Microsoft's pages
- * leave open is decided here: differences of 32-bit integers are exact, FP16 is rounded to nearest
- * even (DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC). */
+ * All tensors have the same sizes. Broadcasting is done with strides of 0. Microsoft's pages
+ * (DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC, DML_BUFFER_TENSOR_DESC) leave two rules open,
+ * which are decided here: differences of 32-bit integers are exact, and FP16 is rounded to nearest
+ * even. */
 #include "kernels/dequantize/affine.h"
 #include "kernels/dispatch.h"
 #include "kernels/operators/operator.h"
 #include "kernels/operators/rules.h"
 #include "kernels/operators/shape_text.h"
 
-/* The inputs; the attributes with their strides are in the same order. */
+/* The inputs. The attributes with their strides have the same order. */
 enum { INPUT, SCALE, ZERO_POINT, INPUT_COUNT };
 
 /* Feature level 3_0 came with tensors of 1 to 8 dimensions. */
@@ -22,7 +23,7 @@ struct instance {
     struct qk_tensor zero_point; /* likewise; type QK_NONE: there is none */
 };
 
-/* Checks that a tensor, which is input `input`, has sizes that the feature level has. */
+/* Checks that the sizes of a tensor, which is input `input`, are allowed at the feature level. */
 static enum qk_status check_sizes(const struct qk_operator *op, const struct qk_version *version,
                                   size_t input, const struct qk_tensor *tensor,
                                   struct qk_error *error)
@@ -46,8 +47,8 @@ static enum qk_status check_sizes(const struct qk_operator *op, const struct qk_
     return QK_OK;
 }
 
-/* Checks that a tensor, which is input `input`, has the sizes of InputTensor. The clients that come
- * here mostly mean ONNX's single scale. */
+/* Checks that a tensor, which is input `input`, has the sizes of InputTensor. Most clients that
+ * fail here expect ONNX's single scale, so the error says what DirectML wants instead. */
 static enum qk_status check_same_sizes(const struct qk_operator *op, size_t input,
                                        const struct qk_tensor *tensor, const struct qk_tensor *x,
                                        struct qk_error *error)
@@ -63,8 +64,9 @@ static enum qk_status check_same_sizes(const struct qk_operator *op, size_t inpu
                    name, qk_shape_text(x, &wanted), qk_shape_text(tensor, &shape), name);
 }
 
-/* Refuses constants with which no InputTensor could go, where it is not known yet which of them it
- * agrees with. */
+/* Refuses constants whose sizes differ from each other, because no InputTensor could match both.
+ * With constants_stay the sizes of InputTensor follow at once, in plan, whose error can say which
+ * of the two is wrong. */
 static enum qk_status check_constants(const struct qk_call *call, struct qk_error *error)
 {
     const struct qk_tensor *scale = &call->inputs[SCALE];
@@ -114,7 +116,7 @@ static void pack(struct qk_instance *instance, size_t begin, size_t end)
     qk_affine_pack(&((struct instance *)instance)->affine, begin, end);
 }
 
-/* The strides that the call gave for an input; NULL: none, so it is row-major. */
+/* Returns the strides that the call gives for an input, or NULL if the input is row-major. */
 static const int64_t *strides_of(const struct qk_instance *instance, size_t input)
 {
     const bool given = instance->strides && instance->strides[input].present;
@@ -166,7 +168,7 @@ static const struct qk_version versions[] = {
     VERSION(62, X_21, SCALE_60, true),
 };
 
-/* Feature levels 1_0, 2_0, 2_1 and so on, as numbers of versions. */
+/* Feature levels 1_0, 2_0, 2_1 and so on, as version numbers. */
 static const unsigned feature_levels[] = {10, 20, 21, 30, 31, 40, 41, 50,
                                           51, 52, 60, 61, 62, 63, 64};
 

@@ -20,7 +20,8 @@ static enum qk_status check_block_size(const struct qk_call *call, struct qk_err
     return QK_OK;
 }
 
-/* The rank of x comes later. An axis is not read where there is one scale. */
+/* Checks what can be checked before the rank of x is known. With a single scale the axis is
+ * ignored. */
 static enum qk_status check_axis(const struct qk_call *call, struct qk_error *error)
 {
     const int64_t axis = qk_int_or(&call->attributes[AXIS], 1);
@@ -84,7 +85,7 @@ enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struc
 
 /* ---- Rules about the shape of x ---------------------------------------------------------- */
 
-/* Finds the axis of x, counted from the front, that the scales run along. */
+/* Finds the axis of x that the scales run along, counted from the front. */
 static enum qk_status resolve_axis(const struct qk_granularity *granularity,
                                    const struct qk_operator *op, const struct qk_tensor *x,
                                    uint32_t *axis, struct qk_error *error)

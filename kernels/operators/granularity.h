@@ -1,17 +1,17 @@
-/* Which elements of x share a scale and a zero point, as DequantizeLinear and QuantizeLinear of
- * ONNX have it: one scale for all, one for each slice on an axis, or one for each block along it.
- * The rules are those of onnx/defs/quantization/defs.cc that ONNX Runtime enforces. Private to
- * kernels/. */
+/* Which elements of x share a scale and a zero point in ONNX's DequantizeLinear and QuantizeLinear:
+ * all elements, each slice along an axis, or each block along the axis. The rules are those of
+ * onnx/defs/quantization/defs.cc that ONNX Runtime enforces. Private to kernels/. */
 #ifndef KERNELS_OPERATORS_GRANULARITY_H
 #define KERNELS_OPERATORS_GRANULARITY_H
 
 #include "kernels/grain/grid.h"
 
-/* Where both operators have these inputs and attributes; x is the first input. */
+/* The indexes of these inputs and attributes in both operators. x is input 0. */
 enum { QK_GRANULARITY_SCALE = 1, QK_GRANULARITY_ZERO_POINT = 2 };
 enum { QK_GRANULARITY_AXIS, QK_GRANULARITY_BLOCK_SIZE };
 
-/* The quantized types that both have since the version of that number: x here, y there. */
+/* The quantized types that both operators have since version 10, 19, …: those of DequantizeLinear's
+ * x and of QuantizeLinear's y. */
 #define QK_QUANTIZED_10 (QK_BIT(QK_INT8) | QK_BIT(QK_UINT8))
 #define QK_QUANTIZED_19                                                                     \
     (QK_QUANTIZED_10 | QK_BIT(QK_FP8E4M3FN) | QK_BIT(QK_FP8E4M3FNUZ) | QK_BIT(QK_FP8E5M2) | \
@@ -21,8 +21,8 @@ enum { QK_GRANULARITY_AXIS, QK_GRANULARITY_BLOCK_SIZE };
 #define QK_QUANTIZED_23 (QK_QUANTIZED_21 | QK_BIT(QK_FP4E2M1))
 #define QK_QUANTIZED_25 (QK_QUANTIZED_23 | QK_BIT(QK_INT2) | QK_BIT(QK_UINT2))
 
-/* Parts of both descriptors: what a version takes and gives; the two attributes, where `scale` is a
- * string, the name of that input; and its shape. */
+/* Parts of both descriptors: the types of a version, the two attributes, and the shape of the
+ * scale. `scale` is a string: the name of the scale's input. */
 #define QK_GRANULARITY_VERSION(since, x_types, scale_types, zero_point_types, y_types)             \
     {                                                                                              \
         .number = (since),                                                                         \
@@ -59,10 +59,11 @@ struct qk_granularity {
 enum qk_status qk_granularity_read(struct qk_granularity *granularity, const struct qk_call *call,
                                    struct qk_error *error);
 
-/* Checks that a zero point, which must be there, has a shape that goes with the scale's. */
+/* Checks that the zero point has the shape of the scale. The call must have a zero point. */
 enum qk_status qk_granularity_check_zero_point(const struct qk_call *call, struct qk_error *error);
 
-/* Checks the shape of x, and makes the grid for it. */
+/* Checks the shape of x, and makes the grid for it. Fails with QK_INVALID if x does not fit the
+ * scale. */
 enum qk_status qk_granularity_fit(const struct qk_granularity *granularity,
                                   const struct qk_operator *op, const struct qk_tensor *x,
                                   struct qk_grid *grid, struct qk_error *error);

@@ -1,8 +1,8 @@
-/* onnx.DequantizeLinear: y = (x - x_zero_point) * x_scale, with one scale for the whole tensor, one
- * for each slice of x on an axis, or one for each block of elements along it.
+/* onnx.DequantizeLinear: y = (x - x_zero_point) * x_scale, with one scale for the whole tensor, for
+ * each slice of x along an axis, or for each block along the axis.
  *
- * The rules are those of onnx/defs/quantization/defs.cc that ONNX Runtime enforces; the products
- * are rounded to FP32 and then to the type of y, as both ONNX Runtime and onnx's reference do. */
+ * The rules are those of onnx/defs/quantization/defs.cc that ONNX Runtime enforces. Products are
+ * rounded to FP32 and then to the type of y, as in ONNX Runtime and onnx's reference. */
 #include "kernels/dequantize/affine.h"
 #include "kernels/dispatch.h"
 #include "kernels/operators/granularity.h"
@@ -20,7 +20,7 @@ struct instance {
 
 /* ---- Rules about what is constant -------------------------------------------------------- */
 
-/* Checks the zero point. That of float8 and float4 types must be zero, and without a sign. */
+/* Checks the zero point. For float8 and float4 types it must be +0. */
 static enum qk_status check_zero_point(const struct qk_call *call, struct qk_error *error)
 {
     const struct qk_tensor *zero_point = &call->inputs[ZERO_POINT];

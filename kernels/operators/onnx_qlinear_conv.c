@@ -106,8 +106,8 @@ static enum qk_status check_kernel_shape(const struct qk_call *call, struct qk_e
     return status;
 }
 
-/* Reads the attributes that are lists: pads is [begin1, ..., beginN, end1, ..., endN], the others
- * have a number for each axis. */
+/* Reads the list attributes. pads is [begin1, ..., beginN, end1, ..., endN], the others have one
+ * number for each axis. */
 static enum qk_status read_axes(const struct qk_call *call, struct qk_conv_desc *desc,
                                 struct qk_error *error)
 {

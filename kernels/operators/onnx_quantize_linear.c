@@ -1,9 +1,9 @@
 /* onnx.QuantizeLinear: y = saturate(round(x / y_scale) + y_zero_point), with one scale for the
- * whole tensor, one for each slice of x on an axis, or one for each block of elements along it.
+ * whole tensor, for each slice of x along an axis, or for each block along the axis.
  *
- * The rules are those of onnx/defs/quantization/defs.cc and of onnx's reference evaluator; in what
- * precision is divided, and what becomes of what no type of y holds, kernels/quantize/quantize.h
- * says. */
+ * The rules are those of onnx/defs/quantization/defs.cc and of onnx's reference evaluator.
+ * kernels/quantize/quantize.h says in which precision the division is done, and what becomes of
+ * values that y cannot hold. */
 #include "kernels/dispatch.h"
 #include "kernels/operators/granularity.h"
 #include "kernels/operators/operator.h"
@@ -14,13 +14,13 @@
 enum { X, SCALE = QK_GRANULARITY_SCALE, ZERO_POINT = QK_GRANULARITY_ZERO_POINT };
 enum { SATURATE = QK_GRANULARITY_BLOCK_SIZE + 1, OUTPUT_DTYPE, PRECISION };
 
-/* Where x and y_scale have one type; before, y_scale is FP32, whatever x is, and later they may
- * differ. */
+/* From version 19 up to 22, x and y_scale have the same type. Before, y_scale is FP32 for every
+ * type of x. From 23 on, the two may differ. */
 #define SAME_TYPE_SINCE 19
 #define SAME_TYPE_UNTIL 23
 
-/* Since this version the type of y_scale is the type of the division, unless `precision` names
- * another. */
+/* Since this version the division has the type of y_scale, unless `precision` names another type.
+ */
 #define SCALE_DIVIDES_SINCE 23
 
 struct instance {
@@ -31,8 +31,8 @@ struct instance {
 
 /* ---- Rules --------------------------------------------------------------------------------- */
 
-/* The type of y: y_zero_point's, which output_dtype must name if it names one, or that one, or
- * UINT8. */
+/* Finds the type of y: that of y_zero_point, else output_dtype, else UINT8. If both are given, they
+ * must agree. */
 static enum qk_status read_y_type(const struct qk_call *call, enum qk_type *type,
                                   struct qk_error *error)
 {
@@ -56,8 +56,9 @@ static enum qk_status read_y_type(const struct qk_call *call, enum qk_type *type
                    call->version->number, types, (long long)number);
 }
 
-/* Finds the type of the division: `precision`, or since opset 23 the type of y_scale. QK_NONE: the
- * definition says nothing, as of a y_scale of INT32 or FP8E8M0, whose types hold no quotients. */
+/* Finds the type of the division: `precision`, or since opset 23 the type of y_scale. QK_NONE if
+ * the definition names no type, as for a y_scale of INT32 or FP8E8M0, which cannot hold quotients.
+ */
 static enum qk_status read_precision(const struct qk_call *call, enum qk_type *type,
                                      struct qk_error *error)
 {

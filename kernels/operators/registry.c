@@ -1,4 +1,4 @@
-/* All operators, in the order in which they are listed, and how they are found. */
+/* The list of all operators, and finding one by name and version. */
 #include "kernels/operators/operator.h"
 
 #include <string.h>

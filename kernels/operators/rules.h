@@ -1,16 +1,16 @@
-/* Rules that more than one operator has. Private to kernels/. */
+/* Rules that several operators share. Private to kernels/. */
 #ifndef KERNELS_OPERATORS_RULES_H
 #define KERNELS_OPERATORS_RULES_H
 
 #include "kernels/qk.h"
 
-/* The attribute's number, or another one where it was not given. */
+/* Returns the attribute's number, or `otherwise` if the attribute is absent. */
 int64_t qk_int_or(const struct qk_attribute *attribute, int64_t otherwise);
 
-/* Whether the tensor has shape [] or [1]. */
+/* Returns whether the tensor has shape [] or [1]. */
 bool qk_is_single(const struct qk_tensor *tensor);
 
-/* Whether two tensors have the same shape. */
+/* Returns whether two tensors have the same shape. */
 bool qk_same_shape(const struct qk_tensor *a, const struct qk_tensor *b);
 
 /* Checks that input `input`, if it is there, has the datatype of input `like`. */

@@ -4,7 +4,7 @@
 
 const char *qk_shape_text(const struct qk_tensor *tensor, struct qk_shape_text *buffer)
 {
-    /* A dimension is printed only where the longest one and the dots still fit behind it. */
+    /* Stops early enough that one more dimension of any length, and the dots, always fit. */
     const size_t room = sizeof(",18446744073709551615,...]");
     size_t used = 0;
     buffer->text[used++] = '[';

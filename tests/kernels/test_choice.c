@@ -90,7 +90,7 @@ static struct qk_profile profile_of(const struct machine *machine)
         .l1_bytes = machine->l1_bytes,
         .l2_bytes = machine->l2_bytes,
         .l3_bytes = machine->l3_bytes,
-        .product_ops_a_ns = {[QK_PRODUCT_SGEMM] = machine->sgemm, [SLOWEST] = machine->slowest},
+        .product_ops_per_ns = {[QK_PRODUCT_SGEMM] = machine->sgemm, [SLOWEST] = machine->slowest},
     };
     qk_profile_fill(&profile);
     return profile;
@@ -99,10 +99,10 @@ static struct qk_profile profile_of(const struct machine *machine)
 static struct qk_choice choose(const struct qk_profile *profile, const char *tier, const char *gemm,
                                bool blas)
 {
-    const struct qk_wish wish = {.tier = tier, .gemm = gemm, .blas = blas};
+    const struct qk_kernel_options options = {.tier = tier, .gemm = gemm, .blas = blas};
     struct qk_choice choice;
     struct qk_error error;
-    cr_assert_eq(qk_choose(profile, &wish, &choice, &error), QK_OK, "%s", error.text);
+    cr_assert_eq(qk_choose(profile, &options, &choice, &error), QK_OK, "%s", error.text);
     return choice;
 }
 
@@ -146,9 +146,9 @@ Test(choice, compares_measured_speeds_with_each_other_only)
 {
     struct qk_profile profile = profile_of(&machines[MACHINE_COUNT - 2]);
     const char *best = name_of(choose(&profile, "auto", "auto", true).conv.dense);
-    profile.product_ops_a_ns[FASTEST] = 0.1;
+    profile.product_ops_per_ns[FASTEST] = 0.1;
     cr_expect_str_eq(name_of(choose(&profile, "auto", "auto", true).conv.dense), best);
-    profile.product_ops_a_ns[SECOND] = 0.2;
+    profile.product_ops_per_ns[SECOND] = 0.2;
     const struct qk_conv_backend *second = choose(&profile, "auto", "auto", true).conv.dense;
     cr_expect_eq((int)second->product, SECOND, "%s", second->name);
 }
@@ -184,8 +184,8 @@ Test(choice, an_unknown_machine)
     cr_assert_geq(choice.conv.cells_bytes, 64 * KIB);
     cr_assert_leq(choice.conv.cells_bytes, 128 * KIB);
     cr_assert_eq(choice.walk.stream_bytes, 8 * MIB);
-    cr_assert(choice.conv.cycles_a_ns > 0 && choice.walk.byte_ns > 0);
-    cr_assert(choice.conv.sgemm_terms_a_ns > 0);
+    cr_assert(choice.conv.cycles_per_ns > 0 && choice.walk.byte_ns > 0);
+    cr_assert(choice.conv.sgemm_terms_per_ns > 0);
 }
 
 /* A hypervisor may tell any size of a cache. */
@@ -248,12 +248,12 @@ Test(choice, avx512_is_all_that_the_machine_has)
 static void expect_refusal(uint32_t cpu_flags, const char *tier, const char *gemm,
                            const char *expected)
 {
-    const struct qk_wish wish = {.tier = tier, .gemm = gemm};
+    const struct qk_kernel_options options = {.tier = tier, .gemm = gemm};
     struct qk_profile profile = {.cpu_flags = cpu_flags};
     struct qk_choice choice;
     struct qk_error error;
     qk_profile_fill(&profile);
-    cr_assert_eq(qk_choose(&profile, &wish, &choice, &error), QK_UNAVAILABLE, "%s", expected);
+    cr_assert_eq(qk_choose(&profile, &options, &choice, &error), QK_UNAVAILABLE, "%s", expected);
     cr_expect_str_eq(error.text, expected, "%s", error.text);
 }
 

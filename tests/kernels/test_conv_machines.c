@@ -18,12 +18,12 @@ static void choose_for(struct qk_kernels *kernels, const char *gemm, size_t l1_b
 {
     struct qk_profile profile = {
         .cpu_flags = qk_cpu_flags(), .l1_bytes = l1_bytes, .l2_bytes = l2_bytes};
-    const struct qk_wish wish = {.tier = "auto", .gemm = gemm, .blas = true};
+    const struct qk_kernel_options options = {.tier = "auto", .gemm = gemm, .blas = true};
     struct qk_error error;
     qk_profile_fill(&profile);
     for (enum qk_product p = 0; p < QK_PRODUCT_COUNT && sgemm_times > 0; p++)
-        profile.product_ops_a_ns[p] = p == QK_PRODUCT_SGEMM ? 20 * sgemm_times : 20;
-    cr_assert_eq(qk_choose(&profile, &wish, &kernels->choice, &error), QK_OK, "%s", error.text);
+        profile.product_ops_per_ns[p] = p == QK_PRODUCT_SGEMM ? 20 * sgemm_times : 20;
+    cr_assert_eq(qk_choose(&profile, &options, &kernels->choice, &error), QK_OK, "%s", error.text);
 }
 
 static void add(const char *made_for, const char *gemm, size_t l1_bytes, size_t l2_bytes,

@@ -326,19 +326,20 @@ Test(dispatch, measures_the_machine)
                  error.text);
     const struct qk_profile *profile = &kernels->profile;
     cr_assert(profile->measured);
-    cr_assert(profile->product_ops_a_ns[QK_PRODUCT_SGEMM] > 0);
-    cr_assert(profile->cycles_a_ns > 0.1 && profile->cycles_a_ns < 10);
-    cr_assert_gt(profile->copy_bytes_a_ns, 0);
+    cr_assert(profile->product_ops_per_ns[QK_PRODUCT_SGEMM] > 0);
+    cr_assert(profile->cycles_per_ns > 0.1 && profile->cycles_per_ns < 10);
+    cr_assert_gt(profile->copy_bytes_per_ns, 0);
     cr_assert_null(kernels->choice.conv.dense);
     size_t count;
     const struct qk_conv_backend *backends = qk_conv_backends(&count);
     for (size_t i = 0; i < count; i++)
         if (!has_product(profile->cpu_flags, backends[i].product))
-            cr_expect_eq(profile->product_ops_a_ns[backends[i].product], 0, "%s", backends[i].name);
+            cr_expect_eq(profile->product_ops_per_ns[backends[i].product], 0, "%s",
+                         backends[i].name);
     size_t best = count - 1;
     while (backends[best].cpu_flags & ~profile->cpu_flags)
         best--;
-    cr_expect_gt(profile->product_ops_a_ns[backends[best].product], 0, "%s", backends[best].name);
+    cr_expect_gt(profile->product_ops_per_ns[backends[best].product], 0, "%s", backends[best].name);
     qk_kernels_destroy(kernels);
 }
 
@@ -373,9 +374,9 @@ Test(dispatch, describes_products_by_their_backends)
         char wanted[64];
         kernels->profile.cpu_flags = backends[i].cpu_flags;
         for (enum qk_product p = 0; p < QK_PRODUCT_COUNT; p++)
-            kernels->profile.product_ops_a_ns[p] = 0;
-        kernels->profile.product_ops_a_ns[QK_PRODUCT_SGEMM] = 50;
-        kernels->profile.product_ops_a_ns[backends[i].product] = 100;
+            kernels->profile.product_ops_per_ns[p] = 0;
+        kernels->profile.product_ops_per_ns[QK_PRODUCT_SGEMM] = 50;
+        kernels->profile.product_ops_per_ns[backends[i].product] = 100;
         qk_kernels_describe(kernels, text, sizeof(text));
         snprintf(wanted, sizeof(wanted), "  sgemm 50, %s 100 Gop/s", backends[i].name);
         cr_expect_not_null(strstr(text, wanted), "%s is not in:\n%s", wanted, text);

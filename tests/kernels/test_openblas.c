@@ -88,7 +88,7 @@ Test(openblas, core_of_an_arm)
     expect_core(AVX2, "NEOVERSEN1", "Haswell");
 }
 
-/* Loads OpenBLAS with the user's wish and gives the core that it runs. */
+/* Loads OpenBLAS with the core that the user named, and returns the core that it runs. */
 static void load(struct qk_openblas *openblas, const char *wanted)
 {
     struct qk_error error;
@@ -127,12 +127,12 @@ Test(openblas, openblas_runs_the_core_that_the_user_of_an_arm_wants)
     expect_loaded("cortexa57");
 }
 
-Test(openblas, openblas_does_not_see_an_unfit_wish)
+Test(openblas, openblas_does_not_see_an_unfit_core)
 {
     expect_loaded("SapphireRapids");
 }
 
-Test(openblas, openblas_does_not_see_an_unknown_wish)
+Test(openblas, openblas_does_not_see_an_unknown_core)
 {
     expect_loaded("Nonsense");
 }

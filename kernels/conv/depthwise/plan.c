@@ -264,7 +264,7 @@ static double cut_units(struct state *state)
     const double vectors = (double)qk_divide_up(layout->rows * layout->pitch, QK_DEPTHWISE_LANES);
     const double products = (double)state->job.cells * (state->job.any_zero_point ? 1.2 : 0.6);
     const double slower = state->conv->backend->depthwise->cycles;
-    const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_a_ns;
+    const double unit = state->conv->tuning->unit_ns * state->conv->tuning->cycles_per_ns;
     const double cycles = (20 + vectors * (3 + products)) * slower;
     const double made = (double)layout->slot_bytes / QK_DEPTHWISE_BYTES * 2;
     state->m_part = take(desc->out_channels / desc->group, unit / cycles, &state->m_parts);
@@ -322,6 +322,6 @@ bool qk_conv_plan_depthwise(const struct qk_conv *conv, const struct qk_epilogue
     /* At most one unit for each byte of output. */
     plan->unit_count = geometry->images * state->group_parts * state->m_parts * state->outer *
                        state->row_bands * state->column_bands;
-    plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_a_ns) + 1;
+    plan->unit_cost_ns = (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1;
     return true;
 }

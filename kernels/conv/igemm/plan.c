@@ -234,7 +234,7 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
                                  (double)dots * rows * dot_cycles(&plan->order) +
                                  ceil((double)places / 64) * rows * 16 +
                                  (double)packed->panel_count * (double)packed->panel_bytes /
-                                     plan->conv->tuning->weights_a_cycle);
+                                     plan->conv->tuning->weights_per_cycle);
     candidate->slab_cycles = bands * (double)layout->images * slabs * fill_cycles(plan, layout);
 }
 
@@ -283,7 +283,7 @@ static size_t wanted_units(const struct qk_conv_igemm_plan *plan, const struct c
 {
     const struct qk_conv_tuning *tuning = plan->conv->tuning;
     const double units =
-        (candidate->cycles + candidate->slab_cycles) / (tuning->unit_ns * tuning->cycles_a_ns);
+        (candidate->cycles + candidate->slab_cycles) / (tuning->unit_ns * tuning->cycles_per_ns);
     if (units < WORTH_CUTTING)
         return 1;
     return units < 1e6 ? qk_size_max((size_t)(units / 2 + 0.5), 1) * 2 : 1000000;
@@ -422,6 +422,6 @@ bool qk_conv_plan_igemm(const struct qk_conv *conv, const struct qk_epilogue *ep
     plan->unit_count = state->image_bands * conv->desc.group * state->outer * state->row_bands *
                        state->column_bands * state->m_parts;
     plan->unit_cost_ns =
-        cycles < 1e15 ? (uint64_t)(cycles / conv->tuning->cycles_a_ns) + 1 : (uint64_t)1e15;
+        cycles < 1e15 ? (uint64_t)(cycles / conv->tuning->cycles_per_ns) + 1 : (uint64_t)1e15;
     return true;
 }

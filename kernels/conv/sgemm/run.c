@@ -215,8 +215,9 @@ static uint64_t guess_unit_ns(const struct state *state)
     double depth = (double)state->conv->depth;
     double columns = (double)state->tile_columns;
     double rows = (double)state->tile_rows;
-    return (uint64_t)(columns * (depth * rows / tuning->sgemm_terms_a_ns +
-                                 depth / tuning->im2col_a_ns + rows / tuning->requantized_a_ns)) +
+    return (uint64_t)(columns *
+                      (depth * rows / tuning->sgemm_terms_per_ns + depth / tuning->im2col_per_ns +
+                       rows / tuning->requantized_per_ns)) +
            1;
 }
 

@@ -401,7 +401,7 @@ static void check_jobs(struct check *check, const void *kernel)
     of.backend.depthwise = &of.kernel;
     of.conv.backend = &of.backend;
     of.conv.tuning = &of.tuning;
-    of.tuning.cycles_a_ns = 3;
+    of.tuning.cycles_per_ns = 3;
     of.tuning.unit_ns = check_chance(check, 3) ? 1000 : 100000; /* units of few channels, too */
     of.conv.way = QK_CONV_DEPTHWISE;
     draw_convolution(check, subject, &of, &x);
