@@ -152,48 +152,46 @@ KERNELS := \
 
 # By rooms: each may include only itself and those that stand before it.
 SERVER := \
-    server/base/address.c server/base/admission.c server/base/arena.c server/base/blocks.c \
-    server/base/compression.c server/base/config.c server/base/digest.c server/base/errand.c \
-    server/base/file.c server/base/gauges.c server/base/line.c server/base/log.c \
-    server/base/log_file.c server/base/mapping.c server/base/metrics.c server/base/pages.c \
-    server/base/process.c \
-    server/base/prometheus.c server/base/refusal.c server/base/schema.c \
-    server/base/snapshots.c \
-    server/base/status.c server/base/stream.c server/base/text.c \
-    server/json/element.c server/json/number.c server/json/number_print.c \
-    server/json/powers.c server/json/reader.c server/json/string.c server/json/tensor.c \
-    server/json/tensor_print.c server/json/tree.c \
+    server/base/digest.c server/base/errand.c server/base/file.c server/base/snapshots.c \
+    server/base/status.c \
+    server/memory/admission.c server/memory/arena.c server/memory/blocks.c server/memory/mapping.c \
+    server/memory/pages.c server/memory/refusal.c server/memory/text.c \
+    server/telemetry/gauges.c server/telemetry/line.c server/telemetry/log.c \
+    server/telemetry/log_file.c server/telemetry/metrics.c server/telemetry/process.c \
+    server/telemetry/prometheus.c \
+    server/config/address.c server/config/config.c \
+    server/json/element.c server/json/number.c server/json/number_print.c server/json/powers.c \
+    server/json/reader.c server/json/string.c server/json/tensor.c server/json/tensor_print.c \
+    server/json/tree.c \
     server/oip/decode.c server/oip/encode.c server/oip/inputs.c server/oip/metadata.c \
     server/oip/parameters.c server/oip/raw.c server/oip/regions.c server/oip/signature.c \
     server/oip/windows.c \
-    server/models/base64.c server/models/build.c server/models/folder.c \
-    server/models/foreign.c server/models/found.c \
-    server/models/late.c server/models/model.c server/models/model_config.c \
-    server/models/model_config_apply.c server/models/name.c server/models/onnx.c \
-    server/models/onnx.pb-c.c \
-    server/models/onnx_node.c server/models/onnx_tensor.c server/models/plans.c \
-    server/models/repository.c server/models/shapes.c server/models/sources.c \
-    server/models/sources_body.c server/models/sources_names.c \
-    server/models/table.c \
-    server/work/infer.c server/work/inference_coding.c server/work/inference_memory.c \
-    server/work/lateness.c server/work/load.c server/work/loader.c server/work/loop.c \
-    server/work/making.c server/work/outputs.c \
-    server/work/pool.c server/work/queue.c server/work/request.c server/work/scan.c \
-    server/work/scheduler.c server/work/slice.c server/work/trail.c \
-    server/work/turn.c \
-    server/http/access.c server/http/answer_head.c server/http/answers.c server/http/coding.c \
-    server/http/connection.c server/http/console.c server/http/control.c server/http/cors.c \
-    server/http/endpoint.c server/http/exchange.c \
-    server/http/framing.c server/http/handshake.c server/http/head.c \
-    server/http/healthcheck.c server/http/intercept.c server/http/io_threads.c \
-    server/http/journal.c server/http/last_word.c server/http/linger.c \
-    server/http/listener.c server/http/logging.c \
-    server/http/path.c server/http/quota.c server/http/refuse.c server/http/response.c \
-    server/http/route.c \
-    server/http/scrape.c \
-    server/http/shared.c server/http/socket.c server/http/tap.c server/http/tls.c \
-    server/http/tokens.c \
-    server/http/trace.c server/http/visit.c
+    server/models/onnx/foreign.c server/models/onnx/onnx.c server/models/onnx/onnx.pb-c.c \
+    server/models/onnx/onnx_node.c server/models/onnx/onnx_tensor.c \
+    server/models/repository/folder.c server/models/repository/found.c \
+    server/models/repository/name.c server/models/repository/repository.c \
+    server/models/base64.c server/models/build.c server/models/late.c server/models/model.c \
+    server/models/model_config.c server/models/model_config_apply.c server/models/plans.c \
+    server/models/shapes.c server/models/sources.c server/models/sources_body.c \
+    server/models/sources_names.c server/models/table.c \
+    server/work/scheduler/lateness.c server/work/scheduler/loop.c server/work/scheduler/pool.c \
+    server/work/scheduler/queue.c server/work/scheduler/scheduler.c server/work/scheduler/slice.c \
+    server/work/scheduler/turn.c \
+    server/work/compression.c server/work/infer.c server/work/inference_coding.c \
+    server/work/inference_memory.c server/work/load.c server/work/loader.c server/work/making.c \
+    server/work/outputs.c server/work/request.c server/work/scan.c server/work/stream.c \
+    server/work/trail.c \
+    server/http/wire/answer_head.c server/http/wire/coding.c server/http/wire/connection.c \
+    server/http/wire/framing.c server/http/wire/handshake.c server/http/wire/head.c \
+    server/http/wire/last_word.c server/http/wire/linger.c server/http/wire/quota.c \
+    server/http/wire/socket.c server/http/wire/tap.c server/http/wire/tls.c \
+    server/http/endpoint.c server/http/exchange.c server/http/intercept.c server/http/io_threads.c \
+    server/http/listener.c server/http/path.c server/http/refuse.c server/http/response.c \
+    server/http/guard/access.c server/http/guard/cors.c server/http/guard/tokens.c \
+    server/http/api/answers.c server/http/api/console.c server/http/api/control.c \
+    server/http/api/healthcheck.c server/http/api/journal.c server/http/api/logging.c \
+    server/http/api/route.c server/http/api/schema.c server/http/api/scrape.c \
+    server/http/api/shared.c server/http/api/trace.c server/http/api/visit.c
 
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
@@ -272,17 +270,17 @@ $(B)/%.o: %.c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 # What reads an ONNX file's messages, as protobuf-c's compiler writes it.
-MESSAGES := $(B)/server/models/onnx.pb-c
-$(MESSAGES).c $(MESSAGES).h &: server/models/onnx.proto
+MESSAGES := $(B)/server/models/onnx/onnx.pb-c
+$(MESSAGES).c $(MESSAGES).h &: server/models/onnx/onnx.proto
 	@mkdir -p $(@D)
 	$(PROTOC) --c_out=$(B) $<
 $(MESSAGES).o: $(MESSAGES).c $(B)/flags
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-$(patsubst %,$(B)/server/models/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
+$(patsubst %,$(B)/server/models/onnx/%.o,onnx onnx_node onnx_tensor): | $(MESSAGES).h
 
 # Files that are in an object.
-$(B)/server/base/schema.o: api_schema/openapi.yaml api_schema/openapi.json
-$(B)/server/http/console.o: $(wildcard server/console/*)
+$(B)/server/http/api/schema.o: api_schema/openapi.yaml api_schema/openapi.json
+$(B)/server/http/api/console.o: $(wildcard server/console/*)
 
 $(B)/libqk.a: $(call objects,$(KERNELS)) Makefile
 	@rm -f $@
@@ -487,9 +485,9 @@ help:
 
 # Every header compiles alone.
 headers: $(patsubst %,$(B)/%.alone,$(wildcard kernels/*.h kernels/*/*.h kernels/*/*/*.h \
-    server/*.h server/*/*.h))
+    server/*.h server/*/*.h server/*/*/*.h))
 
-$(B)/server/models/onnx_reader.h.alone: $(MESSAGES).h
+$(B)/server/models/onnx/onnx_reader.h.alone: $(MESSAGES).h
 $(B)/%.h.alone: %.h
 	@mkdir -p $(@D)
 	printf '#include "%s"\nint nothing;\n' $< | \

@@ -1,6 +1,6 @@
 "use strict";
 /* What all other files build on: elements, numbers as text, errors at fields. The files are one
- * script, in the order in which server/http/console.c lists them. Nothing here or there makes
+ * script, in the order in which server/http/api/console.c lists them. Nothing here or there makes
  * elements of text: what comes from the server is text and stays text. */
 
 const $ = (id) => document.getElementById(id);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "server/base/limits.h"
-#include "server/base/log.h"
+#include "server/telemetry/log.h"
 
 enum {
     BACKLOG = 1024,

@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/base/config.h"
-#include "server/http/socket.h"
-#include "server/http/tls.h"
-#include "server/work/loop.h"
+#include "server/config/config.h"
+#include "server/http/wire/socket.h"
+#include "server/http/wire/tls.h"
+#include "server/work/scheduler/loop.h"
 
 struct qd_endpoint {
     struct qd_socket socket;

@@ -9,13 +9,13 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/base/log.h"
 #include "server/http/intercept.h"
 #include "server/http/path.h"
 #include "server/http/refuse.h"
 #include "server/http/response.h"
-#include "server/http/socket.h"
-#include "server/http/tap.h"
+#include "server/http/wire/socket.h"
+#include "server/http/wire/tap.h"
+#include "server/telemetry/log.h"
 
 enum { SUSPENDED_SILENCE_S = 30 }; /* longer than the pace lets anybody be silent; see suspend */
 

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "server/http/connection.h"
-#include "server/http/linger.h"
 #include "server/http/listener.h"
-#include "server/http/tls.h"
+#include "server/http/wire/connection.h"
+#include "server/http/wire/linger.h"
+#include "server/http/wire/tls.h"
 
 struct qd_exchange {
     struct qd_connections connections;

@@ -14,15 +14,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "server/base/address.h"
-#include "server/base/arena.h"
-#include "server/base/config.h"
-#include "server/base/gauges.h"
-#include "server/http/head.h"
-#include "server/http/quota.h"
-#include "server/http/tls.h"
-#include "server/work/loop.h"
+#include "server/config/address.h"
+#include "server/config/config.h"
+#include "server/http/wire/head.h"
+#include "server/http/wire/quota.h"
+#include "server/http/wire/tls.h"
+#include "server/memory/arena.h"
+#include "server/telemetry/gauges.h"
 #include "server/work/request.h"
+#include "server/work/scheduler/loop.h"
 
 struct qd_listener;
 

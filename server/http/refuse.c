@@ -5,7 +5,7 @@
 
 #include "server/base/clock.h"
 #include "server/http/exchange.h"
-#include "server/http/last_word.h"
+#include "server/http/wire/last_word.h"
 #include "server/work/infer.h"
 
 void qd_refuse_make(struct qd_connection *connection)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "server/http/answer_head.h"
+#include "server/http/wire/answer_head.h"
 
 enum {
     JOINED_BYTES_MAX = 64 << 10, /* copying more costs more than it saves */

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/base/refusal.h"
 #include "server/json/number.h"
 #include "server/json/string.h"
+#include "server/memory/refusal.h"
 
 enum {
     ROOM_BYTES = 2 << 10, /* for nodes and strings at a time: a small request needs one or two */

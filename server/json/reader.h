@@ -11,10 +11,10 @@
 #ifndef SERVER_JSON_READER_H
 #define SERVER_JSON_READER_H
 
-#include "server/base/arena.h"
 #include "server/base/limits.h"
 #include "server/base/status.h"
 #include "server/json/tree.h"
+#include "server/memory/arena.h"
 
 /* JSON that one step reads, and data from one mark to the next. On a Zen 4 EPYC a step takes 8 us
  * where it is all flat numbers, 80 where each is nested, 150 where it is all envelope. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "server/base/text.h"
+#include "server/memory/text.h"
 
 /* Moves *at, inside a string, to behind its closing quote (*closed), or not far behind `pause`,
  * where the next call goes on, and returns NULL; or moves it to the first fault and returns what

@@ -10,9 +10,9 @@
 
 #include "kernels/qk.h"
 #include "server/base/status.h"
-#include "server/base/text.h"
 #include "server/json/number.h"
 #include "server/json/tree.h"
+#include "server/memory/text.h"
 
 /* Reads data that is flat and as short as a scale's or a zero point's, with nothing unusual in it,
  * at once. out: room for the tensor's elements. False: it is other data, for what follows, which

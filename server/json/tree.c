@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/text.h"
 #include "server/json/number.h"
+#include "server/memory/text.h"
 
 bool qd_json_bool(const struct qd_json_value *value, bool *flag)
 {

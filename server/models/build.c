@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/refusal.h"
-#include "server/base/text.h"
 #include "server/json/number.h"
 #include "server/json/reader.h"
-#include "server/models/foreign.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
+#include "server/models/onnx/foreign.h"
 #include "server/models/shapes.h"
 #include "server/oip/decode.h"
 

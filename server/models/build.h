@@ -5,11 +5,11 @@
 #define SERVER_MODELS_BUILD_H
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/models/model.h"
 #include "server/models/model_config.h"
-#include "server/models/onnx.h"
+#include "server/models/onnx/onnx.h"
 
 enum qd_source_kind { QD_SOURCE_ONNX, QD_SOURCE_REQUEST };
 

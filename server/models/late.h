@@ -5,8 +5,8 @@
 #define SERVER_MODELS_LATE_H
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
-#include "server/models/onnx.h"
+#include "server/memory/arena.h"
+#include "server/models/onnx/onnx.h"
 
 struct qd_late_graph {
     struct qk_graph_call call;

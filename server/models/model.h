@@ -14,11 +14,11 @@
 #include <stdatomic.h>
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
-#include "server/base/metrics.h"
+#include "server/memory/arena.h"
 #include "server/models/late.h"
 #include "server/models/plans.h"
 #include "server/oip/signature.h"
+#include "server/telemetry/metrics.h"
 
 struct qd_model {
     struct qd_signature signature;    /* a loaded model's lies in its arena */

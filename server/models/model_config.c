@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/log.h"
-#include "server/base/refusal.h"
-#include "server/base/text.h"
 #include "server/json/reader.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
+#include "server/telemetry/log.h"
 
 enum { PATH_BYTES = 96, KEY_COUNT_MAX = 32 };
 

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/oip/signature.h"
 
 #define QD_CONFIG_VERSION_COUNT_MAX 64 /* that a version_policy may name */

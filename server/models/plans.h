@@ -5,7 +5,7 @@
 #define SERVER_MODELS_PLANS_H
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
+#include "server/memory/arena.h"
 
 #define QD_PLANS_COUNT_MAX 8
 

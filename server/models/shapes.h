@@ -4,8 +4,8 @@
 #define SERVER_MODELS_SHAPES_H
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/models/plans.h"
 #include "server/oip/signature.h"
 

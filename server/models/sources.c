@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/base/log.h"
-#include "server/base/refusal.h"
-#include "server/models/folder.h"
-#include "server/models/foreign.h"
+#include "server/memory/refusal.h"
+#include "server/models/onnx/foreign.h"
+#include "server/models/repository/folder.h"
+#include "server/telemetry/log.h"
 
 enum {
     FILE_UNIT_BYTES = 256 << 10,

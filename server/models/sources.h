@@ -18,12 +18,12 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/models/base64.h"
 #include "server/models/build.h"
 #include "server/models/model_config.h"
-#include "server/models/repository.h"
+#include "server/models/repository/repository.h"
 
 #define QD_SOURCES_VERSION_COUNT_MAX 64 /* loaded at once under one name */
 #define QD_SOURCES_FILE_COUNT_MAX 64    /* of one version */

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "server/base/refusal.h"
-#include "server/base/text.h"
 #include "server/json/reader.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
 #include "server/models/sources.h"
 #include "server/oip/inputs.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/json/tree.h"
-#include "server/models/found.h"
+#include "server/models/repository/found.h"
 #include "server/models/sources.h"
 
 #define REQUEST_NAME "request.json"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "server/base/limits.h"
-#include "server/base/text.h"
 #include "server/json/tree.h"
+#include "server/memory/text.h"
 
 enum { LIST_BYTES = 320, REASON_BYTES = 512 };
 

@@ -6,7 +6,7 @@
 #define SERVER_MODELS_TABLE_H
 
 #include "server/base/status.h"
-#include "server/base/text.h"
+#include "server/memory/text.h"
 #include "server/models/model.h"
 
 /* What a loaded name is about, for the index. */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/refusal.h"
-#include "server/base/text.h"
 #include "server/json/reader.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
 #include "server/oip/inputs.h"
 #include "server/oip/parameters.h"
 #include "server/oip/raw.h"

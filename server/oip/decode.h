@@ -6,8 +6,8 @@
 #define SERVER_OIP_DECODE_H
 
 #include "kernels/qk.h"
-#include "server/base/arena.h"
 #include "server/base/status.h"
+#include "server/memory/arena.h"
 #include "server/oip/signature.h"
 
 struct qd_oip_message {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "server/base/limits.h"
-#include "server/base/refusal.h"
 #include "server/json/tensor.h"
+#include "server/memory/refusal.h"
 #include "server/oip/windows.h"
 
 /* Clients without a connection to spare come back after this. */

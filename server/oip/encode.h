@@ -3,13 +3,13 @@
 #define SERVER_OIP_ENCODE_H
 
 #include "kernels/qk.h"
-#include "server/base/answer.h"
-#include "server/base/config.h"
-#include "server/base/metrics.h"
 #include "server/base/status.h"
-#include "server/base/text.h"
+#include "server/config/config.h"
 #include "server/json/tensor.h"
+#include "server/memory/text.h"
+#include "server/oip/answer.h"
 #include "server/oip/decode.h"
+#include "server/telemetry/metrics.h"
 
 /* What an answer with these outputs has at least, before any of them has data: two bytes for each
  * number in JSON, a digit and what parts it from the next. SIZE_MAX: more than that. */

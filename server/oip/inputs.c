@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/refusal.h"
+#include "server/memory/refusal.h"
 #include "server/oip/windows.h"
 
 /* ---- One input --------------------------------------------------------------------------- */

@@ -2,9 +2,9 @@
 #ifndef SERVER_OIP_INPUTS_H
 #define SERVER_OIP_INPUTS_H
 
-#include "server/base/arena.h"
 #include "server/base/status.h"
 #include "server/json/tensor.h"
+#include "server/memory/arena.h"
 #include "server/oip/decode.h"
 #include "server/oip/parameters.h"
 

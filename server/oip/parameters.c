@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/base/refusal.h"
 #include "server/json/number.h"
+#include "server/memory/refusal.h"
 
 #define INTEGER "an integer in [-2^63, 2^63)"
 

@@ -5,9 +5,9 @@
 #ifndef SERVER_OIP_PARAMETERS_H
 #define SERVER_OIP_PARAMETERS_H
 
-#include "server/base/arena.h"
 #include "server/base/status.h"
 #include "server/json/tree.h"
+#include "server/memory/arena.h"
 #include "server/oip/decode.h"
 
 /* The carrier form, for clients that cannot name a datatype beyond OIP's: what the UINT8 elements

@@ -7,10 +7,10 @@
 #ifndef SERVER_OIP_REGIONS_H
 #define SERVER_OIP_REGIONS_H
 
-#include "server/base/gauges.h"
-#include "server/base/mapping.h"
 #include "server/base/status.h"
-#include "server/base/text.h"
+#include "server/memory/mapping.h"
+#include "server/memory/text.h"
+#include "server/telemetry/gauges.h"
 
 /* A region's name is a part of paths (QD_PATH_BYTES_MAX), where each byte may take three. */
 #define QD_REGION_NAME_BYTES_MAX 255

@@ -2,9 +2,9 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/base/refusal.h"
-#include "server/base/text.h"
 #include "server/json/reader.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
 #include "server/oip/encode.h"
 #include "server/oip/windows.h"
 #include "server/work/inference.h"

@@ -36,7 +36,7 @@
 
 #include "kernels/qk.h"
 #include "server/work/request.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/scheduler.h"
 
 /* What all inferences share. All borrowed. */
 struct qd_infer_tools {

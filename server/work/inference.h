@@ -3,8 +3,8 @@
 #ifndef SERVER_WORK_INFERENCE_H
 #define SERVER_WORK_INFERENCE_H
 
-#include "server/base/compression.h"
 #include "server/oip/encode.h"
+#include "server/work/compression.h"
 #include "server/work/infer.h"
 
 /* One on its way from its body's last byte to its answer. It lies in the request's arena. */
@@ -61,7 +61,7 @@ static inline bool qd_inference_set_phase(struct qd_inference *inference, qd_run
 
 /* It is expected to take so little memory that it never waits for some. */
 bool qd_inference_is_small(const struct qd_inference *inference);
-/* The may_start of all others, by what they are expected to take (base/admission.h). From then on
+/* The may_start of all others, by what they are expected to take (memory/admission.h). From then on
  * nobody takes the body; who has lost it starts, and is told. */
 bool qd_inference_may_start(struct qd_job *job, bool others_wait);
 

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "server/base/admission.h"
+#include "server/memory/admission.h"
 #include "server/work/inference.h"
 
 enum {

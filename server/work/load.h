@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 #include "kernels/qk.h"
-#include "server/models/name.h"
+#include "server/models/repository/name.h"
 #include "server/models/sources.h"
 #include "server/models/table.h"
 #include "server/work/request.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/scheduler.h"
 
 /* What all loads share. All borrowed. */
 struct qd_load_tools {

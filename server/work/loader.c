@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "server/base/clock.h"
-#include "server/base/log.h"
+#include "server/telemetry/log.h"
 #include "server/work/scan.h"
 
 enum {

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/base/config.h"
+#include "server/config/config.h"
 #include "server/models/table.h"
 #include "server/work/load.h"
-#include "server/work/loop.h"
 #include "server/work/request.h"
+#include "server/work/scheduler/loop.h"
 
 #define QD_LOADER_WAITING_MAX 16 /* load calls */
 

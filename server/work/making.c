@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "server/base/blocks.h"
-#include "server/base/pages.h"
+#include "server/memory/blocks.h"
+#include "server/memory/pages.h"
 
 /* A body of less has no huge page that would be waited for: blocks.c has the first 2 MiB of small
  * ones, and what is left behind the last whole one. */

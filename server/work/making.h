@@ -1,4 +1,4 @@
-/* A large body's pages, ahead of its bytes: the thread of base/pages.h makes them where they are
+/* A large body's pages, ahead of its bytes: the thread of memory/pages.h makes them where they are
  * fresh, so that the loop, which writes the bytes, never waits for the system. Not for what a head
  * promises, but as bytes come: 4 MiB at most are committed beyond those that are there.
  *

@@ -1,7 +1,7 @@
 #include "server/work/outputs.h"
 
 #include "server/base/limits.h"
-#include "server/base/refusal.h"
+#include "server/memory/refusal.h"
 #include "server/oip/encode.h"
 #include "server/oip/windows.h"
 

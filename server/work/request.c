@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/base/blocks.h"
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/base/refusal.h"
-#include "server/base/text.h"
+#include "server/memory/blocks.h"
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
 #include "server/oip/encode.h"
 #include "server/work/making.h"
 

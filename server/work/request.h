@@ -11,15 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/base/answer.h"
-#include "server/base/arena.h"
-#include "server/base/compression.h"
-#include "server/base/metrics.h"
 #include "server/base/status.h"
-#include "server/base/stream.h"
+#include "server/memory/arena.h"
 #include "server/models/model.h"
+#include "server/oip/answer.h"
 #include "server/oip/decode.h"
-#include "server/work/loop.h"
+#include "server/telemetry/metrics.h"
+#include "server/work/compression.h"
+#include "server/work/scheduler/loop.h"
+#include "server/work/stream.h"
 #include "server/work/trail.h"
 
 #define QD_REQUEST_HEADER_COUNT_MAX 12 /* the console's five, CORS' and a trace's */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "server/base/refusal.h"
+#include "server/memory/refusal.h"
 
 enum { MODEL_NS = 50000 }; /* to look at one, when the system remembers it */
 

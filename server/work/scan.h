@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/base/arena.h"
 #include "server/base/status.h"
-#include "server/models/repository.h"
-#include "server/work/scheduler.h"
+#include "server/memory/arena.h"
+#include "server/models/repository/repository.h"
+#include "server/work/scheduler/scheduler.h"
 
 struct qd_scan_entry {
     const char *name;

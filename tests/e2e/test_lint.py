@@ -60,25 +60,25 @@ class Lint(unittest.TestCase):
                 ("links", "README.md", "# A\n[a](#b)\n"),
                 ("links", "README.md", "```\n# b\n```\n[a](#b)\n"),
                 ("machine paths", "README.md", "see /" + "home/me/notes\n"),
-                ("includes", "kernels/a.c", '#include "server/base/log.h"\n'),
+                ("includes", "kernels/a.c", '#include "server/base/file.h"\n'),
                 ("includes", "kernels/a.c", "#include <cblas.h>\n"),
-                ("includes", "server/base/log.c", '#include "server/http/route.h"\n'),
-                ("includes", "server/http/route.c", '#include "kernels/cpu.h"\n'),
-                ("includes", "server/http/route.c", "#include <microhttpd.h>\n"),
+                ("includes", "server/base/file.c", '#include "server/http/api/route.h"\n'),
+                ("includes", "server/http/api/route.c", '#include "kernels/cpu.h"\n'),
+                ("includes", "server/http/api/route.c", "#include <microhttpd.h>\n"),
                 ("includes", "server/http/listener.c", "#  include <uv.h>\n"),
-                ("includes", "server/new.c", '#include "server/base/log.h"\n'),
+                ("includes", "server/new.c", '#include "server/base/file.h"\n'),
                 ("gathers", "kernels/a.c", "v = _mm256_i32gather_ps(table, indices, 4);\n"),
                 ("environment", "kernels/a.c", 'const char *threads = getenv("THREADS");\n'),
-                ("include guards", "server/base/log.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
-                ("typedefs", "server/base/log.c", "typedef struct log log;\n"),
-                ("sends", "server/base/log.c", "    if (x)\n        send(fd, bytes, count, 0);\n"),
-                ("sends", "server/base/log.c", "    (void)gnutls_record_send(s, bytes, count);\n"),
-                ("sizes", "server/base/log.c", LONG_FUNCTION),
-                ("comment lists", "server/base/log.c", FILLED_TABLE),
-                ("comment lists", "server/base/log.c", FILLED_TABLE.split("what")[0] + "what */\n"),
-                ("comment lists", "server/base/log.c", "/* a first   checks */\n"),
-                ("comment lists", "server/base/log.c", FILLED_LIST),
-                ("sizes", "server/base/log.c", "int x;\n" * 601),
+                ("include guards", "server/base/file.h", "#ifndef LOG_H\n#define LOG_H\n#endif\n"),
+                ("typedefs", "server/base/file.c", "typedef struct log log;\n"),
+                ("sends", "server/base/file.c", "    if (x)\n        send(fd, bytes, count, 0);\n"),
+                ("sends", "server/base/file.c", "    (void)gnutls_record_send(s, bytes, count);\n"),
+                ("sizes", "server/base/file.c", LONG_FUNCTION),
+                ("comment lists", "server/base/file.c", FILLED_TABLE),
+                ("comment lists", "server/base/file.c", FILLED_TABLE.split("w")[0] + "w */\n"),
+                ("comment lists", "server/base/file.c", "/* a first   checks */\n"),
+                ("comment lists", "server/base/file.c", FILLED_LIST),
+                ("sizes", "server/base/file.c", "int x;\n" * 601),
                 ("layout", "notes.txt", "x\n"),
                 ("named files", "README.md", "see `kernels/moved.c`\n"),
                 ("final newline", "tests/a.py", "x = 1"),
@@ -88,16 +88,16 @@ class Lint(unittest.TestCase):
                 self.assertIn(rule, self.findings(path, text))
 
     def test_what_is_fine(self):
-        for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/base/log.h"\n'),
+        for path, text in (("tests/a.c", '#include <microhttpd.h>\n#include "server/oip/raw.h"\n'),
                            ("tests/a.py", "x = 1\n"),
                            ("tests/a.c", WHOLE_LIST),
                            ("tests/README.md", "see `tests/README.md` and `x.c`\n"),
                            ("tests/README.md", "# A `b`, c\n[a](../Makefile) [b](#a-b-c)\n"
                                                "[c](https://example.org/x#y) [d](README.md)\n"),
                            ("tests/a.go", "\tx()\n"),
-                           ("server/base/log.h",
-                            "#ifndef SERVER_BASE_LOG_H\n#define SERVER_BASE_LOG_H\n\n"
-                            '#include "server/base/text.h"\n\n#endif\n')):
+                           ("server/base/file.h",
+                            "#ifndef SERVER_BASE_FILE_H\n#define SERVER_BASE_FILE_H\n\n"
+                            '#include "server/base/status.h"\n\n#endif\n')):
             self.assertEqual(self.findings(path, text), set())
 
 

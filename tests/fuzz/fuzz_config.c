@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/base/config.h"
+#include "server/config/config.h"
 #include "server/models/model_config.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);

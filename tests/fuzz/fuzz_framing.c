@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/http/framing.h"
+#include "server/http/wire/framing.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "server/base/compression.h"
+#include "server/work/compression.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 

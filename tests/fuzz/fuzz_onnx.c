@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "server/models/foreign.h"
-#include "server/models/onnx.h"
+#include "server/models/onnx/foreign.h"
+#include "server/models/onnx/onnx.h"
 #include "tests/fuzz/fuzz_kernels.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);

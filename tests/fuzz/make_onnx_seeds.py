@@ -46,7 +46,7 @@ def seeds():
         [value_info("x", FLOAT, [3, 2])], [value_info("y", INT4, [3, 2])])
 
 
-# What models/foreign.h knows, and no magic number of its leads a fuzzer to.
+# What models/onnx/foreign.h knows, and no magic number of its leads a fuzzer to.
 FOREIGN = (b"version https://git-lfs.github.com/spec/v1\noid", b"<?xml version='1.0'?><net", b"{}",
            b"PK\3\4..data.pkl", b"\x1c\0\0\0TFL3", b"\x80\4}.", b"\2\0\0\0\0\0\0\0{}",
            b"\x0a\x05\x0a\x01x\x12\0", b"\x08\x01\x12\x02\x0a\0", b"\x08\x01\x10\x01\x4a\0",

@@ -47,7 +47,7 @@ FEW = "29"          # of the cases of long tests, one of so many is run in the f
 AREAS = ("kernels/qk.c", "kernels/graph", "kernels/c", "kernels/d", "kernels/element/",
          "kernels/operators/", "kernels/grain/", "kernels/dequantize/", "kernels/quantize/",
          "kernels/gemm/", "kernels/conv/igemm/", "kernels/conv/depthwise/", "kernels/conv/sgemm/",
-         "kernels/conv/", "server/json/", "server/oip/", "server/http/framing.c")
+         "kernels/conv/", "server/json/", "server/oip/", "server/http/wire/framing.c")
 # Of other machines, or of no effect on results: which code is fastest, and what the log says of it.
 LEFT_OUT = ("*_neon.c", "*_dotprod.c", "*_i8mm.c", "*_fp16.c", "*_sve.c", "kernels/measure.c",
             "kernels/describe.c")

@@ -1,10 +1,10 @@
-/* ONNX files for the tests of models/onnx.h, and how these read them. */
+/* ONNX files for the tests of models/onnx/onnx.h, and how these read them. */
 #ifndef TESTS_UNIT_ONNX_FILE_H
 #define TESTS_UNIT_ONNX_FILE_H
 
 #include <criterion/criterion.h>
 
-#include "server/models/onnx.h"
+#include "server/models/onnx/onnx.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/unit/scratch.h"
 

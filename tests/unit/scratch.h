@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/base/arena.h"
-#include "server/base/text.h"
+#include "server/memory/arena.h"
+#include "server/memory/text.h"
 
 struct scratch {
     struct qd_memory *memory;

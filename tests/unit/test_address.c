@@ -1,5 +1,5 @@
 /* Peers' addresses, for people. */
-#include "server/base/address.h"
+#include "server/config/address.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

@@ -1,14 +1,14 @@
 /* Who gives way, and who may begin, where memory is short. */
-#include "server/base/admission.h"
+#include "server/memory/admission.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
 
-#include "server/base/arena.h"
+#include "server/memory/arena.h"
 #include "server/work/inference.h"
-#include "server/work/queue.h"
+#include "server/work/scheduler/queue.h"
 
 enum { MIB = 1 << 20, COUNT_MAX = 4 };
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/base/arena.h"
+#include "server/memory/arena.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "server/base/blocks.h"
+#include "server/memory/blocks.h"
 #include "tests/unit/scratch.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };

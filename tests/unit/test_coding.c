@@ -1,4 +1,4 @@
-#include "server/http/coding.h"
+#include "server/http/wire/coding.h"
 
 #include <criterion/criterion.h>
 

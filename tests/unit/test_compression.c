@@ -1,4 +1,4 @@
-#include "server/base/compression.h"
+#include "server/work/compression.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "server/base/config.h"
+#include "server/config/config.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/http/connection.h"
+#include "server/http/wire/connection.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/limits.h"
-#include "server/http/socket.h"
+#include "server/http/wire/socket.h"
 
 enum { RATE = 1000, FAR_S = 3600 };
 

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "server/models/folder.h"
+#include "server/models/repository/folder.h"
 
 /* A folder of our own, with another beside it. */
 static char base[64];

@@ -1,7 +1,7 @@
 /* What is recognised in the place of an ONNX file. */
 #include <stdlib.h>
 
-#include "server/models/foreign.h"
+#include "server/models/onnx/foreign.h"
 #include "tests/unit/onnx_file.h"
 
 TestSuite(foreign, .init = setup, .fini = teardown);

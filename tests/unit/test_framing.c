@@ -1,4 +1,4 @@
-#include "server/http/framing.h"
+#include "server/http/wire/framing.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Bounds with what of them is in use, as Prometheus reads them. */
-#include "server/base/gauges.h"
 #include "server/base/version.h"
+#include "server/telemetry/gauges.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

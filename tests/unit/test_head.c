@@ -1,4 +1,4 @@
-#include "server/http/head.h"
+#include "server/http/wire/head.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 
 #include "server/base/clock.h"
-#include "server/work/lateness.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/lateness.h"
+#include "server/work/scheduler/scheduler.h"
 
 #define NOW_NS (UINT64_C(1000) * QD_NS_PER_S)
 

@@ -1,5 +1,5 @@
 /* A log's line stays one line, and JSON stays JSON, whatever comes into it. */
-#include "server/base/line.h"
+#include "server/telemetry/line.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Lines on standard error, and where nobody reads them. */
 #define _GNU_SOURCE
-#include "server/base/log.h"
+#include "server/telemetry/log.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

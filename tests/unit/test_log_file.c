@@ -1,6 +1,6 @@
 /* Lines that a thread writes, and files that take none. */
 #define _GNU_SOURCE
-#include "server/base/log_file.h"
+#include "server/telemetry/log_file.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "server/work/loop.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/loop.h"
+#include "server/work/scheduler/scheduler.h"
 #include "tests/unit/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "server/base/clock.h"
-#include "server/base/pages.h"
+#include "server/memory/pages.h"
 #include "server/work/making.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };

@@ -1,9 +1,9 @@
-#include "server/base/metrics.h"
+#include "server/telemetry/metrics.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "server/base/stream.h"
+#include "server/work/stream.h"
 #include "tests/unit/scratch.h"
 
 typedef bool print_next(struct qd_metrics_cursor *cursor, struct qd_text *text);

@@ -1,5 +1,5 @@
 /* Who comes first, and who is not wanted any more. */
-#include "server/work/queue.h"
+#include "server/work/scheduler/queue.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

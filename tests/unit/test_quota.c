@@ -1,4 +1,4 @@
-#include "server/http/quota.h"
+#include "server/http/wire/quota.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/base/log.h"
-#include "server/models/repository.h"
+#include "server/models/repository/repository.h"
+#include "server/telemetry/log.h"
 #include "tests/unit/scratch.h"
 
 static char base[64];

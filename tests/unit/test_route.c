@@ -1,4 +1,4 @@
-#include "server/http/route.h"
+#include "server/http/api/route.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/scheduler.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/scheduler.h"
 #include "tests/unit/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */

@@ -1,7 +1,7 @@
 /* What is asked of the kernel for a thread, and what becomes of a thread that is refused it. Each
  * test has a thread of its own, since what it asks for stays with it. */
 #define _GNU_SOURCE
-#include "server/work/slice.h"
+#include "server/work/scheduler/slice.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "server/http/socket.h"
+#include "server/http/wire/socket.h"
 
 #include <criterion/criterion.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* The tap between a library that reads requests into a small buffer of its own, which is made here,
  * and a socket, which is bytes that come in pieces. */
 #define _GNU_SOURCE
-#include "server/http/tap.h"
+#include "server/http/wire/tap.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

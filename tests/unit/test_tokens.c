@@ -1,4 +1,4 @@
-#include "server/http/tokens.h"
+#include "server/http/guard/tokens.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>

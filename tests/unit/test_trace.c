@@ -1,5 +1,5 @@
 /* W3C trace context, as headers have it. */
-#include "server/http/trace.h"
+#include "server/http/api/trace.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

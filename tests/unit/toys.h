@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/work/loop.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/loop.h"
+#include "server/work/scheduler/scheduler.h"
 
 enum { JOB_COUNT_MAX = 128, SEAT_COUNT_MAX = 4, PHASE_COUNT_MAX = 3, THREAD_COUNT_MAX = 8 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/scheduler.h"
 #include "tests/bench/measure/buffer.h"
 
 enum { TRIALS = 101, PAUSE_MS = 1 };

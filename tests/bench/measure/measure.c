@@ -58,8 +58,8 @@
 #include <unistd.h>
 
 #include "kernels/dispatch.h"
-#include "server/work/pool.h"
-#include "server/work/scheduler.h"
+#include "server/work/scheduler/pool.h"
+#include "server/work/scheduler/scheduler.h"
 #include "tests/bench/limits/move.h"
 #include "tests/bench/limits/peak.h"
 #include "tests/bench/measure/call.h"

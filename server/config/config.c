@@ -1,0 +1,600 @@
+#define _GNU_SOURCE
+#include "server/config/config.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/qk.h"
+#include "server/base/clock.h"
+#include "server/base/limits.h"
+#include "server/config/address.h"
+
+enum kind {
+    KIND_HELP,
+    KIND_VERSION,
+    KIND_HEALTHCHECK,
+    KIND_KERNELS,
+    KIND_LISTEN,
+    KIND_ORIGIN,
+    KIND_COUNT,
+    KIND_PERMISSIONS,
+    KIND_BYTES,
+    KIND_SECONDS,
+    KIND_CPU,
+    KIND_GEMM,
+    KIND_SWITCH,
+    KIND_LEVEL,
+    KIND_PATH,
+    KIND_NAMES,
+    KIND_MODE,
+    KIND_FORMAT
+};
+
+struct flag {
+    const char *name;
+    enum kind kind;
+    size_t offset; /* in struct qd_config */
+    const char *initial;
+    uint64_t min; /* seconds: in seconds */
+    uint64_t max;
+    const char *value; /* in the help */
+    const char *about;
+};
+
+#define AT(field) offsetof(struct qd_config, field)
+
+/* A row without a name starts a group of the help. */
+static const struct flag flags[] = {
+    {.about = "Where to listen"},
+    {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
+     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0: a free one"},
+    {"unix-mode", KIND_PERMISSIONS, AT(unix_mode), "0660", 0, 0777, "OCTAL",
+     "permissions of Unix sockets: who may write may connect"},
+    {"unix-owner", KIND_PATH, AT(unix_owner), "", 0, 0, "USER:GROUP",
+     "of Unix sockets: USER, USER:GROUP or :GROUP, names or numbers"},
+    {.about = "Who may come in"},
+    {"tls-cert", KIND_PATH, AT(tls_cert), "", 0, 0, "FILE",
+     "certificate chain, PEM: TCP is HTTPS then, from TLS 1.2; SIGHUP reads it anew"},
+    {"tls-key", KIND_PATH, AT(tls_key), "", 0, 0, "FILE", "its private key, PEM, not encrypted"},
+    {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
+     "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
+    {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
+     "of web pages that may ask, as https://app.example; repeatable; '*': any"},
+    {"allow-shared-memory", KIND_PATH, AT(shared_memory_prefix), "", 0, 0, "PREFIX",
+     "clients may register POSIX shared memory whose key begins so; '*': any"},
+    {.about = "How much"},
+    {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
+     "workers; auto: one for each CPU that it may use"},
+    {"io-threads", KIND_COUNT, AT(io_threads), "1", 1, QD_IO_THREAD_COUNT_MAX, "N",
+     "threads that move bytes, 16 at most, each with connections of its own"},
+    {"max-connections", KIND_COUNT, AT(max_connections), "4096", 1, 1000000, "N",
+     "open at a time, for each address listened on; more are refused (503)"},
+    {"max-connections-per-address", KIND_COUNT, AT(max_connections_per_address), "0", 0, 1000000,
+     "N", "of these, for each TCP client's address, or global IPv6 /64; more: 503; 0: all"},
+    {"max-queue", KIND_COUNT, AT(max_queue), "1024", 1, 1000000, "N",
+     "requests that wait for a worker; more are refused (503)"},
+    {"max-body-bytes", KIND_BYTES, AT(max_body_bytes), "256M", 1, UINT64_C(1) << 40, "BYTES",
+     "the largest request body; more is refused (413)"},
+    {"max-inflight-bytes", KIND_BYTES, AT(max_inflight_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
+     "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
+    {"max-model-bytes", KIND_BYTES, AT(max_model_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
+     "BYTES", "all that loaded models hold, and loads; auto: a quarter of memory"},
+    {"max-shared-bytes", KIND_BYTES, AT(max_shared_bytes), "auto", 4 << 10, UINT64_C(1) << 46,
+     "BYTES", "all regions of shared memory; auto: half of memory"},
+    {"compress-answers", KIND_SWITCH, AT(compress_answers), "off", 0, 0, "SWITCH",
+     "on or off: inferences' answers, with gzip or deflate, for clients that ask so"},
+    {.about = "How long"},
+    {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
+     "for a head; what is late is refused (408)"},
+    {"min-rate", KIND_BYTES, AT(min_rate_bytes), "64K", 0, UINT64_C(1) << 40, "BYTES",
+     "a second that a body (else 408) or an answer moves, over 10 s; 0: none"},
+    {"idle-timeout", KIND_SECONDS, AT(idle_timeout_ns), "75", 0, 86400, "SECONDS",
+     "from an answer to the connection's next request"},
+    {"compute-timeout", KIND_SECONDS, AT(compute_timeout_ns), "60", 0, 86400, "SECONDS",
+     "from a request's last byte to its answer (503); a load's, from its start"},
+    {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
+     "from SIGTERM until what is not yet answered is cut off"},
+    {.about = "Loaded models"},
+    {"model-repository", KIND_PATH, AT(model_repository), "", 0, 0, "DIR",
+     "folder with NAME/VERSION/model.onnx, or request.json and request.bin"},
+    {"model-control-mode", KIND_MODE, AT(model_control_mode), "none", 0, 0, "MODE",
+     "none: all at start; explicit: by calls; poll: also follows changes"},
+    {"load-model", KIND_NAMES, AT(load_models), "", 0, 0, "NAMES",
+     "at start, in mode explicit; commas between; repeatable; '*': all"},
+    {"repository-poll-secs", KIND_SECONDS, AT(repository_poll_ns), "15", 0, 86400, "SECONDS",
+     "from one look at the repository to the next, in mode poll"},
+    {"exit-on-error", KIND_SWITCH, AT(exit_on_error), "on", 0, 0, "SWITCH",
+     "on or off: a model that cannot be loaded at start ends the start"},
+    {"allow-repository-links", KIND_SWITCH, AT(allow_repository_links), "off", 0, 0, "SWITCH",
+     "on or off: links may also lead out of the folder that holds them"},
+    {.about = "Other"},
+    {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
+    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
+    {"worker-nice", KIND_COUNT, AT(worker_nice), "5", 0, 19, "N",
+     "workers' niceness beside the loop's: whom Linux prefers where CPUs are busy"},
+    {"loop-computes", KIND_SWITCH, AT(loop_computes), "on", 0, 0, "SWITCH",
+     "on or off: what takes some 50 us is computed where it comes in, by no worker"},
+    {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",
+     "on or off: at start, for some ms, how fast kernels and memory are"},
+    {"console", KIND_SWITCH, AT(console), "on", 0, 0, "SWITCH",
+     "on or off: a page at /, which shows this server and tries it; --no-console: off"},
+    {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
+     "debug, which has each answer unless --access-log has it, info, warn or error"},
+    {"access-log", KIND_PATH, AT(access_log), "off", 0, 0, "FILE",
+     "a line for each request; off, -, which is standard error, or a file"},
+    {"log-format", KIND_FORMAT, AT(log_format), "text", 0, 0, "FORMAT",
+     "of lines: text, which has key=value, or json"},
+    {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
+     "ask the server that runs with these flags whether it is ready, and exit"},
+    {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
+     "print what this machine is and which kernels these flags choose, and exit"},
+    {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
+    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit; -h does, too"},
+};
+
+static const char *const switches[] = {"off", "on", NULL};
+static const char *const modes[] = {"none", "explicit", "poll", NULL}; /* enum qd_control_mode */
+
+enum { FLAG_COUNT = sizeof(flags) / sizeof(*flags), ENVIRONMENT_NAME_BYTES = 64 };
+
+static bool takes_value(const struct flag *flag)
+{
+    return flag->initial != NULL;
+}
+
+static bool may_be_auto(const struct flag *flag)
+{
+    return strcmp(flag->initial, "auto") == 0;
+}
+
+static bool parse_auto(const struct flag *flag, const char *text, uint64_t *number)
+{
+    *number = QD_AUTO;
+    return may_be_auto(flag) && strcmp(text, "auto") == 0;
+}
+
+static bool parse_count(const struct flag *flag, const char *text, uint64_t *number)
+{
+    return qd_read_decimal(text, number) && *number >= flag->min && *number <= flag->max;
+}
+
+static bool parse_permissions(const struct flag *flag, const char *text, uint64_t *mode)
+{
+    *mode = 0;
+    size_t digits = strspn(text, "01234567");
+    for (size_t i = 0; i < digits && *mode <= flag->max; i++)
+        *mode = *mode * 8 + (uint64_t)(text[i] - '0');
+    return digits > 0 && text[digits] == '\0' && *mode <= flag->max;
+}
+
+static bool parse_bytes(const struct flag *flag, const char *text, uint64_t *number)
+{
+    text = qd_scan_decimal(text, number);
+    if (text == NULL)
+        return false;
+    static const char units[] = "KMGT";
+    const char *unit = *text == '\0' ? NULL : strchr(units, *text);
+    if (unit != NULL) {
+        uint64_t scale = UINT64_C(1) << (10 * (unit - units + 1));
+        if (__builtin_mul_overflow(*number, scale, number))
+            return false;
+        text += strcmp(text + 1, "iB") == 0 ? 3 : 1;
+    }
+    return *text == '\0' && *number >= flag->min && *number <= flag->max;
+}
+
+static bool parse_seconds(const struct flag *flag, const char *text, uint64_t *ns)
+{
+    uint64_t seconds;
+    text = qd_scan_decimal(text, &seconds);
+    if (text == NULL || seconds > flag->max)
+        return false;
+    *ns = seconds * QD_NS_PER_S;
+    if (*text == '.') {
+        text++;
+        for (uint64_t digit = QD_NS_PER_S / 10; isdigit((unsigned char)*text); digit /= 10)
+            *ns += (uint64_t)(*text++ - '0') * digit;
+    }
+    return *text == '\0' && *ns > 0;
+}
+
+static bool parse_choice(const char *const *choices, const char *text, unsigned *index)
+{
+    for (*index = 0; choices[*index] != NULL; (*index)++)
+        if (strcmp(choices[*index], text) == 0)
+            return true;
+    return false;
+}
+
+/* One address, or several with commas between them. */
+static bool parse_listen(struct qd_config *config, const char *text)
+{
+    for (;;) {
+        size_t count = strcspn(text, ",");
+        if (count == 0 || count >= QD_LISTEN_BYTES_MAX ||
+            config->listen_count == QD_LISTEN_COUNT_MAX)
+            return false;
+        char *listen = config->listen[config->listen_count++];
+        memcpy(listen, text, count);
+        listen[count] = '\0';
+        if (!qd_address_valid(listen))
+            return false;
+        if (text[count] == '\0')
+            return true;
+        text += count + 1;
+    }
+}
+
+/* As a browser writes it: SCHEME://HOST or SCHEME://HOST:PORT, in small letters, no slash behind.
+ */
+static bool is_origin(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
+    size_t scheme = strspn(text, letters);
+    if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0)
+        return strcmp(text, "*") == 0;
+    const char *host = text + scheme + 3;
+    size_t bytes = strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789-._[]:");
+    return bytes > 0 && host[bytes] == '\0';
+}
+
+/* One origin, or several with commas between them; or none. */
+static bool parse_origins(struct qd_config *config, const char *text)
+{
+    while (*text != '\0') {
+        size_t count = strcspn(text, ",");
+        if (count >= QD_CORS_ORIGIN_BYTES_MAX ||
+            config->cors_origin_count == QD_CORS_ORIGIN_COUNT_MAX)
+            return false;
+        char *origin = config->cors_origins[config->cors_origin_count++];
+        memcpy(origin, text, count);
+        origin[count] = '\0';
+        if (!is_origin(origin))
+            return false;
+        text += count;
+        if (*text == ',' && *++text == '\0')
+            return false;
+    }
+    return true;
+}
+
+/* "auto", or a name of libqk's list. */
+static bool parse_name(const char *(*name_at)(size_t index), const char *text, const char **name)
+{
+    *name = "auto";
+    for (size_t i = 0; *name != NULL && strcmp(*name, text) != 0; i++)
+        *name = name_at(i);
+    return *name != NULL;
+}
+
+static bool parse_names(struct qd_config *config, const char *text)
+{
+    if (*text == '\0')
+        return true;
+    if (config->load_model_count == QD_LOAD_MODEL_COUNT_MAX)
+        return false;
+    config->load_models[config->load_model_count++] = text;
+    return true;
+}
+
+static bool parse_value(const struct flag *flag, const char *text, struct qd_config *config)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+    static const char *const formats[] = {"text", "json", NULL};
+    void *field = (char *)config + flag->offset;
+    unsigned choice;
+    switch (flag->kind) {
+    case KIND_LISTEN:
+        return parse_listen(config, text);
+    case KIND_ORIGIN:
+        return parse_origins(config, text);
+    case KIND_COUNT:
+        return parse_auto(flag, text, field) || parse_count(flag, text, field);
+    case KIND_PERMISSIONS:
+        return parse_permissions(flag, text, field);
+    case KIND_BYTES:
+        return parse_auto(flag, text, field) || parse_bytes(flag, text, field);
+    case KIND_SECONDS:
+        return parse_seconds(flag, text, field);
+    case KIND_CPU:
+        return parse_name(qk_tier_name, text, field);
+    case KIND_GEMM:
+        return parse_name(qk_gemm_name, text, field);
+    case KIND_LEVEL:
+        if (!parse_choice(levels, text, &choice))
+            return false;
+        config->log_level = (enum qd_log_level)choice;
+        return true;
+    case KIND_SWITCH:
+        if (!parse_choice(switches, text, &choice))
+            return false;
+        *(bool *)field = choice != 0;
+        return true;
+    case KIND_PATH:
+        *(const char **)field = text;
+        return true;
+    case KIND_NAMES:
+        return parse_names(config, text);
+    case KIND_MODE:
+        if (!parse_choice(modes, text, &choice))
+            return false;
+        config->model_control_mode = (enum qd_control_mode)choice;
+        return true;
+    case KIND_FORMAT:
+        if (!parse_choice(formats, text, &choice))
+            return false;
+        config->log_format = (enum qd_line_format)choice;
+        return true;
+    case KIND_HELP:
+    case KIND_VERSION:
+    case KIND_HEALTHCHECK:
+    case KIND_KERNELS:
+        break;
+    }
+    return false;
+}
+
+/* The names that a flag takes; they are listed where they are made. */
+static void print_names(const struct flag *flag, char *text, size_t bytes)
+{
+    *text = '\0';
+    if (flag->kind == KIND_CPU)
+        qk_tier_names(text, bytes);
+    else if (flag->kind == KIND_GEMM)
+        qk_gemm_names(text, bytes);
+}
+
+static void print_expected(const struct flag *flag, char *text, size_t bytes)
+{
+    switch (flag->kind) {
+    case KIND_COUNT:
+        snprintf(text, bytes, "%sa number from %llu to %llu", may_be_auto(flag) ? "auto or " : "",
+                 (unsigned long long)flag->min, (unsigned long long)flag->max);
+        return;
+    case KIND_BYTES:
+        snprintf(text, bytes, "%s%llu to %llu bytes, as in 65536, 64K, 64KiB, 256M or 2G",
+                 may_be_auto(flag) ? "auto or " : "", (unsigned long long)flag->min,
+                 (unsigned long long)flag->max);
+        return;
+    case KIND_PERMISSIONS:
+        snprintf(text, bytes, "an octal number from 0 to %llo, as in 0660",
+                 (unsigned long long)flag->max);
+        return;
+    case KIND_SECONDS:
+        snprintf(text, bytes, "seconds above 0 and up to %llu, as in 30 or 0.5",
+                 (unsigned long long)flag->max);
+        return;
+    case KIND_LISTEN:
+        snprintf(text, bytes,
+                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most, "
+                 "commas between them; no @NAME",
+                 QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
+        return;
+    case KIND_ORIGIN:
+        snprintf(text, bytes,
+                 "SCHEME://HOST[:PORT] in small letters, or *, %d of them at most, commas between",
+                 QD_CORS_ORIGIN_COUNT_MAX);
+        return;
+    case KIND_CPU:
+    case KIND_GEMM:
+        print_names(flag, text, bytes);
+        return;
+    case KIND_SWITCH:
+        snprintf(text, bytes, "on or off");
+        return;
+    case KIND_MODE:
+        snprintf(text, bytes, "none, explicit or poll");
+        return;
+    case KIND_FORMAT:
+        snprintf(text, bytes, "text or json");
+        return;
+    case KIND_NAMES:
+        snprintf(text, bytes, "at most %d of them", QD_LOAD_MODEL_COUNT_MAX);
+        return;
+    default:
+        snprintf(text, bytes, "%s", flag->about);
+    }
+}
+
+static void environment_name(const struct flag *flag, char name[ENVIRONMENT_NAME_BYTES])
+{
+    int count = snprintf(name, ENVIRONMENT_NAME_BYTES, "QUANTD_%s", flag->name);
+    assert(count < ENVIRONMENT_NAME_BYTES);
+    for (; *name != '\0'; name++)
+        *name = *name == '-' ? '_' : (char)toupper((unsigned char)*name);
+}
+
+/* `source` is the flag or the variable, as the user wrote it. */
+static enum qd_config_result take(const struct flag *flag, const char *source, const char *text,
+                                  struct qd_config *config, struct qd_error *error)
+{
+    if (parse_value(flag, text, config))
+        return QD_CONFIG_RUN;
+    char expected[128];
+    print_expected(flag, expected, sizeof(expected));
+    qd_complain(error, "%s: expected %s, got \"%.100s\"", source, expected, text);
+    return QD_CONFIG_BAD;
+}
+
+static const struct flag *find_flag(const char *name, size_t count)
+{
+    for (size_t i = 0; i < FLAG_COUNT; i++)
+        if (flags[i].name != NULL && strlen(flags[i].name) == count &&
+            memcmp(flags[i].name, name, count) == 0)
+            return &flags[i];
+    return NULL;
+}
+
+/* no-NAME, of a switch: it is off. */
+static const struct flag *find_switch_off(const char *name)
+{
+    const struct flag *flag =
+        strncmp(name, "no-", 3) == 0 ? find_flag(name + 3, strlen(name + 3)) : NULL;
+    return flag != NULL && flag->kind == KIND_SWITCH ? flag : NULL;
+}
+
+/* --name VALUE, --name=VALUE, or --no-name of a switch, at argv[*index]. */
+static enum qd_config_result take_argument(struct qd_config *config, int argc, char *const *argv,
+                                           int *index, bool *given, struct qd_error *error)
+{
+    const char *argument = argv[*index];
+    if (strcmp(argument, "-h") == 0)
+        return QD_CONFIG_HELP;
+    const char *name = strncmp(argument, "--", 2) == 0 ? argument + 2 : "";
+    size_t count = strcspn(name, "=");
+    const struct flag *flag = find_flag(name, count);
+    const char *text = name[count] == '=' ? name + count + 1 : NULL;
+    if (flag == NULL && (flag = find_switch_off(name)) != NULL)
+        text = "off";
+    if (flag == NULL) {
+        qd_complain(error,
+                    *argument == '-' ? "%.100s: no such flag; --help lists them"
+                                     : "%.100s: expected a flag, as --help lists them",
+                    argument);
+        return QD_CONFIG_BAD;
+    }
+    if (!takes_value(flag)) {
+        if (name[count] == '=') {
+            qd_complain(error, "--%s: takes no value", flag->name);
+            return QD_CONFIG_BAD;
+        }
+        config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
+        config->kernels |= flag->kind == KIND_KERNELS;
+        return flag->kind == KIND_HELP      ? QD_CONFIG_HELP
+               : flag->kind == KIND_VERSION ? QD_CONFIG_VERSION
+                                            : QD_CONFIG_RUN;
+    }
+    if (text == NULL && *index + 1 < argc)
+        text = argv[++*index];
+    if (text == NULL) {
+        qd_complain(error, "--%s: expected %s after it, got nothing", flag->name, flag->value);
+        return QD_CONFIG_BAD;
+    }
+    if (flag->kind == KIND_LISTEN && !given[flag - flags])
+        config->listen_count = 0;
+    if (flag->kind == KIND_ORIGIN && !given[flag - flags])
+        config->cors_origin_count = 0;
+    if (flag->kind == KIND_NAMES && !given[flag - flags])
+        config->load_model_count = 0;
+    given[flag - flags] = true;
+    char source[ENVIRONMENT_NAME_BYTES];
+    snprintf(source, sizeof(source), "--%s", flag->name);
+    return take(flag, source, text, config, error);
+}
+
+/* The defaults, and over them the environment. */
+static enum qd_config_result take_environment(struct qd_config *config, struct qd_error *error)
+{
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
+        if (flag->name == NULL || !takes_value(flag))
+            continue;
+        char name[ENVIRONMENT_NAME_BYTES];
+        environment_name(flag, name);
+        const char *text = getenv(name);
+        bool given = text != NULL && *text != '\0'; /* empty is how a manifest says unset */
+        enum qd_config_result result =
+            take(flag, name, given ? text : flag->initial, config, error);
+        if (result != QD_CONFIG_RUN)
+            return result;
+    }
+    return QD_CONFIG_RUN;
+}
+
+/* Flags that are in vain beside the others. */
+static enum qd_config_result check_together(const struct qd_config *config, struct qd_error *error)
+{
+    bool has_repository = config->model_repository[0] != '\0';
+    const char *prefix = config->shared_memory_prefix;
+    const char *text = NULL;
+    if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
+        text = "--load-model: only with --model-control-mode explicit; in the other modes all "
+               "models are loaded";
+    else if (config->load_model_count > 0 && !has_repository)
+        text = "--load-model: there is no --model-repository to load from";
+    else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository)
+        text = "--model-control-mode poll: there is no --model-repository to look at";
+    else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
+        text = "--tls-cert and --tls-key: expected both or none, got one";
+    else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)
+        text = "--allow-shared-memory: expected the beginning of a key, which has no slash but "
+               "before it";
+    if (text == NULL)
+        return QD_CONFIG_RUN;
+    qd_complain(error, "%s", text);
+    return QD_CONFIG_BAD;
+}
+
+enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *const *argv,
+                                      struct qd_error *error)
+{
+    *config = (struct qd_config){.listen_count = 0};
+    bool given[FLAG_COUNT] = {false};
+    enum qd_config_result result = take_environment(config, error);
+    for (int i = 1; result == QD_CONFIG_RUN && i < argc; i++)
+        result = take_argument(config, argc, argv, &i, given, error);
+    if (result == QD_CONFIG_RUN)
+        result = check_together(config, error);
+    if (result != QD_CONFIG_RUN)
+        return result;
+    return config->healthcheck ? QD_CONFIG_HEALTHCHECK
+           : config->kernels   ? QD_CONFIG_KERNELS
+                               : QD_CONFIG_RUN;
+}
+
+/* In the form that help2man makes a page of. */
+void qd_config_print_help(FILE *file)
+{
+    fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
+          "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
+          "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
+          "end; SIGHUP makes it read tokens, certificate and key anew, and open its access\n"
+          "log anew.\n",
+          file);
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
+        if (flag->name == NULL) {
+            fprintf(file, "\n%s:\n", flag->about);
+            continue;
+        }
+        char left[64];
+        snprintf(left, sizeof(left), "--%s %s", flag->name, takes_value(flag) ? flag->value : "");
+        char names[QK_NAMES_BYTES];
+        print_names(flag, names, sizeof(names));
+        fprintf(file, "  %-30s  %s%s", left, flag->about, names);
+        fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
+                flag->initial);
+    }
+    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals, and\n"
+          "--no-NAME turns a SWITCH off. auto heeds a container's limits as libuv does:\n"
+          "memory and, of cgroup v2, CPU quotas with that of Debian 13; memory of cgroup v1\n"
+          "alone with that of Debian 12.\n"
+          "\nExit status:\n"
+          "  0  after SIGTERM or SIGINT, or printed; --healthcheck: ready\n"
+          "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
+          "  2  a flag or variable is wrong\n"
+          "\nEnvironment:\n"
+          "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. The\n"
+          "command line wins. In QUANTD_LISTEN, commas separate several addresses.\n",
+          file);
+}
+
+void qd_config_print_limits(const struct qd_config *config, struct qd_text *text)
+{
+    for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
+        const void *field = (const char *)config + flag->offset;
+        if (flag->name == NULL)
+            continue;
+        if (flag->kind == KIND_COUNT || flag->kind == KIND_BYTES)
+            qd_text_format(text, ",\"%s\":\"%" PRIu64 "\"", flag->name, *(const uint64_t *)field);
+        else if (flag->kind == KIND_SECONDS)
+            qd_text_format(text, ",\"%s\":\"%g\"", flag->name,
+                           (double)*(const uint64_t *)field / (double)QD_NS_PER_S);
+        else if (flag->kind == KIND_SWITCH)
+            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, switches[*(const bool *)field]);
+        else if (flag->kind == KIND_MODE)
+            qd_text_format(text, ",\"%s\":\"%s\"", flag->name, modes[config->model_control_mode]);
+    }
+}

@@ -1,0 +1,31 @@
+/* Files that are part of the program, so that it needs none beside it.
+ *
+ * The assembler puts them in, as C17 has no #embed. It looks for them where make runs, at the root
+ * of the repository; the Makefile knows that an object depends on them. ".section .rodata" needs no
+ * type, whose spelling differs between machines. */
+#ifndef SERVER_HTTP_API_EMBED_H
+#define SERVER_HTTP_API_EMBED_H
+
+#include <stdint.h>
+
+#include "server/memory/text.h"
+
+/* Declares name_begin and name_end, for QD_EMBEDDED. */
+#define QD_EMBED(name, file)                                                  \
+    __asm__(".pushsection .rodata\n"                                          \
+            ".globl " #name "_begin\n.hidden " #name "_begin\n"               \
+            ".globl " #name "_end\n.hidden " #name "_end\n" #name "_begin:\n" \
+            ".incbin \"" file "\"\n" #name "_end:\n"                          \
+            ".byte 0\n"                                                       \
+            ".popsection\n");                                                 \
+    extern const char name##_begin[] __attribute__((visibility("hidden")));   \
+    extern const char name##_end[] __attribute__((visibility("hidden")))
+
+/* The file, as a struct qd_part. */
+#define QD_EMBEDDED(name)                                             \
+    (struct qd_part)                                                  \
+    {                                                                 \
+        name##_begin, (uintptr_t)name##_end - (uintptr_t)name##_begin \
+    }
+
+#endif

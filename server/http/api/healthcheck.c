@@ -1,0 +1,146 @@
+#define _GNU_SOURCE
+#include "server/http/api/healthcheck.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/config/address.h"
+#include "server/http/wire/tls.h"
+
+static const char question[] = "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n"
+                               "Connection: close\r\n\r\n";
+static const char good[] = "HTTP/1.1 200 ";
+
+enum { ANSWER_BYTES_MAX = 4096, SHOWN_BYTES_MAX = 60 };
+
+/* For the alarm, which may come while a host's name is looked up: nothing else ends that. */
+static char too_late[QD_LISTEN_BYTES_MAX + 64];
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    ssize_t written = write(STDERR_FILENO, too_late, strlen(too_late));
+    (void)written; /* nobody to tell */
+    _exit(EXIT_FAILURE);
+}
+
+static void set_deadline(void)
+{
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, NULL);
+    sigset_t alarms; /* whoever starts us may have blocked it */
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+    alarm(QD_HEALTHCHECK_S);
+}
+
+/* Returns false. */
+static bool refuse(const char *address, const char *what, struct qd_error *error)
+{
+    return qd_complain(error, "not ready: %s: %s", address, what);
+}
+
+/* Nobody is at "every address of this host", and nobody at the port that port 0 became. */
+static bool aim(struct sockaddr_storage *name)
+{
+    if (name->ss_family == AF_INET) {
+        struct sockaddr_in *ipv4 = (struct sockaddr_in *)name;
+        if (ipv4->sin_addr.s_addr == htonl(INADDR_ANY))
+            ipv4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        return ipv4->sin_port != 0;
+    }
+    if (name->ss_family == AF_INET6) {
+        struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)name;
+        if (IN6_IS_ADDR_UNSPECIFIED(&ipv6->sin6_addr))
+            ipv6->sin6_addr = in6addr_loopback;
+        return ipv6->sin6_port != 0;
+    }
+    return true;
+}
+
+/* Until the peer closes, or the answer is full. False: errno says why. */
+static bool receive(int fd, char answer[ANSWER_BYTES_MAX])
+{
+    size_t count = 0;
+    ssize_t got;
+    do {
+        got = recv(fd, answer + count, ANSWER_BYTES_MAX - 1 - count, 0);
+        count += got > 0 ? (size_t)got : 0;
+    } while (got > 0 && count < ANSWER_BYTES_MAX - 1);
+    answer[count] = '\0';
+    return got >= 0 || count > 0;
+}
+
+/* Complains with the answer's first line, fit for a terminal. */
+static bool judge(const char *address, char *answer, struct qd_error *error)
+{
+    if (strncmp(answer, good, strlen(good)) == 0) {
+        const char *body = strstr(answer, "\r\n\r\n");
+        bool ready = body != NULL && strstr(body, "\"ready\":true") != NULL;
+        return ready || refuse(address, "expected \"ready\":true in the body, got none", error);
+    }
+    answer[strcspn(answer, "\r\n")] = '\0';
+    for (char *byte = answer; *byte != '\0'; byte++)
+        if (*byte < ' ' || *byte > '~')
+            *byte = '?';
+    char what[128];
+    snprintf(what, sizeof(what), "expected HTTP status 200, got \"%.*s\"", SHOWN_BYTES_MAX, answer);
+    return refuse(address, what, error);
+}
+
+/* True: there is an answer. */
+static bool ask_tls(const char *address, int fd, char answer[ANSWER_BYTES_MAX],
+                    struct qd_error *error)
+{
+    struct qd_error why;
+    ssize_t count = qd_tls_ask(fd, question, answer, ANSWER_BYTES_MAX - 1, &why);
+    answer[count < 0 ? 0 : count] = '\0';
+    return count >= 0 || refuse(address, why.text, error);
+}
+
+static bool ask(const char *address, bool is_https, struct qd_error *error)
+{
+    struct sockaddr_storage name;
+    socklen_t name_bytes;
+    struct qd_error why;
+    snprintf(too_late, sizeof(too_late), "quantd: not ready: %s: no answer within %d s\n", address,
+             QD_HEALTHCHECK_S);
+    if (!qd_address_resolve(address, &name, &name_bytes, &why))
+        return refuse(address, why.text, error);
+    if (!aim(&name))
+        return refuse(address, "expected the port that it listens on, got 0", error);
+    int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return refuse(address, strerror(errno), error);
+    char answer[ANSWER_BYTES_MAX];
+    bool answered = connect(fd, (struct sockaddr *)&name, name_bytes) == 0;
+    if (answered && is_https && name.ss_family != AF_UNIX) {
+        answered = ask_tls(address, fd, answer, error);
+        close(fd);
+        return answered && judge(address, answer, error);
+    }
+    answered = answered &&
+               send(fd, question, strlen(question), MSG_NOSIGNAL) == (ssize_t)strlen(question) &&
+               receive(fd, answer);
+    int result = errno;
+    close(fd);
+    return answered ? judge(address, answer, error) : refuse(address, strerror(result), error);
+}
+
+bool qd_healthcheck(const struct qd_config *config, struct qd_error *error)
+{
+    set_deadline();
+    bool ready = true;
+    for (size_t i = 0; ready && i < config->listen_count; i++)
+        ready = ask(config->listen[i], config->tls_cert[0] != '\0', error);
+    alarm(0);
+    return ready;
+}

@@ -1,0 +1,149 @@
+#define _GNU_SOURCE
+#include "server/http/api/journal.h"
+
+#include <string.h>
+
+#include "server/base/clock.h"
+#include "server/http/api/trace.h"
+#include "server/telemetry/log.h"
+
+/* Of each value, as it is printed: together with the rest they fit a line. */
+enum {
+    SHORT_BYTES = 48,
+    NAME_BYTES = 256,
+    PATH_BYTES = 512, /* more than a path has: some bytes become six */
+    INPUTS_BYTES = 768,
+    ERROR_BYTES = 640,
+};
+
+bool qd_journal_is_read(const struct qd_journal *journal)
+{
+    return journal->file != NULL || qd_log_enabled(QD_LOG_DEBUG);
+}
+
+/* Several headers are one, with commas between them. */
+static void keep_states(const struct qd_head *head, struct qd_trail *trail)
+{
+    char joined[QD_TRAIL_STATE_BYTES] = "";
+    size_t count = 0;
+    for (size_t i = 0; i < head->tracestate_count; i++) {
+        const size_t bytes = strlen(head->tracestates[i]);
+        if (!qd_trace_is_state(head->tracestates[i]) || count + bytes + 1 >= sizeof(joined))
+            return;
+        if (count > 0)
+            joined[count++] = ',';
+        memcpy(joined + count, head->tracestates[i], bytes + 1);
+        count += bytes;
+    }
+    if (count > 0)
+        trail->tracestate = strdup(joined);
+}
+
+void qd_journal_open(const struct qd_journal *journal, const struct qd_head *head,
+                     struct qd_request *request)
+{
+    struct qd_trace *trace = &request->trace;
+    const bool traced = head->traceparent_count == 1 && qd_trace_read(head->traceparent, trace);
+    if (traced)
+        qd_request_add_header(request, "traceresponse", trace->response);
+    if (!qd_journal_is_read(journal))
+        return;
+    struct qd_trail *trail = qd_trail_create();
+    request->trail = trail;
+    if (trail == NULL)
+        return; /* the line comes without it */
+    qd_trail_copy(trail->method, sizeof(trail->method), head->method);
+    qd_trail_copy(trail->path, sizeof(trail->path), head->path);
+    if (traced)
+        keep_states(head, trail);
+}
+
+/* ---- The line ----------------------------------------------------------------------------- */
+
+/* What there is of it. */
+static void put(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
+{
+    if (*value != '\0')
+        qd_line_string(line, key, value, bytes_max);
+}
+
+static void put_call(struct qd_line *line, const struct qd_request *request)
+{
+    const struct qd_signature *signature = request->message.signature;
+    const struct qd_trail *trail = request->trail;
+    if (signature != NULL) {
+        qd_line_string(line, "model", signature->name, NAME_BYTES);
+        qd_line_number(line, "version", signature->version);
+    }
+    if (trail != NULL) {
+        put(line, "id", trail->id, NAME_BYTES);
+        put(line, "inputs", trail->inputs, INPUTS_BYTES);
+    }
+}
+
+static void put_stages(struct qd_line *line, const struct qd_request *request,
+                       const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    static const char *const keys[QD_STAGE_COUNT] = {
+#define X(stage, name) name "_us",
+        QD_STAGE_LIST(X)
+#undef X
+    };
+    const bool is_inference = request->message.signature != NULL;
+    for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
+        const bool of_all =
+            stage == QD_STAGE_RECEIVE || stage == QD_STAGE_TOTAL || stage == QD_STAGE_SEND;
+        if (is_inference || of_all || stage_ns[stage] > 0)
+            qd_line_number(line, keys[stage], stage_ns[stage] / QD_NS_PER_US);
+    }
+}
+
+static void put_trace(struct qd_line *line, const struct qd_request *request)
+{
+    const struct qd_trace *trace = &request->trace;
+    put(line, "trace_id", trace->trace_id, SHORT_BYTES);
+    put(line, "span_id", trace->span_id, SHORT_BYTES);
+    put(line, "parent_id", trace->parent_id, SHORT_BYTES);
+    if (request->trail != NULL && request->trail->tracestate != NULL)
+        put(line, "tracestate", request->trail->tracestate, QD_TRAIL_STATE_BYTES);
+}
+
+static void put_all(struct qd_line *line, const struct qd_request *request, const char *client,
+                    bool delivered, const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    const struct qd_trail *trail = request->trail;
+    const bool has_body = trail == NULL || strcmp(trail->method, "HEAD") != 0;
+    qd_line_string(line, "client", client, NAME_BYTES);
+    put(line, "user", request->user, NAME_BYTES);
+    if (trail != NULL) {
+        qd_line_string(line, "method", trail->method, SHORT_BYTES);
+        qd_line_string(line, "path", trail->path, PATH_BYTES);
+    }
+    qd_line_number(line, "status", request->answer.http_status);
+    put_call(line, request);
+    qd_line_number(line, "bytes_in", request->body_bytes);
+    if (delivered)
+        qd_line_number(line, "bytes_out", has_body ? request->answer.bytes : 0);
+    put_stages(line, request, stage_ns);
+    put_trace(line, request);
+    put(line, "error", request->error.status == QD_OK ? "" : request->error.text, ERROR_BYTES);
+}
+
+void qd_journal_close(const struct qd_journal *journal, const struct qd_request *request,
+                      const char *client, bool delivered, const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    const char *message = delivered ? "answered" : "gone before the answer";
+    struct qd_line line;
+    if (request->trail != NULL && request->error.status == QD_OK)
+        qd_trail_note_call(request->trail, &request->asked); /* or qd_request_refuse has done it */
+    if (journal->file != NULL)
+        qd_line_begin(&line, journal->format, "info", message);
+    else
+        qd_log_begin(&line, QD_LOG_DEBUG, message);
+    put_all(&line, request, client, delivered, stage_ns);
+    qd_line_end(&line);
+    if (journal->file != NULL)
+        qd_log_file_put(journal->file, &line);
+    else
+        qd_log_write(&line);
+}

@@ -1,0 +1,209 @@
+#include "server/http/api/route.h"
+
+#include <string.h>
+
+#include "server/http/api/answers.h"
+#include "server/http/api/console.h"
+#include "server/http/api/control.h"
+#include "server/http/api/logging.h"
+#include "server/http/api/scrape.h"
+#include "server/http/api/shared.h"
+#include "server/http/api/visit.h"
+#include "server/http/guard/cors.h"
+#include "server/http/path.h"
+
+struct route {
+    const char *method;
+    const char *pattern;
+    enum qd_status (*answer)(const struct qd_visit *visit);
+};
+
+/* ---- Inference ---------------------------------------------------------------------------- */
+
+static bool end_infer(void *context, struct qd_request *request)
+{
+    struct qd_router *router = context;
+    if (!qd_infer_submit(&router->tools, request))
+        qd_request_refuse(request);
+    return request->inference == NULL; /* refused, or computed in passing */
+}
+
+/* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */
+static void choose_answer_coding(const struct qd_visit *visit)
+{
+    if (!visit->router->compress_answers)
+        return;
+    visit->request->answer_coding = qd_accepted_choose(&visit->head->accepted);
+    qd_request_add_header(visit->request, "Vary", "Accept-Encoding");
+}
+
+/* Whatever can be refused now is refused now: the client has not sent its tensors yet. */
+static enum qd_status begin_infer(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    if (qd_visit_find_model(visit) != QD_OK)
+        return request->error.status;
+    request->message.signature = &request->model->signature;
+    request->message.regions = visit->router->regions;
+    request->on_answered = qd_listener_answer;
+    request->end = end_infer;
+    choose_answer_coding(visit);
+    if (qd_visit_read_encoding(visit) != QD_OK ||
+        !qd_infer_try_room(&visit->router->tools, request))
+        return request->error.status;
+    return qd_visit_reserve(visit);
+}
+
+/* ---- The table ---------------------------------------------------------------------------- */
+
+/* The first that matches; most requests ask for the first ones. */
+static const struct route routes[] = {
+    {"POST", "/v2/models/{m}/infer", begin_infer},
+    {"POST", "/v2/models/{m}/versions/{v}/infer", begin_infer},
+    {"GET", "/v2/health/live", qd_answer_live},
+    {"GET", "/v2/health/ready", qd_answer_ready},
+    {"GET", "/v2", qd_answer_server},
+    {"GET", "/v2/", qd_answer_server},
+    {"GET", "/v2/models/stats", qd_answer_stats},
+    {"GET", "/v2/models/{m}", qd_answer_model},
+    {"GET", "/v2/models/{m}/versions/{v}", qd_answer_model},
+    {"GET", "/v2/models/{m}/ready", qd_answer_model_ready},
+    {"GET", "/v2/models/{m}/versions/{v}/ready", qd_answer_model_ready},
+    {"GET", "/v2/models/{m}/config", qd_answer_config},
+    {"GET", "/v2/models/{m}/versions/{v}/config", qd_answer_config},
+    {"GET", "/v2/models/{m}/stats", qd_answer_stats},
+    {"GET", "/v2/models/{m}/versions/{v}/stats", qd_answer_stats},
+    {"POST", "/v2/repository/index", qd_begin_index},
+    {"POST", "/v2/repository/models/{m}/load", qd_begin_load},
+    {"POST", "/v2/repository/models/{m}/unload", qd_begin_unload},
+    {"GET", "/v2/systemsharedmemory/status", qd_answer_regions},
+    {"GET", "/v2/systemsharedmemory/region/{m}/status", qd_answer_regions},
+    {"POST", "/v2/systemsharedmemory/region/{m}/register", qd_begin_register},
+    {"POST", "/v2/systemsharedmemory/region/{m}/unregister", qd_answer_unregister},
+    {"POST", "/v2/systemsharedmemory/unregister", qd_answer_unregister},
+    {"GET", "/v2/cudasharedmemory/status", qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/region/{m}/register", qd_refuse_cuda},
+    {"POST", "/v2/cudasharedmemory/region/{m}/unregister", qd_answer_no_regions},
+    {"POST", "/v2/cudasharedmemory/unregister", qd_answer_no_regions},
+    {"GET", "/v2/logging", qd_answer_logging},
+    {"POST", "/v2/logging", qd_begin_logging},
+    {"GET", "/", qd_answer_console},
+    {"GET", "/metrics", qd_answer_metrics},
+    {"GET", "/openapi.yaml", qd_answer_schema_yaml},
+    {"GET", "/openapi.json", qd_answer_schema_json},
+};
+
+/* Allow, of a path that has some of these. */
+static const char *methods(bool get, bool post, bool cors)
+{
+    static const char *const texts[] = {"POST",
+                                        "POST, OPTIONS",
+                                        "GET, HEAD",
+                                        "GET, HEAD, OPTIONS",
+                                        "GET, HEAD, POST",
+                                        "GET, HEAD, POST, OPTIONS"};
+    return texts[(get && post ? 4 : get ? 2 : 0) + cors];
+}
+
+static void opened(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    const struct qd_router *router = context;
+    qd_journal_open(&router->journal, head, request);
+}
+
+static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    const struct qd_router *router = context;
+    return qd_access_admit(router->access, head, request);
+}
+
+static enum qd_status refuse_method(const struct qd_visit *visit, bool get, bool post)
+{
+    struct qd_request *request = visit->request;
+    const struct qd_head *head = visit->head;
+    const bool cors = qd_access_has_cors(visit->router->access);
+    request->answer.allow = methods(get, post, cors);
+    if (cors && strcmp(head->method, "OPTIONS") == 0)
+        return qd_cors_answer(request->answer.allow, request);
+    return qd_fail(&request->error, QD_METHOD_NOT_ALLOWED,
+                   "method of \"%.100s\": expected %s, got \"%.32s\"", head->path,
+                   request->answer.allow, head->method);
+}
+
+static enum qd_status begin(void *context, const struct qd_head *head, struct qd_request *request)
+{
+    struct qd_path path;
+    const struct qd_visit visit = {context, &path, head, request};
+    if (qd_path_split(head->path, &path, &request->error) != QD_OK)
+        return request->error.status;
+    bool get = false, post = false;
+    for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
+        const struct route *route = &routes[i];
+        if (!qd_path_matches(&path, route->pattern))
+            continue;
+        if (strcmp(head->method, route->method) == 0)
+            return route->answer(&visit);
+        const bool is_get = strcmp(route->method, "GET") == 0;
+        if (is_get && strcmp(head->method, "HEAD") == 0)
+            return route->answer(&visit);
+        get |= is_get;
+        post |= !is_get;
+    }
+    if (get || post)
+        return refuse_method(&visit, get, post);
+    return qd_fail(&request->error, QD_NOT_FOUND,
+                   "no such path: \"%.100s\"; POST /v2/repository/index lists the models",
+                   head->path);
+}
+
+static bool end(void *context, struct qd_request *request)
+{
+    if (request->end != NULL)
+        return request->end(context, request);
+    qd_request_advance(request, QD_REPLYING);
+    return true;
+}
+
+static void closed(void *context, const struct qd_request *request, bool delivered)
+{
+    struct qd_router *router = context;
+    unsigned http_status = delivered ? request->answer.http_status : 0;
+    uint64_t stage_ns[QD_STAGE_COUNT];
+    qd_request_stages(request, stage_ns);
+    if (delivered)
+        qd_metrics_count_answer(router->metrics, http_status);
+    if (request->error.status != QD_OK || request->error.reason != QD_REASON_OTHER)
+        qd_metrics_count_refusal(router->metrics, request->error.reason);
+    if (request->message.signature != NULL)
+        qd_counters_count(request->model->counters, http_status, stage_ns);
+    if (qd_journal_is_read(&router->journal)) {
+        char client[QD_ADDRESS_TEXT_BYTES] = "";
+        if (request->connection != NULL)
+            qd_listener_print_client(request, client);
+        qd_journal_close(&router->journal, request, client, delivered, stage_ns);
+    }
+}
+
+static bool idle(void *context, struct qd_loop *loop)
+{
+    struct qd_router *router = context;
+    return qd_scheduler_help(router->tools.scheduler, loop);
+}
+
+static unsigned retry_after_s(void *context)
+{
+    struct qd_router *router = context;
+    return qd_infer_retry_after_s(router->tools.scheduler, router->memory);
+}
+
+struct qd_handler qd_router_handler(struct qd_router *router)
+{
+    return (struct qd_handler){.opened = opened,
+                               .admit = admit,
+                               .begin = begin,
+                               .end = end,
+                               .closed = closed,
+                               .idle = idle,
+                               .retry_after_s = retry_after_s,
+                               .context = router};
+}

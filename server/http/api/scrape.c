@@ -1,0 +1,153 @@
+#include "server/http/api/scrape.h"
+
+#include <stdlib.h>
+
+#include "server/base/limits.h"
+#include "server/memory/refusal.h"
+#include "server/oip/regions.h"
+#include "server/telemetry/gauges.h"
+#include "server/telemetry/log.h"
+
+struct scrape {
+    struct qd_stream stream; /* first, so that its functions know what it is part of */
+    struct qd_router *router;
+    bool is_spare; /* beside the request's memory, and one of so many */
+    struct qd_metrics_cursor cursor;
+    bool counters_are_over; /* all units of metrics.h's are printed, and of the gauges so many: */
+    unsigned gauge_units;
+    struct qd_gauges gauges;
+    struct qd_listener_gauge listeners[QD_LISTEN_COUNT_MAX];
+    uint64_t connections[QD_IO_THREAD_COUNT_MAX];
+};
+
+static void close_scrape(struct qd_stream *stream)
+{
+    struct scrape *scrape = (struct scrape *)stream;
+    qd_metrics_cursor_deinit(&scrape->cursor);
+    if (scrape->is_spare) {
+        atomic_fetch_sub(&scrape->router->spare_scrape_count, 1);
+        free(scrape);
+    }
+}
+
+/* NULL: there is none, or malloc failed. */
+static struct scrape *take_spare(struct qd_router *router)
+{
+    struct scrape *scrape = NULL;
+    if (atomic_fetch_add(&router->spare_scrape_count, 1) < QD_SCRAPE_SPARE_COUNT)
+        scrape = malloc(sizeof(*scrape));
+    if (scrape == NULL)
+        atomic_fetch_sub(&router->spare_scrape_count, 1);
+    return scrape;
+}
+
+/* The request's, and its answer. NULL: there is no memory. */
+static struct scrape *begin(const struct qd_visit *visit, const char *content_type,
+                            bool (*print)(struct qd_stream *stream, struct qd_text *text))
+{
+    struct qd_request *request = visit->request;
+    struct scrape *scrape = take_spare(visit->router);
+    const bool is_spare = scrape != NULL;
+    if (!is_spare)
+        scrape = qd_arena_alloc(&request->arena, sizeof(*scrape));
+    if (scrape == NULL) {
+        qd_refuse_memory(&request->arena, "the answer", &request->error);
+        return NULL;
+    }
+    scrape->router = visit->router;
+    scrape->is_spare = is_spare;
+    scrape->counters_are_over = false;
+    scrape->gauge_units = 0;
+    scrape->stream.print = print;
+    scrape->stream.close = close_scrape;
+    scrape->stream.ended = false;
+    scrape->stream.begin = scrape->stream.end = 0;
+    request->stream = &scrape->stream;
+    request->answer = (struct qd_answer){
+        .http_status = qd_status_http(QD_OK), .content_type = content_type, .is_stream = true};
+    return scrape;
+}
+
+/* ---- Statistics --------------------------------------------------------------------------- */
+
+static bool print_stats(struct qd_stream *stream, struct qd_text *text)
+{
+    return qd_metrics_print_next_stats(&((struct scrape *)stream)->cursor, text);
+}
+
+enum qd_status qd_answer_stats(const struct qd_visit *visit)
+{
+    if (visit->path->model != NULL && qd_visit_find_model(visit) != QD_OK)
+        return visit->request->error.status;
+    const struct qd_model *model = visit->request->model;
+    struct scrape *scrape = begin(visit, "application/json", print_stats);
+    if (scrape == NULL)
+        return visit->request->error.status;
+    qd_metrics_cursor_init(&scrape->cursor, visit->router->metrics,
+                           model == NULL ? NULL : model->signature.name,
+                           visit->path->version == NULL ? NULL : &model->signature.version);
+    return QD_OK;
+}
+
+/* ---- Metrics ------------------------------------------------------------------------------ */
+
+static struct qd_bound memory_bound(struct qd_memory *memory)
+{
+    return (struct qd_bound){qd_memory_used(memory), qd_memory_max(memory)};
+}
+
+static void read_gauges(struct scrape *scrape)
+{
+    const struct qd_router *router = scrape->router;
+    struct qd_gauges *gauges = &scrape->gauges;
+    *gauges = (struct qd_gauges){
+        .cpu_tier = qk_kernels_tier(router->tools.kernels),
+        .gemm = qk_kernels_gemm(router->tools.kernels),
+        .blas_core = qk_kernels_blas_core(router->tools.kernels),
+        .queue = qd_scheduler_queue(router->tools.scheduler),
+        .workers = qd_scheduler_workers(router->tools.scheduler),
+        .inflight = memory_bound(router->memory),
+        .models = memory_bound(router->model_memory),
+        .loads = {qd_loader_waiting_count(router->loader), QD_LOADER_WAITING_MAX},
+        .inflight_kept = qd_memory_kept(router->memory),
+        .models_kept = qd_memory_kept(router->model_memory),
+        .model_count = qd_models_loaded_count(router->models),
+        .connections = scrape->connections,
+        .listeners = scrape->listeners,
+        .event_lines_dropped = qd_log_dropped(),
+    };
+    if (router->regions != NULL) {
+        gauges->regions = qd_regions_count(router->regions);
+        gauges->region_bytes = qd_regions_bytes(router->regions);
+    }
+    if (router->journal.file != NULL)
+        gauges->access_lines_dropped = qd_log_file_dropped(router->journal.file);
+    if (router->io_threads != NULL) {
+        gauges->io_thread_count =
+            qd_io_threads_connections(router->io_threads, scrape->connections);
+        gauges->listener_count = qd_io_threads_gauges(router->io_threads, scrape->listeners);
+    }
+    qd_process_read(&gauges->process);
+}
+
+static bool print_metrics(struct qd_stream *stream, struct qd_text *text)
+{
+    struct scrape *scrape = (struct scrape *)stream;
+    if (!scrape->counters_are_over) {
+        scrape->counters_are_over = !qd_metrics_print_next(&scrape->cursor, text);
+        return true;
+    }
+    qd_gauges_print(&scrape->gauges, scrape->gauge_units, text);
+    scrape->gauge_units += !text->failed;
+    return scrape->gauge_units < QD_GAUGES_UNIT_COUNT;
+}
+
+enum qd_status qd_answer_metrics(const struct qd_visit *visit)
+{
+    struct scrape *scrape = begin(visit, "text/plain; version=0.0.4; charset=utf-8", print_metrics);
+    if (scrape == NULL)
+        return visit->request->error.status;
+    qd_metrics_cursor_init(&scrape->cursor, visit->router->metrics, NULL, NULL);
+    read_gauges(scrape);
+    return QD_OK;
+}

@@ -1,0 +1,132 @@
+#include "server/http/api/visit.h"
+
+#include <string.h>
+
+#include "server/base/limits.h"
+#include "server/json/reader.h"
+#include "server/memory/refusal.h"
+
+static enum qd_status answer_bytes(struct qd_request *request, enum qd_status status,
+                                   const struct qd_part *parts, size_t part_count, size_t bytes)
+{
+    request->answer = (struct qd_answer){
+        .http_status = qd_status_http(status),
+        .content_type = "application/json",
+        .parts = parts,
+        .part_count = part_count,
+        .bytes = bytes,
+    };
+    return QD_OK;
+}
+
+enum qd_status qd_visit_answer_constant(struct qd_request *request, enum qd_status status,
+                                        const struct qd_part *part)
+{
+    return answer_bytes(request, status, part, 1, part->count);
+}
+
+enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_text *text)
+{
+    if (text->failed)
+        return qd_refuse_memory(&request->arena, "the answer", &request->error);
+    return answer_bytes(request, QD_OK, text->parts, text->part_count, text->bytes);
+}
+
+enum qd_status qd_visit_find_model(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    return qd_models_find(visit->router->models, visit->path->model, visit->path->version,
+                          &request->model, &request->error);
+}
+
+/* Without blanks behind it: they are no part of a value, but libmicrohttpd leaves them. */
+static size_t value_bytes(const char *value)
+{
+    size_t bytes = strlen(value);
+    while (bytes > 0 && strchr(" \t", value[bytes - 1]) != NULL)
+        bytes--;
+    return bytes;
+}
+
+enum qd_status qd_visit_keep_name(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    const char *segment = visit->path->model;
+    char *name = qd_arena_alloc(&request->arena, strlen(segment) + 1);
+    if (name == NULL)
+        return qd_refuse_memory(&request->arena, "the name", &request->error);
+    request->name = strcpy(name, segment);
+    return QD_OK;
+}
+
+static enum qd_status refuse_encoding(const struct qd_visit *visit, const char *accepted,
+                                      const char *expected)
+{
+    qd_request_add_header(visit->request, "Accept-Encoding", accepted);
+    if (visit->head->content_encoding_count > 1) {
+        return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                       "header Content-Encoding: expected at most one, got %u",
+                       visit->head->content_encoding_count);
+    }
+    return qd_fail(&visit->request->error, QD_UNSUPPORTED_ENCODING,
+                   "header Content-Encoding: expected %s, got \"%.64s\"", expected,
+                   visit->head->content_encoding);
+}
+
+enum qd_status qd_visit_check_encoding(const struct qd_visit *visit)
+{
+    enum qd_coding coding;
+    if (visit->head->content_encoding_count <= 1 &&
+        qd_coding_read(visit->head->content_encoding, &coding) && coding == QD_CODING_IDENTITY)
+        return QD_OK;
+    return refuse_encoding(visit, "identity", "identity");
+}
+
+enum qd_status qd_visit_read_encoding(const struct qd_visit *visit)
+{
+    if (visit->head->content_encoding_count <= 1 &&
+        qd_coding_read(visit->head->content_encoding, &visit->request->coding))
+        return QD_OK;
+    return refuse_encoding(visit, "gzip, deflate", "gzip or deflate");
+}
+
+enum qd_status qd_visit_reserve(const struct qd_visit *visit)
+{
+    const struct qd_head *head = visit->head;
+    struct qd_request *request = visit->request;
+    if (head->json_bytes != NULL) {
+        const size_t bytes = value_bytes(head->json_bytes);
+        char *copy = qd_arena_calloc(&request->arena, bytes + 1, 1);
+        if (copy == NULL)
+            return qd_refuse_memory(&request->arena, "the head", &request->error);
+        request->message.json_bytes_header = memcpy(copy, head->json_bytes, bytes);
+    }
+    return qd_request_reserve_body(request, head->content_bytes);
+}
+
+enum qd_status qd_visit_reserve_small(const struct qd_visit *visit)
+{
+    struct qd_request *request = visit->request;
+    if (visit->head->content_bytes > QD_CONTROL_BODY_BYTES_MAX) {
+        return qd_fail(&request->error, QD_TOO_LARGE,
+                       "the body: expected at most %u bytes for this call, got %llu",
+                       QD_CONTROL_BODY_BYTES_MAX, (unsigned long long)visit->head->content_bytes);
+    }
+    request->body_bytes_max = QD_CONTROL_BODY_BYTES_MAX;
+    return qd_request_reserve_body(request, visit->head->content_bytes);
+}
+
+enum qd_status qd_visit_read_body(struct qd_request *request, const struct qd_json_value **tree)
+{
+    size_t bytes = (size_t)request->body_bytes;
+    *tree = NULL;
+    while (bytes > 0 && memchr(" \t\r\n", request->body[bytes - 1], 4) != NULL)
+        bytes--;
+    if (bytes == 0)
+        return QD_OK;
+    enum qd_status status =
+        qd_json_read(request->body, bytes, &request->arena, tree, &request->error);
+    if (status != QD_OK || qd_json_is_object(*tree))
+        return status;
+    return qd_fail(&request->error, QD_INVALID, "the body: expected a JSON object, or nothing");
+}

@@ -1,0 +1,121 @@
+#include "server/http/wire/coding.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+#define BLANKS " \t"
+
+/* A text of so many bytes is the name, in letters of either size. */
+static bool is(const char *text, size_t bytes, const char *name)
+{
+    return strlen(name) == bytes && strncasecmp(text, name, bytes) == 0;
+}
+
+/* gzip's older name is as good (RFC 9110, 8.4.1.3). */
+static bool is_gzip(const char *text, size_t bytes)
+{
+    return is(text, bytes, "gzip") || is(text, bytes, "x-gzip");
+}
+
+bool qd_coding_read(const char *content_encoding, enum qd_coding *coding)
+{
+    *coding = QD_CODING_IDENTITY;
+    if (content_encoding == NULL)
+        return true;
+    const char *text = content_encoding + strspn(content_encoding, BLANKS);
+    const size_t bytes = strcspn(text, BLANKS);
+    if (text[bytes + strspn(text + bytes, BLANKS)] != '\0')
+        return false;
+    if (is_gzip(text, bytes))
+        *coding = QD_CODING_GZIP;
+    else if (is(text, bytes, "deflate"))
+        *coding = QD_CODING_DEFLATE;
+    else
+        return bytes == 0 || is(text, bytes, "identity");
+    return true;
+}
+
+/* ---- Accept-Encoding ---------------------------------------------------------------------- */
+
+void qd_accepted_init(struct qd_accepted *accepted)
+{
+    *accepted = (struct qd_accepted){-1, -1, -1, -1};
+}
+
+/* 0, 0.5, 1 or 1.000, of so many bytes, in thousandths. -1: it is none of these. */
+static int read_weight(const char *text, size_t bytes)
+{
+    if (bytes == 0 || bytes > 5 || (text[0] != '0' && text[0] != '1') ||
+        (bytes > 1 && text[1] != '.'))
+        return -1;
+    int weight = (text[0] - '0') * 1000;
+    int digit_weight = 100;
+    for (size_t i = 2; i < bytes; i++, digit_weight /= 10) {
+        if (text[i] < '0' || text[i] > '9')
+            return -1;
+        weight += (text[i] - '0') * digit_weight;
+    }
+    return weight <= 1000 ? weight : -1;
+}
+
+/* What stands behind a coding's name: nothing, or ;q=WEIGHT with blanks around the semicolon. */
+static int read_parameter(const char *text, size_t bytes)
+{
+    size_t at = 0;
+    while (bytes > 0 && strchr(BLANKS, text[bytes - 1]) != NULL)
+        bytes--;
+    while (at < bytes && strchr(BLANKS, text[at]) != NULL)
+        at++;
+    if (at == bytes)
+        return 1000;
+    if (text[at++] != ';')
+        return -1;
+    while (at < bytes && strchr(BLANKS, text[at]) != NULL)
+        at++;
+    if (bytes - at < 2 || strncasecmp(text + at, "q=", 2) != 0)
+        return -1;
+    return read_weight(text + at + 2, bytes - at - 2);
+}
+
+static void add_one(struct qd_accepted *accepted, const char *text, size_t bytes)
+{
+    size_t name = 0;
+    while (name < bytes && strchr(BLANKS ";", text[name]) == NULL)
+        name++;
+    const int weight = read_parameter(text + name, bytes - name);
+    if (weight < 0)
+        return;
+    if (is_gzip(text, name))
+        accepted->gzip = weight;
+    else if (is(text, name, "deflate"))
+        accepted->deflate = weight;
+    else if (is(text, name, "identity"))
+        accepted->identity = weight;
+    else if (is(text, name, "*"))
+        accepted->any = weight;
+}
+
+void qd_accepted_add(struct qd_accepted *accepted, const char *accept_encoding)
+{
+    const char *text = accept_encoding;
+    for (;;) {
+        text += strspn(text, BLANKS ",");
+        if (*text == '\0')
+            return;
+        const size_t bytes = strcspn(text, ",");
+        add_one(accepted, text, bytes);
+        text += bytes;
+    }
+}
+
+enum qd_coding qd_accepted_choose(const struct qd_accepted *accepted)
+{
+    const int any = accepted->any > 0 ? accepted->any : 0;
+    const int gzip = accepted->gzip >= 0 ? accepted->gzip : any;
+    const int deflate = accepted->deflate >= 0 ? accepted->deflate : any;
+    const int identity = accepted->identity > 0 ? accepted->identity : 0; /* the last choice */
+    if (gzip > 0 && gzip >= deflate && gzip >= identity)
+        return QD_CODING_GZIP;
+    return deflate > 0 && deflate >= identity ? QD_CODING_DEFLATE : QD_CODING_IDENTITY;
+}

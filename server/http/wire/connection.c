@@ -1,0 +1,570 @@
+#define _GNU_SOURCE
+#include "server/http/wire/connection.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+#include "server/base/limits.h"
+#include "server/http/wire/socket.h"
+
+enum { EVENTS_MAX = 64 };
+
+/* How long a kept connection may stay silent while we drain: its next request may be on its way. */
+#define DRAIN_GRACE_NS (500 * QD_NS_PER_MS)
+#define DRAIN_SWEEP_NS (20 * QD_NS_PER_MS)
+
+/* Most connections of clients that keep none are shorter, and never come onto the epoll. It is also
+ * how long a client that sends no more is left in peace. */
+#define FRESH_NS (250 * QD_NS_PER_MS)
+
+/* What the library has to close a connection by itself, and a client that is one too many to ask
+ * for what it will not get. */
+#define CUT_NS (2 * QD_NS_PER_S)
+
+/* ---- Lines -------------------------------------------------------------------------------- */
+
+static void link_init(struct qd_link *link)
+{
+    link->next = link->previous = link;
+}
+
+static void unlink_it(struct qd_link *link)
+{
+    link->previous->next = link->next;
+    link->next->previous = link->previous;
+    link_init(link);
+}
+
+static void append(struct qd_links *line, struct qd_link *link)
+{
+    unlink_it(link);
+    link->previous = line->ends.previous;
+    link->next = &line->ends;
+    link->previous->next = link;
+    line->ends.previous = link;
+}
+
+static bool is_empty(const struct qd_links *line)
+{
+    return line->ends.next == &line->ends;
+}
+
+static struct qd_connection *waiting(struct qd_link *link)
+{
+    return (struct qd_connection *)((char *)link - offsetof(struct qd_connection, wait));
+}
+
+static struct qd_connection *watched(struct qd_link *link)
+{
+    return (struct qd_connection *)((char *)link - offsetof(struct qd_connection, watch));
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+bool qd_connections_init(struct qd_connections *all, const struct qd_config *config)
+{
+    *all = (struct qd_connections){.config = config, .look = 1};
+    all->wide_max = (size_t)(QD_WIDE_COUNT_MAX / config->io_threads);
+    uint64_t window_ns = QD_PACE_WINDOW_NS < config->receive_timeout_ns
+                             ? QD_PACE_WINDOW_NS
+                             : config->receive_timeout_ns;
+    all->window_ns = window_ns < QD_NS_PER_MS ? QD_NS_PER_MS : window_ns;
+    all->window_bytes =
+        (uint64_t)((double)config->min_rate_bytes * (double)all->window_ns / (double)QD_NS_PER_S);
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++)
+        link_init(&all->waits[i].ends);
+    link_init(&all->fresh.ends);
+    link_init(&all->ended.ends);
+    all->hangups = epoll_create1(EPOLL_CLOEXEC);
+    return all->hangups >= 0;
+}
+
+void qd_connections_deinit(struct qd_connections *all)
+{
+    assert(atomic_load(&all->count) == 0);
+    if (all->hangups >= 0)
+        close(all->hangups);
+}
+
+static enum qd_wait wait_of(enum qd_connection_state state)
+{
+    static const enum qd_wait waits[] = {
+        [QD_CONNECTION_NEW] = QD_WAIT_RECEIVE,  [QD_CONNECTION_IDLE] = QD_WAIT_IDLE,
+        [QD_CONNECTION_HEAD] = QD_WAIT_RECEIVE, [QD_CONNECTION_BODY] = QD_WAIT_PACE,
+        [QD_CONNECTION_OURS] = QD_WAIT_COMPUTE, [QD_CONNECTION_ANSWER] = QD_WAIT_PACE,
+        [QD_CONNECTION_CUT] = QD_WAIT_CUT,
+    };
+    return waits[state];
+}
+
+static uint64_t deadline_of(const struct qd_connections *all, enum qd_wait wait, uint64_t now_ns)
+{
+    switch (wait) {
+    case QD_WAIT_RECEIVE:
+        return now_ns + all->config->receive_timeout_ns;
+    case QD_WAIT_IDLE:
+        return now_ns + all->config->idle_timeout_ns;
+    case QD_WAIT_PACE:
+        return now_ns + all->window_ns;
+    case QD_WAIT_CUT:
+        return now_ns + CUT_NS;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+/* To the end of its line. */
+static void join_line(struct qd_connection *connection, enum qd_wait wait, uint64_t now_ns)
+{
+    connection->deadline_ns = deadline_of(connection->all, wait, now_ns);
+    append(&connection->all->waits[wait], &connection->wait);
+}
+
+static void start_to_wait(struct qd_connection *connection, uint64_t now_ns)
+{
+    join_line(connection, wait_of(connection->state), now_ns);
+}
+
+/* Puts it onto the epoll, or changes what it is there for. */
+static void set_watch(struct qd_connection *connection)
+{
+    const bool counts = connection->measured && connection->counts_room;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (counts ? EPOLLOUT : 0u),
+                                .data.ptr = connection};
+    const int operation = connection->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    connection->watched =
+        epoll_ctl(connection->all->hangups, operation, connection->fd, &event) == 0;
+}
+
+static void stop_measuring(struct qd_connection *connection)
+{
+    connection->measured = false;
+    connection->drained_bytes = 0;
+    if (connection->counts_room)
+        set_watch(connection);
+}
+
+struct qd_connection *qd_connection_open(struct qd_connections *all, int fd, bool is_unix,
+                                         struct MHD_Connection *http)
+{
+    struct qd_connection *connection = calloc(1, sizeof(*connection));
+    if (connection == NULL)
+        return NULL;
+    connection->all = all;
+    connection->fd = fd;
+    connection->is_unix = is_unix;
+    connection->framing.body_bytes_max = all->config->max_body_bytes;
+    connection->http = http;
+    connection->accepted_ns = connection->since_ns = qd_clock_ns();
+    link_init(&connection->wait);
+    link_init(&connection->watch);
+    append(&all->fresh, &connection->watch);
+    start_to_wait(connection, connection->since_ns);
+    atomic_fetch_add(&all->count, 1);
+    return connection;
+}
+
+void qd_connection_hurry(struct qd_connection *connection)
+{
+    assert(connection->state == QD_CONNECTION_NEW);
+    join_line(connection, QD_WAIT_CUT, connection->since_ns);
+}
+
+static int send_bytes(const struct qd_connection *connection)
+{
+    if (connection->wide)
+        return QD_WIDE_SEND_BYTES;
+    return connection->is_unix ? QD_UNIX_SEND_BYTES : QD_TCP_SEND_BYTES;
+}
+
+/* What the kernel makes of the size that it is told. */
+static uint64_t buffer_bytes(const struct qd_connection *connection)
+{
+    return 2 * (uint64_t)send_bytes(connection);
+}
+
+/* A place for one more that is wide: a free one, or that of a connection which holds no more in the
+ * kernel than any other. NULL: there is none. */
+static struct qd_connection **find_place(struct qd_connections *all)
+{
+    for (size_t i = 0; i < all->wide_max; i++) {
+        const struct qd_connection *there = all->wide[i];
+        if (there == NULL || (!there->wide && qd_socket_unread(there->fd) <= buffer_bytes(there)))
+            return &all->wide[i];
+    }
+    return NULL;
+}
+
+static bool has_place(const struct qd_connection *connection)
+{
+    for (size_t i = 0; i < connection->all->wide_max; i++)
+        if (connection->all->wide[i] == connection)
+            return true;
+    return false;
+}
+
+void qd_connection_widen(struct qd_connection *connection, size_t answer_bytes)
+{
+    if (connection->wide || answer_bytes < QD_WIDE_ANSWER_BYTES)
+        return;
+    if (!has_place(connection)) {
+        struct qd_connection **place = find_place(connection->all);
+        if (place == NULL)
+            return;
+        *place = connection;
+    }
+    qd_connection_make_room(connection);
+}
+
+/* Without a place: it fills none of it but with that. */
+void qd_connection_make_room(struct qd_connection *connection)
+{
+    connection->wide = true;
+    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+}
+
+/* What the client has not read yet stays in the kernel, and keeps its place. */
+static void narrow(struct qd_connection *connection)
+{
+    connection->wide = false;
+    qd_socket_set_send_bytes(connection->fd, send_bytes(connection));
+}
+
+static void give_up_place(const struct qd_connection *connection)
+{
+    for (size_t i = 0; i < connection->all->wide_max; i++)
+        if (connection->all->wide[i] == connection)
+            connection->all->wide[i] = NULL;
+}
+
+void qd_connection_close(struct qd_connection *connection)
+{
+    if (connection == NULL)
+        return;
+    give_up_place(connection);
+    /* A duplicate of the descriptor would keep it there, with a pointer to nothing. */
+    if (connection->watched)
+        epoll_ctl(connection->all->hangups, EPOLL_CTL_DEL, connection->fd, NULL);
+    unlink_it(&connection->wait);
+    unlink_it(&connection->watch);
+    atomic_fetch_sub(&connection->all->count, 1);
+    free(connection);
+}
+
+/* Whether it has left is asked once for each request. */
+static void forget_question(struct qd_connection *connection)
+{
+    if (connection->peer == QD_PEER_ASKED)
+        connection->peer = QD_PEER_ENDED;
+}
+
+void qd_connection_advance(struct qd_connection *connection, enum qd_connection_state to)
+{
+    qd_connection_advance_at(connection, to, qd_clock_ns());
+}
+
+void qd_connection_advance_at(struct qd_connection *connection, enum qd_connection_state to,
+                              uint64_t now_ns)
+{
+#define BIT(state) (1u << QD_CONNECTION_##state)
+    static const unsigned allowed[] = {
+        [QD_CONNECTION_NEW] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_IDLE] = BIT(HEAD) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_HEAD] = BIT(BODY) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_BODY] = BIT(OURS) | BIT(ANSWER) | BIT(CUT),
+        [QD_CONNECTION_OURS] = BIT(ANSWER),
+        [QD_CONNECTION_ANSWER] = BIT(IDLE) | BIT(CUT),
+        [QD_CONNECTION_CUT] = 0,
+    };
+    assert(allowed[connection->state] & (1u << to));
+#undef BIT
+    /* A first head has had its time since the accept. */
+    const bool goes_on = connection->state == QD_CONNECTION_NEW && to == QD_CONNECTION_HEAD;
+    connection->since_ns = now_ns;
+    connection->state = to;
+    connection->moved_bytes = 0;
+    if (connection->measured)
+        stop_measuring(connection);
+    if (connection->wide)
+        narrow(connection);
+    if (to == QD_CONNECTION_HEAD)
+        connection->first_byte_ns = connection->since_ns;
+    else if (to == QD_CONNECTION_BODY)
+        connection->chunks = connection->waited_look = connection->continue_left = 0;
+    else if (to == QD_CONNECTION_OURS)
+        forget_question(connection);
+    else if (to == QD_CONNECTION_IDLE)
+        connection->first_byte_ns = 0;
+    if (!goes_on)
+        start_to_wait(connection, connection->since_ns);
+}
+
+/* True: the client has sent bytes that the library has not read: they are in the socket or, over
+ * TLS, decrypted already. */
+static bool has_unread(const struct qd_connection *connection)
+{
+    const struct qd_connections *all = connection->all;
+    int bytes = 0;
+    return (all->decrypted_bytes != NULL && all->decrypted_bytes(connection) > 0) ||
+           (ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0);
+}
+
+bool qd_connection_leaves_unread(const struct qd_connection *connection)
+{
+    return connection->state == QD_CONNECTION_IDLE && connection->all->draining &&
+           has_unread(connection);
+}
+
+void qd_connection_cut(struct qd_connection *connection)
+{
+    if (connection->state != QD_CONNECTION_CUT)
+        qd_connection_advance(connection, QD_CONNECTION_CUT);
+    shutdown(connection->fd, SHUT_RDWR);
+    unlink_it(&connection->wait); /* once is enough */
+    connection->deadline_ns = UINT64_MAX;
+}
+
+/* ---- Who is late -------------------------------------------------------------------------- */
+
+/* Whether it is we who are late, as where the loop was busy: the client's bytes are there, or there
+ * is room for ours. */
+static bool waits_for_us(const struct qd_connection *connection)
+{
+    struct pollfd socket = {.fd = connection->fd, .events = POLLOUT};
+    if (connection->held || connection->placed_bytes > 0)
+        return true;
+    if (connection->state == QD_CONNECTION_BODY)
+        return has_unread(connection);
+    return connection->peer == QD_PEER_SENDS && poll(&socket, 1, 0) == 1 &&
+           (socket.revents & POLLOUT) != 0;
+}
+
+/* Bytes of the body, or of the answer, that have moved so far. The library tells nothing of an
+ * answer's way. The kernel does, over TCP. Of a Unix socket it tells when its buffer has room
+ * again, which is a quarter full then, and filled up at once; and how much there is in it, which
+ * becomes less until then. Only differences count: UINT32_MAX keeps the sum above 0. */
+static uint64_t moved(struct qd_connection *connection)
+{
+    uint64_t count;
+    if (connection->state == QD_CONNECTION_BODY)
+        return connection->request->body_bytes;
+    connection->counts_room = !qd_socket_acknowledged(connection->fd, &count);
+    if (!connection->counts_room)
+        return count;
+    return UINT32_MAX + connection->drained_bytes - qd_socket_unread(connection->fd);
+}
+
+/* An answer's first window only begins the count: most end in it, and cost no call. */
+static bool keeps_pace(struct qd_connection *connection)
+{
+    const uint64_t bytes = moved(connection);
+    const uint64_t since = bytes - connection->moved_bytes;
+    connection->moved_bytes = bytes;
+    if (connection->state == QD_CONNECTION_ANSWER && !connection->measured) {
+        connection->measured = true;
+        set_watch(connection);
+        return true;
+    }
+    return since >= connection->all->window_bytes || waits_for_us(connection);
+}
+
+static void on_deadline(struct qd_connection *connection, uint64_t now_ns)
+{
+    switch (connection->state) {
+    case QD_CONNECTION_BODY:
+    case QD_CONNECTION_ANSWER:
+        if (keeps_pace(connection))
+            start_to_wait(connection, now_ns);
+        else
+            connection->all->on_slow(connection);
+        return;
+    case QD_CONNECTION_HEAD:
+        connection->all->on_slow(connection);
+        return;
+    default:
+        qd_connection_cut(connection);
+    }
+}
+
+static void sweep_deadlines(struct qd_connections *all, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++) {
+        while (!is_empty(&all->waits[i])) {
+            struct qd_connection *first = waiting(all->waits[i].ends.next);
+            if (first->deadline_ns > now_ns)
+                break;
+            on_deadline(first, now_ns);
+        }
+    }
+}
+
+void qd_connections_look_for_stuck(struct qd_connections *all, bool rested)
+{
+    struct qd_links *links = &all->waits[QD_WAIT_PACE];
+    struct qd_link *next;
+    all->look += rested ? 2 : 1; /* after a rest nobody has waited at the look before */
+    for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
+        struct qd_connection *connection = waiting(link);
+        next = link->next;
+        if (connection->state != QD_CONNECTION_BODY || connection->held ||
+            !waits_for_us(connection))
+            continue;
+        const bool waited = connection->waited_look + 1 == all->look;
+        const uint64_t waited_bytes = connection->waited_bytes;
+        connection->waited_look = all->look;
+        connection->waited_bytes = moved(connection);
+        if (waited && waited_bytes == connection->waited_bytes)
+            all->on_slow(connection);
+    }
+}
+
+void qd_connections_look_for_lost(struct qd_connections *all)
+{
+    struct qd_links *links = &all->waits[QD_WAIT_PACE];
+    struct qd_link *next;
+    for (struct qd_link *link = links->ends.next; link != &links->ends; link = next) {
+        struct qd_connection *connection = waiting(link);
+        next = link->next;
+        if (connection->state == QD_CONNECTION_BODY && !connection->held &&
+            qd_request_has_lost_body(connection->request))
+            all->on_lost(connection);
+    }
+}
+
+/* ---- Who has left ------------------------------------------------------------------------- */
+
+void qd_connections_on_hangups(struct qd_connections *all)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(all->hangups, events, EVENTS_MAX, 0);
+    for (int i = 0; i < count; i++) {
+        struct qd_connection *connection = events[i].data.ptr;
+        if ((events[i].events & EPOLLOUT) != 0)
+            connection->drained_bytes += buffer_bytes(connection);
+        const bool ends = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        if (ends && connection->peer == QD_PEER_SENDS) {
+            append(&all->ended, &connection->watch);
+            connection->peer = QD_PEER_ENDED;
+            connection->ended_ns = qd_clock_ns();
+        }
+        if ((events[i].events & (EPOLLHUP | EPOLLERR)) != 0)
+            connection->peer = QD_PEER_GONE;
+        if (connection->peer == QD_PEER_GONE && connection->state == QD_CONNECTION_OURS)
+            all->on_gone(connection);
+    }
+}
+
+/* All that it sent has been read. */
+static bool is_read_up(const struct qd_connection *connection)
+{
+    return connection->placed_bytes == 0 && !has_unread(connection);
+}
+
+static bool is_doubtful(const struct qd_connection *connection, uint64_t now_ns)
+{
+    return !connection->is_unix && connection->peer == QD_PEER_ENDED &&
+           now_ns - connection->since_ns >= FRESH_NS && now_ns - connection->ended_ns >= FRESH_NS;
+}
+
+static void doubt(struct qd_connection *connection)
+{
+    connection->peer = QD_PEER_ASKED;
+    connection->all->on_doubt(connection);
+}
+
+static void sweep_ended(struct qd_connections *all, uint64_t now_ns)
+{
+    struct qd_link *next;
+    for (struct qd_link *link = all->ended.ends.next; link != &all->ended.ends; link = next) {
+        struct qd_connection *connection = watched(link);
+        next = link->next;
+        switch (connection->state) {
+        case QD_CONNECTION_OURS:
+            if (connection->peer == QD_PEER_GONE)
+                all->on_gone(connection);
+            else if (is_doubtful(connection, now_ns))
+                doubt(connection);
+            break;
+        case QD_CONNECTION_ANSWER: /* it may have shut its sending side only */
+            if (connection->peer == QD_PEER_GONE)
+                qd_connection_cut(connection);
+            break;
+        case QD_CONNECTION_CUT:
+            break;
+        default: /* the library may still have requests in its buffer */
+            if (connection->peer == QD_PEER_GONE ||
+                (!connection->held && now_ns - connection->since_ns >= FRESH_NS &&
+                 is_read_up(connection)))
+                qd_connection_cut(connection);
+        }
+    }
+}
+
+/* ---- The sweep ---------------------------------------------------------------------------- */
+
+static bool is_silent(const struct qd_connection *connection, uint64_t now_ns)
+{
+    return connection->first_byte_ns == 0 && now_ns - connection->since_ns > DRAIN_GRACE_NS &&
+           !has_unread(connection);
+}
+
+static void sweep_drained(struct qd_connections *all, uint64_t now_ns)
+{
+    static const enum qd_wait waits[] = {QD_WAIT_RECEIVE, QD_WAIT_IDLE, QD_WAIT_PACE, QD_WAIT_CUT};
+    for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
+        struct qd_link *const end = &all->waits[waits[i]].ends;
+        struct qd_link *next;
+        for (struct qd_link *link = end->next; link != end; link = next) {
+            next = link->next;
+            if (all->cutting || is_silent(waiting(link), now_ns))
+                qd_connection_cut(waiting(link));
+        }
+    }
+}
+
+static void watch_first(struct qd_connections *all)
+{
+    struct qd_connection *connection = watched(all->fresh.ends.next);
+    unlink_it(&connection->watch);
+    if (!connection->watched)
+        set_watch(connection);
+}
+
+void qd_connections_sweep(struct qd_connections *all)
+{
+    const uint64_t now_ns = qd_clock_ns();
+    while (!is_empty(&all->fresh) &&
+           watched(all->fresh.ends.next)->accepted_ns + FRESH_NS <= now_ns)
+        watch_first(all);
+    sweep_ended(all, now_ns);
+    if (all->draining)
+        sweep_drained(all, now_ns);
+    sweep_deadlines(all, now_ns);
+}
+
+uint64_t qd_connections_next_ns(const struct qd_connections *all)
+{
+    if (all->draining)
+        return qd_clock_ns() + DRAIN_SWEEP_NS;
+    uint64_t next_ns = UINT64_MAX;
+    for (unsigned i = 0; i < QD_WAIT_COUNT; i++) {
+        uint64_t ns =
+            is_empty(&all->waits[i]) ? UINT64_MAX : waiting(all->waits[i].ends.next)->deadline_ns;
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    if (!is_empty(&all->fresh)) {
+        uint64_t ns = watched(all->fresh.ends.next)->accepted_ns + FRESH_NS;
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    if (!is_empty(&all->ended)) {
+        uint64_t ns = qd_clock_ns() + FRESH_NS;
+        next_ns = ns < next_ns ? ns : next_ns;
+    }
+    return next_ns;
+}

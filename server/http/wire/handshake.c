@@ -1,0 +1,97 @@
+/* libmicrohttpd's handshakes without its busy wait: when one has to wait for the peer's next bytes,
+ * the library (0.9.75) still takes the socket for readable, and runs again and again until they
+ * come, or the deadline. It does know that a read may have to wait. So what it calls handshake is
+ * put off into its first read.
+ *
+ * As intercept.c does it: the library's calls go to the first definition that the loader finds, and
+ * that is the program's. Sessions of our own (tls.c) have no pointer set, and are left alone. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <gnutls/gnutls.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "server/http/wire/tap.h"
+
+static int (*real_handshake)(gnutls_session_t session);
+static ssize_t (*real_recv)(gnutls_session_t session, void *bytes, size_t count);
+static ssize_t (*real_send)(gnutls_session_t session, const void *bytes, size_t count);
+
+__attribute__((constructor)) static void find(void)
+{
+    void *handshake = dlsym(RTLD_NEXT, "gnutls_handshake");
+    void *recv = dlsym(RTLD_NEXT, "gnutls_record_recv");
+    void *send = dlsym(RTLD_NEXT, "gnutls_record_send");
+    memcpy(&real_send, &send, sizeof(send));
+    memcpy(&real_handshake, &handshake, sizeof(handshake)); /* ISO C has no such cast */
+    memcpy(&real_recv, &recv, sizeof(recv));
+}
+
+/* Of TLS 1.3 the last words are the client's, and nothing of ours carries the kernel's word that
+ * they have come. It would wait 40 ms for something that does, and the client's system holds the
+ * first request back meanwhile, unless it was told not to (TCP_NODELAY). */
+static void acknowledge(gnutls_session_t session)
+{
+    const int on = 1;
+    setsockopt(gnutls_transport_get_int(session), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
+}
+
+__attribute__((visibility("default"))) int gnutls_handshake(gnutls_session_t session)
+{
+    return gnutls_session_get_ptr(session) == NULL ? real_handshake(session) : GNUTLS_E_SUCCESS;
+}
+
+static ssize_t read_session(void *session, void *bytes, size_t count)
+{
+    return real_recv(session, bytes, count);
+}
+
+__attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session_t session,
+                                                                  void *bytes, size_t count)
+{
+    if (gnutls_session_get_ptr(session) == NULL)
+        return real_recv(session, bytes, count);
+    struct qd_connection *connection = gnutls_db_get_ptr(session);
+    if (connection == NULL)
+        return GNUTLS_E_PULL_ERROR; /* there was no memory for it */
+    if (!connection->handshake_done) {
+        int result = real_handshake(session);
+        if (result < 0)
+            return result;
+        connection->handshake_done = true;
+        acknowledge(session);
+    }
+    ssize_t result = qd_tap_read(connection, read_session, session, bytes, count);
+    if (result == QD_TAP_LATER)
+        return GNUTLS_E_AGAIN;
+    return result == QD_TAP_CLOSE ? GNUTLS_E_PULL_ERROR : result;
+}
+
+/* Where the socket is full, GnuTLS keeps the record that it has made. The next call, whatever its
+ * bytes are, sends that record instead of them and returns the record's size. That is right for a
+ * caller that comes again with the same bytes, as the library does. A record of another's has to go
+ * first: NULL asks for nothing else. */
+__attribute__((visibility("default"))) ssize_t gnutls_record_send(gnutls_session_t session,
+                                                                  const void *bytes, size_t count)
+{
+    struct qd_connection *connection =
+        gnutls_session_get_ptr(session) == NULL ? NULL : gnutls_db_get_ptr(session);
+    if (connection == NULL)
+        return real_send(session, bytes, count);
+    if (connection->state == QD_CONNECTION_CUT)
+        return GNUTLS_E_PUSH_ERROR; /* the last word is out: the library has nothing to add */
+    if (connection->interim_left > 0) {
+        const ssize_t result = real_send(session, NULL, 0);
+        if (result < 0)
+            return result;
+        connection->interim_left = 0;
+    }
+    const ssize_t result = real_send(session, bytes, count);
+    if (connection->state == QD_CONNECTION_BODY && count <= QD_INTERIM_BYTES)
+        connection->continue_left =
+            result == GNUTLS_E_AGAIN || result == GNUTLS_E_INTERRUPTED ? (uint8_t)count : 0;
+    return result;
+}

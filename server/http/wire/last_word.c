@@ -1,0 +1,58 @@
+#define _GNU_SOURCE
+#include "server/http/wire/last_word.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "server/http/wire/answer_head.h"
+#include "server/http/wire/tap.h"
+#include "server/http/wire/tls.h"
+
+enum { PARTS_MAX = 8 };
+
+void qd_last_word_interim(struct qd_connection *connection, void *session)
+{
+    if (session != NULL) {
+        if (qd_tls_send(session, QD_INTERIM, QD_INTERIM_BYTES) == QD_TLS_KEPT)
+            connection->interim_left = QD_INTERIM_BYTES;
+        return; /* a session that is over fails with whatever is sent next, too */
+    }
+    const ssize_t sent =
+        send(connection->fd, QD_INTERIM, QD_INTERIM_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
+    /* Where the socket took nothing, other bytes are on their way, which ask the same. */
+    if (sent > 0)
+        connection->interim_left = (uint8_t)(QD_INTERIM_BYTES - (size_t)sent);
+}
+
+static bool send_over_tls(void *session, const struct iovec *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (qd_tls_send(session, parts[i].iov_base, parts[i].iov_len) != QD_TLS_SENT)
+            return false;
+    return true;
+}
+
+bool qd_last_word(struct qd_connection *connection, void *session, const char *reason)
+{
+    const struct qd_request *request = connection->request;
+    const struct qd_answer *answer = &request->answer;
+    char head[QD_ANSWER_HEAD_BYTES];
+    struct iovec parts[1 + PARTS_MAX];
+    size_t count = 1;
+    const char *end = qd_answer_print_head(request, reason, head);
+    if (end == NULL)
+        return false;
+    size_t bytes = (size_t)(end - head);
+    parts[0] = (struct iovec){head, bytes};
+    for (size_t i = 0; i < answer->part_count && i < PARTS_MAX && !connection->is_head; i++) {
+        parts[count++] =
+            (struct iovec){(void *)(size_t)answer->parts[i].bytes, answer->parts[i].count};
+        bytes += answer->parts[i].count;
+    }
+    connection->interim_left += connection->continue_left; /* one of the two is 0 */
+    connection->continue_left = 0;
+    if (session != NULL)
+        return send_over_tls(session, parts, count);
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+    return sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}

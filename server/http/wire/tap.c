@@ -1,0 +1,270 @@
+#define _GNU_SOURCE
+#undef _FORTIFY_SOURCE /* with it recv is inline, and nobody may define it */
+#include "server/http/wire/tap.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* By descriptor, of connections without TLS, on each loop's thread its own. Other threads, which
+ * may call recv, too, have none. */
+static _Thread_local struct qd_connection **tapped;
+static _Thread_local size_t tapped_count;
+
+bool qd_tap_add(struct qd_connection *connection)
+{
+    const size_t index = (size_t)connection->fd;
+    if (index >= tapped_count) {
+        const size_t count = index * 2 + 64;
+        struct qd_connection **more = realloc(tapped, count * sizeof(struct qd_connection *));
+        if (more == NULL)
+            return false;
+        memset(more + tapped_count, 0, (count - tapped_count) * sizeof(*more));
+        tapped = more;
+        tapped_count = count;
+    }
+    tapped[index] = connection;
+    return true;
+}
+
+void qd_tap_remove(const struct qd_connection *connection)
+{
+    if ((size_t)connection->fd < tapped_count)
+        tapped[connection->fd] = NULL;
+}
+
+bool qd_tap_has(const struct qd_connection *connection)
+{
+    return (size_t)connection->fd < tapped_count && tapped[connection->fd] == connection;
+}
+
+void qd_tap_deinit(void)
+{
+    free(tapped);
+    tapped = NULL;
+    tapped_count = 0;
+}
+
+/* `others`: bytes of this call for requests that have to be answered first. */
+static ssize_t on_fault(struct qd_connection *connection, size_t others)
+{
+    if (connection->framing.done_count == connection->done_count) {
+        connection->all->on_fault(connection);
+        return QD_TAP_CLOSE;
+    }
+    return others > 0 ? (ssize_t)others : QD_TAP_LATER;
+}
+
+/* ---- Bodies in their place ---------------------------------------------------------------- */
+
+/* Where more of the body may be read to, and up to *room bytes. NULL: it goes the library's way. So
+ * does a body of a request behind this one, and this one's until all that the library has read of
+ * it is taken, which comes first. Over TLS, too: the library looks there only where GnuTLS says
+ * that there is more. */
+static char *find_place(const struct qd_connection *connection, size_t *room)
+{
+    const struct qd_framing *framing = &connection->framing;
+    struct qd_request *request = connection->request;
+    if (connection->state != QD_CONNECTION_BODY || connection->handshake_done ||
+        !qd_framing_is_in_body(framing) || framing->done_count != connection->done_count)
+        return NULL;
+    const uint64_t ours = request->body_bytes + connection->placed_bytes;
+    if (framing->body_bytes - framing->left_bytes != ours)
+        return NULL;
+    const size_t there = qd_request_body_room(request, connection->placed_bytes);
+    if (there == 0)
+        return NULL;
+    *room = there < QD_PLACED_BYTES_MAX ? there : QD_PLACED_BYTES_MAX;
+    return request->body + ours;
+}
+
+/* As if the library read what it does not know of yet. */
+static size_t tell(struct qd_connection *connection, size_t count)
+{
+    const size_t told = connection->untold_bytes < count ? connection->untold_bytes : count;
+    connection->untold_bytes -= told;
+    return told;
+}
+
+size_t qd_tap_take_body(struct qd_connection *connection, const char *bytes, size_t count)
+{
+    struct qd_request *request = connection->request;
+    const uint64_t bytes_max = connection->all->config->max_body_bytes;
+    const size_t placed = connection->placed_bytes < count ? connection->placed_bytes : count;
+    if (placed > 0) {
+        connection->placed_bytes -= placed;
+        qd_request_take_body(request, request->body + request->body_bytes, placed, bytes_max);
+    }
+    if (placed == count)
+        return count;
+    return placed + qd_request_take_body(request, bytes + placed, count - placed, bytes_max);
+}
+
+/* ---- What the library reads --------------------------------------------------------------- */
+
+ssize_t qd_tap_read(struct qd_connection *connection,
+                    ssize_t (*read)(void *source, void *bytes, size_t count), void *source,
+                    void *bytes, size_t count)
+{
+    struct qd_framing *framing = &connection->framing;
+    if (connection->state == QD_CONNECTION_CUT)
+        return QD_TAP_CLOSE;
+    if (framing->fault != QD_FAULT_NONE)
+        return QD_TAP_LATER;
+    size_t kept = tell(connection, count);
+    size_t others = 0; /* of the requests before the last */
+    bool drained = false;
+    /* Where some was taken out of a whole buffer, or a place was full, there may be more to read,
+     * which the library would not know. */
+    while (kept == 0 || (kept < count && !drained)) {
+        size_t room = count - kept;
+        size_t begun = SIZE_MAX;
+        char *place = find_place(connection, &room);
+        char *to = place != NULL ? place : (char *)bytes + kept;
+        const ssize_t result = read(source, to, room);
+        connection->has_ended = connection->has_ended || (result == 0 && kept == 0);
+        if (result <= 0)
+            return kept > 0 ? (ssize_t)kept : result;
+        const size_t left = qd_framing_read(framing, to, (size_t)result, &begun);
+        others = begun != SIZE_MAX ? kept + begun : others;
+        if (framing->fault != QD_FAULT_NONE)
+            return on_fault(connection, others);
+        drained = (size_t)result < room;
+        if (place != NULL) {
+            connection->placed_bytes += left;
+            connection->untold_bytes += left;
+            kept += tell(connection, count - kept);
+        } else {
+            kept += left;
+        }
+    }
+    return (ssize_t)kept;
+}
+
+/* ---- The socket --------------------------------------------------------------------------- */
+
+typedef ssize_t receive(int fd, void *bytes, size_t count, int flags);
+typedef ssize_t deliver(int fd, const void *bytes, size_t count, int flags);
+typedef ssize_t deliver_parts(int fd, const struct msghdr *message, int flags);
+
+/* Looked up by whoever comes first: some library's start may do so before our own. */
+static void *look_up(_Atomic(void *) *found, const char *name)
+{
+    void *symbol = atomic_load_explicit(found, memory_order_relaxed);
+    if (symbol == NULL) {
+        symbol = dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(found, symbol, memory_order_relaxed);
+    }
+    return symbol;
+}
+
+static ssize_t library_recv(int fd, void *bytes, size_t count, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "recv");
+    receive *known;
+    memcpy(&known, &symbol, sizeof(symbol)); /* ISO C has no such cast */
+    return known(fd, bytes, count, flags);
+}
+
+static ssize_t library_send(int fd, const void *bytes, size_t count, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "send");
+    deliver *known;
+    memcpy(&known, &symbol, sizeof(symbol));
+    return known(fd, bytes, count, flags);
+}
+
+static ssize_t library_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    static _Atomic(void *) found;
+    void *symbol = look_up(&found, "sendmsg");
+    deliver_parts *known;
+    memcpy(&known, &symbol, sizeof(symbol));
+    return known(fd, message, flags);
+}
+
+static struct qd_connection *tapped_at(int fd)
+{
+    return (size_t)fd < tapped_count ? tapped[fd] : NULL;
+}
+
+static ssize_t read_socket(void *connection, void *bytes, size_t count)
+{
+    return library_recv(((struct qd_connection *)connection)->fd, bytes, count, 0);
+}
+
+/* The library's calls come here, and everybody else's. */
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t count, int flags)
+{
+    struct qd_connection *connection = tapped_at(fd);
+    if (connection == NULL || flags != 0)
+        return library_recv(fd, bytes, count, flags);
+    ssize_t result = qd_tap_read(connection, read_socket, connection, bytes, count);
+    if (result == QD_TAP_LATER || result == QD_TAP_CLOSE) {
+        errno = result == QD_TAP_LATER ? EAGAIN : ECONNRESET;
+        return -1;
+    }
+    return result;
+}
+
+/* True: nothing of an interim answer is left. False: errno says why it is. */
+static bool send_interim(struct qd_connection *connection)
+{
+    const size_t left = connection->interim_left;
+    if (left == 0)
+        return true;
+    const ssize_t sent = library_send(connection->fd, &QD_INTERIM[QD_INTERIM_BYTES - left], left,
+                                      MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE);
+    if (sent < 0)
+        return false;
+    connection->interim_left = (uint8_t)(left - (size_t)sent);
+    errno = EAGAIN;
+    return connection->interim_left == 0;
+}
+
+/* In BODY the library has nothing to send but its own interim answer. */
+static ssize_t send_for_library(struct qd_connection *connection, const void *bytes, size_t count,
+                                int flags)
+{
+    const ssize_t sent = library_send(connection->fd, bytes, count, flags);
+    if (connection->state == QD_CONNECTION_BODY && sent >= 0 && count <= QD_INTERIM_BYTES)
+        connection->continue_left = (uint8_t)(count - (size_t)sent);
+    return sent;
+}
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message,
+                                                       int flags)
+{
+    struct qd_connection *connection = tapped_at(fd);
+    if (connection != NULL && !send_interim(connection))
+        return -1;
+    return library_sendmsg(fd, message, flags);
+}
+
+__attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t count,
+                                                    int flags)
+{
+    struct qd_connection *connection = tapped_at(fd);
+    if (connection == NULL)
+        return library_send(fd, bytes, count, flags);
+    if (!send_interim(connection))
+        return -1;
+    struct qd_part *outgoing = &connection->outgoing;
+    if (outgoing->count == 0)
+        return send_for_library(connection, bytes, count, flags);
+    const ssize_t sent = library_send(fd, outgoing->bytes, outgoing->count, flags & ~MSG_MORE);
+    if (sent < 0)
+        return sent;
+    *outgoing =
+        (struct qd_part){(const char *)outgoing->bytes + sent, outgoing->count - (size_t)sent};
+    if (outgoing->count == 0)
+        return (ssize_t)count;
+    errno = EAGAIN;
+    return -1;
+}

@@ -1,0 +1,481 @@
+#define _GNU_SOURCE
+#include "server/models/onnx/foreign.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/memory/text.h"
+
+enum {
+    HEAD_BYTES = 512,         /* of a text are looked at */
+    ARCHIVE_BYTES = 64 << 10, /* at each end of an archive, for the names in it */
+    TAR_MAGIC_AT = 257,
+    POINTER_BYTES_MAX = 4 << 10,
+};
+
+struct file {
+    const char *bytes;
+    size_t count;
+    bool has_crlf; /* a CRLF counts as one byte, an LF (in what is a message) */
+};
+
+/* ---- Bytes at a place ---------------------------------------------------------------------- */
+
+static bool has_at(struct file file, size_t at, const char *magic, size_t bytes)
+{
+    return file.count >= at && file.count - at >= bytes &&
+           memcmp(file.bytes + at, magic, bytes) == 0;
+}
+
+/* In the first or last bytes. */
+static bool holds(struct file file, size_t bytes, const char *text)
+{
+    const size_t length = strlen(text);
+    const size_t part = file.count < bytes ? file.count : bytes;
+    return memmem(file.bytes, part, text, length) != NULL ||
+           memmem(file.bytes + file.count - part, part, text, length) != NULL;
+}
+
+struct magic {
+    size_t at;
+    size_t bytes;
+    const char *magic;
+    const char *name;
+};
+
+#define MAGIC(at, magic, name)                   \
+    {                                            \
+        (at), sizeof(magic) - 1, (magic), (name) \
+    }
+
+/* Behind the offset of a flatbuffer's root. */
+static const struct magic flatbuffers[] = {
+    MAGIC(4, "TFL3", "a TensorFlow Lite model: convert it with tf2onnx --tflite"),
+    MAGIC(4, "ORTM",
+          "a model in ONNX Runtime's own format, .ort: take the ONNX file that it was "
+          "made of"),
+    MAGIC(4, "ET12", "an ExecuTorch program"),
+};
+
+/* No ONNX file begins like any of these: their first bytes are fields that ONNX does not have, or
+ * none. */
+static const struct magic magics[] = {
+    MAGIC(0, "\x1f\x8b", "a gzip archive: unpack it first"),
+    MAGIC(4, "1AY&SY", "a bzip2 archive: unpack it first"),
+    MAGIC(0, "\3757zXZ\0", "an xz archive: unpack it first"),
+    MAGIC(0, "\x28\xb5\x2f\xfd", "a Zstandard archive: unpack it first"),
+    MAGIC(0, "\x04\x22\x4d\x18", "an LZ4 archive: unpack it first"),
+    MAGIC(0, "7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it first"),
+    MAGIC(0, "Rar!\x1a\x07", "a RAR archive: unpack it first"),
+    MAGIC(TAR_MAGIC_AT, "ustar", "a tar archive: unpack it first"),
+    MAGIC(0, "\x89HDF\r\n\x1a\n", "an HDF5 file, such as Keras's .h5: convert it with tf2onnx"),
+    MAGIC(0, "GGUF", "a GGUF file of llama.cpp"),
+    MAGIC(0, "lmgg", "a GGML file of llama.cpp"),
+    MAGIC(0, "tjgg", "a GGML file of llama.cpp"),
+    MAGIC(0, "ftrt", "a TensorRT engine: take the ONNX file that it was made of"),
+    MAGIC(0, "ptrt", "a TensorRT engine: take the ONNX file that it was made of"),
+    MAGIC(0, "\x93NUMPY", "a NumPy array, .npy"),
+    MAGIC(0, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19",
+          "a PyTorch file of torch.save: export the model with torch.onnx.export"),
+    MAGIC(0, "ML\xefR", "MLIR bytecode"),
+    MAGIC(0, "RKNN", "a model of RKNN"),
+    MAGIC(0, "\177ELF", "a program or library (ELF)"),
+    MAGIC(0, "\x89PNG\r\n\x1a\n", "a PNG image"),
+    MAGIC(0, "\xff\xd8\xff", "a JPEG image"),
+    MAGIC(0, "%PDF-", "a PDF document"),
+};
+
+static const char *find_magic(struct file file, const struct magic *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (has_at(file, list[i].at, list[i].magic, list[i].bytes))
+            return list[i].name;
+    return NULL;
+}
+
+static const char *name_by_magic(struct file file)
+{
+    return find_magic(file, magics, sizeof(magics) / sizeof(*magics));
+}
+
+/* The root is near, so that its offset ends with zeros: an ONNX file may have a producer whose name
+ * stands at the same place. */
+static const char *name_flatbuffer(struct file file)
+{
+    return has_at(file, 2, "\0\0", 2)
+               ? find_magic(file, flatbuffers, sizeof(flatbuffers) / sizeof(*flatbuffers))
+               : NULL;
+}
+
+/* ---- Containers that hold several kinds ---------------------------------------------------- */
+
+/* By the names in it, which are at its end, and the first at its beginning too. */
+static const char *name_zip(struct file file)
+{
+    if (!has_at(file, 0, "PK\3\4", 4) && !has_at(file, 0, "PK\5\6", 4))
+        return NULL;
+    if (holds(file, ARCHIVE_BYTES, "/constants.pkl"))
+        return "a TorchScript file of PyTorch: export the model with torch.onnx.export";
+    if (holds(file, ARCHIVE_BYTES, "data.pkl"))
+        return "a PyTorch file of torch.save: export the model with torch.onnx.export";
+    if (holds(file, ARCHIVE_BYTES, "model.weights.h5"))
+        return "a Keras model, .keras: convert it with tf2onnx";
+    if (holds(file, ARCHIVE_BYTES, ".mlmodel"))
+        return "a Core ML package in a zip archive";
+    if (holds(file, ARCHIVE_BYTES, ".npy"))
+        return "NumPy arrays, .npz";
+    return "a zip archive: unpack it first";
+}
+
+/* A pickle's protocol is 2 to 5, and its last byte is STOP. */
+static const char *name_pickle(struct file file)
+{
+    if (file.count < 3 || file.bytes[0] != '\x80' || file.bytes[1] < 2 || file.bytes[1] > 5 ||
+        file.bytes[file.count - 1] != '.')
+        return NULL;
+    return "a Python pickle: export the model to ONNX where it was made";
+}
+
+/* The length of the JSON that follows, in 8 bytes. */
+static const char *name_safetensors(struct file file)
+{
+    uint64_t length = 0;
+    if (file.count < 10 || file.bytes[8] != '{')
+        return NULL;
+    for (size_t i = 8; i-- > 0;)
+        length = length << 8 | (unsigned char)file.bytes[i];
+    if (length < 2 || length > file.count - 8)
+        return NULL;
+    return "a file of safetensors, which has weights and no graph: export the model to ONNX";
+}
+
+/* ---- Texts --------------------------------------------------------------------------------- */
+
+/* The first bytes are a text: UTF-8 without control characters but those that part lines. */
+static bool is_text(struct file file)
+{
+    const size_t end = file.count < HEAD_BYTES ? file.count : HEAD_BYTES;
+    for (size_t at = 0, length; at < end; at += length) {
+        const unsigned char byte = (unsigned char)file.bytes[at];
+        length = qd_utf8_length(file.bytes + at, file.count - at);
+        if (length == 0 || byte == 0 || byte == 0x7f ||
+            (byte < 0x20 && strchr("\t\n\f\r", byte) == NULL))
+            return false;
+    }
+    return end > 0;
+}
+
+static bool begins(struct file file, const char *text)
+{
+    const size_t length = strlen(text);
+    return file.count >= length && strncasecmp(file.bytes, text, length) == 0;
+}
+
+static struct file skip_blanks(struct file file)
+{
+    if (has_at(file, 0, "\xef\xbb\xbf", 3)) { /* a byte order mark */
+        file.bytes += 3;
+        file.count -= 3;
+    }
+    while (file.count > 0 && strchr(" \t\r\n", *file.bytes) != NULL && *file.bytes != '\0') {
+        file.bytes++;
+        file.count--;
+    }
+    return file;
+}
+
+static const char *name_pointer(struct file file)
+{
+    if (begins(file, "version https://git-lfs.") || begins(file, "version https://hawser."))
+        return "a Git LFS pointer: `git lfs pull` fetches the file itself";
+    if (begins(file, "/annex/objects/") || holds(file, POINTER_BYTES_MAX, ".git/annex/objects/"))
+        return "a git-annex pointer: `git annex get` fetches the file itself";
+    if (begins(file, "# xet version"))
+        return "a Git Xet pointer: `git xet` fetches the file itself";
+    if (begins(file, "outs:") && holds(file, HEAD_BYTES, "md5:"))
+        return "a DVC pointer: `dvc pull` fetches the file itself";
+    if (begins(file, "../") && file.count < POINTER_BYTES_MAX)
+        return "a path, as of a link that was copied as a text";
+    return NULL;
+}
+
+static const char *name_markup(struct file file)
+{
+    if (begins(file, "<!doctype html") || begins(file, "<html") || begins(file, "<head"))
+        return "an HTML page, such as an error or a login in the place of a download";
+    if (begins(file, "<net") || (begins(file, "<?xml") && holds(file, HEAD_BYTES, "<net")))
+        return "a model of OpenVINO (IR): take the ONNX file that it was made of";
+    if (begins(file, "<?xml") || begins(file, "<error"))
+        return "an XML text, such as an error of a storage service";
+    return NULL;
+}
+
+static bool is_base64(struct file file)
+{
+    static const char characters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\r\n";
+    for (size_t i = 0; i < file.count && i < HEAD_BYTES; i++)
+        if (memchr(characters, file.bytes[i], sizeof(characters) - 1) == NULL)
+            return false;
+    return file.count >= 16;
+}
+
+static const char *name_text(struct file whole)
+{
+    const struct file file = skip_blanks(whole);
+    if (!is_text(whole))
+        return NULL;
+    if (file.count == 0)
+        return "nothing but blanks";
+    const char *name = name_pointer(file);
+    if (name == NULL)
+        name = name_markup(file);
+    if (name != NULL)
+        return name;
+    if (*file.bytes == '{' || *file.bytes == '[')
+        return holds(file, POINTER_BYTES_MAX, "\"model_name\"")
+                   ? "JSON, a request to keep: its file is request.json"
+                   : "JSON";
+    if (begins(file, "ir_version:"))
+        return "an ONNX file as protobuf's text: save it with onnx.save";
+    if (begins(file, "7767517"))
+        return "a model of ncnn";
+    if (is_base64(file))
+        return "base64 of base64: encode the file once";
+    return "text";
+}
+
+/* ---- Protobuf ------------------------------------------------------------------------------ */
+
+enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
+
+/* A field of a message. */
+struct field {
+    uint64_t number;
+    bool is_bytes;
+    struct file value; /* of bytes, as much as there is of it */
+    bool is_cut;       /* there are fewer bytes than `length` */
+    uint64_t length;   /* of bytes, as the file says; a varint's number */
+};
+
+static void take(struct file *file, size_t bytes)
+{
+    file->bytes += bytes;
+    file->count -= bytes;
+}
+
+/* Like `skip`, where each CRLF is one byte and no LF comes without its CR. */
+static uint64_t skip_crlf(struct file *file, uint64_t bytes)
+{
+    uint64_t left = bytes;
+    while (left > 0 && file->count > 0) {
+        const size_t looked_at = left < file->count ? (size_t)left + 1 : file->count;
+        const char *lf = memchr(file->bytes, '\n', looked_at);
+        if (lf == NULL) {
+            const size_t rest = left < file->count ? (size_t)left : file->count;
+            take(file, rest);
+            return bytes - (left - rest);
+        }
+        const size_t before = (size_t)(lf - file->bytes) - 1;
+        take(file, before + 2);
+        left -= before + 1;
+    }
+    return bytes - left;
+}
+
+/* Skips so many bytes, or all that there are. Returns how many. */
+static uint64_t skip(struct file *file, uint64_t bytes)
+{
+    if (file->has_crlf)
+        return skip_crlf(file, bytes);
+    const size_t there = bytes < file->count ? (size_t)bytes : file->count;
+    take(file, there);
+    return there;
+}
+
+/* False: the file ends before, or the number is too long. */
+static bool read_varint(struct file *file, uint64_t *number)
+{
+    *number = 0;
+    for (unsigned shift = 0; shift < 64 && file->count > 0; shift += 7) {
+        const bool is_crlf = file->has_crlf && has_at(*file, 0, "\r\n", 2);
+        const unsigned char byte = is_crlf ? '\n' : (unsigned char)*file->bytes;
+        skip(file, 1);
+        *number |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return true;
+    }
+    return false;
+}
+
+/* Takes the next field off. False: there is none. */
+static bool read_field(struct file *file, struct field *field)
+{
+    enum { NUMBER_MAX = 536870911 };
+    uint64_t tag;
+    *field = (struct field){.number = 0};
+    if (!read_varint(file, &tag) || tag >> 3 > NUMBER_MAX)
+        return false;
+    const unsigned wire = tag & 7;
+    field->number = tag >> 3;
+    field->is_bytes = wire == WIRE_BYTES;
+    if (wire == WIRE_64_BITS || wire == WIRE_32_BITS) {
+        const size_t bytes = wire == WIRE_64_BITS ? 8 : 4;
+        return skip(file, bytes) == bytes;
+    }
+    if ((wire != WIRE_VARINT && wire != WIRE_BYTES) || !read_varint(file, &field->length))
+        return false;
+    if (!field->is_bytes)
+        return true;
+    field->value = *file;
+    field->is_cut = skip(file, field->length) < field->length;
+    field->value.count = (size_t)(file->bytes - field->value.bytes);
+    return true;
+}
+
+/* The fields of ONNX's ModelProto that are numbers, and those that are bytes. */
+#define ONNX_NUMBERS (UINT64_C(1) << 1 | UINT64_C(1) << 5)
+#define ONNX_BYTES                                                                 \
+    (UINT64_C(1) << 2 | UINT64_C(1) << 3 | UINT64_C(1) << 4 | UINT64_C(1) << 6 |   \
+     UINT64_C(1) << 7 | UINT64_C(1) << 8 | UINT64_C(1) << 14 | UINT64_C(1) << 20 | \
+     UINT64_C(1) << 25 | UINT64_C(1) << 26)
+enum { ONNX_GRAPH = 7, ONNX_GRAPH_OUTPUT = 12 };
+
+/* What the top level of a message has. */
+struct message {
+    uint64_t numbers; /* bit i: a field i that is a number; i at most 63 */
+    uint64_t bytes;
+    bool has_higher;       /* fields above 63 */
+    bool is_cut;           /* the last field goes on beyond the file's end */
+    bool is_whole;         /* all of the file is fields */
+    struct field first[3]; /* the first field of each of these numbers; number 0: none */
+};
+
+static void read_message(struct file file, struct message *message)
+{
+    struct field field;
+    *message = (struct message){.numbers = 0};
+    while (file.count > 0 && read_field(&file, &field)) {
+        const uint64_t bit = field.number < 64 ? UINT64_C(1) << field.number : 0;
+        *(field.is_bytes ? &message->bytes : &message->numbers) |= bit;
+        message->has_higher |= bit == 0;
+        if (field.number < 3 && message->first[field.number].number == 0)
+            message->first[field.number] = field;
+        message->is_cut = field.is_cut;
+        message->is_whole = file.count == 0 && !message->is_cut;
+    }
+}
+
+/* A message whose first field has this tag. */
+static bool starts_with(struct file file, char tag)
+{
+    return file.count > 0 && *file.bytes == tag;
+}
+
+/* Other frameworks' models that are protobuf, too. In an ONNX file field 1 is a number, and field 2
+ * the producer's name, which no tag of a field begins. */
+static const char *name_other_message(const struct message *message)
+{
+    const struct field *one = &message->first[1];
+    const struct field *two = &message->first[2];
+    const bool only_two = (message->numbers | message->bytes) == (1u << 1 | 1u << 2);
+    if ((message->bytes >> ONNX_GRAPH_OUTPUT & 1) != 0 && one->is_bytes)
+        return "an ONNX graph (GraphProto) without the model (ModelProto) around it";
+    if (one->number != 0 && one->is_bytes && starts_with(one->value, '\n') &&
+        (message->numbers & ~(1u << 3)) == 0)
+        return "a TensorFlow graph (GraphDef): convert it with tf2onnx";
+    if (one->number != 0 && one->is_bytes && starts_with(one->value, '\b') && !message->has_higher)
+        return "a PaddlePaddle program: convert it with paddle2onnx";
+    if (one->number != 0 && one->is_bytes && message->has_higher)
+        return "a Caffe model";
+    if (one->number == 0 || one->is_bytes)
+        return NULL;
+    if (two->number != 0 && !two->is_bytes)
+        return "one tensor (TensorProto), not a model";
+    if (two->number == 0 || !starts_with(two->value, '\n'))
+        return NULL;
+    if (only_two && one->length == 1)
+        return "a TensorFlow SavedModel: convert it with tf2onnx";
+    return message->has_higher ? "a Core ML model" : NULL;
+}
+
+static bool has_graph(const struct message *message)
+{
+    return (message->bytes >> ONNX_GRAPH & 1) != 0;
+}
+
+/* True if all fields are ModelProto's, and enough of them for one. */
+static bool is_onnx(const struct message *message)
+{
+    return !message->has_higher && (message->numbers & ~ONNX_NUMBERS) == 0 &&
+           (message->bytes & ~ONNX_BYTES) == 0 &&
+           ((message->numbers & 2) != 0 || has_graph(message));
+}
+
+/* Returns whether the file has an LF, and a CR before each. */
+static bool has_only_crlf(struct file file)
+{
+    bool found = false;
+    const char *lf;
+    while ((lf = memchr(file.bytes, '\n', file.count)) != NULL) {
+        if (lf == file.bytes || lf[-1] != '\r')
+            return false;
+        take(&file, (size_t)(lf - file.bytes) + 1);
+        found = true;
+    }
+    return found;
+}
+
+/* A model that parses once each CRLF is an LF again. Takes time in proportion to the file's bytes,
+ * and no memory. */
+static bool was_transferred_as_text(struct file file)
+{
+    struct message message;
+    const struct file undone = {file.bytes, file.count, .has_crlf = true};
+    if (!has_only_crlf(file))
+        return false;
+    read_message(undone, &message);
+    return message.is_whole && has_graph(&message) && is_onnx(&message);
+}
+
+static const char *name_message(struct file file)
+{
+    struct message message;
+    read_message(file, &message);
+    if (is_onnx(&message) && message.is_cut && !starts_with(message.first[2].value, '\n'))
+        return "the beginning of one, whose end is missing";
+    return message.is_whole || message.is_cut ? name_other_message(&message) : NULL;
+}
+
+/* True if the file's top level is a message with what is a graph in an ONNX file. */
+static bool is_whole_model(struct file file)
+{
+    struct message message;
+    read_message(file, &message);
+    return message.is_whole && has_graph(&message);
+}
+
+/* ---- All of them --------------------------------------------------------------------------- */
+
+const char *qd_foreign_name(const char *bytes, size_t count)
+{
+    static const char *(*const kinds[])(struct file file) = {
+        name_by_magic, name_flatbuffer, name_zip,    name_safetensors,
+        name_pickle,   name_text,       name_message};
+    const struct file file = {.bytes = bytes, .count = count};
+    if (count == 0)
+        return "an empty file";
+    if (was_transferred_as_text(file)) /* by chance such a file is whole, too */
+        return "one that was transferred as text, in which each LF became CRLF: transfer it again "
+               "as binary";
+    if (is_whole_model(file))
+        return NULL;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        const char *name = kinds[i](file);
+        if (name != NULL)
+            return name;
+    }
+    return NULL;
+}

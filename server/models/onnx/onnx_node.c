@@ -1,0 +1,354 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/models/onnx/onnx_reader.h"
+#include "server/oip/signature.h"
+
+/* ---- Constants --------------------------------------------------------------------------- */
+
+static enum qd_status read_floats(const float *floats, size_t count, uint32_t rank,
+                                  struct qk_tensor *tensor)
+{
+    *tensor = (struct qk_tensor){
+        .type = QK_FP32, .rank = rank, .dims = {count}, .count = count, .stored = count};
+    tensor->data = count == 0 ? "" : (const void *)floats;
+    return QD_OK;
+}
+
+/* A Constant node has one attribute, and its name says what it holds. */
+static enum qd_status read_constant(const struct qd_onnx_reader *reader,
+                                    struct qd_onnx_value *value)
+{
+    const Onnx__NodeProto *node = reader->proto->node[value->position];
+    const struct qd_onnx_where where = qd_onnx_node_where(reader, value->position);
+    char field[256];
+    if (node->n_attribute != 1 || node->n_output != 1)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected one attribute and one output, got %zu and %zu", where.text,
+                       node->n_attribute, node->n_output);
+    const Onnx__AttributeProto *attribute = node->attribute[0];
+    if (qd_onnx_is(&attribute->name, "value_float"))
+        return read_floats(&attribute->f, 1, 0, value->tensor);
+    if (qd_onnx_is(&attribute->name, "value_floats"))
+        return read_floats(attribute->floats, attribute->n_floats, 1, value->tensor);
+    if (!qd_onnx_is(&attribute->name, "value") || attribute->t == NULL)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: %s: expected a value that is a tensor, value_float or value_floats: no "
+                       "operator here takes others",
+                       where.text, qd_onnx_show(&attribute->name).text);
+    snprintf(field, sizeof(field), "%s: value", where.text);
+    return qd_onnx_read_tensor(reader, attribute->t, field, value->tensor);
+}
+
+/* The value's tensor, which is read when the first node needs it. */
+static enum qd_status need_tensor(const struct qd_onnx_reader *reader, struct qd_onnx_value *value)
+{
+    if (value->tensor != NULL)
+        return QD_OK;
+    value->tensor = qd_arena_alloc(reader->arena, sizeof(*value->tensor));
+    if (value->tensor == NULL)
+        return qd_onnx_no_memory(reader);
+    if (value->maker == QD_ONNX_CONSTANT)
+        return read_constant(reader, value);
+    return qd_onnx_read_tensor(reader, reader->proto->initializer[value->position],
+                               qd_onnx_value_where(reader, value).text, value->tensor);
+}
+
+/* ---- One node ---------------------------------------------------------------------------- */
+
+struct node {
+    struct qd_onnx_reader *reader;
+    const Onnx__NodeProto *proto;
+    struct qd_onnx_where where;
+    struct qk_node *node;
+    const struct qk_operator *op;
+    const struct qk_version *version;
+};
+
+/* ONNX's newest opset of which it is known that it gave nothing to the registry's operators since
+ * the last one there, but element types that quantd does not have. */
+#define OPSET_LAST 28U
+
+/* How the registry begins the names of ONNX's operators. */
+#define PREFIX "onnx."
+
+/* The registry's operator of a name in ONNX's own domain, and all that are there:
+ * "DequantizeLinear, QLinearConv". NULL: there is no such one. */
+static const struct qk_operator *look_up(const ProtobufCBinaryData *name, char *known, size_t size)
+{
+    size_t count;
+    size_t used = 0;
+    const struct qk_operator *found = NULL;
+    const struct qk_operator *const *ops = qk_operators(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(ops[i]->name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        const char *own = ops[i]->name + strlen(PREFIX);
+        if (qd_onnx_is(name, own))
+            found = ops[i];
+        if (used < size)
+            used += (size_t)snprintf(known + used, size - used, "%s%s", used == 0 ? "" : ", ", own);
+    }
+    return found;
+}
+
+static enum qd_status find_operator(struct node *node)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const Onnx__NodeProto *proto = node->proto;
+    const bool own = qd_onnx_is_own_domain(&proto->domain);
+    char known[160];
+    node->op = look_up(&proto->op_type, known, sizeof(known));
+    if (node->op == NULL || !own)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected an operator that quantd has, Constant or %s, got %s of %s%s",
+                       node->where.text, known, qd_onnx_show(&proto->op_type).text,
+                       own ? "ONNX's own domain" : "the domain ",
+                       own ? "" : qd_onnx_show(&proto->domain).text);
+    if (!reader->versioned)
+        return qd_fail(reader->error, QD_INVALID,
+                       "opset_import: expected a version of ONNX's own domain, got none");
+    const uint64_t opset = reader->graph->opset;
+    const unsigned last = node->op->version_last;
+    node->version =
+        qk_operator_version(node->op, opset > last && opset <= OPSET_LAST ? last : opset);
+    if (node->version == NULL)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected an opset from %u to %u, which quantd has of %s, got %" PRIu64,
+                       node->where.text, node->op->versions[0].number,
+                       last > OPSET_LAST ? last : OPSET_LAST, node->op->name, opset);
+    return QD_OK;
+}
+
+/* ---- Its inputs -------------------------------------------------------------------------- */
+
+static enum qd_status refuse_maker(const struct node *node, const char *field,
+                                   const struct qd_onnx_value *value, const char *expected)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    return qd_fail(reader->error, QD_INVALID, "%s: expected %s, got %s, from %s", field, expected,
+                   qd_onnx_show(&value->name).text, qd_onnx_value_where(reader, value).text);
+}
+
+/* From an input of the graph, or a constant: their types are known. */
+static enum qd_status check_type(const struct node *node, size_t index, const char *field)
+{
+    const enum qk_type type = node->node->call.inputs[index].type;
+    const uint32_t types = node->version->inputs[index].types;
+    if ((types & QK_BIT(type)) != 0)
+        return QD_OK;
+    return qd_refuse_type(node->op->name, node->version->number, types, field,
+                          qk_type_info(type)->name, node->reader->error);
+}
+
+static enum qd_status read_input(const struct node *node, size_t index, const char *field,
+                                 struct qd_onnx_value *value)
+{
+    struct qd_onnx_reader *reader = node->reader;
+    struct qd_onnx_graph *graph = reader->graph;
+    struct qk_call *call = &node->node->call;
+    const bool variable = (node->op->variable_inputs >> index & 1) != 0;
+    enum qd_status status = QD_OK;
+    switch (value->maker) {
+    case QD_ONNX_SPARSE:
+        return refuse_maker(node, field, value, "a dense tensor");
+    case QD_ONNX_NODE:
+        if (!variable)
+            return refuse_maker(node, field, value,
+                                "a constant or an input of the graph: the operator takes it once");
+        break;
+    case QD_ONNX_INPUT:
+        call->inputs[index].type = graph->call.inputs[value->number].type;
+        break;
+    case QD_ONNX_INITIALIZER:
+    case QD_ONNX_CONSTANT:
+        status = need_tensor(reader, value);
+        if (status == QD_OK)
+            call->inputs[index] = *value->tensor;
+        return status == QD_OK ? check_type(node, index, field) : status;
+    }
+    if (variable) {
+        call->variable |= 1U << index;
+        node->node->inputs[index] = value->number;
+    } else {
+        reader->lates[graph->late_count++] =
+            (struct qd_onnx_late){.node = (uint32_t)(node->node - reader->nodes),
+                                  .input = (uint32_t)index,
+                                  .port = value->number};
+    }
+    return value->maker == QD_ONNX_INPUT ? check_type(node, index, field) : QD_OK;
+}
+
+/* An input without a name is absent, as those behind the last are. */
+static enum qd_status read_inputs(const struct node *node)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const Onnx__NodeProto *proto = node->proto;
+    const struct qk_operator *op = node->op;
+    enum qd_status status = QD_OK;
+    if (proto->n_input > op->input_count)
+        return qd_fail(reader->error, QD_INVALID, "%s: expected at most %zu inputs, got %zu",
+                       node->where.text, op->input_count, proto->n_input);
+    for (size_t i = 0; i < op->input_count && status == QD_OK; i++) {
+        char field[256];
+        snprintf(field, sizeof(field), "%s: %s", node->where.text, op->input_names[i]);
+        node->node->inputs[i] = QK_VALUE_NONE;
+        if (i >= proto->n_input || proto->input[i].len == 0) {
+            if (!node->version->inputs[i].optional)
+                return qd_fail(reader->error, QD_INVALID, "%s: expected this input, got none",
+                               field);
+            continue;
+        }
+        struct qd_onnx_value *value = qd_onnx_find_value(reader, &proto->input[i]);
+        if (value == NULL)
+            return qd_fail(reader->error, QD_INVALID,
+                           "%s: expected an input of the graph, an initializer or a node's "
+                           "output, got %s, which nothing makes",
+                           field, qd_onnx_show(&proto->input[i]).text);
+        status = read_input(node, i, field, value);
+    }
+    return status;
+}
+
+/* ---- Its outputs and attributes ---------------------------------------------------------- */
+
+static enum qd_status read_outputs(const struct node *node)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const Onnx__NodeProto *proto = node->proto;
+    if (proto->n_output == 0 || proto->n_output > node->op->output_count)
+        return qd_fail(reader->error, QD_INVALID, "%s: expected 1 to %zu outputs, got %zu",
+                       node->where.text, node->op->output_count, proto->n_output);
+    for (size_t i = 0; i < QK_OUTPUT_COUNT_MAX; i++) {
+        const struct qd_onnx_value *value =
+            i < proto->n_output ? qd_onnx_find_value(reader, &proto->output[i]) : NULL;
+        node->node->outputs[i] = value == NULL ? QK_VALUE_NONE : value->number;
+    }
+    return QD_OK;
+}
+
+/* AttributeProto.AttributeType */
+enum { ANY = 0, INT = 2, STRING = 3, INTS = 7 };
+
+static int32_t type_of(enum qk_attribute_kind kind)
+{
+    switch (kind) {
+    case QK_ATTRIBUTE_INTS:
+    case QK_ATTRIBUTE_STRIDES:
+        return INTS;
+    case QK_ATTRIBUTE_STRING:
+        return STRING;
+    case QK_ATTRIBUTE_INT:
+    case QK_ATTRIBUTE_BOOL:
+    case QK_ATTRIBUTE_TYPE:
+        break;
+    }
+    return INT;
+}
+
+static const char *type_name(int32_t type)
+{
+    static const char *const names[] = {
+        "UNDEFINED",      "FLOAT",      "INT",        "STRING",  "TENSOR", "GRAPH",
+        "FLOATS",         "INTS",       "STRINGS",    "TENSORS", "GRAPHS", "SPARSE_TENSOR",
+        "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"};
+    return type >= 0 && type < (int32_t)(sizeof(names) / sizeof(names[0])) ? names[type] : "?";
+}
+
+/* Files of IR version 1 may leave the type out. */
+static enum qd_status read_attribute(const struct node *node, size_t index,
+                                     const Onnx__AttributeProto *proto)
+{
+    const struct qd_onnx_reader *reader = node->reader;
+    const struct qk_attribute_def *def = &node->op->attributes[index];
+    struct qk_attribute *attribute = &node->node->call.attributes[index];
+    const int32_t type = type_of(def->kind);
+    char field[256];
+    snprintf(field, sizeof(field), "%s: %s", node->where.text, def->name);
+    if (def->since > node->version->number)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: %s has it since opset %u, the file imports %" PRIu64, field,
+                       node->op->name, def->since, reader->graph->opset);
+    if (attribute->present)
+        return qd_fail(reader->error, QD_INVALID, "%s: expected once, got twice", field);
+    if (proto->ref_attr_name.len > 0)
+        return qd_fail(reader->error, QD_INVALID,
+                       "%s: expected a value, got a reference to a function's attribute %s", field,
+                       qd_onnx_show(&proto->ref_attr_name).text);
+    if (proto->type != ANY && proto->type != type)
+        return qd_fail(reader->error, QD_INVALID, "%s: type: expected %d (%s), got %d (%s)", field,
+                       type, type_name(type), proto->type, type_name(proto->type));
+    attribute->present = true;
+    attribute->number = proto->i;
+    attribute->list = proto->ints;
+    attribute->list_count = proto->n_ints;
+    if (type != STRING)
+        return QD_OK;
+    return qd_onnx_copy_string(&proto->s, field, reader->arena, &attribute->string, reader->error);
+}
+
+static enum qd_status read_attributes(const struct node *node)
+{
+    const struct qk_operator *op = node->op;
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < node->proto->n_attribute && status == QD_OK; i++) {
+        const Onnx__AttributeProto *attribute = node->proto->attribute[i];
+        size_t index = 0;
+        while (index < op->attribute_count &&
+               !qd_onnx_is(&attribute->name, op->attributes[index].name))
+            index++;
+        if (index == op->attribute_count)
+            return qd_fail(node->reader->error, QD_INVALID,
+                           "%s: expected an attribute of %s, got %s", node->where.text, op->name,
+                           qd_onnx_show(&attribute->name).text);
+        status = read_attribute(node, index, attribute);
+    }
+    return status;
+}
+
+/* ---- All nodes --------------------------------------------------------------------------- */
+
+static enum qd_status read_node(struct qd_onnx_reader *reader, size_t position)
+{
+    struct qk_graph_call *call = &reader->graph->call;
+    struct node node = {.reader = reader,
+                        .proto = reader->proto->node[position],
+                        .where = qd_onnx_node_where(reader, position),
+                        .node = &reader->nodes[call->node_count++]};
+    enum qd_status status = find_operator(&node);
+    if (status != QD_OK)
+        return status;
+    *node.node = (struct qk_node){.call = {.op = node.op, .version = node.version}};
+    status = qd_onnx_copy_string(&node.proto->name, node.where.text, reader->arena,
+                                 &node.node->name, reader->error);
+    if (status == QD_OK)
+        status = read_inputs(&node);
+    if (status == QD_OK)
+        status = read_outputs(&node);
+    return status == QD_OK ? read_attributes(&node) : status;
+}
+
+enum qd_status qd_onnx_read_nodes(struct qd_onnx_reader *reader)
+{
+    const Onnx__GraphProto *graph = reader->proto;
+    size_t count = 0;
+    for (size_t i = 0; i < graph->n_node; i++)
+        count += !qd_onnx_is_constant(graph->node[i]);
+    if (count == 0 || count > QK_GRAPH_NODE_COUNT_MAX)
+        return qd_fail(reader->error, QD_INVALID,
+                       "graph: expected 1 to %d nodes that are not Constant, got %zu",
+                       QK_GRAPH_NODE_COUNT_MAX, count);
+    reader->nodes = qd_arena_alloc(reader->arena, count * sizeof(*reader->nodes));
+    reader->lates =
+        qd_arena_alloc(reader->arena, count * QK_INPUT_COUNT_MAX * sizeof(*reader->lates));
+    if (reader->nodes == NULL || reader->lates == NULL)
+        return qd_onnx_no_memory(reader);
+    reader->graph->call.nodes = reader->nodes;
+    reader->graph->lates = reader->lates;
+    enum qd_status status = QD_OK;
+    for (size_t i = 0; i < graph->n_node && status == QD_OK; i++)
+        if (!qd_onnx_is_constant(graph->node[i]))
+            status = read_node(reader, i);
+    return status;
+}

@@ -1,0 +1,349 @@
+#define _GNU_SOURCE
+#include "server/models/repository/repository.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/memory/refusal.h"
+#include "server/memory/text.h"
+#include "server/models/repository/folder.h"
+#include "server/models/repository/found.h"
+#include "server/models/repository/name.h"
+#include "server/telemetry/log.h"
+
+enum {
+    VERSION_DIGITS_MAX = 18,
+    ENTRY_COUNT_MAX = 65536,  /* looked at in one folder */
+    ENTRIES_BYTES = 16 << 10, /* of entries, read at once */
+    LIST_COUNT_MIN = 16,
+};
+
+struct qd_repository {
+    char *path;
+    enum qd_links links;
+};
+
+/* Anew for each look, so that a folder, or a link, that takes the place of the one before it is
+ * followed: some deploy like that. */
+static enum qd_status open_root(const struct qd_repository *repository, int *fd,
+                                struct qd_error *error)
+{
+    *fd = open(repository->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0)
+        return QD_OK;
+    return qd_fail(error, QD_UNAVAILABLE, "%.300s: cannot be opened as a folder: %s",
+                   repository->path, strerror(errno));
+}
+
+struct qd_repository *qd_repository_open(const char *path, enum qd_links links,
+                                         struct qd_error *error)
+{
+    struct qd_repository *repository = calloc(1, sizeof(*repository));
+    if (repository != NULL) {
+        repository->path = strdup(path);
+        repository->links = links;
+    }
+    if (repository == NULL || repository->path == NULL) {
+        qd_fail(error, QD_UNAVAILABLE, "no memory for the repository");
+        qd_repository_close(repository);
+        return NULL;
+    }
+    int fd;
+    if (open_root(repository, &fd, error) != QD_OK) {
+        qd_repository_close(repository);
+        return NULL;
+    }
+    close(fd);
+    return repository;
+}
+
+void qd_repository_close(struct qd_repository *repository)
+{
+    if (repository == NULL)
+        return;
+    free(repository->path);
+    free(repository);
+}
+
+/* ---- Entries of a folder ------------------------------------------------------------------ */
+
+/* Calls for each entry but "." and "..", until that fails. */
+struct visitor {
+    enum qd_status (*visit)(struct visitor *visitor, int folder, const char *name,
+                            struct qd_error *error);
+};
+
+static enum qd_status visit(struct visitor *visitor, int folder, const char *name,
+                            struct qd_error *error)
+{
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return QD_OK;
+    return visitor->visit(visitor, folder, name, error);
+}
+
+/* The folder was opened for this: it is read to its end. */
+static enum qd_status visit_all(int folder, const char *shown, struct visitor *visitor,
+                                struct qd_error *error)
+{
+    alignas(struct dirent64) char entries[ENTRIES_BYTES];
+    size_t count = 0;
+    ssize_t bytes;
+    while ((bytes = getdents64(folder, entries, sizeof(entries))) > 0) {
+        const struct dirent64 *entry;
+        for (ssize_t at = 0; at < bytes; at += entry->d_reclen) {
+            entry = (const struct dirent64 *)(entries + at);
+            if (++count > ENTRY_COUNT_MAX)
+                return qd_fail(error, QD_TOO_LARGE, "%.200s: expected at most %d entries", shown,
+                               ENTRY_COUNT_MAX);
+            enum qd_status status = visit(visitor, folder, entry->d_name, error);
+            if (status != QD_OK)
+                return status;
+        }
+    }
+    return bytes == 0 ? QD_OK
+                      : qd_fail(error, QD_UNAVAILABLE, "%.200s: cannot be read: %s", shown,
+                                strerror(errno));
+}
+
+static bool is_folder(int folder, const char *name)
+{
+    struct stat about;
+    return fstatat(folder, name, &about, 0) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* True if the entry is a link that leads to nothing, to itself, or where the server may not look.
+ * It stands for a model or a version: opening it then says what is wrong. Passing over it would
+ * load an older version, or no model, without a word. */
+static bool is_broken_link(int folder, const char *name)
+{
+    struct stat about;
+    return fstatat(folder, name, &about, 0) != 0 &&
+           fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode);
+}
+
+/* ---- Models ------------------------------------------------------------------------------- */
+
+struct name_list {
+    struct visitor visitor;
+    struct qd_arena *arena;
+    const char **names;
+    size_t count;
+    size_t capacity;
+};
+
+static enum qd_status add_name(struct visitor *visitor, int folder, const char *name,
+                               struct qd_error *error)
+{
+    struct name_list *list = (struct name_list *)visitor;
+    struct qd_error unfit;
+    if (*name == '.' || strcmp(name, "lost+found") == 0 ||
+        !(is_folder(folder, name) || is_broken_link(folder, name)))
+        return QD_OK;
+    if (qd_model_check_name(name, &unfit) != QD_OK) {
+        qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"",
+               qd_log_value(unfit.text).text);
+        return QD_OK;
+    }
+    if (list->count == QD_REPOSITORY_MODEL_COUNT_MAX)
+        return qd_fail(error, QD_TOO_LARGE, "the repository: expected at most %d models",
+                       QD_REPOSITORY_MODEL_COUNT_MAX);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? LIST_COUNT_MIN : list->capacity * 2;
+        const char **names = qd_arena_grow(
+            list->arena, list->names, list->capacity * sizeof(*names), capacity * sizeof(*names));
+        if (names == NULL)
+            return qd_refuse_memory(list->arena, "the repository's names", error);
+        list->names = names;
+        list->capacity = capacity;
+    }
+    char *copy = qd_arena_alloc(list->arena, strlen(name) + 1);
+    if (copy == NULL)
+        return qd_refuse_memory(list->arena, "the repository's names", error);
+    list->names[list->count++] = strcpy(copy, name);
+    return QD_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+enum qd_status qd_repository_list(const struct qd_repository *repository, struct qd_arena *arena,
+                                  const char ***names, size_t *count, struct qd_error *error)
+{
+    struct name_list list = {.visitor = {add_name}, .arena = arena};
+    int root;
+    enum qd_status status = open_root(repository, &root, error);
+    if (status == QD_OK) {
+        status = visit_all(root, repository->path, &list.visitor, error);
+        close(root);
+    }
+    if (list.count > 0)
+        qsort(list.names, list.count, sizeof(*list.names), compare_names);
+    *names = list.names;
+    *count = list.count;
+    return status;
+}
+
+/* ---- One model ---------------------------------------------------------------------------- */
+
+/* FNV-1a, of bytes. */
+static uint64_t hash(uint64_t from, const void *bytes, size_t count)
+{
+    for (const unsigned char *at = bytes; count-- > 0; at++)
+        from = (from ^ *at) * UINT64_C(0x100000001b3);
+    return from;
+}
+
+/* What changes when the file does; whatever order the entries come in, their sum is the same. */
+static uint64_t mark_of(int folder, uint64_t version, const char *name)
+{
+    struct stat about;
+    if (fstatat(folder, name, &about, 0) != 0)
+        memset(&about, 0, sizeof(about));
+    const uint64_t facts[] = {
+        version,
+        (uint64_t)about.st_size,
+        (uint64_t)about.st_ino,
+        (uint64_t)about.st_mtim.tv_sec,
+        (uint64_t)about.st_mtim.tv_nsec,
+        (uint64_t)about.st_ctim.tv_sec,
+        (uint64_t)about.st_ctim.tv_nsec,
+    };
+    uint64_t mark = hash(UINT64_C(0xcbf29ce484222325), name, strlen(name));
+    return hash(mark, facts, sizeof(facts));
+}
+
+struct version_list {
+    struct visitor visitor;
+    struct qd_model_folder *folder;
+    const char *name;
+    bool marks;
+    struct qd_arena *arena;
+    size_t capacity;
+};
+
+/* 0: it is none. */
+static uint64_t version_of(const char *name)
+{
+    uint64_t number;
+    bool decimal = *name >= '1' && *name <= '9' && strlen(name) <= VERSION_DIGITS_MAX &&
+                   qd_read_decimal(name, &number);
+    return decimal ? number : 0;
+}
+
+static enum qd_status add_version(struct visitor *visitor, int fd, const char *name,
+                                  struct qd_error *error)
+{
+    struct version_list *list = (struct version_list *)visitor;
+    struct qd_model_folder *folder = list->folder;
+    uint64_t number = version_of(name);
+    bool as_folder = is_folder(fd, name) || (number != 0 && is_broken_link(fd, name));
+    folder->has_config |= !as_folder && strcmp(name, "config.json") == 0;
+    folder->has_pbtxt |= !as_folder && strcmp(name, "config.pbtxt") == 0;
+    folder->has_model |=
+        !as_folder && (qd_found_is_onnx(name) || strcmp(name, "request.json") == 0);
+    if (!as_folder && list->marks)
+        folder->fingerprint += mark_of(fd, 0, name);
+    if (!as_folder || number == 0) {
+        qd_log(QD_LOG_DEBUG, "an entry of a model's folder is no version",
+               "model=\"%s\" "
+               "entry=\"%.100s\"",
+               list->name, name);
+        return QD_OK;
+    }
+    if (folder->version_count == QD_REPOSITORY_VERSION_COUNT_MAX)
+        return qd_fail(error, QD_TOO_LARGE, "%.100s: expected at most %d versions", list->name,
+                       QD_REPOSITORY_VERSION_COUNT_MAX);
+    if (folder->version_count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? LIST_COUNT_MIN : list->capacity * 2;
+        size_t bytes = sizeof(*folder->versions);
+        uint64_t *versions =
+            qd_arena_grow(list->arena, folder->versions, list->capacity * bytes, capacity * bytes);
+        if (versions == NULL)
+            return qd_refuse_memory(list->arena, "the model's versions", error);
+        folder->versions = versions;
+        list->capacity = capacity;
+    }
+    folder->versions[folder->version_count++] = number;
+    return QD_OK;
+}
+
+struct marker {
+    struct visitor visitor;
+    uint64_t version;
+    uint64_t sum;
+};
+
+static enum qd_status add_mark(struct visitor *visitor, int folder, const char *name,
+                               struct qd_error *error)
+{
+    struct marker *marker = (struct marker *)visitor;
+    (void)error;
+    marker->sum += mark_of(folder, marker->version, name);
+    return QD_OK;
+}
+
+static enum qd_status mark_version(struct qd_model_folder *folder, const char *name,
+                                   uint64_t version, struct qd_error *error)
+{
+    char path[32];
+    char shown[192];
+    struct marker marker = {.visitor = {add_mark}, .version = version};
+    snprintf(path, sizeof(path), "%llu", (unsigned long long)version);
+    snprintf(shown, sizeof(shown), "%.128s/%s", name, path);
+    int fd;
+    enum qd_status status = qd_folder_open(folder->fd, path, folder->links, shown, &fd, error);
+    if (status == QD_NOT_FOUND) /* it was there just now: who writes here is not done */
+        return error->status = QD_UNAVAILABLE;
+    if (status != QD_OK)
+        return status;
+    status = visit_all(fd, shown, &marker.visitor, error);
+    close(fd);
+    folder->fingerprint += marker.sum + version;
+    return status;
+}
+
+static int compare_versions(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+enum qd_status qd_model_folder_open(const struct qd_repository *repository, const char *name,
+                                    bool marks, struct qd_arena *arena,
+                                    struct qd_model_folder *folder, struct qd_error *error)
+{
+    *folder = (struct qd_model_folder){.fd = -1, .links = repository->links};
+    int root;
+    enum qd_status status = open_root(repository, &root, error);
+    if (status != QD_OK)
+        return status;
+    status = qd_folder_open(root, name, repository->links, name, &folder->fd, error);
+    close(root);
+    if (status != QD_OK)
+        return status;
+    struct version_list list = {{add_version}, folder, name, marks, arena, 0};
+    status = visit_all(folder->fd, name, &list.visitor, error);
+    for (size_t i = 0; marks && status == QD_OK && i < folder->version_count; i++)
+        status = mark_version(folder, name, folder->versions[i], error);
+    if (folder->version_count > 0)
+        qsort(folder->versions, folder->version_count, sizeof(*folder->versions), compare_versions);
+    if (status != QD_OK)
+        qd_model_folder_close(folder);
+    return status;
+}
+
+void qd_model_folder_close(struct qd_model_folder *folder)
+{
+    if (folder->fd >= 0)
+        close(folder->fd);
+    folder->fd = -1;
+}

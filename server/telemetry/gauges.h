@@ -1,0 +1,52 @@
+/* What is measured when it is asked for, for /metrics: each bound of the server with what of it is
+ * in use, and what the system counts of the process. */
+#ifndef SERVER_TELEMETRY_GAUGES_H
+#define SERVER_TELEMETRY_GAUGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/memory/text.h"
+#include "server/telemetry/process.h"
+
+struct qd_bound {
+    uint64_t used;
+    uint64_t max;
+};
+
+#define QD_LISTENER_NAME_BYTES 300
+
+struct qd_listener_gauge {
+    const char *name;            /* shorter than that */
+    struct qd_bound connections; /* that were admitted */
+    uint64_t refused;            /* ever */
+};
+
+struct qd_gauges {
+    const char *cpu_tier;
+    const char *gemm;
+    const char *blas_core;
+    struct qd_bound queue;    /* requests that wait for a worker */
+    struct qd_bound workers;  /* that compute, of all */
+    struct qd_bound inflight; /* bytes */
+    struct qd_bound models;
+    struct qd_bound loads;   /* calls that wait */
+    struct qd_bound regions; /* of shared memory; none: it is off */
+    struct qd_bound region_bytes;
+    uint64_t inflight_kept; /* bytes for reuse, beyond those in use */
+    uint64_t models_kept;
+    const uint64_t *connections; /* open, of each I/O thread */
+    size_t io_thread_count;
+    uint64_t model_count;
+    const struct qd_listener_gauge *listeners;
+    size_t listener_count;
+    uint64_t access_lines_dropped;
+    uint64_t event_lines_dropped;
+    struct qd_process process;
+};
+
+/* Prometheus' text format 0.0.4, in so many units of a few KiB, each of whole families. */
+#define QD_GAUGES_UNIT_COUNT 6
+void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text);
+
+#endif

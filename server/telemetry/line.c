@@ -1,0 +1,239 @@
+#define _GNU_SOURCE
+#include "server/telemetry/line.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/memory/text.h"
+
+enum {
+    END_BYTES = 2, /* "}\n" */
+    ROOM = QD_LINE_BYTES_MAX - END_BYTES,
+    ESCAPE_BYTES_MAX = 6, /* \u001f */
+    KEY_BYTES = 6,        /* what is around a key and a value */
+    DIGITS_MAX = 20,
+    VALUE_BYTES_MIN = 16, /* or else a field is not worth its key */
+    SECOND_BYTES = sizeof("2000-01-01T00:00:00"),
+};
+
+static void put(struct qd_line *line, const char *bytes, size_t count)
+{
+    memcpy(line->bytes + line->count, bytes, count);
+    line->count += count;
+}
+
+static void put_string(struct qd_line *line, const char *string)
+{
+    put(line, string, strlen(string));
+}
+
+static void put_number(struct qd_line *line, uint64_t value)
+{
+    char *const at = line->bytes + line->count;
+    line->count += (size_t)(qd_print_decimal(value, at) - at);
+}
+
+/* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`
+ * has `count` bytes then. */
+static size_t print_character(enum qd_line_format format, const char *value, size_t left,
+                              char printed[ESCAPE_BYTES_MAX], size_t *count)
+{
+    static const char hex[] = "0123456789abcdef";
+    const unsigned char byte = (unsigned char)*value;
+    const size_t length = qd_utf8_length(value, left);
+    const uint32_t point = length == 0 ? 0 : qd_utf8_decode(value, length);
+    if (!qd_is_control(point) && byte != '"' && (byte != '\\' || format == QD_LINE_TEXT)) {
+        memcpy(printed, value, length);
+        *count = length;
+        return length;
+    }
+    if (format == QD_LINE_TEXT) {
+        printed[0] = byte == '"' ? '\'' : '?';
+        *count = 1;
+    } else if (length == 0) {
+        memcpy(printed, "\xef\xbf\xbd", *count = 3); /* U+FFFD */
+    } else if (byte == '"' || byte == '\\') {
+        memcpy(printed, (const char[]){'\\', (char)byte}, *count = 2);
+    } else {
+        memcpy(printed, "\\u", 2);
+        for (unsigned digit = 0; digit < 4; digit++)
+            printed[2 + digit] = hex[point >> (12 - 4 * digit) & 15];
+        *count = ESCAPE_BYTES_MAX;
+    }
+    return length == 0 ? 1 : length;
+}
+
+/* How much of a value needs no second look. */
+static size_t count_plain(const char *value, size_t most)
+{
+    size_t count = 0;
+    while (count < most && value[count] >= ' ' && value[count] < 0x7f && value[count] != '"' &&
+           value[count] != '\\')
+        count++;
+    return count;
+}
+
+/* Between quotes, and never part of a character. */
+static void put_quoted(struct qd_line *line, const char *value, size_t left, size_t bytes_max)
+{
+    char printed[ESCAPE_BYTES_MAX];
+    line->bytes[line->count++] = '"';
+    while (left > 0) {
+        const size_t plain = count_plain(value, left < bytes_max ? left : bytes_max);
+        put(line, value, plain);
+        value += plain;
+        left -= plain;
+        bytes_max -= plain;
+        size_t count = 0;
+        const size_t taken =
+            left > 0 ? print_character(line->format, value, left, printed, &count) : 0;
+        if (count > bytes_max)
+            break;
+        put(line, printed, count);
+        bytes_max -= count;
+        value += taken;
+        left -= taken;
+    }
+    line->bytes[line->count++] = '"';
+}
+
+/* False: there is no room for it and so many bytes of a value. */
+static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, size_t value_bytes)
+{
+    if (ROOM - line->count < value_bytes + key_bytes + KEY_BYTES)
+        return false;
+    char *at = line->bytes + line->count;
+    const bool json = line->format == QD_LINE_JSON;
+    *at++ = json ? ',' : ' ';
+    if (json)
+        *at++ = '"';
+    at = (char *)memcpy(at, key, key_bytes) + key_bytes;
+    if (json)
+        *at++ = '"';
+    *at++ = json ? ':' : '=';
+    line->count = (size_t)(at - line->bytes);
+    return true;
+}
+
+/* A second's text is made once: the calendar takes longer than all the rest of a line. */
+static void put_time(struct qd_line *line)
+{
+    static _Thread_local time_t second = -1;
+    static _Thread_local char text[SECOND_BYTES];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (now.tv_sec != second) {
+        struct tm utc;
+        second = now.tv_sec;
+        gmtime_r(&second, &utc);
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+    }
+    const unsigned ms = (unsigned)(now.tv_nsec / 1000000);
+    const char fraction[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10),
+                             (char)('0' + ms % 10), 'Z'};
+    put_string(line, text);
+    put(line, fraction, sizeof(fraction));
+}
+
+void qd_line_begin(struct qd_line *line, enum qd_line_format format, const char *level,
+                   const char *message)
+{
+    line->format = format;
+    line->count = 0;
+    put_string(line, format == QD_LINE_JSON ? "{\"ts\":\"" : "ts=");
+    put_time(line);
+    put_string(line, format == QD_LINE_JSON ? "\",\"level\":\"" : " level=");
+    put_string(line, level);
+    if (format == QD_LINE_JSON)
+        put(line, "\"", 1);
+    qd_line_string(line, "msg", message, ROOM / 2);
+}
+
+static void put_field(struct qd_line *line, const char *key, size_t key_bytes, const char *value,
+                      size_t bytes, size_t bytes_max)
+{
+    if (!put_key(line, key, key_bytes, VALUE_BYTES_MIN))
+        return;
+    const size_t room = ROOM - line->count - 2;
+    put_quoted(line, value, bytes, bytes_max < room ? bytes_max : room);
+}
+
+void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max)
+{
+    put_field(line, key, strlen(key), value, strlen(value), bytes_max);
+}
+
+void qd_line_number(struct qd_line *line, const char *key, uint64_t value)
+{
+    if (put_key(line, key, strlen(key), DIGITS_MAX))
+        put_number(line, value);
+}
+
+static bool is_number(const char *text, size_t bytes)
+{
+    return bytes > 0 && bytes < DIGITS_MAX && strspn(text, "0123456789") >= bytes &&
+           (bytes == 1 || *text != '0');
+}
+
+/* As they are, but for what would not stay on the line. */
+static void put_plain(struct qd_line *line, const char *text)
+{
+    size_t left = strlen(text);
+    if (left > 0 && line->count < ROOM)
+        put(line, " ", 1);
+    while (left > 0 && ROOM - line->count >= ESCAPE_BYTES_MAX) {
+        char printed[ESCAPE_BYTES_MAX];
+        size_t count = 1;
+        size_t taken = 1;
+        if (*text == '"')
+            *printed = '"';
+        else
+            taken = print_character(QD_LINE_TEXT, text, left, printed, &count);
+        put(line, printed, count);
+        text += taken;
+        left -= taken;
+    }
+}
+
+/* What has no '=' is no field: then all that is left is one, `text`. */
+static void put_pair(struct qd_line *line, const char **pairs)
+{
+    static const char nameless[] = "text";
+    static const char of_keys[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    const char *key = *pairs;
+    size_t key_bytes = strspn(key, of_keys);
+    const bool is_pair = key_bytes > 0 && key[key_bytes] == '=';
+    const char *value = is_pair ? key + key_bytes + 1 : key;
+    const bool quoted = is_pair && *value == '"';
+    value += quoted;
+    const size_t bytes = is_pair ? strcspn(value, quoted ? "\"" : " ") : strlen(value);
+    if (!is_pair) {
+        key = nameless;
+        key_bytes = strlen(nameless);
+    }
+    if (quoted || !is_number(value, bytes))
+        put_field(line, key, key_bytes, value, bytes, ROOM);
+    else if (put_key(line, key, key_bytes, bytes))
+        put(line, value, bytes);
+    value += bytes;
+    value += quoted && *value == '"';
+    *pairs = value + strspn(value, " ");
+}
+
+void qd_line_pairs(struct qd_line *line, const char *pairs)
+{
+    if (line->format == QD_LINE_TEXT) {
+        put_plain(line, pairs);
+        return;
+    }
+    while (*pairs != '\0')
+        put_pair(line, &pairs);
+}
+
+void qd_line_end(struct qd_line *line)
+{
+    assert(line->count <= ROOM);
+    put_string(line, line->format == QD_LINE_JSON ? "}\n" : "\n");
+}

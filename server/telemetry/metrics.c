@@ -1,0 +1,480 @@
+#include "server/telemetry/metrics.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/base/clock.h"
+#include "server/telemetry/prometheus.h"
+
+const char *const qd_stage_names[QD_STAGE_COUNT] = {
+#define X(name, text) text,
+    QD_STAGE_LIST(X)
+#undef X
+};
+
+/* Upper bounds of the histograms' buckets. */
+static const struct {
+    const char *seconds;
+    uint64_t ns;
+} buckets[] = {
+    {"0.00005", 50000},  {"0.0001", 100000},  {"0.00025", 250000}, {"0.0005", 500000},
+    {"0.001", 1000000},  {"0.0025", 2500000}, {"0.005", 5000000},  {"0.01", 10000000},
+    {"0.025", 25000000}, {"0.05", 50000000},  {"0.1", 100000000},  {"0.25", 250000000},
+    {"0.5", 500000000},  {"1", 1000000000},   {"2.5", 2500000000}, {"10", 10000000000},
+};
+
+enum {
+    BUCKET_COUNT = sizeof(buckets) / sizeof(*buckets),
+    HTTP_STATUS_MIN = 200,
+    HTTP_STATUS_MAX = 599,
+};
+
+/*    name, as the label `reason` */
+#define FAILURE_LIST(X)     \
+    X(REJECTED, "REJECTED") \
+    X(CANCELED, "CANCELED") \
+    X(BACKEND, "BACKEND")   \
+    X(OTHER, "OTHER")
+
+enum failure {
+#define X(name, text) FAILURE_##name,
+    FAILURE_LIST(X)
+#undef X
+        FAILURE_COUNT
+};
+
+struct qd_counters {
+    struct qd_metrics *metrics; /* set once: read without the lock */
+    struct qd_counters *next;   /* in the order in which they were made */
+    uint64_t number;            /* of all that were ever made */
+    size_t holder_count;
+    char *name;
+    char *labels; /* both as Prometheus wants them, as far as its closing brace */
+    uint64_t version;
+    uint64_t success_count;
+    uint64_t success_ns[QD_STAGE_COUNT];
+    uint64_t failure_count[FAILURE_COUNT];
+    uint64_t failure_ns;                                  /* end to end */
+    uint64_t last_ms;                                     /* since 1970; 0: never */
+    uint64_t histogram[QD_STAGE_COUNT][BUCKET_COUNT + 1]; /* the last: beyond all bounds */
+};
+
+struct qd_metrics {
+    uint64_t started_s; /* since 1970 */
+    atomic_uint_least64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
+    atomic_uint_least64_t refusals[QD_REASON_COUNT];
+    pthread_mutex_t lock; /* over all below, and the counters' own fields but their names */
+    struct qd_counters *first;
+    uint64_t made_count;
+};
+
+/* To some milliseconds, for a fraction of the time that asking the CPU's counter takes. */
+static struct timespec wall_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return now;
+}
+
+struct qd_metrics *qd_metrics_create(void)
+{
+    struct qd_metrics *metrics = calloc(1, sizeof(*metrics));
+    if (metrics != NULL) {
+        metrics->started_s = (uint64_t)wall_clock().tv_sec;
+        pthread_mutex_init(&metrics->lock, NULL);
+    }
+    return metrics;
+}
+
+void qd_metrics_destroy(struct qd_metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    assert(metrics->first == NULL);
+    pthread_mutex_destroy(&metrics->lock);
+    free(metrics);
+}
+
+/* ---- Who counts --------------------------------------------------------------------------- */
+
+static struct qd_counters *make_counters(struct qd_metrics *metrics, const char *name,
+                                         uint64_t version)
+{
+    static const char begin[] = "{model=\"", middle[] = "\",version=\"";
+    const size_t bytes = strlen(name) + 1;
+    struct qd_counters *counters = calloc(1, sizeof(*counters) + 3 * bytes + sizeof(begin) +
+                                                 sizeof(middle) + QD_DECIMAL_BYTES_MAX + 2);
+    if (counters == NULL)
+        return NULL;
+    counters->metrics = metrics;
+    counters->name = memcpy(counters + 1, name, bytes);
+    counters->labels = strcpy(counters->name + bytes, begin);
+    qd_prometheus_label(name, counters->labels + sizeof(begin) - 1);
+    strcat(counters->labels, middle);
+    *qd_print_decimal(version, counters->labels + strlen(counters->labels)) = '"';
+    counters->version = version;
+    counters->number = metrics->made_count++;
+    return counters;
+}
+
+struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *name,
+                                        uint64_t version)
+{
+    struct qd_counters **link = &metrics->first;
+    pthread_mutex_lock(&metrics->lock);
+    while (*link != NULL && ((*link)->version != version || strcmp((*link)->name, name) != 0))
+        link = &(*link)->next;
+    if (*link == NULL)
+        *link = make_counters(metrics, name, version);
+    if (*link != NULL)
+        (*link)->holder_count++;
+    struct qd_counters *counters = *link;
+    pthread_mutex_unlock(&metrics->lock);
+    return counters;
+}
+
+/* The lock is held. */
+static void release(struct qd_counters *counters)
+{
+    struct qd_counters **link = &counters->metrics->first;
+    if (--counters->holder_count > 0)
+        return;
+    while (*link != counters)
+        link = &(*link)->next;
+    *link = counters->next;
+    free(counters);
+}
+
+void qd_counters_release(struct qd_counters *counters)
+{
+    if (counters == NULL)
+        return;
+    struct qd_metrics *metrics = counters->metrics;
+    pthread_mutex_lock(&metrics->lock);
+    release(counters);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+/* ---- Counting ----------------------------------------------------------------------------- */
+
+void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status)
+{
+    assert(http_status >= HTTP_STATUS_MIN && http_status <= HTTP_STATUS_MAX);
+    atomic_fetch_add_explicit(&metrics->answers[http_status - HTTP_STATUS_MIN], 1,
+                              memory_order_relaxed);
+}
+
+void qd_metrics_count_refusal(struct qd_metrics *metrics, enum qd_reason reason)
+{
+    atomic_fetch_add_explicit(&metrics->refusals[reason], 1, memory_order_relaxed);
+}
+
+static void count_success(struct qd_counters *counters, const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    counters->success_count++;
+    for (unsigned stage = 0; stage < QD_STAGE_COUNT; stage++) {
+        size_t bucket = 0;
+        while (bucket < BUCKET_COUNT && stage_ns[stage] > buckets[bucket].ns)
+            bucket++;
+        counters->success_ns[stage] += stage_ns[stage];
+        counters->histogram[stage][bucket]++;
+    }
+}
+
+static void count_failure(struct qd_counters *counters, unsigned http_status, uint64_t total_ns)
+{
+    enum failure failure = http_status == 0     ? FAILURE_CANCELED
+                           : http_status == 503 ? FAILURE_REJECTED
+                           : http_status >= 500 ? FAILURE_BACKEND
+                                                : FAILURE_OTHER;
+    counters->failure_count[failure]++;
+    counters->failure_ns += total_ns;
+}
+
+void qd_counters_count(struct qd_counters *counters, unsigned http_status,
+                       const uint64_t stage_ns[QD_STAGE_COUNT])
+{
+    const struct timespec now = wall_clock();
+    pthread_mutex_lock(&counters->metrics->lock);
+    counters->last_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (http_status == 200)
+        count_success(counters, stage_ns);
+    else
+        count_failure(counters, http_status, stage_ns[QD_STAGE_TOTAL]);
+    pthread_mutex_unlock(&counters->metrics->lock);
+}
+
+/* ---- From one to the next ----------------------------------------------------------------- */
+
+void qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
+                            const char *name, const uint64_t *version)
+{
+    *cursor = (struct qd_metrics_cursor){.metrics = metrics, .name = name, .version = version};
+    pthread_mutex_lock(&metrics->lock);
+    cursor->made_count = metrics->made_count;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor)
+{
+    qd_counters_release(cursor->at);
+    cursor->at = NULL;
+}
+
+/* Behind the last one there are none, and behind none is the first. The lock is held. */
+static void go_on(struct qd_metrics_cursor *cursor)
+{
+    struct qd_counters *old = cursor->at;
+    cursor->at = old == NULL ? cursor->metrics->first : old->next;
+    if (cursor->at != NULL && cursor->at->number >= cursor->made_count)
+        cursor->at = NULL;
+    if (cursor->at != NULL)
+        cursor->at->holder_count++;
+    if (old != NULL)
+        release(old);
+}
+
+/* ---- Prometheus --------------------------------------------------------------------------- */
+
+/* Triton's counters, by its names: dashboards exist for them. */
+static const struct {
+    const char *name;
+    enum qd_stage stage; /* whose time it counts; QD_STAGE_COUNT: it counts inferences */
+    const char *help;
+} sums[] = {
+    {"nv_inference_request_success", QD_STAGE_COUNT, "Inferences answered with 200."},
+    {"nv_inference_count", QD_STAGE_COUNT, "Inferences computed, a batch counting as one."},
+    {"nv_inference_exec_count", QD_STAGE_COUNT, "Executions of the operator."},
+    {"nv_inference_request_duration_us", QD_STAGE_TOTAL, "From the first byte to the answer."},
+    {"nv_inference_queue_duration_us", QD_STAGE_QUEUE, "Waiting for a worker."},
+    {"nv_inference_compute_input_duration_us", QD_STAGE_DECODE, "Parsing and planning."},
+    {"nv_inference_compute_infer_duration_us", QD_STAGE_COMPUTE, "Computing the operator."},
+    {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE, "Building the answer."},
+};
+
+/* In this order: the sums, and then */
+enum {
+    FAMILY_FAILURES = sizeof(sums) / sizeof(*sums),
+    FAMILY_HISTOGRAMS,
+    FAMILY_ANSWERS, /* and what else is of no version */
+};
+
+static const char failures_name[] = "nv_inference_request_failure";
+static const char histogram_name[] = "quantd_stage_duration_seconds";
+
+/* Without snprintf, which takes four times as long: of a thousand versions these are megabytes.
+ * label: one more than the version's, or ""; bound: of a bucket; NULL: it is none. */
+static void print_value(struct qd_text *text, const char *name, const struct qd_counters *counters,
+                        const char *label, const char *bound, uint64_t value)
+{
+    qd_text_string(text, name);
+    qd_text_string(text, counters->labels);
+    qd_text_string(text, label);
+    if (bound != NULL) {
+        qd_text_string(text, ",le=\"");
+        qd_text_string(text, bound);
+        qd_text_string(text, "\"");
+    }
+    qd_text_string(text, "} ");
+    qd_text_decimal(text, value);
+    qd_text_string(text, "\n");
+}
+
+static void print_failures(const struct qd_counters *counters, struct qd_text *text)
+{
+    static const char *const labels[] = {
+#define X(name, text) ",reason=\"" text "\"",
+        FAILURE_LIST(X)
+#undef X
+    };
+    for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
+        print_value(text, failures_name, counters, labels[reason], NULL,
+                    counters->failure_count[reason]);
+}
+
+static void print_histogram(const struct qd_counters *counters, enum qd_stage stage,
+                            struct qd_text *text)
+{
+    static const char *const labels[] = {
+#define X(name, text) ",stage=\"" text "\"",
+        QD_STAGE_LIST(X)
+#undef X
+    };
+    const uint64_t ns = counters->success_ns[stage];
+    uint64_t count = 0;
+    for (size_t i = 0; i <= BUCKET_COUNT; i++) {
+        const char *bound = i == BUCKET_COUNT ? "+Inf" : buckets[i].seconds;
+        count += counters->histogram[stage][i];
+        print_value(text, "quantd_stage_duration_seconds_bucket", counters, labels[stage], bound,
+                    count);
+    }
+    qd_text_format(text, "quantd_stage_duration_seconds_sum%s%s} %" PRIu64 ".%09" PRIu64 "\n",
+                   counters->labels, labels[stage], ns / QD_NS_PER_S, ns % QD_NS_PER_S);
+    print_value(text, "quantd_stage_duration_seconds_count", counters, labels[stage], NULL, count);
+}
+
+static void print_refusals(const struct qd_metrics *metrics, struct qd_text *text)
+{
+    static const char *const reasons[] = {
+#define X(name, text) text,
+        QD_REASON_LIST(X)
+#undef X
+    };
+    qd_prometheus_type(text, "quantd_refusals_total", "counter",
+                       "Requests refused, or cut off, by what stood in their way.");
+    for (unsigned reason = 0; reason < QD_REASON_COUNT; reason++)
+        qd_text_format(text, "quantd_refusals_total{reason=\"%s\"} %" PRIu64 "\n", reasons[reason],
+                       atomic_load_explicit(&metrics->refusals[reason], memory_order_relaxed));
+}
+
+static void print_answers(const struct qd_metrics *metrics, struct qd_text *text)
+{
+    qd_prometheus_type(text, "quantd_answers_total", "counter",
+                       "Answers of any kind, by HTTP status.");
+    for (unsigned i = 0; i < sizeof(metrics->answers) / sizeof(*metrics->answers); i++) {
+        const uint64_t count = atomic_load_explicit(&metrics->answers[i], memory_order_relaxed);
+        if (count > 0)
+            qd_text_format(text, "quantd_answers_total{code=\"%u\"} %" PRIu64 "\n",
+                           HTTP_STATUS_MIN + i, count);
+    }
+    qd_prometheus_type(text, "process_start_time_seconds", "gauge", "Since 1970.");
+    qd_text_format(text, "process_start_time_seconds %" PRIu64 "\n", metrics->started_s);
+}
+
+static void print_type(unsigned family, struct qd_text *text)
+{
+    if (family < FAMILY_FAILURES)
+        qd_prometheus_type(text, sums[family].name, "counter", sums[family].help);
+    else if (family == FAMILY_FAILURES)
+        qd_prometheus_type(text, failures_name, "counter", "Inferences without a result.");
+    else
+        qd_prometheus_type(text, histogram_name, "histogram",
+                           "Stages of the inferences answered with 200.");
+}
+
+/* A version's in a family; of its histograms one. */
+static void print_version(const struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    const struct qd_counters *counters = cursor->at;
+    if (cursor->family < FAMILY_FAILURES) {
+        const enum qd_stage stage = sums[cursor->family].stage;
+        print_value(text, sums[cursor->family].name, counters, "", NULL,
+                    stage == QD_STAGE_COUNT ? counters->success_count
+                                            : counters->success_ns[stage] / QD_NS_PER_US);
+    } else if (cursor->family == FAMILY_FAILURES) {
+        print_failures(counters, text);
+    } else if (counters->success_count > 0) { /* histograms are a lot of text */
+        print_histogram(counters, cursor->stage, text);
+    }
+}
+
+/* The lock is held. */
+static void pass_unit(struct qd_metrics_cursor *cursor)
+{
+    if (cursor->family == FAMILY_HISTOGRAMS && cursor->at != NULL &&
+        cursor->at->success_count > 0 && ++cursor->stage < QD_STAGE_COUNT)
+        return;
+    cursor->stage = 0;
+    go_on(cursor);
+    cursor->family += cursor->at == NULL;
+}
+
+bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    if (cursor->family == FAMILY_ANSWERS) {
+        print_answers(cursor->metrics, text);
+        print_refusals(cursor->metrics, text);
+        return text->failed;
+    }
+    pthread_mutex_lock(&cursor->metrics->lock);
+    if (cursor->at == NULL)
+        print_type(cursor->family, text);
+    else
+        print_version(cursor, text);
+    if (!text->failed)
+        pass_unit(cursor);
+    pthread_mutex_unlock(&cursor->metrics->lock);
+    return true;
+}
+
+/* ---- Triton's statistics ------------------------------------------------------------------ */
+
+static void print_duration(struct qd_text *text, const char *name, uint64_t count, uint64_t ns,
+                           const char *after)
+{
+    qd_text_format(text, "\"%s\":{\"count\":%" PRIu64 ",\"ns\":%" PRIu64 "}%s", name, count, ns,
+                   after);
+}
+
+static void print_compute(struct qd_text *text, const struct qd_counters *counters,
+                          const char *after)
+{
+    uint64_t count = counters->success_count;
+    print_duration(text, "compute_input", count, counters->success_ns[QD_STAGE_DECODE], ",");
+    print_duration(text, "compute_infer", count, counters->success_ns[QD_STAGE_COMPUTE], ",");
+    print_duration(text, "compute_output", count, counters->success_ns[QD_STAGE_ENCODE], after);
+}
+
+static void print_model_stats(struct qd_text *text, const struct qd_counters *counters)
+{
+    uint64_t count = counters->success_count;
+    uint64_t failures = 0;
+    for (unsigned reason = 0; reason < FAILURE_COUNT; reason++)
+        failures += counters->failure_count[reason];
+    qd_text_string(text, "{\"name\":");
+    qd_text_json_string(text, counters->name);
+    qd_text_format(text,
+                   ",\"version\":\"%" PRIu64 "\",\"last_inference\":%" PRIu64
+                   ",\"inference_count\":%" PRIu64 ",\"execution_count\":%" PRIu64
+                   ",\"inference_stats\":{",
+                   counters->version, counters->last_ms, count, count);
+    print_duration(text, "success", count, counters->success_ns[QD_STAGE_TOTAL], ",");
+    print_duration(text, "fail", failures, counters->failure_ns, ",");
+    print_duration(text, "queue", count, counters->success_ns[QD_STAGE_QUEUE], ",");
+    print_compute(text, counters, ",");
+    print_duration(text, "cache_hit", 0, 0, ",");
+    print_duration(text, "cache_miss", 0, 0, "},\"response_stats\":{},\"batch_stats\":[");
+    if (count > 0) {
+        qd_text_string(text, "{\"batch_size\":1,");
+        print_compute(text, counters, "}");
+    }
+    qd_text_string(text, "],\"memory_usage\":[]}");
+}
+
+/* On to the next version that is meant. The lock is held. */
+static void pass_stats(struct qd_metrics_cursor *cursor)
+{
+    cursor->any = cursor->at != NULL;
+    do {
+        go_on(cursor);
+    } while (cursor->at != NULL &&
+             ((cursor->name != NULL && strcmp(cursor->at->name, cursor->name) != 0) ||
+              (cursor->version != NULL && cursor->at->version != *cursor->version)));
+    cursor->over = cursor->at == NULL;
+}
+
+bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text)
+{
+    if (cursor->over) {
+        qd_text_string(text, "]}");
+        return text->failed;
+    }
+    pthread_mutex_lock(&cursor->metrics->lock);
+    if (cursor->at == NULL) {
+        qd_text_string(text, "{\"model_stats\":[");
+    } else {
+        qd_text_string(text, cursor->any ? "," : "");
+        print_model_stats(text, cursor->at);
+    }
+    if (!text->failed)
+        pass_stats(cursor);
+    pthread_mutex_unlock(&cursor->metrics->lock);
+    return true;
+}

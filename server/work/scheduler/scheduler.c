@@ -1,0 +1,600 @@
+#include "server/work/scheduler/scheduler.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "server/base/clock.h"
+#include "server/work/scheduler/pool.h"
+#include "server/work/scheduler/turn.h"
+
+enum {
+    NOBODY = -1,
+    INTERVAL_JOBS = 8, /* how many jobs' intervals make the mean, more or less */
+};
+
+/* A job is in the queue, or on a worker, or on its way to its loop. Workers sit at a job that has a
+ * phase; while others may join, it is in `open`. */
+struct qd_scheduler {
+    struct qd_turn_signs signs;
+    struct qd_pool *pool;
+    size_t new_max; /* jobs that no worker has had yet */
+    size_t worker_count;
+    atomic_size_t news; /* counts what a worker that watches wants to see */
+    bool loop_computes;
+
+    pthread_mutex_t lock; /* over all below, and the jobs' own fields that are not atomic */
+    struct qd_job_list open;
+    bool ending;
+    uint64_t interval_ns; /* from one job's end to the next, while there was always one to do */
+    uint64_t last_end_ns; /* of a job */
+    uint64_t expected_ns; /* until then somebody who was woken should be there; 0: is there */
+    size_t watching;      /* workers that are awake, and will see what comes */
+    int idle;             /* the worker that fell asleep last, or NOBODY */
+    size_t idle_count;
+    int next_idle[]; /* of each worker that sleeps, the one that did before it */
+};
+
+/* What this loop has computed in passing in its turn, beyond QD_GIVING_NS for each job. */
+static _Thread_local uint64_t passing_ns;
+
+/* ---- The queue ---------------------------------------------------------------------------- */
+
+static void enqueue(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    qd_queue_append(&scheduler->signs.queue, job);
+    atomic_fetch_add(&scheduler->news, 1);
+}
+
+/* ---- Who helps whom ----------------------------------------------------------------------- */
+
+size_t qd_scheduler_shares(size_t unit_count, uint64_t unit_cost_ns, size_t worker_count)
+{
+    uint64_t cost_ns;
+    if (__builtin_mul_overflow(unit_count, unit_cost_ns, &cost_ns))
+        cost_ns = UINT64_MAX;
+    size_t shares = unit_count < worker_count ? unit_count : worker_count;
+    if (shares > 1 && cost_ns / shares < QD_HANDOVER_NS)
+        shares = (size_t)(cost_ns / QD_HANDOVER_NS);
+    return shares > 1 ? shares : 1;
+}
+
+/* A phase to join. For who is awake anyway even one unit is worth it; to wake somebody, the rest
+ * has to be. None at the end, or who has just left one for that would come back. */
+static struct qd_job *find_open(struct qd_scheduler *scheduler, bool awake)
+{
+    struct qd_job *job = atomic_load(&scheduler->signs.abandoned) ? NULL : scheduler->open.head;
+    while (job != NULL) {
+        bool free = job->free_seats != NULL && !atomic_load(&job->stopped);
+        size_t left = free ? qd_turn_units_left(job) : 0;
+        if (left > 0 &&
+            (awake || qd_turn_wants_help(&scheduler->signs, job, 1 + scheduler->idle_count)))
+            break;
+        job = job->next;
+    }
+    return job;
+}
+
+/* Under the lock: the worker to wake, once the lock is free, or NOBODY. One at a time, as who comes
+ * wakes the next; but who does not come in time, because its CPU has something else to do, is not
+ * waited for. Who watches comes by itself. */
+static int choose(struct qd_scheduler *scheduler)
+{
+    int index = scheduler->idle;
+    if (index == NOBODY || scheduler->watching > 0 ||
+        (atomic_load(&scheduler->signs.queue.count) == 0 && find_open(scheduler, false) == NULL))
+        return NOBODY;
+    uint64_t now_ns = qd_clock_ns();
+    if (now_ns < scheduler->expected_ns)
+        return NOBODY;
+    scheduler->expected_ns = now_ns + 2 * QD_HANDOVER_NS;
+    scheduler->idle = scheduler->next_idle[index];
+    scheduler->idle_count--;
+    return index;
+}
+
+static void wake(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake_elsewhere(scheduler->pool, (unsigned)index);
+}
+
+/* The same where the caller has nothing to compute. */
+static void wake_here(struct qd_scheduler *scheduler, int index)
+{
+    if (index != NOBODY)
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+}
+
+/* ---- A worker at a job -------------------------------------------------------------------- */
+
+/* Under the lock: others may join where there is room. */
+static void show_open(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (job->phase.seat_count <= 1)
+        return;
+    qd_job_list_append(&scheduler->open, job);
+    atomic_fetch_add(&scheduler->news, 1);
+}
+
+/* Under the lock: who is alone with the job leaves it to others. */
+static void step_back(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    job->code->on_running(job, false);
+    job->running = false;
+    enqueue(scheduler, job);
+}
+
+static bool is_on_loop(const struct qd_turn *turn)
+{
+    return turn->loop != NULL;
+}
+
+/* The worker is alone with the job, which has a new phase: it takes a seat, others may too. False:
+ * the job is for others, or others come before it, and it waits. */
+static bool open_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
+{
+    struct qd_job *job = turn->job;
+    qd_turn_open_phase(job);
+    pthread_mutex_lock(&scheduler->lock);
+    const bool stays =
+        qd_turn_is_stopped(&scheduler->signs, job) ||
+        (qd_turn_suits(turn) && !qd_queue_has_before(&scheduler->signs.queue, job->level) &&
+         (is_on_loop(turn) || !qd_turn_gives_way(&scheduler->signs, turn)));
+    if (stays) {
+        qd_turn_sit_down(turn);
+        show_open(scheduler, job);
+    } else {
+        step_back(scheduler, job);
+    }
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+    return stays;
+}
+
+/* True: the job is this worker's alone now, because all units are done, or none may be any more.
+ * False: the worker has nothing to do with it any more. */
+static bool leave_phase(struct qd_scheduler *scheduler, struct qd_turn *turn)
+{
+    struct qd_job *job = turn->job;
+    pthread_mutex_lock(&scheduler->lock);
+    qd_turn_stand_up(&scheduler->signs, turn);
+    bool last = job->worker_count == 0;
+    if (last && job->phase.seat_count > 1)
+        qd_job_list_remove(&scheduler->open, job);
+    bool gives_way =
+        last && qd_turn_units_left(job) > 0 && !qd_turn_is_stopped(&scheduler->signs, job);
+    if (gives_way)
+        step_back(scheduler, job);
+    pthread_mutex_unlock(&scheduler->lock);
+    return last && !gives_way;
+}
+
+static bool is_cancelled(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    job->cancelled = qd_turn_is_stopped(&scheduler->signs, job);
+    if (job->cancelled)
+        qd_turn_set_running(job, false);
+    return job->cancelled;
+}
+
+/* The worker is alone with the job. True: nothing speaks against its next step. False: it is over.
+ */
+static bool may_go_on(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (is_cancelled(scheduler, job))
+        return false;
+    if (atomic_load(&job->expired)) {
+        job->code->expire(job);
+        return false;
+    }
+    return true;
+}
+
+/* The worker is alone with the job, which is new. True: it has its first phase. False: it is over.
+ */
+static bool begin(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    if (job->started_ns >= job->deadline_ns)
+        atomic_store(&job->expired, true);
+    return may_go_on(scheduler, job) && job->code->start(job) && !is_cancelled(scheduler, job);
+}
+
+/* Under the lock. Time without a job is left out: what counts is at most the job's own. */
+static void note_interval(struct qd_scheduler *scheduler, const struct qd_job *job)
+{
+    const uint64_t now_ns = qd_clock_ns();
+    const uint64_t since_ns =
+        job->started_ns > scheduler->last_end_ns ? job->started_ns : scheduler->last_end_ns;
+    const uint64_t took_ns = job->started_ns == 0 ? 0 : now_ns - since_ns;
+    scheduler->interval_ns += took_ns / INTERVAL_JOBS - scheduler->interval_ns / INTERVAL_JOBS;
+    scheduler->last_end_ns = now_ns;
+}
+
+/* For its loop, unless that is who ends it. */
+static void end_job(struct qd_scheduler *scheduler, const struct qd_turn *turn)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    note_interval(scheduler, turn->job);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (!is_on_loop(turn))
+        qd_loop_post(turn->job->loop, &turn->job->over);
+}
+
+/* True: others go on with the job, and may have a next phase soon. False: it has ended. */
+static bool take_turn(struct qd_scheduler *scheduler, struct qd_turn *turn)
+{
+    bool goes_on = true;
+    if (turn->seat == NULL) {
+        goes_on = begin(scheduler, turn->job);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
+    }
+    while (goes_on) {
+        qd_turn_run(&scheduler->signs, turn);
+        if (!leave_phase(scheduler, turn))
+            return true;
+        goes_on = may_go_on(scheduler, turn->job) && turn->job->phase.then(turn->job) &&
+                  !is_cancelled(scheduler, turn->job);
+        if (goes_on && !open_phase(scheduler, turn))
+            return true;
+    }
+    end_job(scheduler, turn);
+    return false;
+}
+
+/* ---- A worker's life ---------------------------------------------------------------------- */
+
+/* Under the lock; something waits. What the loop has begun came with all others, and now it has a
+ * level: others may come before it. */
+static struct qd_job *take_next(struct qd_queue *queue)
+{
+    for (;;) {
+        struct qd_job *job = qd_queue_take(queue);
+        const bool may_step_back = job->started && !job->taken;
+        job->taken = true;
+        if (!may_step_back || !qd_queue_has_before(queue, job->level))
+            return job;
+        qd_queue_append(queue, job);
+    }
+}
+
+/* Under the lock; something waits. A turn at the next job: at a seat, if it has a phase. */
+static struct qd_turn take_from_queue(struct qd_scheduler *scheduler, enum qd_turn_kind kind)
+{
+    struct qd_turn turn = {.job = take_next(&scheduler->signs.queue), .kind = kind};
+    const uint64_t now_ns = qd_clock_ns();
+    turn.until_ns = now_ns + QD_QUANTUM_NS;
+    if (turn.job->started) {
+        if (turn.job->wait_until_ns != 0 && now_ns >= turn.job->wait_until_ns)
+            qd_turn_expire(turn.job);
+        qd_turn_sit_down(&turn);
+        show_open(scheduler, turn.job);
+    } else {
+        turn.job->started_ns = now_ns;
+    }
+    turn.job->started = true;
+    return turn;
+}
+
+/* Under the lock. */
+static struct qd_turn find_turn(struct qd_scheduler *scheduler)
+{
+    if (atomic_load(&scheduler->signs.queue.count) > 0)
+        return take_from_queue(scheduler, QD_TURN_WORKER);
+    struct qd_turn turn = {.job = find_open(scheduler, true), .kind = QD_TURN_HELPER};
+    if (turn.job != NULL)
+        qd_turn_sit_down(&turn);
+    return turn;
+}
+
+/* Under the lock, which is free meanwhile. */
+static void fall_asleep(struct qd_scheduler *scheduler, int index)
+{
+    scheduler->next_idle[index] = scheduler->idle;
+    scheduler->idle = index;
+    scheduler->idle_count++;
+    pthread_mutex_unlock(&scheduler->lock);
+    qd_pool_sleep(scheduler->pool, (unsigned)index);
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->expected_ns = 0;
+}
+
+/* Under the lock, which is free meanwhile: stays awake for as long as it would take to be woken, or
+ * until there is something to look at. It does not yield: whoever then gets the CPU may keep it for
+ * milliseconds, in which those who begin a phase count on this worker. */
+static void watch(struct qd_scheduler *scheduler)
+{
+    const size_t news = atomic_load(&scheduler->news);
+    scheduler->watching++;
+    pthread_mutex_unlock(&scheduler->lock);
+    const uint64_t until_ns = qd_clock_ns() + QD_HANDOVER_NS;
+    while (atomic_load(&scheduler->news) == news && qd_clock_ns() < until_ns) {
+    }
+    pthread_mutex_lock(&scheduler->lock);
+    scheduler->watching--;
+}
+
+static struct qd_turn next_turn(struct qd_scheduler *scheduler, int index, bool more_may_come)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    struct qd_turn turn = find_turn(scheduler);
+    if (turn.job == NULL && more_may_come && !scheduler->ending) {
+        watch(scheduler);
+        turn = find_turn(scheduler);
+    }
+    while (turn.job == NULL && !scheduler->ending) {
+        fall_asleep(scheduler, index);
+        turn = find_turn(scheduler);
+    }
+    int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+    return turn;
+}
+
+static void work(void *context, unsigned index)
+{
+    struct qd_scheduler *scheduler = context;
+    struct qd_turn turn;
+    bool more_may_come = false;
+    while ((turn = next_turn(scheduler, (int)index, more_may_come)).job != NULL)
+        more_may_come = take_turn(scheduler, &turn);
+}
+
+/* ---- The loop's side ---------------------------------------------------------------------- */
+
+static void on_over(void *context)
+{
+    struct qd_job *job = context;
+    if (job->cancelled)
+        job->code->cancel(job);
+    job->code->done(job);
+}
+
+struct qd_scheduler *qd_scheduler_create(struct qd_loop *loop,
+                                         const struct qd_scheduler_settings *settings)
+{
+    const unsigned thread_count = settings->thread_count;
+    struct qd_scheduler *scheduler =
+        calloc(1, sizeof(*scheduler) + thread_count * sizeof(*scheduler->next_idle));
+    if (scheduler == NULL)
+        return NULL;
+    scheduler->new_max = settings->queue_max;
+    scheduler->loop_computes = settings->loop_computes;
+    scheduler->worker_count = thread_count;
+    scheduler->idle = NOBODY;
+    pthread_mutex_init(&scheduler->lock, NULL);
+    pthread_mutex_lock(&scheduler->lock); /* no worker looks before it is whole */
+    scheduler->pool = qd_pool_create(loop, thread_count, settings->worker_nice, work, scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    if (scheduler->pool == NULL) {
+        qd_scheduler_destroy(scheduler);
+        return NULL;
+    }
+    return scheduler;
+}
+
+void qd_scheduler_destroy(struct qd_scheduler *scheduler)
+{
+    if (scheduler == NULL)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    assert(atomic_load(&scheduler->signs.queue.count) == 0);
+    scheduler->ending = true;
+    int index = scheduler->idle;
+    pthread_mutex_unlock(&scheduler->lock);
+    while (index != NOBODY) {
+        int next = scheduler->next_idle[index];
+        qd_pool_wake(scheduler->pool, (unsigned)index);
+        index = next;
+    }
+    qd_pool_destroy(scheduler->pool);
+    pthread_mutex_destroy(&scheduler->lock);
+    free(scheduler);
+}
+
+bool qd_scheduler_has_room(struct qd_scheduler *scheduler)
+{
+    return qd_scheduler_queue_count(scheduler) < scheduler->new_max &&
+           !atomic_load(&scheduler->signs.abandoned);
+}
+
+size_t qd_scheduler_queue_count(struct qd_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->signs.queue.new_count);
+}
+
+struct qd_bound qd_scheduler_queue(struct qd_scheduler *scheduler)
+{
+    return (struct qd_bound){qd_scheduler_queue_count(scheduler), scheduler->new_max};
+}
+
+struct qd_bound qd_scheduler_workers(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    size_t busy = scheduler->worker_count - scheduler->idle_count - scheduler->watching;
+    pthread_mutex_unlock(&scheduler->lock);
+    return (struct qd_bound){busy, scheduler->worker_count};
+}
+
+/* ---- The loop computes -------------------------------------------------------------------- */
+
+/* It is alone with the job, which nobody else knows, so it takes no lock: whoever has that may have
+ * lost its CPU. True: the job has ended. */
+static bool compute_in_passing(struct qd_scheduler *scheduler, struct qd_turn *turn)
+{
+    struct qd_job *job = turn->job;
+    job->started = true;
+    bool goes_on = begin(scheduler, job);
+    while (goes_on) {
+        qd_turn_open_phase(job);
+        if (!qd_turn_suits(turn))
+            return false;
+        qd_turn_sit_down(turn);
+        qd_turn_run(&scheduler->signs, turn);
+        qd_turn_stand_up(&scheduler->signs, turn);
+        if (qd_turn_units_left(job) > 0)
+            return false;
+        goes_on =
+            may_go_on(scheduler, job) && job->phase.then(job) && !is_cancelled(scheduler, job);
+    }
+    return true;
+}
+
+/* Under the lock. What the loop takes rather than that it falls asleep: one job alone. With more to
+ * do, workers are awake, and each takes the next without being woken. */
+static bool is_for_idle_loop(const struct qd_scheduler *scheduler)
+{
+    const struct qd_job *job = qd_queue_first(&scheduler->signs.queue);
+    return scheduler->loop_computes && atomic_load(&scheduler->signs.queue.count) == 1 &&
+           job->brief && (!job->started || job->phase.unit_cost_ns <= QD_PORTION_NS) &&
+           scheduler->idle_count == scheduler->worker_count;
+}
+
+/* The job waits for a worker, unless its loop takes it. False: there is no room for it. What has
+ * begun already always finds room: the loops may put one each beyond the bound. */
+static bool leave_to_workers(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    if (!job->started && !qd_scheduler_has_room(scheduler)) {
+        pthread_mutex_unlock(&scheduler->lock);
+        return false;
+    }
+    if (job->started)
+        step_back(scheduler, job);
+    else
+        enqueue(scheduler, job);
+    const int chosen = is_for_idle_loop(scheduler) ? NOBODY : choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake_here(scheduler, chosen);
+    return true;
+}
+
+/* True: it may not start yet, and waits. Where there is no room, leave_to_workers says so. */
+static bool hold(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    const bool holds =
+        qd_scheduler_has_room(scheduler) && qd_queue_hold(&scheduler->signs.queue, job);
+    pthread_mutex_unlock(&scheduler->lock);
+    return holds;
+}
+
+void qd_scheduler_release(struct qd_scheduler *scheduler)
+{
+    if (atomic_load(&scheduler->signs.queue.held_count) == 0)
+        return;
+    pthread_mutex_lock(&scheduler->lock);
+    qd_queue_release(&scheduler->signs.queue, qd_clock_ns());
+    atomic_fetch_add(&scheduler->news, 1);
+    const int chosen = choose(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+    wake(scheduler, chosen);
+}
+
+bool qd_scheduler_submit(struct qd_scheduler *scheduler, struct qd_loop *loop, struct qd_job *job,
+                         const struct qd_job_code *code, uint64_t brief_ns, uint64_t deadline_ns)
+{
+    if (!qd_scheduler_has_room(scheduler))
+        return false;
+    *job = (struct qd_job){.code = code,
+                           .loop = loop,
+                           .over = {.callback = on_over, .context = job},
+                           .brief = brief_ns != 0,
+                           .deadline_ns = deadline_ns};
+    if (code->may_start != NULL && hold(scheduler, job))
+        return true;
+    if (brief_ns == 0 || !scheduler->loop_computes || passing_ns >= QD_QUANTUM_NS)
+        return leave_to_workers(scheduler, job);
+    job->started_ns = brief_ns;
+    struct qd_turn turn = {.job = job,
+                           .kind = QD_TURN_PASSING,
+                           .loop = loop,
+                           .until_ns = brief_ns + QD_QUANTUM_NS,
+                           .budget_ns = QD_PASSING_NS};
+    const bool ended = compute_in_passing(scheduler, &turn);
+    const uint64_t took_ns = (job->ended_ns != 0 ? job->ended_ns : qd_clock_ns()) - brief_ns;
+    passing_ns += took_ns > QD_GIVING_NS ? took_ns - QD_GIVING_NS : 0;
+    if (!ended)
+        return leave_to_workers(scheduler, job);
+    on_over(job);
+    return true;
+}
+
+bool qd_scheduler_help(struct qd_scheduler *scheduler, struct qd_loop *loop)
+{
+    struct qd_turn turn = {.job = NULL};
+    passing_ns = 0;
+    if (atomic_load(&scheduler->signs.queue.count) == 0)
+        return false;
+    const bool ready = qd_loop_is_ready(loop);
+    pthread_mutex_lock(&scheduler->lock);
+    const bool for_loop = is_for_idle_loop(scheduler);
+    const bool for_another = for_loop && qd_queue_first(&scheduler->signs.queue)->loop != loop;
+    if (for_loop && !for_another && !ready)
+        turn = take_from_queue(scheduler, QD_TURN_IDLE_LOOP);
+    turn.loop = loop;
+    int chosen = for_another ? NOBODY : choose(scheduler); /* that loop will take it, or choose */
+    pthread_mutex_unlock(&scheduler->lock);
+    if (turn.job == NULL) {
+        wake_here(scheduler, chosen);
+        return false;
+    }
+    wake(scheduler, chosen);
+    if (take_turn(scheduler, &turn)) {
+        pthread_mutex_lock(&scheduler->lock);
+        chosen = choose(scheduler); /* for what it has left */
+        pthread_mutex_unlock(&scheduler->lock);
+        wake_here(scheduler, chosen);
+    } else {
+        on_over(turn.job);
+    }
+    return true;
+}
+
+bool qd_scheduler_is_abandoned(const struct qd_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->signs.abandoned);
+}
+
+void qd_scheduler_cancel(struct qd_scheduler *scheduler, struct qd_job *job)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    atomic_store(&job->stopped, true);
+    const bool waits = job->queued;
+    if (waits) {
+        qd_queue_remove(&scheduler->signs.queue, job);
+        job->cancelled = true;
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    if (waits)
+        qd_loop_post(job->loop, &job->over);
+}
+
+void qd_scheduler_abandon(struct qd_scheduler *scheduler)
+{
+    struct qd_job *job;
+    pthread_mutex_lock(&scheduler->lock);
+    atomic_store(&scheduler->signs.abandoned, true);
+    qd_queue_release(&scheduler->signs.queue, UINT64_MAX);
+    while ((job = qd_queue_take(&scheduler->signs.queue)) != NULL) {
+        job->cancelled = true;
+        qd_loop_post(job->loop, &job->over);
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+unsigned qd_scheduler_retry_after_s(struct qd_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    const uint64_t count = atomic_load(&scheduler->signs.queue.count) +
+                           atomic_load(&scheduler->signs.queue.held_count) + 1;
+    uint64_t wait_ns;
+    if (__builtin_mul_overflow(count, scheduler->interval_ns, &wait_ns))
+        wait_ns = UINT64_MAX;
+    pthread_mutex_unlock(&scheduler->lock);
+    const uint64_t seconds = wait_ns / QD_NS_PER_S + 1;
+    return seconds < QD_RETRY_AFTER_MAX_S ? (unsigned)seconds : QD_RETRY_AFTER_MAX_S;
+}
