@@ -10,23 +10,23 @@
 
 #include "kernels/quantize/products.h"
 
-/* How many bytes ahead x is fetched where y is stored past the caches. */
+/* How many bytes ahead x is prefetched if y is stored past the caches. */
 #define PREFETCH_BYTES 2048
 
-/* Quotients that become integers are brought within this. It and more saturate with any zero point,
- * and less can be rounded by an addition. */
+/* Quotients that become integers are clamped to this magnitude. Larger quotients saturate with any
+ * zero point, and smaller ones can be rounded by an addition. */
 #define LIMIT 0x1p21F
 
-/* How codes, which are integers of 32 bits, become y: saturating, as the type wants it. */
+/* How codes, which are 32-bit integers, are packed into y, with saturation. */
 enum packing { PACK_U8, PACK_S8, PACK_U16, PACK_S16, PACK_4, PACK_2 };
 
 /* ---- Summands of magnitude_code() ----------------------------------------------------------- */
 
-#ifndef SUMMANDS /* else the tier has a faster way to them */
+#ifndef SUMMANDS /* else the tier has a faster way to make them */
 
 struct summands {
     unsigned shift;
-    words step; /* from the exponent and its part of the code to the summand */
+    words step; /* the difference between an exponent, with its part of the code, and the summand */
 };
 
 INLINE struct summands summands_of(const struct qk_narrow *narrow)
@@ -46,7 +46,7 @@ INLINE vector summand(const struct summands *summands, vector magnitude)
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
 
-/* What all of a call's elements have in common. */
+/* What is the same for all elements of a call. */
 struct job {
     enum qk_type x_type;
     enum qk_division division;
@@ -54,14 +54,15 @@ struct job {
     unsigned x_bytes;
     unsigned y_bits;
     vector low, high;   /* the limits of quotients that become integers */
-    int8_t least, most; /* of integers of less than 8 bits */
-    bool floats;        /* y is of floats, and what follows is set: */
+    int8_t least, most; /* the limits of integers of less than 8 bits */
+    bool floats;        /* y is a float type, and the members below are set */
     const struct qk_narrow *narrow;
-    vector normal, cap; /* the least normal number, and the power of two above the largest */
+    vector normal, cap; /* the least normal number, and the power of two above the largest number */
     struct summands summands;
     uint8_t largest, sign;
     bool zero_has_sign, saturates;
-    bool has_small; /* y shows how a quotient below 2^-14, where FP16 are subnormal, was rounded */
+    bool has_small; /* y is so fine that it shows how a quotient below 2^-14, where FP16 is
+                       subnormal, was rounded */
 };
 
 INLINE void describe_floats(struct job *job, const struct qk_narrow *narrow)
@@ -126,7 +127,7 @@ INLINE vector rounded(enum qk_division division, vector v)
                                           : v;
 }
 
-/* qk_narrow for a vector. */
+/* Like qk_narrow, for a vector. */
 INLINE words narrowed(const struct qk_narrow *narrow, vector value)
 {
     const words bits = words_of_vector(value);
@@ -153,7 +154,7 @@ INLINE words narrowed(const struct qk_narrow *narrow, vector value)
     return xor_words(code, sign);
 }
 
-/* x, rounded to the type of the division. */
+/* Returns x, rounded to the type of the division. */
 INLINE vector dividend_of(const struct job *job, const uint8_t *x)
 {
     const bool is_rounded = (job->x_type == QK_FP16 && job->division == QK_DIVISION_FP16) ||
@@ -162,7 +163,7 @@ INLINE vector dividend_of(const struct job *job, const uint8_t *x)
     return is_rounded ? v : rounded(job->division, v);
 }
 
-/* The quotients as the division rounds them, if it is none of FP64. */
+/* Returns the quotients, rounded to the type of the division, which is not FP64. */
 INLINE vector quotient_of(const struct job *job, const uint8_t *x, vector scale)
 {
     return rounded(job->division, divide(dividend_of(job, x), scale));
@@ -178,14 +179,14 @@ INLINE struct doubles quotient_of_doubles(const struct job *job, const uint8_t *
     return divide_doubles(dividend, divisor);
 }
 
-/* Rounds quotients to integers. Infinities and all that is beyond the limits saturate later, with
- * any zero point; a NaN becomes the lower limit. */
+/* Rounds quotients to integers. Infinities and everything beyond the limits become a limit, which
+ * saturates later with any zero point. A NaN becomes the lower limit. */
 INLINE words rounded_integers(const struct job *job, vector quotient)
 {
     return round_to_words(limited_to(quotient, job->low, job->high));
 }
 
-/* The integers of one vector's elements. */
+/* Returns the integers of one vector's elements, with their zero points. */
 INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     const words zeros = words_of_vector(zero);
@@ -196,7 +197,7 @@ INLINE words integers_of(const struct job *job, const uint8_t *x, vector scale, 
     return add_words(rounded_integers(job, quotient_of(job, x, scale)), zeros);
 }
 
-/* The sums, of which y has the nearest floats. */
+/* Returns quotient + zero point. y is the nearest float to it. */
 INLINE vector sums_of(const struct job *job, const uint8_t *x, vector scale, vector zero)
 {
     if (job->division >= QK_DIVISION_FP64)
@@ -244,13 +245,14 @@ INLINE void prefetch(const struct job *job, const uint8_t *x)
 
 /* ---- Floats of 8 and 4 bits ------------------------------------------------------------------ */
 
-/* The code of a sum's magnitude, for all that is no NaN: a larger one than the largest where that
- * is what it rounds to.
+/* Returns the code of a sum's magnitude, for every sum but NaN. If the sum rounds to more than the
+ * largest number, the code is above that number's.
  *
- * A magnitude in [2^e, 2^(e+1)) is added to 2^(e + shift): as floats are there as far apart as y's
- * numbers are at 2^e, that rounds it as y wants it, ties to even, and the lowest bits of the sum
- * count by such steps. To these bits what is added to has the code of 2^e, less the count of it, so
- * that they become the code. Subnormal numbers are as far apart as the least normal ones. */
+ * A magnitude in [2^e, 2^(e+1)) is added to 2^(e + shift). Around that number FP32s are as far
+ * apart as y's numbers are around 2^e, so the addition rounds the magnitude to y's precision, ties
+ * to even, and the lowest bits of the result count y's steps. The summand also contains the code of
+ * 2^e less its count of steps, so that these bits become the code. Subnormal numbers are as far
+ * apart as the least normal ones, so they use the same summand. */
 INLINE words magnitude_code(const struct job *job, vector sum)
 {
     const vector magnitude = capped(sum, job->cap);
@@ -266,7 +268,7 @@ INLINE void store_codes(char *y, octets codes, bool is_4_bits, bool stream)
         store_bytes(y, codes, stream);
 }
 
-/* By all the rules of qk_narrow, which few chunks need. */
+/* Stores a chunk by all the rules of qk_narrow, which few chunks need. */
 static __attribute__((noinline, cold)) void store_narrowed(const struct qk_narrow *narrow, char *y,
                                                            vector a, vector b, vector c, vector d,
                                                            bool is_4_bits, bool stream)
@@ -276,7 +278,7 @@ static __attribute__((noinline, cold)) void store_narrowed(const struct qk_narro
     store_codes(y, in_order(packed(codes, false)), is_4_bits, stream);
 }
 
-/* `has_nan` is any_nan() of the sums. */
+/* Stores a chunk of floats. `has_nan` is any_nan() of the sums. */
 INLINE void store_floats(const struct job *job, char *y, const vector *sums, bool has_nan,
                          bool stream)
 {
@@ -298,14 +300,14 @@ INLINE void store_floats(const struct job *job, char *y, const vector *sums, boo
 
 /* ---- Parameters ----------------------------------------------------------------------------- */
 
-/* The parameters of a chunk's elements. */
+/* The parameters of the elements of a chunk, by vector. */
 struct parameters {
     vector scale[4], zero[4];
-    vector reciprocal[4]; /* of scales, if products may divide by them */
+    vector reciprocal[4]; /* of the scales, if products may divide by them */
     bool products;
 };
 
-/* The zero point that changes nothing, as integers and as floats have it. */
+/* Returns the zero point that changes nothing, as an integer or as a float. */
 INLINE vector no_zero(const struct job *job)
 {
     return job->floats ? splat(-0.0F) : splat(0);
@@ -316,7 +318,7 @@ INLINE vector zero_at(const struct job *job, const struct qk_span *span, size_t 
     return span->zeros ? splat(((const float *)span->zeros)[p]) : no_zero(job);
 }
 
-/* The parameters of block p, for all elements of a chunk. */
+/* Returns the parameters of a chunk whose elements all belong to block p. */
 INLINE struct parameters same(const struct job *job, const struct qk_span *span, size_t p)
 {
     const vector scale = splat(((const float *)span->scales)[p]);
@@ -325,7 +327,7 @@ INLINE struct parameters same(const struct job *job, const struct qk_span *span,
                                .zero = {zero, zero, zero, zero}};
 }
 
-/* The parameters of a chunk where each element has its own, from element i on. */
+/* Returns the parameters of the chunk from element i on, whose elements each have their own. */
 INLINE struct parameters each(const struct job *job, const struct qk_span *span, size_t i)
 {
     struct parameters parameters;
@@ -343,15 +345,15 @@ INLINE struct parameters each(const struct job *job, const struct qk_span *span,
     return parameters;
 }
 
-/* Where a loop through blocks is. */
+/* The position of a loop over blocks. */
 struct place {
-    size_t i;    /* the element */
-    size_t p;    /* its block's parameters */
-    size_t left; /* elements of its block, from it on */
+    size_t i;    /* index of the element */
+    size_t p;    /* index of its block's parameters */
+    size_t left; /* how many elements of its block are left, including it */
 };
 
-/* The parameters of a chunk whose blocks have LANES elements or more, so that each vector has parts
- * of one block or two. Moves on behind the chunk. */
+/* Returns the parameters of a chunk whose blocks have LANES elements or more, so that each vector
+ * belongs to one block or two. Moves `at` behind the chunk. */
 INLINE struct parameters mixed(const struct job *job, const struct qk_span *span, struct place *at)
 {
     const float *scales = span->scales;
@@ -365,7 +367,8 @@ INLINE struct parameters mixed(const struct job *job, const struct qk_span *span
         parameters.scale[v] = splat(scale);
         parameters.zero[v] = zero_at(job, span, at->p);
         if (parameters.products)
-            parameters.reciprocal[v] = splat(1 / scale); /* of one element it takes less time */
+            parameters.reciprocal[v] =
+                splat(1 / scale); /* dividing one element is faster than a vector */
         if (at->left < LANES) {
             const float after = scales[next];
             parameters.products = parameters.products && qk_is_divisor(after);
@@ -408,9 +411,9 @@ INLINE void floats_by_products(const struct job *job, const uint8_t *x, char *y,
     store_floats(job, y, sums, has_nan, stream);
 }
 
-/* A chunk by the products of its vectors' own scales. False: it has a NaN, or what overflowed, and
- * has to be divided. Unlike with one scale, x needs no limits first: a quotient beyond them stays
- * beyond. */
+/* Tries to quantize a chunk whose vectors have scales of their own by products. Returns false if
+ * the chunk has a NaN or a product overflowed; the caller then divides. Unlike with one scale, x is
+ * not clamped first: a quotient beyond the limits stays beyond them. */
 INLINE bool try_products(const struct job *job, const struct qk_span *span, size_t i,
                          const struct parameters *p)
 {
@@ -441,7 +444,7 @@ INLINE bool try_products(const struct job *job, const struct qk_span *span, size
     return true;
 }
 
-/* A chunk, as its parameters allow. */
+/* Quantizes a chunk: by products if its parameters allow it, else by division. */
 INLINE void take(const struct job *job, const struct qk_span *span, size_t i,
                  const struct parameters *p)
 {
@@ -458,8 +461,8 @@ INLINE void take(const struct job *job, const struct qk_span *span, size_t i,
     store(job, (char *)span->y + i * job->y_bits / 8, codes, span->stream);
 }
 
-/* The loop for blocks of one element. The last chunk is a whole one, too: it begins early, where
- * less than one is left. */
+/* The loop for blocks of one element. If less than a chunk is left, the last chunk begins earlier
+ * and overlaps the one before it. */
 INLINE void loop_each(const struct job *job, const struct qk_span *span)
 {
     for (size_t i = 0; i < span->count; i += CHUNK) {
@@ -480,7 +483,7 @@ INLINE void go_back(const struct qk_span *span, struct place *at)
     }
 }
 
-/* Chunks of one block, from element i to `end`, by products. */
+/* Quantizes chunks of one block by products, from element i to `end`. */
 INLINE void take_by_products(const struct job *job, const struct qk_span *span, size_t i,
                              size_t end, float scale, vector zero)
 {
@@ -504,7 +507,7 @@ INLINE void take_by_products(const struct job *job, const struct qk_span *span, 
     }
 }
 
-/* Does as many chunks as belong to one block alone. */
+/* Quantizes as many chunks as lie completely in the current block. */
 INLINE void take_whole(const struct job *job, const struct qk_span *span, struct place *at)
 {
     const size_t left = at->left < span->count - at->i ? at->left : span->count - at->i;
@@ -549,7 +552,7 @@ INLINE void loops(const struct job *job, const struct qk_span *span)
         loop_blocks(job, span);
 }
 
-/* Loops of their own for the types that are common, in which what does not vary is a constant. */
+/* Makes a loop for each common combination of types, in which the types are constants. */
 INLINE void loops_of(struct job job, const struct qk_span *span, enum qk_type x_type,
                      enum qk_division division, bool floats)
 {
@@ -560,7 +563,7 @@ INLINE void loops_of(struct job job, const struct qk_span *span, enum qk_type x_
     loops(&job, span);
 }
 
-/* The arguments are copied, so that the compiler can see that storing y does not change them. */
+/* Copies the arguments, so that the compiler can see that storing y does not change them. */
 static void quantize(const struct qk_quantize_args *args)
 {
     const struct qk_span span = args->span;

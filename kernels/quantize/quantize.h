@@ -63,28 +63,29 @@
 #include "kernels/grain/span.h"
 #include "kernels/qk.h"
 
-/* What x and the scale are before the division, and the quotient behind it. */
+/* The type of x and the scale before the division, and of the quotient after it. */
 enum qk_division {
     QK_DIVISION_FP32,
     QK_DIVISION_FP16,
     QK_DIVISION_BF16,
     QK_DIVISION_FP64,
-    QK_DIVISION_FP64_INTEGER /* the same, of scales that are int32 */
+    QK_DIVISION_FP64_INTEGER /* the same, with int32 scales */
 };
 
 struct qk_quantize_args {
     enum qk_type x_type; /* FP32, FP16, BF16 or INT32 */
     enum qk_type y_type; /* an integer of up to 16 bits, or a float of up to 8 */
     enum qk_division division;
-    const struct qk_narrow *narrow; /* floats: how y is rounded */
-    /* Scales are floats, rounded as the division wants them, or int32; zeros are int32 where y is
-     * an integer, else floats. Offsets, if there are some, are the reciprocals 1 / scale of scales
-     * that are divisors, by which tiers may divide. */
+    const struct qk_narrow *narrow; /* how y is rounded, if y is a float */
+    /* Scales are floats, already rounded to the type of the division, or int32. Zeros are int32 if
+     * y is an integer, else floats. Offsets, if present, are the reciprocals 1 / scale, for tiers
+     * that divide by multiplying. They are present only if every scale is a divisor
+     * (QK_DIVISOR_LEAST). */
     struct qk_span span;
 };
 
-/* Scales that a tier may divide by with products, as products.h says; and whether the types are
- * such. (NaN of FP32 may become 0 when products are rounded to BF16.) */
+/* The range of scales by which a tier may divide with products (products.h), and whether the types
+ * allow it. (An FP32 NaN may become 0 when a product is rounded to BF16.) */
 #define QK_DIVISOR_LEAST 0x1p-60F
 #define QK_DIVISOR_MOST 0x1p60F
 
@@ -100,28 +101,30 @@ static inline bool qk_is_divisor(float scale)
 
 typedef void (*qk_quantize_fn)(const struct qk_quantize_args *args);
 
-/* Tiers go by so many elements. */
+/* How many elements vector kernels process at a time. */
 #define QK_QUANTIZE_CHUNK ((size_t)64)
 
 struct qk_quantize_kernels {
-    const char *name; /* of the tier that fills the table: "quantize_avx2" */
-    /* A tier's: both firsts are 0, `count` is at least QK_QUANTIZE_CHUNK, of whole bytes of y, and
-     * where that is streamed of whole cache lines and chunks; blocks are of QK_BLOCK_MIN elements
-     * or more, or of 1 without a period. */
+    const char *name; /* the name of the tier that filled the table: "quantize_avx2" */
+    /* The kernel of a tier. The caller guarantees that both firsts are 0 and that `count` is at
+     * least QK_QUANTIZE_CHUNK and fills whole bytes of y. If y is streamed, `count` fills whole
+     * cache lines and chunks. Blocks have QK_BLOCK_MIN elements or more, or 1 element and no
+     * period. */
     qk_quantize_fn run;
-    void (*finish)(void);  /* after the last streaming call, before others may read y */
+    void (*finish)(
+        void); /* to be called after the last streaming call, before another thread reads y */
     double element_cycles; /* a rough guess for one element, in a cache */
 };
 
-/* Any count from any element on: by the tier's kernel, and what that cannot take by scalar. Where
- * y begins within a byte, the elements before it stay as they are; those behind the last one, in
- * its byte, become 0. */
+/* Quantizes any count of elements, from any element on. Uses the tier's kernel, and the scalar
+ * kernel for what the tier's cannot take. If y begins inside a byte, the elements before it in that
+ * byte keep their values. The elements after the last one in its byte become 0. */
 void qk_quantize(const struct qk_quantize_kernels *kernels, const struct qk_quantize_args *args);
 
-/* The scalar kernel, which is the reference, takes every span. */
+/* The scalar kernel takes every span. It is the reference for all tiers. */
 void qk_quantize_scalar(const struct qk_quantize_args *args);
 
-/* Each fills the entries that its tier has. */
+/* Each function fills the entries that its tier has. */
 void qk_quantize_init_scalar(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx2(struct qk_quantize_kernels *kernels);
 void qk_quantize_init_avx512(struct qk_quantize_kernels *kernels);

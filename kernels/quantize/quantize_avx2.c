@@ -245,13 +245,14 @@ INLINE vector floats_of_doubles(struct doubles d)
 
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
-/* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
+/* Puts packed bytes in order. Packing interleaves the vectors: four elements of each lie side by
+ * side. */
 INLINE octets in_order(octets b)
 {
     return _mm256_permutevar8x32_epi32(b, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
-/* Four vectors' integers, saturating, but not in order. */
+/* Packs the integers of four vectors with saturation. The result is not in order. */
 INLINE octets packed(struct chunk chunk, bool is_signed)
 {
     const __m256i low = _mm256_packs_epi32(chunk.a, chunk.b);
@@ -280,7 +281,7 @@ INLINE bool any_above(octets b, uint8_t most)
     return !_mm256_testz_si256(above, above);
 }
 
-/* Codes of magnitudes, as far as `largest`, with the signs of numbers. */
+/* Limits the codes of magnitudes to `largest` and adds the signs of `numbers`. */
 INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
                          bool zero_has_sign)
 {
@@ -301,8 +302,8 @@ INLINE void store_bytes(char *y, __m256i bytes, bool stream)
         _mm256_storeu_si256((__m256i *)y, bytes);
 }
 
-/* Stores the lowest 4 bits of each byte, two to a byte: even ones, and 16 times their neighbours.
- */
+/* Stores the lowest 4 bits of each byte, two elements in a byte: the even one plus 16 times the odd
+ * one. */
 INLINE void store_nibbles(char *y, __m256i bytes, bool stream)
 {
     const __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
@@ -315,7 +316,7 @@ INLINE void store_nibbles(char *y, __m256i bytes, bool stream)
         _mm_storeu_si128((__m128i *)y, packed);
 }
 
-/* Stores the lowest 2 bits of each byte, four to a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
 INLINE void store_pairs(char *y, __m256i bytes, bool stream)
 {
     const __m256i low = _mm256_and_si256(bytes, _mm256_set1_epi8(3));
@@ -330,7 +331,7 @@ INLINE void store_pairs(char *y, __m256i bytes, bool stream)
         _mm_storel_epi64((__m128i *)y, packed);
 }
 
-/* Others may read what was stored past the caches. */
+/* Makes what was stored past the caches visible to other threads. */
 INLINE void end_streaming(void)
 {
     _mm_sfence();

@@ -1,23 +1,23 @@
 /* Quantize kernels on vectors of 16 floats: the arithmetic, packing and stores for loops.h. */
 #include "kernels/quantize/quantize.h"
 
-/* Nothing but x86 sets this, and only for the files of this suffix. */
+/* The Makefile sets this on x86 only, for files with this suffix. */
 #ifdef __AVX512BW__
 
 #include <immintrin.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Elements that loops take at a time, and of a vector. */
+/* How many elements a loop takes at a time, and how many a vector has. */
 #define CHUNK ((size_t)64)
 #define LANES ((size_t)16)
 
-/* Whether vectors whose elements have scales of their own are divided by products. */
+/* Whether products divide vectors whose elements have scales of their own. */
 #define PRODUCTS_OF_EACH true
 
 typedef __m512 vector;
-typedef __m512i words;  /* integers of 32 bits */
-typedef __m512i octets; /* of a chunk */
+typedef __m512i words;  /* 32-bit integers */
+typedef __m512i octets; /* the bytes of a chunk */
 struct chunk {
     words a, b, c, d;
 };
@@ -74,7 +74,8 @@ INLINE vector lesser(vector a, vector b)
     return _mm512_min_ps(a, b);
 }
 
-/* A NaN becomes the lower limit: the instruction returns its second operand for it. */
+/* Clamps v. A NaN becomes the lower limit, because the instruction returns its second operand for
+ * it. */
 INLINE vector limited_to(vector v, vector low, vector high)
 {
     return lesser(greater(v, low), high);
@@ -86,7 +87,7 @@ INLINE bool any_nan(vector a, vector b, vector c, vector d)
     return !_kortestz_mask16_u8(low, _mm512_cmp_ps_mask(c, d, _CMP_UNORD_Q));
 }
 
-/* The first `count` elements of `before` and the others of `after`. */
+/* Returns the first `count` elements of `before` and the other elements of `after`. */
 INLINE vector mix(vector before, vector after, size_t count)
 {
     return _mm512_mask_mov_ps(after, (__mmask16)_bzhi_u32(0xffff, (unsigned)count), before);
@@ -154,7 +155,7 @@ INLINE words choose(__mmask16 condition, words yes, words no)
     return _mm512_mask_mov_epi32(no, condition, yes);
 }
 
-/* To the nearest, ties to even, of what 32 bits hold. */
+/* Rounds to nearest, ties to even. The values fit into 32 bits. */
 INLINE words round_to_words(vector v)
 {
     return _mm512_cvtps_epi32(v);
@@ -169,7 +170,8 @@ INLINE vector float_of_words(words w)
 
 #define SUMMANDS
 
-/* A table of 32, by the last bits of the exponent: no type has more. */
+/* A table of 32 summands, indexed by the lowest bits of the exponent. No type has more exponents.
+ */
 struct summands {
     vector low, high;
 };
@@ -196,7 +198,7 @@ INLINE vector summand(const struct summands *summands, vector magnitude)
                                   summands->high);
 }
 
-/* The lesser of a magnitude and a cap. */
+/* Returns the lesser of a magnitude and a cap. */
 INLINE vector capped(vector v, vector cap)
 {
     return _mm512_range_ps(v, cap, 10);
@@ -220,7 +222,8 @@ INLINE vector round_fp16(vector v)
     return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. */
+/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could carry into its
+ * exponent. */
 INLINE vector round_bf16(vector v)
 {
     const words bits = _mm512_castps_si512(v);
@@ -255,7 +258,8 @@ INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
     return (struct doubles){_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)};
 }
 
-/* A NaN becomes -limit: the instruction returns its second operand for it. */
+/* Clamps doubles. A NaN becomes -limit, because the instruction returns its second operand for it.
+ */
 INLINE struct doubles limited_doubles(struct doubles d, double limit)
 {
     const __m512d low = _mm512_set1_pd(-limit), high = _mm512_set1_pd(limit);
@@ -277,7 +281,8 @@ INLINE vector floats_of_doubles(struct doubles d)
 
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
-/* Puts packed bytes in order: packing leaves four elements of each vector side by side. */
+/* Puts packed bytes in order. Packing interleaves the vectors: four elements of each lie side by
+ * side. */
 INLINE octets in_order(octets b)
 {
     const __m512i places = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
@@ -289,7 +294,7 @@ INLINE __m512i halves_in_order(__m512i halves)
     return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), halves);
 }
 
-/* Four vectors' integers, saturating, but not in order. */
+/* Packs the integers of four vectors with saturation. The result is not in order. */
 INLINE octets packed(struct chunk chunk, bool is_signed)
 {
     const __m512i low = _mm512_packs_epi32(chunk.a, chunk.b);
@@ -317,7 +322,7 @@ INLINE bool any_above(octets b, uint8_t most)
     return _mm512_cmpgt_epu8_mask(b, _mm512_set1_epi8((char)most)) != 0;
 }
 
-/* Codes of magnitudes, as far as `largest`, with the signs of numbers. */
+/* Limits the codes of magnitudes to `largest` and adds the signs of `numbers`. */
 INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
                          bool zero_has_sign)
 {
@@ -336,8 +341,8 @@ INLINE void store_bytes(char *y, __m512i bytes, bool stream)
         _mm512_storeu_si512(y, bytes);
 }
 
-/* Stores the lowest 4 bits of each byte, two to a byte: even ones, and 16 times their neighbours.
- */
+/* Stores the lowest 4 bits of each byte, two elements in a byte: the even one plus 16 times the odd
+ * one. */
 INLINE void store_nibbles(char *y, __m512i bytes, bool stream)
 {
     const __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
@@ -349,7 +354,7 @@ INLINE void store_nibbles(char *y, __m512i bytes, bool stream)
         _mm256_storeu_si256((__m256i *)y, packed);
 }
 
-/* Stores the lowest 2 bits of each byte, four to a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
 INLINE void store_pairs(char *y, __m512i bytes, bool stream)
 {
     const __m512i low = _mm512_and_si512(bytes, _mm512_set1_epi8(3));
@@ -362,7 +367,7 @@ INLINE void store_pairs(char *y, __m512i bytes, bool stream)
         _mm_storeu_si128((__m128i *)y, packed);
 }
 
-/* Others may read what was stored past the caches. */
+/* Makes what was stored past the caches visible to other threads. */
 INLINE void end_streaming(void)
 {
     _mm_sfence();

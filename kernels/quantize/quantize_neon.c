@@ -1,17 +1,18 @@
 /* Quantize kernels on pairs of NEON vectors: the arithmetic, packing and stores for loops.h.
  *
- * Nothing is stored past the caches: these CPUs see themselves that lines are written whole. */
+ * Nothing is stored past the caches: ARM CPUs detect by themselves that whole cache lines are
+ * written. */
 #include "kernels/quantize/quantize.h"
 
 #ifdef __aarch64__
 
 #include "kernels/grain/vector_neon.h"
 
-/* Elements that loops take at a time, and of a vector. */
+/* How many elements a loop takes at a time, and how many a vector has. */
 #define CHUNK ((size_t)32)
 #define LANES ((size_t)8)
 
-/* Whether vectors whose elements have scales of their own are divided by products. */
+/* Whether products divide vectors whose elements have scales of their own. */
 #define PRODUCTS_OF_EACH true
 
 struct chunk {
@@ -58,7 +59,7 @@ INLINE vector lesser(vector a, vector b)
     return EACH(vector, vminq_f32(a.val[0], b.val[0]), vminq_f32(a.val[1], b.val[1]));
 }
 
-/* FMAXNM would leave a signalling NaN one. */
+/* Clamps v. FMAXNM is not used, because it would keep a signalling NaN. */
 INLINE vector limited_to(vector v, vector low, vector high)
 {
     const words is_above =
@@ -67,7 +68,7 @@ INLINE vector limited_to(vector v, vector low, vector high)
                   high);
 }
 
-/* The greatest of numbers and a NaN is the NaN. */
+/* Uses that the maximum of numbers and a NaN is the NaN. */
 INLINE bool any_nan(vector a, vector b, vector c, vector d)
 {
     const vector most = greater(greater(a, b), greater(c, d));
@@ -129,9 +130,10 @@ INLINE words is_greater(words a, words b)
                 vcgtq_s32(signed_4(a.val[1]), signed_4(b.val[1])));
 }
 
-/* To the nearest, ties to even, of what is within the limits: by an addition, of which these CPUs
- * do more at a time than of conversions (kernels/element/round.h). A caller that adds a zero point
- * next lets the compiler subtract the addition's bits from that. */
+/* Rounds values within the limits to nearest, ties to even, by an addition
+ * (kernels/element/round.h), because these CPUs do more additions per cycle than conversions. If
+ * the caller adds a zero point next, the compiler folds the subtraction of the magic number into
+ * it. */
 INLINE uint32x4_t round_4_to_words(float32x4_t v)
 {
     return vreinterpretq_u32_f32(v + 0x1.8p23F) - 0x4b400000;
@@ -147,7 +149,7 @@ INLINE vector float_of_words(words w)
     return EACH(vector, vcvtq_f32_s32(signed_4(w.val[0])), vcvtq_f32_s32(signed_4(w.val[1])));
 }
 
-/* The lesser of a magnitude and a cap. */
+/* Returns the lesser of a magnitude and a cap. */
 INLINE vector capped(vector v, vector cap)
 {
     return lesser(EACH(vector, vabsq_f32(v.val[0]), vabsq_f32(v.val[1])), cap);
@@ -176,9 +178,9 @@ INLINE float32x4_t round_4_bf16(float32x4_t v)
     return vbslq_f32(vceqq_f32(v, v), vreinterpretq_f32_u32(bits & 0xffff0000), v);
 }
 
-/* Rounds to BF16, ties to even. A NaN stays as it is, as its bits might carry over. Where x and the
- * scale are BF16, without_bits has two operations, as BFCVT and the way back would be; this is for
- * the few calls whose `precision` is BF16 and whose x is not. */
+/* Rounds to BF16, ties to even. A NaN keeps its bits, because rounding could carry into its
+ * exponent. This function serves the few calls whose `precision` is BF16 and whose x is not;
+ * otherwise without_bits needs only two operations, as many as BFCVT and the conversion back. */
 INLINE vector round_bf16(vector v)
 {
     return EACH(vector, round_4_bf16(v.val[0]), round_4_bf16(v.val[1]));
@@ -212,7 +214,7 @@ INLINE struct doubles add_doubles(struct doubles a, struct doubles b)
                              a.parts[2] + b.parts[2], a.parts[3] + b.parts[3]}};
 }
 
-/* A NaN, signalling or not, becomes -limit. */
+/* Clamps doubles. Any NaN becomes -limit. */
 INLINE float64x2_t limited_2_doubles(float64x2_t d, double limit)
 {
     const float64x2_t low = vdupq_n_f64(-limit);
@@ -246,7 +248,7 @@ INLINE vector floats_of_doubles(struct doubles d)
 
 /* ---- Packing and storing -------------------------------------------------------------------- */
 
-/* Packed bytes are in order already. */
+/* Packing keeps the order. */
 INLINE octets in_order(octets b)
 {
     return b;
@@ -263,7 +265,7 @@ INLINE uint8x16_t bytes_of_halves(int16x8_t a, int16x8_t b, bool is_signed)
                      : vqmovun_high_s16(vqmovun_s16(a), b);
 }
 
-/* Four vectors' integers, saturating. */
+/* Packs the integers of four vectors with saturation. */
 INLINE octets packed(struct chunk chunk, bool is_signed)
 {
     return EACH(octets,
@@ -314,7 +316,7 @@ INLINE uint8x16_t with_16_signs(uint8x16_t codes, uint8x16_t numbers, uint8_t la
     return least | signs;
 }
 
-/* Codes of magnitudes, as far as `largest`, with the signs of numbers. */
+/* Limits the codes of magnitudes to `largest` and adds the signs of `numbers`. */
 INLINE octets with_signs(octets codes, octets numbers, uint8_t largest, uint8_t sign,
                          bool zero_has_sign)
 {
@@ -329,7 +331,7 @@ INLINE void store_bytes(char *y, octets bytes, bool stream)
     vst1q_u8((uint8_t *)y + 16, bytes.val[1]);
 }
 
-/* Stores the lowest 4 bits of each byte, two to a byte. */
+/* Stores the lowest 4 bits of each byte, two elements in a byte. */
 INLINE void store_nibbles(char *y, octets bytes, bool stream)
 {
     const uint8x16_t even = vuzp1q_u8(bytes.val[0], bytes.val[1]);
@@ -338,7 +340,7 @@ INLINE void store_nibbles(char *y, octets bytes, bool stream)
     vst1q_u8((uint8_t *)y, vsliq_n_u8(even, odd, 4));
 }
 
-/* Stores the lowest 2 bits of each byte, four to a byte, in two such steps. */
+/* Stores the lowest 2 bits of each byte, four elements in a byte, in two such steps. */
 INLINE void store_pairs(char *y, octets bytes, bool stream)
 {
     const uint8x16_t even = vuzp1q_u8(bytes.val[0], bytes.val[1]);
@@ -349,7 +351,7 @@ INLINE void store_pairs(char *y, octets bytes, bool stream)
     vst1_u8((uint8_t *)y, vget_low_u8(four));
 }
 
-/* Nothing was stored past the caches. */
+/* Nothing to do: nothing was stored past the caches. */
 INLINE void end_streaming(void)
 {
 }

@@ -1,4 +1,4 @@
-/* What quantize kernels are, in plain C: every other one gives these bits. */
+/* The reference of the quantize kernels, in plain C. Every tier gives the same bits. */
 #include "kernels/quantize/quantize.h"
 
 #include <float.h>
@@ -48,10 +48,9 @@ static inline double wide_quotient(const struct qk_quantize_args *args, size_t i
 
 /* ---- What it becomes ----------------------------------------------------------------------- */
 
-/* Limits a quotient that becomes an integer, so that it and a zero point fit into 32 bits. What is
- * beyond these limits saturates with any zero point of up to 16 bits. A NaN becomes the lower
- * limit.
- */
+/* Clamps a quotient that becomes an integer, so that its sum with a zero point fits into 32 bits.
+ * Quotients beyond the limits saturate with any zero point of up to 16 bits. A NaN becomes the
+ * lower limit. */
 static inline double limited(double value)
 {
     const double limit = 0x1p30;
@@ -83,7 +82,8 @@ static inline uint32_t code_at(const struct qk_quantize_args *args, size_t i, si
     return to_integer(args, (double)quotient(args, i, p), p);
 }
 
-/* Stores a code. The elements before it in its byte stay; those behind it are yet to come. */
+/* Stores a code. Keeps the elements before it in its byte. The elements after it are stored later.
+ */
 static inline void store(unsigned bits, void *y, size_t index, uint32_t code)
 {
     uint8_t *bytes = y;

@@ -40,7 +40,8 @@ void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum
 
 /* ---- Prepare and pack --------------------------------------------------------------------- */
 
-/* Whether scales of the type are words as the division wants them. */
+/* Returns whether scales of this type already are what the division reads, so that no copy is
+ * needed. */
 static bool keeps_scales(const struct qk_quantizer *quantizer, enum qk_type type)
 {
     return quantizer->division == QK_DIVISION_FP64_INTEGER ||
@@ -56,8 +57,8 @@ static void round_all(float *values, size_t count, enum qk_division division)
         values[i] = qk_float_decode(QK_BF16, qk_bf16_round_inline(values[i]));
 }
 
-/* Elements from `begin` on of an integer type of up to 16 bits, or of a float4, as floats; those of
- * INT32 as the nearest ones. */
+/* Reads elements from `begin` on as floats. `type` is an integer of up to 16 bits, a float4, or
+ * INT32, whose elements become the nearest floats. */
 static void read_floats(const struct qk_quantizer_source *source, enum qk_type type,
                         const void *data, size_t begin, size_t count, float *to)
 {
@@ -109,7 +110,7 @@ static size_t count_in(size_t begin, size_t end, size_t all)
     return begin < last ? last - begin : 0;
 }
 
-/* Parameters [begin, end), as far as there are so many. */
+/* Makes parameters [begin, end), as far as they exist. */
 static void make(const struct qk_quantizer *quantizer, size_t begin, size_t end)
 {
     const struct qk_quantizer_source *source = &quantizer->source;
@@ -126,7 +127,8 @@ void qk_quantizer_pack(struct qk_quantizer *quantizer, size_t begin, size_t end)
     make(quantizer, begin * QK_AFFINE_UNIT, end * QK_AFFINE_UNIT);
 }
 
-/* Borrows scales, or makes room for them, and for zeros and what reads them. False: no memory. */
+/* Borrows the scales or allocates memory for them, and allocates memory for zeros and the table
+ * that reads them. Returns false if there is no memory. */
 static bool take_memory(struct qk_quantizer *quantizer, bool has_zeros, bool constants_stay,
                         struct qk_memory memory)
 {
@@ -179,7 +181,7 @@ enum qk_status qk_quantizer_prepare(struct qk_quantizer *quantizer,
 
 /* ---- Plan --------------------------------------------------------------------------------- */
 
-/* What is the same in all calls of a plan. */
+/* What is the same for all calls of a plan. */
 struct context {
     const struct qk_quantize_kernels *kernels;
     struct qk_quantize_args args;
@@ -193,11 +195,11 @@ static void run(const void *opaque, const struct qk_span *span)
     qk_quantize(context->kernels, &args);
 }
 
-/* Reciprocals are worth their division where x goes by each scale at least so often. */
+/* Computing the reciprocal of a scale pays if at least this many elements use it. */
 #define USES_MIN 4
 
-/* The reciprocals of all scales, if they come again and products may divide by them; NULL: division
- * has to do. */
+/* Returns the reciprocals of all scales, or NULL if scales are used too rarely, if products may not
+ * divide by them, or if there is no memory: the kernel then divides. */
 static const uint32_t *reciprocals_of(const struct qk_quantizer *quantizer, size_t x_count,
                                       struct qk_memory memory)
 {

@@ -1,7 +1,8 @@
-/* What QuantizeLinear lowers to: the kernel of quantize.h, with parameters as that wants them.
+/* What QuantizeLinear lowers to: the kernel of quantize.h, with parameters converted to what the
+ * kernel reads.
  *
- * An operator's prepare and pack fill a qk_quantizer, its plan says by a qk_grid which parameters
- * go where. */
+ * An operator's prepare and pack fill a qk_quantizer. Its plan says with a qk_grid which elements
+ * use which parameters. */
 #ifndef KERNELS_QUANTIZE_QUANTIZER_H
 #define KERNELS_QUANTIZE_QUANTIZER_H
 
@@ -9,39 +10,40 @@
 #include "kernels/grain/walk.h"
 #include "kernels/quantize/quantize.h"
 
-/* What scales and zeros are made of. */
+/* The tensors from which scales and zeros are made. */
 struct qk_quantizer_source {
-    const struct qk_dequantize_kernels *kernels; /* which read small integers and floats */
+    const struct qk_dequantize_kernels *kernels; /* read small integers and floats */
     const void *scale_data;
     enum qk_type scale_type;
     size_t scale_count;
-    uint32_t *scales; /* to be made; NULL: they are lent */
+    uint32_t *scales; /* to be filled by packing; NULL: the caller lends them */
     const void *zero_data;
     size_t zero_count;
-    uint32_t *zeros;                   /* to be made; NULL: there are none */
+    uint32_t *zeros;                   /* to be filled by packing; NULL: there are none */
     const struct qk_code_table *table; /* for zeros of less than 8 bits */
 };
 
-/* All that is constant. */
+/* The constant part of a quantizer. */
 struct qk_quantizer {
     enum qk_type x_type;
     enum qk_type y_type;
     enum qk_division division;
-    struct qk_narrow narrow; /* where y is a float */
+    struct qk_narrow narrow; /* how y is rounded, if y is a float */
     const void *scales;
     const void *zeros; /* NULL: none */
-    bool whole;        /* nothing of it is left to pack: a plan may read it */
+    bool whole;        /* everything is packed, so a plan may read the parameters */
     struct qk_quantizer_source source;
 };
 
-/* What the types of x, y_scale and y say, and the attributes of ONNX. `precision` is the type of
- * the division, FP32, FP16 or BF16; QK_NONE where neither an attribute nor the operator's version
- * names one. */
+/* Sets what follows from the types of x, y_scale and y, and from ONNX's attributes. `precision` is
+ * the type of the division: FP32, FP16 or BF16, or QK_NONE if neither an attribute nor the
+ * operator's version names it. */
 void qk_quantizer_init(struct qk_quantizer *quantizer, enum qk_type x_type, enum qk_type scale_type,
                        enum qk_type y_type, enum qk_type precision, bool saturates);
 
-/* Makes scales and zeros, or the instance's units of packing that will. A zero point that is
- * absent or a float8 is left out. Takes memory in proportion to the two tensors. */
+/* Makes scales and zeros, or sets the units of packing that will make them. A zero point that is
+ * absent, or of a float8 type, is left out. Allocates memory in proportion to the sizes of the two
+ * tensors. */
 enum qk_status qk_quantizer_prepare(struct qk_quantizer *quantizer,
                                     const struct qk_dequantize_kernels *kernels,
                                     const struct qk_tensor *scale,
@@ -49,11 +51,11 @@ enum qk_status qk_quantizer_prepare(struct qk_quantizer *quantizer,
                                     struct qk_memory memory, struct qk_instance *instance,
                                     struct qk_error *error);
 
-/* Does these units. */
+/* Packs units [begin, end). */
 void qk_quantizer_pack(struct qk_quantizer *quantizer, size_t begin, size_t end);
 
-/* Plans y for an instance's first input, which is x. `quantizer` must outlive the plan, `grid` is
- * copied. */
+/* Plans y for x, the instance's first input. `quantizer` must outlive the plan. `grid` is copied.
+ */
 enum qk_status qk_quantizer_plan(const struct qk_quantizer *quantizer,
                                  const struct qk_instance *instance, const struct qk_tensor *x,
                                  const struct qk_grid *grid, struct qk_memory memory,
