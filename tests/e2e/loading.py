@@ -2,9 +2,10 @@
 import base64
 import json
 import struct
+import time
 
 from onnx_writer import FLOAT, INT8, UINT8, message, model, node, tensor, value_info
-from quantd import ServerTest, Tensor, binary_request, json_request
+from quantd import SLOW, ServerTest, Tensor, binary_request, json_request
 from samples import CONV
 
 
@@ -126,9 +127,17 @@ class ModelTest(ServerTest):
         self.assertEqual(answer.json()["outputs"][0]["data"], convolve(numbers, weights))
 
     def entries(self, name, ready=None):
+        """Those of the index, once none is UNLOADING: a request holds its model until just after
+        its client has the answer."""
         body = b"" if ready is None else json.dumps({"ready": ready}).encode()
-        index = self.server.request("POST", "/v2/repository/index", body).json()
-        return [entry for entry in index if entry["name"] == name]
+        deadline = time.monotonic() + 30 * SLOW
+        while True:
+            index = self.server.request("POST", "/v2/repository/index", body).json()
+            entries = [entry for entry in index if entry["name"] == name]
+            if "UNLOADING" not in [entry["state"] for entry in entries] or \
+                    time.monotonic() > deadline:
+                return entries
+            time.sleep(0.01)
 
     def states(self, name):
         return [entry["state"] for entry in self.entries(name)]
