@@ -1,7 +1,13 @@
-/* The masks of QK_CPU. */
+/* What is known of this CPU, and the masks of QK_CPU. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "kernels/cpu.h"
 #include "kernels/dispatch.h"
@@ -94,10 +100,103 @@ Test(cpu, names_of_features_are_cut_off)
     char tiny[8];
     qk_cpu_print_flags(UINT32_MAX, text, sizeof(text));
     cr_assert_lt(strlen(text), sizeof(text) - 1);
-    cr_assert_not_null(strstr(text, "avx512_vbmi amx_int8 "));
+    cr_assert_str_eq(text, "sse4.2 avx avx2 avx_vnni avx512 avx512_vnni avx512_vbmi amx_int8 neon "
+                           "dotprod i8mm fp16 bf16 sve");
     qk_cpu_print_flags(UINT32_MAX, tiny, sizeof(tiny));
     cr_assert_eq(strlen(tiny), sizeof(tiny) - 1);
     cr_assert_eq(strncmp(tiny, text, sizeof(tiny) - 1), 0);
     qk_cpu_print_flags(QK_CPU_AMD, text, sizeof(text));
     cr_assert_str_eq(text, "");
 }
+
+#ifdef __x86_64__
+/* Whether Linux has what it says of this CPU from the leaves that qk_profile_read reads: it does on
+ * Intel's. */
+static bool has_leaf_4(void)
+{
+    uint32_t a, b, c, d;
+    return __get_cpuid_count(4, 0, &a, &b, &c, &d) && (a & 31) != 0;
+}
+
+/* Keeps this thread on the CPU that it runs on: another one may have other caches. Returns its
+ * number. */
+static int stay_here(void)
+{
+    cpu_set_t here;
+    const int cpu = sched_getcpu();
+    CPU_ZERO(&here);
+    CPU_SET((size_t)cpu, &here);
+    cr_assert_eq(sched_setaffinity(0, sizeof(here), &here), 0);
+    return cpu;
+}
+
+/* Reads a word of a cache's file. False: there is no such file. */
+static bool read_word(int cpu, int index, const char *name, char word[32])
+{
+    char path[128];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index,
+             name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    const bool has = fscanf(file, "%31s", word) == 1;
+    fclose(file);
+    return has;
+}
+
+Test(cpu, caches_are_those_that_linux_finds)
+{
+    struct qk_profile profile, expected = {0};
+    struct qk_error error;
+    const int cpu = stay_here();
+    bool any = false;
+    for (int index = 0; index < 8; index++) {
+        char level[32], type[32], size[32];
+        if (!read_word(cpu, index, "level", level) || !read_word(cpu, index, "type", type) ||
+            !read_word(cpu, index, "size", size) || strcmp(type, "Instruction") == 0)
+            continue;
+        size_t *const sizes[] = {NULL, &expected.l1_bytes, &expected.l2_bytes, &expected.l3_bytes};
+        const size_t at = strtoul(level, NULL, 10);
+        any = true;
+        if (at > 0 && at < 4)
+            *sizes[at] = strtoul(size, NULL, 10) * 1024;
+    }
+    if (!any || !has_leaf_4())
+        cr_skip_test("Linux does not tell this CPU's caches");
+    cr_assert_eq(qk_profile_read(&profile, &error), QK_OK, "%s", error.text);
+    expected.cpu_flags = profile.cpu_flags;
+    qk_profile_fill(&expected);
+    cr_expect_eq(profile.l1_bytes, expected.l1_bytes, "%zu", profile.l1_bytes);
+    cr_expect_eq(profile.l2_bytes, expected.l2_bytes, "%zu", profile.l2_bytes);
+    cr_expect_eq(profile.l3_bytes, expected.l3_bytes, "%zu", profile.l3_bytes);
+}
+
+/* Copies a text without its blanks, of which Linux leaves some out. */
+static void without_blanks(const char *text, char *copy, size_t bytes)
+{
+    size_t used = 0;
+    for (; *text != '\0' && *text != '\n' && used < bytes - 1; text++)
+        if (*text != ' ')
+            copy[used++] = *text;
+    copy[used] = '\0';
+}
+
+Test(cpu, name_is_that_which_linux_finds)
+{
+    static const char begin[] = "model name\t: ";
+    char line[256] = "", mine[64], linux_has[64];
+    struct qk_profile profile;
+    struct qk_error error;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file && fgets(line, sizeof(line), file) && strncmp(line, begin, strlen(begin)) != 0)
+        continue;
+    if (file)
+        fclose(file);
+    if (strncmp(line, begin, strlen(begin)) != 0 || !has_leaf_4())
+        cr_skip_test("Linux does not tell this CPU's name");
+    cr_assert_eq(qk_profile_read(&profile, &error), QK_OK, "%s", error.text);
+    without_blanks(profile.name, mine, sizeof(mine));
+    without_blanks(line + strlen(begin), linux_has, sizeof(linux_has));
+    cr_assert_str_eq(mine, linux_has);
+}
+#endif

@@ -126,6 +126,9 @@ Test(framing, first_lines)
     ASSERT_FAULT("GET / HTTP/1\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1\" and 0x0d");
     ASSERT_FAULT("GET / what\r\n\r\n", QD_FAULT_VERSION, "got \"\" and 'w'");
     ASSERT_FAULT("GET / HTTP/1\x1f.1\r\n\r\n", QD_FAULT_CONTROL, "got 0x1f");
+    ASSERT_FAULT("GET / HTTP/1\n\r\n", QD_FAULT_BARE_LF, "line 1");
+    ASSERT_FAULT("GET / HTTP/1.1!\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1.1\" and '!'");
+    ASSERT_FAULT("GET / HTTP/1.1\xe9\r\n\r\n", QD_FAULT_VERSION, "got \"HTTP/1.1\" and 0xe9");
 }
 
 Test(framing, lines)

@@ -233,6 +233,9 @@ Test(oip_decode, lists_of_something_else)
         decode_pads(bad[i]);
         cr_assert_eq(strncmp(error.text, "parameters.pads", 15), 0, "%s: %s", bad[i], error.text);
     }
+    expect_error(CONV, "{\"parameters\":{\"pads\":true},\"inputs\":[]}",
+                 "parameters.pads: expected an array of integers, or a string such as "
+                 "\"1,1,1,1\", got true");
 }
 
 Test(oip_decode, text_attributes)
