@@ -78,7 +78,9 @@ class Lint(unittest.TestCase):
                 ("comment lists", "server/base/file.c", FILLED_TABLE.split("w")[0] + "w */\n"),
                 ("comment lists", "server/base/file.c", "/* a first   checks */\n"),
                 ("comment lists", "server/base/file.c", FILLED_LIST),
-                ("sizes", "server/base/file.c", "int x;\n" * 601),
+                ("sizes", "server/base/file.c", "int x;\n" * 1001),
+                ("includes", "server/work/scheduler/a.c", '#include "server/work/request.h"\n'),
+                ("includes", "server/http/wire/a.c", '#include "server/http/path.h"\n'),
                 ("layout", "notes.txt", "x\n"),
                 ("named files", "README.md", "see `kernels/moved.c`\n"),
                 ("final newline", "tests/a.py", "x = 1"),
@@ -99,6 +101,27 @@ class Lint(unittest.TestCase):
                             "#ifndef SERVER_BASE_FILE_H\n#define SERVER_BASE_FILE_H\n\n"
                             '#include "server/base/status.h"\n\n#endif\n')):
             self.assertEqual(self.findings(path, text), set())
+
+    def test_long_files_are_asked_about(self):
+        contents = {"Makefile": "", "server/base/file.c": "int x;\n" * 601}
+        self.assertEqual(self.findings("server/base/file.c", contents["server/base/file.c"]),
+                         {"sources listed"})
+        self.assertEqual(list(lint.long_files(contents)),
+                         ["note: server/base/file.c: 601 lines. Is it one idea?"])
+
+    def test_folder_sizes(self):
+        for count, expected in ((25, 0), (26, 1)):
+            files = ["kernels/a/%d.h" % i for i in range(count)]
+            self.assertEqual(len(list(lint.rule_folder_sizes(files, {}))), expected)
+
+    def test_circles(self):
+        def found(*pairs):
+            contents = {"server/%s.h" % name: "".join('#include "server/%s.h"\n' % other
+                                                      for other in others.split())
+                        for name, others in pairs}
+            return [path for path, _, _ in lint.rule_circles(list(contents), contents)]
+        self.assertEqual(found(("a/a", "b/b"), ("b/b", "a/c"), ("a/c", "a/a")), ["server/a/a.h"])
+        self.assertEqual(found(("a/a", "a/b"), ("a/b", "a/a b/c"), ("b/c", "")), [])
 
 
 if __name__ == "__main__":

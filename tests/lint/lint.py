@@ -25,7 +25,9 @@ TOP_LEVEL = {"Makefile", "server", "kernels", "api_schema", "docker", "tests", "
 CLANG_FORMAT_MAJOR = 14
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 600
+FILE_LINES_ASKED = 600  # from here on somebody should ask whether the file is one idea
+FILE_LINES_MAX = 1000
+FOLDER_FILES_MAX = 25  # sources in a folder of kernels/ or server/: more cannot be known by heart
 
 # The rooms of server/: each may include itself and the rooms before it. main.c is above them all.
 ROOMS = ("base", "memory", "telemetry", "config", "json", "oip", "models/onnx",
@@ -60,6 +62,11 @@ INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 def is_c(path):
     return path.endswith((".c", ".h"))
+
+
+def is_source(path):
+    """Of the program, and not of its tests."""
+    return path.startswith(("kernels/", "server/")) and is_c(path)
 
 
 def is_text(path):
@@ -189,10 +196,12 @@ def rule_sends(path, lines):
         ends = text == "" or text.endswith((";", "{", "}", ")", "else", ":", "*/"))
 
 
+def has_bounded_size(path):
+    return path.endswith((".c", ".h", ".py", ".sh")) and not path.startswith("tests/")
+
+
 def rule_sizes(path, lines):
-    if not path.endswith((".c", ".h", ".py", ".sh")):
-        return
-    if len(lines) > FILE_LINES_MAX and not path.startswith("tests/"):
+    if has_bounded_size(path) and len(lines) > FILE_LINES_MAX:
         yield len(lines), "%d lines, at most %d" % (len(lines), FILE_LINES_MAX)
     if not is_c(path):
         return
@@ -261,6 +270,68 @@ def rule_sources_listed(files, contents):
                 yield path, 1, "no list in the Makefile has it, so it is never built"
 
 
+def rule_folder_sizes(files, _contents):
+    counts = {}
+    for path in files:
+        if is_source(path):
+            folder = posixpath.dirname(path)
+            counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in counts.items():
+        if count > FOLDER_FILES_MAX:
+            yield folder, 1, "%d source files, at most %d" % (count, FOLDER_FILES_MAX)
+
+
+# One file of each circle that is still to be opened.
+CIRCLES_KNOWN = {"kernels/qk", "kernels/choice", "kernels/conv/conv"}
+
+
+def circles(edges):
+    """The sets of nodes of {node: {node}} from each of which there is a way to each other one."""
+    numbers, lowest, stack, found = {}, {}, [], []
+
+    def visit(node):
+        numbers[node] = lowest[node] = len(numbers)
+        stack.append(node)
+        for other in edges.get(node, ()):
+            if other not in numbers:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in stack:
+                lowest[node] = min(lowest[node], numbers[other])
+        if lowest[node] == numbers[node]:
+            index = stack.index(node)
+            found.append(set(stack[index:]))
+            del stack[index:]
+
+    for node in edges:
+        if node not in numbers:
+            visit(node)
+    return [circle for circle in found if len(circle) > 1]
+
+
+def rule_circles(_files, contents):
+    """A source and its header are one file here. Only files of one folder may need each other."""
+    edges = {}
+    for path, text in contents.items():
+        if not is_source(path):
+            continue
+        for line in text.split("\n"):
+            match = INCLUDE.match(line)
+            if match is not None and is_source(match.group(2)) and match.group(2) != path:
+                edges.setdefault(path[:-2], set()).add(match.group(2)[:-2])
+    for circle in circles(edges):
+        folders = {posixpath.dirname(path) for path in circle}
+        if len(folders) > 1 and not circle & CIRCLES_KNOWN:
+            yield min(circle) + ".h", 1, "a circle of includes: %s" % " ".join(sorted(circle))
+
+
+def long_files(contents):
+    """What to say of files that are allowed, but so long that they may be more than one idea."""
+    for path, text in contents.items():
+        if has_bounded_size(path) and FILE_LINES_ASKED < text.count("\n") <= FILE_LINES_MAX:
+            yield "note: %s: %d lines. Is it one idea?" % (path, text.count("\n"))
+
+
 def rule_named_files(files, contents):
     for path, text in contents.items():
         if not path.endswith(".md"):
@@ -326,7 +397,8 @@ def rule_links(files, contents):
 
 
 TREE_RULES = {"layout": rule_layout, "final newline": rule_final_newline,
-              "sources listed": rule_sources_listed, "named files": rule_named_files,
+              "sources listed": rule_sources_listed, "folder sizes": rule_folder_sizes,
+              "circles": rule_circles, "named files": rule_named_files,
               "measured": rule_measured, "links": rule_links}
 
 
@@ -427,6 +499,8 @@ def main():
             results.append((rule, tool(files)))
         except Skip as reason:
             print("skipped: %s: %s" % (rule, reason))
+    for note in long_files(contents):
+        print(note)
     failed = 0
     for rule, findings in results:
         failed += bool(findings)
