@@ -73,7 +73,7 @@ struct process {
     struct qd_quota *quota;
     struct qd_errand reload; /* of tokens and certificate */
     bool reload_waits;       /* until somebody is listened to */
-    struct qd_router router;
+    struct qd_server server;
     struct qd_io_threads *io_threads;
     struct qd_log_file *access_log; /* NULL: none */
     struct qd_handle *sigterm;
@@ -125,7 +125,7 @@ static void on_drain_timeout(void *context)
 static void on_stop_signal(void *context)
 {
     struct process *process = context;
-    if (process->router.draining) {
+    if (process->server.draining) {
         qd_log(QD_LOG_WARN, "second signal: exiting at once", "%s", "");
         qd_log_stop();
         _exit(EXIT_FAILURE);
@@ -133,7 +133,7 @@ static void on_stop_signal(void *context)
     qd_log(QD_LOG_INFO, "draining", "connections=%zu queued=%zu",
            process->io_threads == NULL ? 0 : qd_io_threads_connection_count(process->io_threads),
            qd_scheduler_queue_count(process->scheduler));
-    atomic_store(&process->router.draining, true);
+    atomic_store(&process->server.draining, true);
     qd_loader_stop(process->loader, on_loader_stopped, process);
     if (process->io_threads == NULL) { /* models are still loaded for the start */
         on_drained(process);
@@ -437,7 +437,7 @@ static bool create_loader(struct process *process)
 static void on_models_loaded(void *context, const struct qd_error *error)
 {
     struct process *process = context;
-    if (error != NULL && process->config.exit_on_error && !process->router.draining) {
+    if (error != NULL && process->config.exit_on_error && !process->server.draining) {
         process->models_failed = true;
         process->error = *error;
     }
@@ -456,7 +456,7 @@ static bool load_models(struct process *process)
 
 static bool start_listening(struct process *process)
 {
-    process->router = (struct qd_router){
+    process->server = (struct qd_server){
         .config = &process->config,
         .tools = {.kernels = process->kernels,
                   .scheduler = process->scheduler,
@@ -480,12 +480,12 @@ static bool start_listening(struct process *process)
         .config = &process->config,
         .quota = process->quota,
         .tls = process->tls,
-        .handler = qd_router_handler(&process->router),
+        .handler = qd_server_handler(&process->server),
     };
     process->io_threads = qd_io_threads_create(process->loop, &settings, &process->error);
     if (process->io_threads == NULL)
         return false;
-    process->router.io_threads = process->io_threads;
+    process->server.io_threads = process->io_threads;
     if (!qd_io_threads_start(process->io_threads)) {
         return qd_complain(&process->error,
                            "--io-threads: cannot start %llu; memory or the limit on processes is "
@@ -567,9 +567,9 @@ int main(int argc, char **argv)
                  qd_log_start(&process.error) && create_access(&process) && create_tls(&process) &&
                  create_console(&process) && open_access_log(&process) &&
                  create_regions(&process) && start_services(&process) && load_models(&process) &&
-                 (process.router.draining || start_listening(&process));
+                 (process.server.draining || start_listening(&process));
     if (ready) {
-        if (!process.router.draining)
+        if (!process.server.draining)
             qd_loop_run(process.loop);
         qd_log(QD_LOG_INFO, "quantd ends", "%s", "");
     }

@@ -51,7 +51,7 @@ struct qd_request *service_request(const char *model)
     return request;
 }
 
-/* As the router does it. */
+/* As the server does it. */
 void service_submit(struct qd_request *request, const void *body, size_t bytes)
 {
     cr_assert_eq(qd_request_reserve_body(request, bytes), QD_OK);

@@ -10,7 +10,7 @@
 enum { STREAM_BYTES_MAX = 1 << 20 };
 
 struct desk {
-    struct qd_router router;
+    struct qd_server server;
     struct qd_loop *loop;
     struct qd_request *request;
     char *body; /* of the last answer */
@@ -23,7 +23,7 @@ static struct desk desk_create(void)
     struct desk desk = {.loop = qd_loop_create()};
     cr_assert_eq(qk_kernels_create("scalar", "auto", false, 1, &kernels, &error), QK_OK, "%s",
                  error.text);
-    desk.router = (struct qd_router){
+    desk.server = (struct qd_server){
         .tools = {.kernels = kernels,
                   .scheduler = qd_scheduler_create(
                       desk.loop,
@@ -32,11 +32,11 @@ static struct desk desk_create(void)
         .memory = qd_memory_create(64 << 20),
         .metrics = qd_metrics_create(),
     };
-    desk.router.models = qd_models_create(desk.router.metrics);
-    desk.router.model_memory = qd_memory_create(64 << 20);
-    const struct qd_loader_settings settings = {.models = desk.router.models,
+    desk.server.models = qd_models_create(desk.server.metrics);
+    desk.server.model_memory = qd_memory_create(64 << 20);
+    const struct qd_loader_settings settings = {.models = desk.server.models,
                                                 .tools = {.loop = desk.loop}};
-    desk.router.loader = qd_loader_create(&settings);
+    desk.server.loader = qd_loader_create(&settings);
     return desk;
 }
 
@@ -51,24 +51,24 @@ static void forget_answer(struct desk *desk)
 static void desk_destroy(struct desk *desk)
 {
     forget_answer(desk);
-    qk_kernels_destroy((struct qk_kernels *)desk->router.tools.kernels);
-    qd_loader_destroy(desk->router.loader);
-    qd_scheduler_destroy(desk->router.tools.scheduler);
-    qd_models_destroy(desk->router.models);
-    qd_metrics_destroy(desk->router.metrics);
-    qd_memory_destroy(desk->router.memory);
-    qd_memory_destroy(desk->router.model_memory);
+    qk_kernels_destroy((struct qk_kernels *)desk->server.tools.kernels);
+    qd_loader_destroy(desk->server.loader);
+    qd_scheduler_destroy(desk->server.tools.scheduler);
+    qd_models_destroy(desk->server.models);
+    qd_metrics_destroy(desk->server.metrics);
+    qd_memory_destroy(desk->server.memory);
+    qd_memory_destroy(desk->server.model_memory);
     qd_loop_destroy(desk->loop);
 }
 
 /* The answer's HTTP status; 0: it would go to a worker. */
 static unsigned ask(struct desk *desk, const char *method, const char *path)
 {
-    struct qd_handler handler = qd_router_handler(&desk->router);
+    struct qd_handler handler = qd_server_handler(&desk->server);
     struct qd_head head;
     forget_answer(desk);
     qd_head_init(&head, method, path, "HTTP/1.1");
-    desk->request = qd_request_create(desk->router.memory, qd_clock_ns());
+    desk->request = qd_request_create(desk->server.memory, qd_clock_ns());
     struct qd_request *request = desk->request;
     handler.begin(handler.context, &head, request);
     if (request->error.status == QD_OK && request->message.signature != NULL)
@@ -205,7 +205,7 @@ Test(route, a_path_longer_than_any)
 Test(route, draining)
 {
     struct desk desk = desk_create();
-    desk.router.draining = true;
+    desk.server.draining = true;
     cr_assert_eq(ask(&desk, "GET", "/v2/health/ready"), 503);
     cr_assert(strstr(desk.body, "\"ready\":false") != NULL);
     cr_assert(strstr(desk.body, "\"error\":") != NULL);
@@ -219,7 +219,7 @@ Test(route, health_needs_no_memory)
 {
     struct desk desk = desk_create();
     struct qd_arena hog;
-    qd_arena_init(&hog, desk.router.memory);
+    qd_arena_init(&hog, desk.server.memory);
     while (qd_arena_alloc(&hog, 1 << 20) != NULL || qd_arena_alloc(&hog, 1) != NULL) {
     }
     cr_assert_eq(ask(&desk, "GET", "/v2/health/live"), 200);

@@ -1,4 +1,4 @@
-#include "server/http/api/answers.h"
+#include "server/http/api/handlers.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ static const struct qd_part not_ready =
 enum qd_status qd_answer_ready(const struct qd_visit *visit)
 {
     static const struct qd_part ready = CONSTANT("{\"ready\":true,\"live\":true}");
-    return atomic_load(&visit->router->draining)
+    return atomic_load(&visit->server->draining)
                ? qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready)
                : qd_visit_answer_constant(visit->request, QD_OK, &ready);
 }
@@ -34,9 +34,9 @@ enum qd_status qd_answer_server(const struct qd_visit *visit)
 {
     char kernels[QK_KERNELS_TEXT_BYTES];
     struct qd_text text;
-    qk_kernels_describe(visit->router->tools.kernels, kernels, sizeof(kernels));
+    qk_kernels_describe(visit->server->tools.kernels, kernels, sizeof(kernels));
     qd_text_init(&text, &visit->request->arena);
-    qd_oip_encode_server_metadata(&text, visit->router->config, kernels);
+    qd_oip_encode_server_metadata(&text, visit->server->config, kernels);
     return qd_visit_answer_text(visit->request, &text);
 }
 
@@ -46,7 +46,7 @@ static uint64_t *list_versions(const struct qd_visit *visit, size_t *count)
     const struct qd_signature *signature = &visit->request->model->signature;
     struct qd_arena *arena = &visit->request->arena;
     if (visit->path->version == NULL)
-        return qd_models_versions(visit->router->models, signature->name, arena, count);
+        return qd_models_versions(visit->server->models, signature->name, arena, count);
     uint64_t *only = qd_arena_alloc(arena, sizeof(*only));
     if (only != NULL)
         *only = signature->version;
@@ -86,7 +86,7 @@ enum qd_status qd_answer_model_ready(const struct qd_visit *visit)
     struct qd_text text;
     if (qd_visit_find_model(visit) != QD_OK)
         return visit->request->error.status;
-    if (atomic_load(&visit->router->draining))
+    if (atomic_load(&visit->server->draining))
         return qd_visit_answer_constant(visit->request, QD_UNAVAILABLE, &not_ready);
     qd_text_init(&text, &visit->request->arena);
     qd_text_string(&text, "{\"name\":");

@@ -7,6 +7,7 @@
 
 #include "server/base/digest.h"
 #include "server/http/api/embed.h"
+#include "server/http/api/handlers.h"
 
 QD_EMBED(qd_console_index_html, "server/console/index.html");
 QD_EMBED(qd_console_style_css, "server/console/style.css");
@@ -147,7 +148,7 @@ static bool has_tag(const char *list, const char *tag)
 /* When its body, which no GET needs, is over: a refusal of that is no page. */
 static bool end_page(void *context, struct qd_request *request)
 {
-    const struct qd_console *console = ((const struct qd_router *)context)->console;
+    const struct qd_console *console = ((const struct qd_server *)context)->console;
     qd_request_add_header(request, "ETag", console->tag);
     qd_request_add_header(request, "Cache-Control", "no-cache");
     qd_request_add_header(request, "Content-Security-Policy", console->policy);
@@ -160,7 +161,7 @@ static bool end_page(void *context, struct qd_request *request)
 enum qd_status qd_answer_console(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    const struct qd_console *console = visit->router->console;
+    const struct qd_console *console = visit->server->console;
     if (console == NULL) {
         return qd_fail(&request->error, QD_NOT_FOUND,
                        "no such path: \"/\"; POST /v2/repository/index lists the models");

@@ -5,15 +5,12 @@
 #ifndef SERVER_HTTP_API_CONSOLE_H
 #define SERVER_HTTP_API_CONSOLE_H
 
-#include "server/http/api/visit.h"
+struct qd_console;
 
 /* Constant: any thread may answer with it. NULL: no memory. */
 struct qd_console *qd_console_create(void);
 
 /* NULL is fine. */
 void qd_console_destroy(struct qd_console *console);
-
-/* GET /; 404 where the router has no console. */
-enum qd_status qd_answer_console(const struct qd_visit *visit);
 
 #endif

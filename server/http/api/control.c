@@ -1,4 +1,4 @@
-#include "server/http/api/control.h"
+#include "server/http/api/handlers.h"
 
 #include <string.h>
 
@@ -33,12 +33,12 @@ static enum qd_status read_index_body(struct qd_request *request, bool *only_rea
 
 static bool end_index(void *context, struct qd_request *request)
 {
-    const struct qd_router *router = context;
+    const struct qd_server *server = context;
     struct qd_text text;
     bool only_ready;
     if (read_index_body(request, &only_ready) == QD_OK) {
         qd_text_init(&text, &request->arena);
-        qd_models_print_index(router->models, only_ready, &text);
+        qd_models_print_index(server->models, only_ready, &text);
         qd_visit_answer_text(request, &text);
     }
     if (request->error.status != QD_OK)
@@ -60,8 +60,8 @@ enum qd_status qd_begin_index(const struct qd_visit *visit)
 
 static bool end_load(void *context, struct qd_request *request)
 {
-    struct qd_router *router = context;
-    if (qd_loader_load(router->loader, request->name, request) == QD_OK)
+    struct qd_server *server = context;
+    if (qd_loader_load(server->loader, request->name, request) == QD_OK)
         return false;
     qd_request_refuse(request);
     return true;
@@ -70,7 +70,7 @@ static bool end_load(void *context, struct qd_request *request)
 enum qd_status qd_begin_load(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    if (qd_loader_try_room(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
+    if (qd_loader_try_room(visit->server->loader, visit->path->model, &request->error) != QD_OK ||
         qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_load;
@@ -100,9 +100,9 @@ static enum qd_status check_unload_body(struct qd_request *request)
 
 static bool end_unload(void *context, struct qd_request *request)
 {
-    struct qd_router *router = context;
+    struct qd_server *server = context;
     if (check_unload_body(request) != QD_OK ||
-        qd_loader_unload(router->loader, request->name, &request->error) != QD_OK) {
+        qd_loader_unload(server->loader, request->name, &request->error) != QD_OK) {
         qd_request_refuse(request);
         return true;
     }
@@ -114,7 +114,7 @@ static bool end_unload(void *context, struct qd_request *request)
 enum qd_status qd_begin_unload(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    if (qd_loader_check(visit->router->loader, visit->path->model, &request->error) != QD_OK ||
+    if (qd_loader_check(visit->server->loader, visit->path->model, &request->error) != QD_OK ||
         qd_visit_check_encoding(visit) != QD_OK || qd_visit_keep_name(visit) != QD_OK)
         return request->error.status;
     request->end = end_unload;

@@ -1,4 +1,4 @@
-#include "server/http/api/logging.h"
+#include "server/http/api/handlers.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,9 +28,9 @@ struct change {
     const struct qd_json_value *format;
 };
 
-static enum qd_status answer(const struct qd_router *router, struct qd_request *request)
+static enum qd_status answer(const struct qd_server *server, struct qd_request *request)
 {
-    const char *log_format = atomic_load(&router->log_format);
+    const char *log_format = atomic_load(&server->log_format);
     struct qd_text text;
     qd_text_init(&text, &request->arena);
     qd_text_string(&text, "{\"log_file\":\"\"");
@@ -45,7 +45,7 @@ static enum qd_status answer(const struct qd_router *router, struct qd_request *
 
 enum qd_status qd_answer_logging(const struct qd_visit *visit)
 {
-    return answer(visit->router, visit->request);
+    return answer(visit->server, visit->request);
 }
 
 /* ---- Changing ----------------------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static enum qd_status read_change(const struct qd_json_value *tree, struct chang
     return status == QD_OK ? check_values(change, error) : status;
 }
 
-static void apply(const struct change *change, struct qd_router *router)
+static void apply(const struct change *change, struct qd_server *server)
 {
     int64_t level;
     bool flag;
@@ -138,8 +138,8 @@ static void apply(const struct change *change, struct qd_router *router)
         qd_log_set_verbosity((uint64_t)level);
     if (change->format != NULL) {
         const char *name = find_format(change->format);
-        atomic_store(&router->log_format, name);
-        qd_log_set_format(strcmp(name, "default") == 0 ? router->log_format_initial
+        atomic_store(&server->log_format, name);
+        qd_log_set_format(strcmp(name, "default") == 0 ? server->log_format_initial
                           : strcmp(name, "json") == 0  ? QD_LINE_JSON
                                                        : QD_LINE_TEXT);
     }
@@ -147,7 +147,7 @@ static void apply(const struct change *change, struct qd_router *router)
 
 static bool end_logging(void *context, struct qd_request *request)
 {
-    struct qd_router *router = context;
+    struct qd_server *server = context;
     struct change change = {.verbose = NULL};
     const struct qd_json_value *tree;
     enum qd_status status = qd_visit_read_body(request, &tree);
@@ -156,11 +156,11 @@ static bool end_logging(void *context, struct qd_request *request)
         if (status == QD_OK) {
             qd_log(QD_LOG_INFO, "a call changes what is logged", "user=\"%s\"",
                    qd_log_value(request->user).text);
-            apply(&change, router);
+            apply(&change, server);
         }
     }
     if (status == QD_OK)
-        status = answer(router, request);
+        status = answer(server, request);
     if (status == QD_OK)
         qd_request_advance(request, QD_REPLYING);
     else

@@ -2,13 +2,7 @@
 
 #include <string.h>
 
-#include "server/http/api/answers.h"
-#include "server/http/api/console.h"
-#include "server/http/api/control.h"
-#include "server/http/api/logging.h"
-#include "server/http/api/scrape.h"
-#include "server/http/api/shared.h"
-#include "server/http/api/visit.h"
+#include "server/http/api/handlers.h"
 #include "server/http/guard/cors.h"
 #include "server/http/path.h"
 
@@ -22,8 +16,8 @@ struct route {
 
 static bool end_infer(void *context, struct qd_request *request)
 {
-    struct qd_router *router = context;
-    if (!qd_infer_submit(&router->tools, request))
+    struct qd_server *server = context;
+    if (!qd_infer_submit(&server->tools, request))
         qd_request_refuse(request);
     return request->inference == NULL; /* refused, or computed in passing */
 }
@@ -31,7 +25,7 @@ static bool end_infer(void *context, struct qd_request *request)
 /* Only inferences: Triton's asyncio client asks for gzip everywhere, and inflates nothing else. */
 static void choose_answer_coding(const struct qd_visit *visit)
 {
-    if (!visit->router->compress_answers)
+    if (!visit->server->compress_answers)
         return;
     visit->request->answer_coding = qd_accepted_choose(&visit->head->accepted);
     qd_request_add_header(visit->request, "Vary", "Accept-Encoding");
@@ -44,12 +38,12 @@ static enum qd_status begin_infer(const struct qd_visit *visit)
     if (qd_visit_find_model(visit) != QD_OK)
         return request->error.status;
     request->message.signature = &request->model->signature;
-    request->message.regions = visit->router->regions;
+    request->message.regions = visit->server->regions;
     request->on_answered = qd_listener_answer;
     request->end = end_infer;
     choose_answer_coding(visit);
     if (qd_visit_read_encoding(visit) != QD_OK ||
-        !qd_infer_try_room(&visit->router->tools, request))
+        !qd_infer_try_room(&visit->server->tools, request))
         return request->error.status;
     return qd_visit_reserve(visit);
 }
@@ -107,21 +101,21 @@ static const char *methods(bool get, bool post, bool cors)
 
 static void opened(void *context, const struct qd_head *head, struct qd_request *request)
 {
-    const struct qd_router *router = context;
-    qd_journal_open(&router->journal, head, request);
+    const struct qd_server *server = context;
+    qd_journal_open(&server->journal, head, request);
 }
 
 static enum qd_status admit(void *context, const struct qd_head *head, struct qd_request *request)
 {
-    const struct qd_router *router = context;
-    return qd_access_admit(router->access, head, request);
+    const struct qd_server *server = context;
+    return qd_access_admit(server->access, head, request);
 }
 
 static enum qd_status refuse_method(const struct qd_visit *visit, bool get, bool post)
 {
     struct qd_request *request = visit->request;
     const struct qd_head *head = visit->head;
-    const bool cors = qd_access_has_cors(visit->router->access);
+    const bool cors = qd_access_has_cors(visit->server->access);
     request->answer.allow = methods(get, post, cors);
     if (cors && strcmp(head->method, "OPTIONS") == 0)
         return qd_cors_answer(request->answer.allow, request);
@@ -166,37 +160,37 @@ static bool end(void *context, struct qd_request *request)
 
 static void closed(void *context, const struct qd_request *request, bool delivered)
 {
-    struct qd_router *router = context;
+    struct qd_server *server = context;
     unsigned http_status = delivered ? request->answer.http_status : 0;
     uint64_t stage_ns[QD_STAGE_COUNT];
     qd_request_stages(request, stage_ns);
     if (delivered)
-        qd_metrics_count_answer(router->metrics, http_status);
+        qd_metrics_count_answer(server->metrics, http_status);
     if (request->error.status != QD_OK || request->error.reason != QD_REASON_OTHER)
-        qd_metrics_count_refusal(router->metrics, request->error.reason);
+        qd_metrics_count_refusal(server->metrics, request->error.reason);
     if (request->message.signature != NULL)
         qd_counters_count(request->model->counters, http_status, stage_ns);
-    if (qd_journal_is_read(&router->journal)) {
+    if (qd_journal_is_read(&server->journal)) {
         char client[QD_ADDRESS_TEXT_BYTES] = "";
         if (request->connection != NULL)
             qd_listener_print_client(request, client);
-        qd_journal_close(&router->journal, request, client, delivered, stage_ns);
+        qd_journal_close(&server->journal, request, client, delivered, stage_ns);
     }
 }
 
 static bool idle(void *context, struct qd_loop *loop)
 {
-    struct qd_router *router = context;
-    return qd_scheduler_help(router->tools.scheduler, loop);
+    struct qd_server *server = context;
+    return qd_scheduler_help(server->tools.scheduler, loop);
 }
 
 static unsigned retry_after_s(void *context)
 {
-    struct qd_router *router = context;
-    return qd_infer_retry_after_s(router->tools.scheduler, router->memory);
+    struct qd_server *server = context;
+    return qd_infer_retry_after_s(server->tools.scheduler, server->memory);
 }
 
-struct qd_handler qd_router_handler(struct qd_router *router)
+struct qd_handler qd_server_handler(struct qd_server *server)
 {
     return (struct qd_handler){.opened = opened,
                                .admit = admit,
@@ -205,5 +199,5 @@ struct qd_handler qd_router_handler(struct qd_router *router)
                                .closed = closed,
                                .idle = idle,
                                .retry_after_s = retry_after_s,
-                               .context = router};
+                               .context = server};
 }

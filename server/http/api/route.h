@@ -1,43 +1,12 @@
 /* Which path does what. All but inferences and loads is answered at once, on the connection's loop:
- * health never waits behind anything that computes. One router serves all loops. */
+ * health never waits behind anything that computes. */
 #ifndef SERVER_HTTP_API_ROUTE_H
 #define SERVER_HTTP_API_ROUTE_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "server/http/api/journal.h"
-#include "server/http/guard/access.h"
-#include "server/http/io_threads.h"
+#include "server/http/api/server.h"
 #include "server/http/listener.h"
-#include "server/models/table.h"
-#include "server/telemetry/line.h"
-#include "server/telemetry/metrics.h"
-#include "server/work/infer.h"
-#include "server/work/loader.h"
-
-/* Everything is borrowed. */
-struct qd_router {
-    const struct qd_config *config; /* for what it says of itself; NULL: nothing */
-    struct qd_infer_tools tools;
-    struct qd_memory *memory;
-    struct qd_metrics *metrics;
-    struct qd_models *models;
-    struct qd_memory *model_memory;
-    struct qd_loader *loader;
-    struct qd_access *access;
-    struct qd_regions *regions;             /* of shared memory; NULL: clients may have none */
-    const struct qd_console *console;       /* the page at /; NULL: none */
-    const struct qd_io_threads *io_threads; /* to count their connections; NULL: none */
-    atomic_uint spare_scrape_count;         /* scrape.h */
-    bool compress_answers;
-    struct qd_journal journal;
-    enum qd_line_format log_format_initial; /* --log-format */
-    _Atomic(const char *) log_format;       /* as a call has set it; NULL: none has */
-    atomic_bool draining;                   /* then it is not ready any more */
-};
 
 /* For qd_io_threads_create: settings->handler. */
-struct qd_handler qd_router_handler(struct qd_router *router);
+struct qd_handler qd_server_handler(struct qd_server *server);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/http/api/scrape.h"
+#include "server/http/api/handlers.h"
 
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 struct scrape {
     struct qd_stream stream; /* first, so that its functions know what it is part of */
-    struct qd_router *router;
+    struct qd_server *server;
     bool is_spare; /* beside the request's memory, and one of so many */
     struct qd_metrics_cursor cursor;
     bool counters_are_over; /* all units of metrics.h's are printed, and of the gauges so many: */
@@ -25,19 +25,19 @@ static void close_scrape(struct qd_stream *stream)
     struct scrape *scrape = (struct scrape *)stream;
     qd_metrics_cursor_deinit(&scrape->cursor);
     if (scrape->is_spare) {
-        atomic_fetch_sub(&scrape->router->spare_scrape_count, 1);
+        atomic_fetch_sub(&scrape->server->spare_scrape_count, 1);
         free(scrape);
     }
 }
 
 /* NULL: there is none, or malloc failed. */
-static struct scrape *take_spare(struct qd_router *router)
+static struct scrape *take_spare(struct qd_server *server)
 {
     struct scrape *scrape = NULL;
-    if (atomic_fetch_add(&router->spare_scrape_count, 1) < QD_SCRAPE_SPARE_COUNT)
+    if (atomic_fetch_add(&server->spare_scrape_count, 1) < QD_SCRAPE_SPARE_COUNT)
         scrape = malloc(sizeof(*scrape));
     if (scrape == NULL)
-        atomic_fetch_sub(&router->spare_scrape_count, 1);
+        atomic_fetch_sub(&server->spare_scrape_count, 1);
     return scrape;
 }
 
@@ -46,7 +46,7 @@ static struct scrape *begin(const struct qd_visit *visit, const char *content_ty
                             bool (*print)(struct qd_stream *stream, struct qd_text *text))
 {
     struct qd_request *request = visit->request;
-    struct scrape *scrape = take_spare(visit->router);
+    struct scrape *scrape = take_spare(visit->server);
     const bool is_spare = scrape != NULL;
     if (!is_spare)
         scrape = qd_arena_alloc(&request->arena, sizeof(*scrape));
@@ -54,7 +54,7 @@ static struct scrape *begin(const struct qd_visit *visit, const char *content_ty
         qd_refuse_memory(&request->arena, "the answer", &request->error);
         return NULL;
     }
-    scrape->router = visit->router;
+    scrape->server = visit->server;
     scrape->is_spare = is_spare;
     scrape->counters_are_over = false;
     scrape->gauge_units = 0;
@@ -83,7 +83,7 @@ enum qd_status qd_answer_stats(const struct qd_visit *visit)
     struct scrape *scrape = begin(visit, "application/json", print_stats);
     if (scrape == NULL)
         return visit->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, visit->router->metrics,
+    qd_metrics_cursor_init(&scrape->cursor, visit->server->metrics,
                            model == NULL ? NULL : model->signature.name,
                            visit->path->version == NULL ? NULL : &model->signature.version);
     return QD_OK;
@@ -98,34 +98,34 @@ static struct qd_bound memory_bound(struct qd_memory *memory)
 
 static void read_gauges(struct scrape *scrape)
 {
-    const struct qd_router *router = scrape->router;
+    const struct qd_server *server = scrape->server;
     struct qd_gauges *gauges = &scrape->gauges;
     *gauges = (struct qd_gauges){
-        .cpu_tier = qk_kernels_tier(router->tools.kernels),
-        .gemm = qk_kernels_gemm(router->tools.kernels),
-        .blas_core = qk_kernels_blas_core(router->tools.kernels),
-        .queue = qd_scheduler_queue(router->tools.scheduler),
-        .workers = qd_scheduler_workers(router->tools.scheduler),
-        .inflight = memory_bound(router->memory),
-        .models = memory_bound(router->model_memory),
-        .loads = {qd_loader_waiting_count(router->loader), QD_LOADER_WAITING_MAX},
-        .inflight_kept = qd_memory_kept(router->memory),
-        .models_kept = qd_memory_kept(router->model_memory),
-        .model_count = qd_models_loaded_count(router->models),
+        .cpu_tier = qk_kernels_tier(server->tools.kernels),
+        .gemm = qk_kernels_gemm(server->tools.kernels),
+        .blas_core = qk_kernels_blas_core(server->tools.kernels),
+        .queue = qd_scheduler_queue(server->tools.scheduler),
+        .workers = qd_scheduler_workers(server->tools.scheduler),
+        .inflight = memory_bound(server->memory),
+        .models = memory_bound(server->model_memory),
+        .loads = {qd_loader_waiting_count(server->loader), QD_LOADER_WAITING_MAX},
+        .inflight_kept = qd_memory_kept(server->memory),
+        .models_kept = qd_memory_kept(server->model_memory),
+        .model_count = qd_models_loaded_count(server->models),
         .connections = scrape->connections,
         .listeners = scrape->listeners,
         .event_lines_dropped = qd_log_dropped(),
     };
-    if (router->regions != NULL) {
-        gauges->regions = qd_regions_count(router->regions);
-        gauges->region_bytes = qd_regions_bytes(router->regions);
+    if (server->regions != NULL) {
+        gauges->regions = qd_regions_count(server->regions);
+        gauges->region_bytes = qd_regions_bytes(server->regions);
     }
-    if (router->journal.file != NULL)
-        gauges->access_lines_dropped = qd_log_file_dropped(router->journal.file);
-    if (router->io_threads != NULL) {
+    if (server->journal.file != NULL)
+        gauges->access_lines_dropped = qd_log_file_dropped(server->journal.file);
+    if (server->io_threads != NULL) {
         gauges->io_thread_count =
-            qd_io_threads_connections(router->io_threads, scrape->connections);
-        gauges->listener_count = qd_io_threads_gauges(router->io_threads, scrape->listeners);
+            qd_io_threads_connections(server->io_threads, scrape->connections);
+        gauges->listener_count = qd_io_threads_gauges(server->io_threads, scrape->listeners);
     }
     qd_process_read(&gauges->process);
 }
@@ -147,7 +147,7 @@ enum qd_status qd_answer_metrics(const struct qd_visit *visit)
     struct scrape *scrape = begin(visit, "text/plain; version=0.0.4; charset=utf-8", print_metrics);
     if (scrape == NULL)
         return visit->request->error.status;
-    qd_metrics_cursor_init(&scrape->cursor, visit->router->metrics, NULL, NULL);
+    qd_metrics_cursor_init(&scrape->cursor, visit->server->metrics, NULL, NULL);
     read_gauges(scrape);
     return QD_OK;
 }

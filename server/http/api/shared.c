@@ -1,4 +1,4 @@
-#include "server/http/api/shared.h"
+#include "server/http/api/handlers.h"
 
 #include "server/json/tree.h"
 #include "server/oip/regions.h"
@@ -20,7 +20,7 @@ enum qd_status qd_refuse_cuda(const struct qd_visit *visit)
 enum qd_status qd_answer_regions(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    struct qd_regions *regions = visit->router->regions;
+    struct qd_regions *regions = visit->server->regions;
     const char *name = visit->path->model; /* NULL: all of them */
     struct qd_text text;
     if (regions == NULL && name == NULL)
@@ -36,8 +36,8 @@ enum qd_status qd_answer_regions(const struct qd_visit *visit)
 
 enum qd_status qd_answer_unregister(const struct qd_visit *visit)
 {
-    if (visit->router->regions != NULL)
-        qd_regions_unregister(visit->router->regions, visit->path->model);
+    if (visit->server->regions != NULL)
+        qd_regions_unregister(visit->server->regions, visit->path->model);
     return qd_answer_no_regions(visit);
 }
 
@@ -84,11 +84,11 @@ static enum qd_status read_call(struct qd_request *request, struct qd_region_cal
 
 static bool end_register(void *context, struct qd_request *request)
 {
-    const struct qd_router *router = context;
+    const struct qd_server *server = context;
     struct qd_region_call call = {.name = request->name};
     enum qd_status status = read_call(request, &call);
     if (status == QD_OK)
-        status = qd_regions_register(router->regions, &call, &request->error);
+        status = qd_regions_register(server->regions, &call, &request->error);
     if (status != QD_OK) {
         qd_request_refuse(request);
         return true;
@@ -105,7 +105,7 @@ static bool end_register(void *context, struct qd_request *request)
 enum qd_status qd_begin_register(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    if (visit->router->regions == NULL) {
+    if (visit->server->regions == NULL) {
         return qd_fail(&request->error, QD_NOT_IMPLEMENTED,
                        "shared memory is off (--allow-shared-memory)");
     }

@@ -35,7 +35,7 @@ enum qd_status qd_visit_answer_text(struct qd_request *request, const struct qd_
 enum qd_status qd_visit_find_model(const struct qd_visit *visit)
 {
     struct qd_request *request = visit->request;
-    return qd_models_find(visit->router->models, visit->path->model, visit->path->version,
+    return qd_models_find(visit->server->models, visit->path->model, visit->path->version,
                           &request->model, &request->error);
 }
 

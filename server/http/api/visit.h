@@ -2,7 +2,7 @@
 #ifndef SERVER_HTTP_API_VISIT_H
 #define SERVER_HTTP_API_VISIT_H
 
-#include "server/http/api/route.h"
+#include "server/http/api/server.h"
 #include "server/http/path.h"
 #include "server/http/wire/head.h"
 #include "server/memory/text.h"
@@ -11,7 +11,7 @@
 struct qd_json_value;
 
 struct qd_visit {
-    struct qd_router *router;
+    struct qd_server *server;
     const struct qd_path *path;
     const struct qd_head *head;
     struct qd_request *request;
