@@ -51,89 +51,90 @@ struct flag {
 static const struct flag flags[] = {
     {.about = "Where to listen"},
     {"listen", KIND_LISTEN, 0, "127.0.0.1:8000", 0, 0, "ADDR:PORT",
-     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0: a free one"},
+     "or [ADDR6]:PORT or unix:PATH; repeatable; port 0 picks a free port"},
     {"unix-mode", KIND_PERMISSIONS, AT(unix_mode), "0660", 0, 0777, "OCTAL",
-     "permissions of Unix sockets: who may write may connect"},
+     "mode of Unix sockets: users with write permission may connect"},
     {"unix-owner", KIND_PATH, AT(unix_owner), "", 0, 0, "USER:GROUP",
-     "of Unix sockets: USER, USER:GROUP or :GROUP, names or numbers"},
-    {.about = "Who may come in"},
+     "owner of Unix sockets: USER, USER:GROUP or :GROUP, as names or numbers"},
+    {.about = "Access"},
     {"tls-cert", KIND_PATH, AT(tls_cert), "", 0, 0, "FILE",
-     "certificate chain, PEM: TCP is HTTPS then, from TLS 1.2; SIGHUP reads it anew"},
-    {"tls-key", KIND_PATH, AT(tls_key), "", 0, 0, "FILE", "its private key, PEM, not encrypted"},
+     "certificate chain (PEM): serves HTTPS over TCP; SIGHUP reads the file again"},
+    {"tls-key", KIND_PATH, AT(tls_key), "", 0, 0, "FILE",
+     "the certificate's private key (PEM, not encrypted)"},
     {"token-file", KIND_PATH, AT(token_file), "", 0, 0, "FILE",
-     "bearer tokens, one a line, a name behind it for the log; SIGHUP reads it anew"},
+     "bearer tokens, one per line: TOKEN [NAME]; SIGHUP reads the file again"},
     {"cors-origin", KIND_ORIGIN, 0, "", 0, 0, "ORIGIN",
-     "of web pages that may ask, as https://app.example; repeatable; '*': any"},
+     "origin of allowed web pages: https://app.example; repeatable; '*': any"},
     {"allow-shared-memory", KIND_PATH, AT(shared_memory_prefix), "", 0, 0, "PREFIX",
-     "clients may register POSIX shared memory whose key begins so; '*': any"},
-    {.about = "How much"},
+     "allow POSIX shared memory whose key begins with PREFIX; '*': any key"},
+    {.about = "Sizes"},
     {"threads", KIND_COUNT, AT(threads), "auto", 1, 1024, "N",
-     "workers; auto: one for each CPU that it may use"},
+     "worker threads; auto: one for each CPU that quantd may use"},
     {"io-threads", KIND_COUNT, AT(io_threads), "1", 1, QD_IO_THREAD_COUNT_MAX, "N",
-     "threads that move bytes, 16 at most, each with connections of its own"},
+     "I/O threads, each with its own connections; at most 16"},
     {"max-connections", KIND_COUNT, AT(max_connections), "4096", 1, 1000000, "N",
-     "open at a time, for each address listened on; more are refused (503)"},
+     "open connections for each listening address; more get a 503"},
     {"max-connections-per-address", KIND_COUNT, AT(max_connections_per_address), "0", 0, 1000000,
-     "N", "of these, for each TCP client's address, or global IPv6 /64; more: 503; 0: all"},
+     "N", "open connections for each client address or IPv6 /64; 0: no bound"},
     {"max-queue", KIND_COUNT, AT(max_queue), "1024", 1, 1000000, "N",
-     "requests that wait for a worker; more are refused (503)"},
+     "requests that wait for a worker; more get a 503"},
     {"max-body-bytes", KIND_BYTES, AT(max_body_bytes), "256M", 1, UINT64_C(1) << 40, "BYTES",
-     "the largest request body; more is refused (413)"},
+     "largest request body; a larger one gets a 413"},
     {"max-inflight-bytes", KIND_BYTES, AT(max_inflight_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
-     "BYTES", "bodies, tensors, answers in all (503); auto: half of memory, at most 2G"},
+     "BYTES", "memory of all requests (else 503); auto: half of memory, at most 2G"},
     {"max-model-bytes", KIND_BYTES, AT(max_model_bytes), "auto", 1 << 20, UINT64_C(1) << 46,
-     "BYTES", "all that loaded models hold, and loads; auto: a quarter of memory"},
+     "BYTES", "memory of loaded models and of loading; auto: a quarter of memory"},
     {"max-shared-bytes", KIND_BYTES, AT(max_shared_bytes), "auto", 4 << 10, UINT64_C(1) << 46,
-     "BYTES", "all regions of shared memory; auto: half of memory"},
+     "BYTES", "size of all shared memory regions; auto: half of memory"},
     {"compress-answers", KIND_SWITCH, AT(compress_answers), "off", 0, 0, "SWITCH",
-     "on or off: inferences' answers, with gzip or deflate, for clients that ask so"},
-    {.about = "How long"},
+     "on or off: compress inferences' answers for clients that ask for it"},
+    {.about = "Times"},
     {"receive-timeout", KIND_SECONDS, AT(receive_timeout_ns), "30", 0, 86400, "SECONDS",
-     "for a head; what is late is refused (408)"},
+     "time for a request's head to arrive (else 408)"},
     {"min-rate", KIND_BYTES, AT(min_rate_bytes), "64K", 0, UINT64_C(1) << 40, "BYTES",
-     "a second that a body (else 408) or an answer moves, over 10 s; 0: none"},
+     "least bytes per second of a body (else 408) or an answer; 0: no bound"},
     {"idle-timeout", KIND_SECONDS, AT(idle_timeout_ns), "75", 0, 86400, "SECONDS",
-     "from an answer to the connection's next request"},
+     "time from an answer to the connection's next request"},
     {"compute-timeout", KIND_SECONDS, AT(compute_timeout_ns), "60", 0, 86400, "SECONDS",
-     "from a request's last byte to its answer (503); a load's, from its start"},
+     "time from a request's last byte, or a load's start, to its answer (else 503)"},
     {"drain-timeout", KIND_SECONDS, AT(drain_timeout_ns), "30", 0, 86400, "SECONDS",
-     "from SIGTERM until what is not yet answered is cut off"},
+     "time to answer the accepted requests after SIGTERM"},
     {.about = "Loaded models"},
     {"model-repository", KIND_PATH, AT(model_repository), "", 0, 0, "DIR",
      "folder with NAME/VERSION/model.onnx, or request.json and request.bin"},
     {"model-control-mode", KIND_MODE, AT(model_control_mode), "none", 0, 0, "MODE",
-     "none: all at start; explicit: by calls; poll: also follows changes"},
+     "none: load all at start; explicit: load by calls; poll: follow changes"},
     {"load-model", KIND_NAMES, AT(load_models), "", 0, 0, "NAMES",
-     "at start, in mode explicit; commas between; repeatable; '*': all"},
+     "models to load at start in mode explicit, with commas; repeatable; '*': all"},
     {"repository-poll-secs", KIND_SECONDS, AT(repository_poll_ns), "15", 0, 86400, "SECONDS",
-     "from one look at the repository to the next, in mode poll"},
+     "time between two scans of the repository in mode poll"},
     {"exit-on-error", KIND_SWITCH, AT(exit_on_error), "on", 0, 0, "SWITCH",
-     "on or off: a model that cannot be loaded at start ends the start"},
+     "on or off: exit if a model cannot be loaded at start"},
     {"allow-repository-links", KIND_SWITCH, AT(allow_repository_links), "off", 0, 0, "SWITCH",
-     "on or off: links may also lead out of the folder that holds them"},
+     "on or off: links may lead out of the folder that contains them"},
     {.about = "Other"},
     {"cpu", KIND_CPU, AT(cpu), "auto", 0, 0, "TIER", "kernels: "}, /* see print_names */
-    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "multiplies: "},
+    {"gemm", KIND_GEMM, AT(gemm), "auto", 0, 0, "BACKEND", "convolutions: "},
     {"worker-nice", KIND_COUNT, AT(worker_nice), "5", 0, 19, "N",
-     "workers' niceness beside the loop's: whom Linux prefers where CPUs are busy"},
+     "niceness of workers relative to the event loop"},
     {"loop-computes", KIND_SWITCH, AT(loop_computes), "on", 0, 0, "SWITCH",
-     "on or off: what takes some 50 us is computed where it comes in, by no worker"},
+     "on or off: the event loop itself computes requests of up to some 50 us"},
     {"measure", KIND_SWITCH, AT(measure), "on", 0, 0, "SWITCH",
-     "on or off: at start, for some ms, how fast kernels and memory are"},
+     "on or off: measure the speed of kernels and memory at start, for some ms"},
     {"console", KIND_SWITCH, AT(console), "on", 0, 0, "SWITCH",
-     "on or off: a page at /, which shows this server and tries it; --no-console: off"},
+     "on or off: the web console at /; --no-console turns it off"},
     {"log-level", KIND_LEVEL, AT(log_level), "info", 0, 0, "LEVEL",
-     "debug, which has each answer unless --access-log has it, info, warn or error"},
+     "debug, info, warn or error; debug has a line for each answer"},
     {"access-log", KIND_PATH, AT(access_log), "off", 0, 0, "FILE",
-     "a line for each request; off, -, which is standard error, or a file"},
+     "write a line for each request to FILE; -: standard error; off: nowhere"},
     {"log-format", KIND_FORMAT, AT(log_format), "text", 0, 0, "FORMAT",
-     "of lines: text, which has key=value, or json"},
+     "format of log lines: text (key=value) or json"},
     {"healthcheck", KIND_HEALTHCHECK, 0, NULL, 0, 0, NULL,
      "ask the server that runs with these flags whether it is ready, and exit"},
     {"kernels", KIND_KERNELS, 0, NULL, 0, 0, NULL,
-     "print what this machine is and which kernels these flags choose, and exit"},
+     "print this machine's features and the kernels that these flags choose, and exit"},
     {"version", KIND_VERSION, 0, NULL, 0, 0, NULL, "print the version and exit"},
-    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this and exit; -h does, too"},
+    {"help", KIND_HELP, 0, NULL, 0, 0, NULL, "print this text and exit; also -h"},
 };
 
 static const char *const switches[] = {"off", "on", NULL};
@@ -370,13 +371,13 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         return;
     case KIND_LISTEN:
         snprintf(text, bytes,
-                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes), %d of them at most, "
-                 "commas between them; no @NAME",
+                 "ADDR:PORT, [ADDR6]:PORT or unix:PATH (at most %d bytes, no @NAME), at most %d of "
+                 "them, with commas between",
                  QD_UNIX_PATH_BYTES - 1, QD_LISTEN_COUNT_MAX);
         return;
     case KIND_ORIGIN:
         snprintf(text, bytes,
-                 "SCHEME://HOST[:PORT] in small letters, or *, %d of them at most, commas between",
+                 "SCHEME://HOST[:PORT] in lower case, or *; at most %d, with commas between",
                  QD_CORS_ORIGIN_COUNT_MAX);
         return;
     case KIND_CPU:
@@ -393,7 +394,7 @@ static void print_expected(const struct flag *flag, char *text, size_t bytes)
         snprintf(text, bytes, "text or json");
         return;
     case KIND_NAMES:
-        snprintf(text, bytes, "at most %d of them", QD_LOAD_MODEL_COUNT_MAX);
+        snprintf(text, bytes, "at most %d names", QD_LOAD_MODEL_COUNT_MAX);
         return;
     default:
         snprintf(text, bytes, "%s", flag->about);
@@ -451,15 +452,13 @@ static enum qd_config_result take_argument(struct qd_config *config, int argc, c
     if (flag == NULL && (flag = find_switch_off(name)) != NULL)
         text = "off";
     if (flag == NULL) {
-        qd_complain(error,
-                    *argument == '-' ? "%.100s: no such flag; --help lists them"
-                                     : "%.100s: expected a flag, as --help lists them",
-                    argument);
+        qd_complain(error, "expected a flag that --help lists, got \"%.100s\"", argument);
         return QD_CONFIG_BAD;
     }
     if (!takes_value(flag)) {
         if (name[count] == '=') {
-            qd_complain(error, "--%s: takes no value", flag->name);
+            qd_complain(error, "--%s: expected no value, got \"%.100s\"", flag->name,
+                        name + count + 1);
             return QD_CONFIG_BAD;
         }
         config->healthcheck |= flag->kind == KIND_HEALTHCHECK;
@@ -511,17 +510,17 @@ static enum qd_config_result check_together(const struct qd_config *config, stru
     const char *prefix = config->shared_memory_prefix;
     const char *text = NULL;
     if (config->load_model_count > 0 && config->model_control_mode != QD_CONTROL_EXPLICIT)
-        text = "--load-model: only with --model-control-mode explicit; in the other modes all "
-               "models are loaded";
+        text = "--load-model: expected --model-control-mode explicit, got a mode that loads all "
+               "models";
     else if (config->load_model_count > 0 && !has_repository)
-        text = "--load-model: there is no --model-repository to load from";
+        text = "--load-model: expected --model-repository as well, got none";
     else if (config->model_control_mode == QD_CONTROL_POLL && !has_repository)
-        text = "--model-control-mode poll: there is no --model-repository to look at";
+        text = "--model-control-mode poll: expected --model-repository as well, got none";
     else if ((config->tls_cert[0] == '\0') != (config->tls_key[0] == '\0'))
         text = "--tls-cert and --tls-key: expected both or none, got one";
     else if (strchr(prefix + strspn(prefix, "/"), '/') != NULL)
-        text = "--allow-shared-memory: expected the beginning of a key, which has no slash but "
-               "before it";
+        text = "--allow-shared-memory: expected a prefix with no slash after its first character, "
+               "got one";
     if (text == NULL)
         return QD_CONFIG_RUN;
     qd_complain(error, "%s", text);
@@ -549,10 +548,10 @@ enum qd_config_result qd_config_parse(struct qd_config *config, int argc, char *
 void qd_config_print_help(FILE *file)
 {
     fputs("Usage: quantd [FLAG [VALUE]]...\n\n"
-          "Computes quantized tensor operators for whoever speaks HTTP and the Open\n"
-          "Inference Protocol. SIGTERM and SIGINT make it answer what it has accepted, and\n"
-          "end; SIGHUP makes it read tokens, certificate and key anew, and open its access\n"
-          "log anew.\n",
+          "Computes quantized tensor operators over HTTP, in the Open Inference Protocol.\n"
+          "After SIGTERM or SIGINT quantd answers the requests that it has accepted, and\n"
+          "exits. After SIGHUP it reads tokens, certificate and key again, and opens the\n"
+          "access log again.\n",
           file);
     for (const struct flag *flag = flags; flag < flags + FLAG_COUNT; flag++) {
         if (flag->name == NULL) {
@@ -567,17 +566,18 @@ void qd_config_print_help(FILE *file)
         fprintf(file, takes_value(flag) && *flag->initial != '\0' ? " [%s]\n" : "\n",
                 flag->initial);
     }
-    fputs("\n[] holds the default. K, M, G are powers of 1024, seconds may have decimals, and\n"
-          "--no-NAME turns a SWITCH off. auto heeds a container's limits as libuv does:\n"
-          "memory and, of cgroup v2, CPU quotas with that of Debian 13; memory of cgroup v1\n"
-          "alone with that of Debian 12.\n"
+    fputs("\n[] holds the default. K, M and G are powers of 1024. SECONDS may have decimals.\n"
+          "--no-NAME turns a SWITCH off. auto heeds a container's limits as far as libuv\n"
+          "reads them: memory, and CPU quotas of cgroup v2, on Debian 13; memory of cgroup\n"
+          "v1 on Debian 12.\n"
           "\nExit status:\n"
-          "  0  after SIGTERM or SIGINT, or printed; --healthcheck: ready\n"
-          "  1  it could not start, or was told twice to end; --healthcheck: not ready\n"
-          "  2  a flag or variable is wrong\n"
+          "  0  success; --healthcheck: the server is ready\n"
+          "  1  quantd could not start, or got a second SIGTERM or SIGINT; --healthcheck:\n"
+          "     the server is not ready\n"
+          "  2  a flag or an environment variable is wrong\n"
           "\nEnvironment:\n"
-          "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. The\n"
-          "command line wins. In QUANTD_LISTEN, commas separate several addresses.\n",
+          "Each flag with a value is also a variable: --max-queue is QUANTD_MAX_QUEUE. A flag\n"
+          "overrides its variable. In QUANTD_LISTEN, commas separate several addresses.\n",
           file);
 }
 

@@ -100,14 +100,14 @@ class Start(unittest.TestCase):
         result = self.start("--listen", "unix:" + "x" * 108)
         self.assertEqual((result.returncode, result.stdout), (2, ""))
         self.assertIn("quantd: --listen: expected ADDR:PORT, [ADDR6]:PORT or unix:PATH "
-                      "(at most 107 bytes), ", result.stderr)
+                      "(at most 107 bytes, no @NAME), ", result.stderr)
         self.assertEqual(result.stderr.count("\n"), 1)
 
     def test_a_comma_or_an_at_in_the_path(self):
         for address in ("unix:/a,b.sock", "unix:@abc"):
             result = self.start("--listen", address)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertIn("commas between them; no @NAME, got \"%s\"\n" % address, result.stderr)
+            self.assertIn("with commas between, got \"%s\"\n" % address, result.stderr)
 
     def test_a_live_server_keeps_its_socket(self):
         address = "unix:%s/s" % self.folder

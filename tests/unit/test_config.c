@@ -287,8 +287,9 @@ Test(config, mistakes_name_the_flag)
         struct qd_config config;
         cr_assert_eq(PARSE(&config, (char *)bad[i].flag, (char *)bad[i].value), QD_CONFIG_BAD,
                      "%s %s", bad[i].flag, bad[i].value);
-        cr_assert(strncmp(error.text, bad[i].flag, strcspn(bad[i].flag, "=")) == 0, "%s",
-                  error.text);
+        char flag[32];
+        snprintf(flag, sizeof(flag), "%.*s", (int)strcspn(bad[i].flag, "="), bad[i].flag);
+        cr_assert(strstr(error.text, flag) != NULL, "%s", error.text);
         cr_assert(strchr(error.text, '\n') == NULL);
     }
     struct qd_config config;
@@ -300,14 +301,14 @@ Test(config, flags_that_do_not_fit_together)
 {
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-repository", "d"), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "--load-model: only with --model-control-mode explicit; in the "
-                                 "other modes all models are loaded");
+    cr_assert_str_eq(error.text, "--load-model: expected --model-control-mode explicit, got a "
+                                 "mode that loads all models");
     cr_assert_eq(PARSE(&config, "--load-model", "a", "--model-control-mode=explicit"),
                  QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "--load-model: there is no --model-repository to load from");
+    cr_assert_str_eq(error.text, "--load-model: expected --model-repository as well, got none");
     cr_assert_eq(PARSE(&config, "--model-control-mode", "poll"), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text,
-                     "--model-control-mode poll: there is no --model-repository to look at");
+    cr_assert_str_eq(error.text, "--model-control-mode poll: expected --model-repository as well, "
+                                 "got none");
     cr_assert_eq(PARSE(&config, "--model-control-mode", "explicit"), QD_CONFIG_RUN);
     cr_assert_eq(
         PARSE(&config, "--load-model=a", "--model-control-mode=explicit", "--model-repository=d"),
@@ -329,6 +330,7 @@ Test(config, healthcheck_reads_all_flags)
     cr_assert_str_eq(config.listen[0], "h:1");
     cr_assert_eq(PARSE(&config, "--healthcheck", "--nonsense"), QD_CONFIG_BAD);
     cr_assert_eq(PARSE(&config, "--healthcheck=1"), QD_CONFIG_BAD);
+    cr_assert_str_eq(error.text, "--healthcheck: expected no value, got \"1\"");
     cr_assert_eq(PARSE(&config, "--healthcheck", "--help"), QD_CONFIG_HELP);
     cr_assert_eq(PARSE(&config, "--listen", "h:1"), QD_CONFIG_RUN);
 }
@@ -337,9 +339,9 @@ Test(config, a_stray_word_is_no_flag)
 {
     struct qd_config config;
     cr_assert_eq(PARSE(&config, "extra"), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "extra: expected a flag, as --help lists them");
+    cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"extra\"");
     cr_assert_eq(PARSE(&config, "--extra"), QD_CONFIG_BAD);
-    cr_assert_str_eq(error.text, "--extra: no such flag; --help lists them");
+    cr_assert_str_eq(error.text, "expected a flag that --help lists, got \"--extra\"");
 }
 
 Test(config, kernels_reads_all_flags)
