@@ -45,6 +45,7 @@ class Refused:
         ("a fold", 400, b"HEAD /v2 HTTP/1.1\r\nHost: x\r\n abc\r\n\r\n"),
         ("a control character", 400, b"HEAD /v2 HTTP/1.1\r\nHost: x\r\nX: \0\r\n\r\n"),
         ("a bare LF", 400, b"HEAD /v2 HTTP/1.1\nHost: x\r\n\r\n"),
+        ("no target", 400, b"HEAD\r\nHost: x\r\n\r\n"),
         ("two blanks", 400, b"HEAD  /v2 HTTP/1.1\r\nHost: x\r\n\r\n"),
         ("another coding", 501,
          b"HEAD /v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n"),

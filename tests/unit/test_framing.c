@@ -362,3 +362,21 @@ Test(framing, remembers_which_were_head)
     }
     cr_assert_not(qd_framing_is_head(&framing, 0)); /* it was one, too long ago */
 }
+
+/* Its answer has no body then, either. */
+Test(framing, knows_a_head_without_a_target)
+{
+    static const struct {
+        const char *text;
+        bool is_head;
+    } lines[] = {{"HEAD\r\n", true},   {"HEAD\n", true},   {"HEAD \r\n", true}, {"HEAD\t/", true},
+                 {"HEADS\r\n", false}, {"HEA\r\n", false}, {"GET\r\n", false}};
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char left[16];
+        size_t left_count;
+        struct qd_framing framing =
+            read_in(lines[i].text, strlen(lines[i].text), 1, left, &left_count);
+        cr_expect_neq(framing.fault, QD_FAULT_NONE, "%s", lines[i].text);
+        cr_expect_eq(qd_framing_is_head(&framing, 0), lines[i].is_head, "%s", lines[i].text);
+    }
+}

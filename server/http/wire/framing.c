@@ -342,10 +342,13 @@ static bool read_method(struct qd_framing *framing, char c)
 {
     static const char head[] = "HEAD ";
     const bool is_next = c == head[framing->matched];
+    /* A line that ends behind "HEAD" is a fault, and its answer has no body. */
+    const bool is_cut = head[framing->matched] == ' ' && (unsigned char)c < ' ';
     framing->matched += is_next;
-    framing->is_head = is_next && head[framing->matched] == '\0';
-    if (!is_next || framing->is_head)
-        framing->state = framing->is_head ? TARGET_BEGIN : METHOD_REST;
+    const bool is_whole = head[framing->matched] == '\0';
+    framing->is_head = is_whole || is_cut;
+    if (!is_next || is_whole)
+        framing->state = is_whole ? TARGET_BEGIN : METHOD_REST;
     return is_next;
 }
 
