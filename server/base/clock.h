@@ -1,4 +1,4 @@
-/* One clock for deadlines and durations. */
+/* The clock for all deadlines and durations. */
 #ifndef SERVER_BASE_CLOCK_H
 #define SERVER_BASE_CLOCK_H
 
@@ -9,7 +9,7 @@
 #define QD_NS_PER_MS UINT64_C(1000000)
 #define QD_NS_PER_S UINT64_C(1000000000)
 
-/* Never goes back; its zero means nothing. */
+/* Returns the monotonic time in ns. Only differences of two times have a meaning. */
 static inline uint64_t qd_clock_ns(void)
 {
     struct timespec now;

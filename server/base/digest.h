@@ -1,4 +1,4 @@
-/* SHA-256. Only digest.c knows that it is GnuTLS's. */
+/* SHA-256. Only digest.c knows that GnuTLS computes it. */
 #ifndef SERVER_BASE_DIGEST_H
 #define SERVER_BASE_DIGEST_H
 
@@ -11,10 +11,10 @@ struct qd_digest {
     unsigned char bytes[QD_DIGEST_BYTES];
 };
 
-/* False: no memory. */
+/* Computes the digest of `count` bytes. Returns false if there is no memory. */
 bool qd_digest_of(const void *bytes, size_t count, struct qd_digest *digest);
 
-/* Takes the same time whether they are equal or where they differ. */
+/* Compares two digests in constant time. */
 bool qd_digest_equal(const struct qd_digest *left, const struct qd_digest *right);
 
 #endif

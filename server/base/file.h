@@ -1,4 +1,4 @@
-/* Small files that the operator names: keys, tokens. */
+/* Reads small files that the operator names, such as keys and tokens. */
 #ifndef SERVER_BASE_FILE_H
 #define SERVER_BASE_FILE_H
 
@@ -9,19 +9,19 @@
 #include "server/base/status.h"
 
 struct qd_file {
-    char *text; /* with a NUL behind it, which is not counted */
+    char *text; /* followed by a NUL, which `bytes` does not count */
     size_t bytes;
-    bool is_public; /* anybody on this host may read it */
+    bool is_public; /* every user of this host may read the file */
 };
 
-/* The whole of a regular file of at most bytes_max. False: `error` says why, without its name.
- */
+/* Reads a whole regular file of at most bytes_max bytes. Returns false on failure; `error` then
+ * gives the reason, without the file's name. */
 bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, struct qd_error *error);
 
-/* Returns what a file of this st_mode is, for an error: "a folder", "a device". */
+/* Names the kind of file that has this st_mode, for an error text: "a folder", "a device". */
 const char *qd_file_kind(mode_t mode);
 
-/* Nothing of it stays in memory. */
+/* Clears and frees the text, so that no secret stays in memory. */
 void qd_file_forget(struct qd_file *file);
 
 #endif

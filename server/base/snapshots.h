@@ -1,11 +1,12 @@
-/* An object that never changes, which many threads read while one replaces it with the next.
- * Neither waits for the other, and nobody takes a lock: taking and giving back are an atomic
- * addition each.
+/* A constant object that many threads read while one thread replaces it with a newer one. Readers
+ * and the writer never wait for each other and take no lock. Taking an object and giving it back
+ * are one atomic addition each.
  *
- * `current` has the index of the newest object's slot and, below it, how often that one was taken.
- * Whoever replaces the object learns with the same step how often, and adds that to the slot's
- * count, from which each give-back subtracts one. So the count of a replaced object is that of its
- * readers, and whoever brings it to 0 destroys it. */
+ * `current` holds the index of the newest object's slot and, in its lower bits, how often that
+ * object was taken. The writer swaps in a new `current`, learns from the old one how often the old
+ * object was taken, and adds that number to the slot's reader_count. Each reader that gives an
+ * object back subtracts one. After a replacement, reader_count is therefore the number of readers
+ * that still hold the object. The thread that brings it to 0 destroys the object. */
 #ifndef SERVER_BASE_SNAPSHOTS_H
 #define SERVER_BASE_SNAPSHOTS_H
 
@@ -13,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Objects that may be there at once. A reader holds one for microseconds, so that two suffice,
- * unless readers lose their CPU just then. */
+/* How many objects may exist at once. A reader holds an object for microseconds, so two are enough
+ * unless readers lose their CPU while they hold one. */
 #define QD_SNAPSHOT_COUNT_MAX 8
 
 struct qd_snapshot {
@@ -23,23 +24,23 @@ struct qd_snapshot {
 };
 
 struct qd_snapshots {
-    void (*destroy)(void *object); /* called on any thread */
+    void (*destroy)(void *object); /* is called on any thread */
     _Atomic uint64_t current;
     struct qd_snapshot slots[QD_SNAPSHOT_COUNT_MAX];
 };
 
-/* `first` is owned from here on, and not NULL. */
+/* Takes ownership of `first`, which is not NULL. */
 void qd_snapshots_init(struct qd_snapshots *snapshots, void *first, void (*destroy)(void *object));
 
-/* When nobody reads any more. */
+/* Destroys the objects. No reader may be left. */
 void qd_snapshots_deinit(struct qd_snapshots *snapshots);
 
-/* Returns the newest object's slot, whose object stays until it is given back. */
+/* Returns the slot of the newest object. The object lives until the slot is given back. */
 struct qd_snapshot *qd_snapshots_take(struct qd_snapshots *snapshots);
 void qd_snapshots_give_back(struct qd_snapshots *snapshots, struct qd_snapshot *taken);
 
-/* Puts `next`, which is owned from here on, in the newest's place. One thread at a time. Returns
- * false, and leaves `next` to the caller, if readers still hold all older objects. */
+/* Makes `next` the newest object and takes ownership of it. Call it on one thread at a time.
+ * Returns false, and leaves `next` to the caller, if readers still hold all older objects. */
 bool qd_snapshots_replace(struct qd_snapshots *snapshots, void *next);
 
 #endif

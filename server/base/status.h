@@ -1,4 +1,4 @@
-/* Errors of the server: a status, which fixes the HTTP code, and a text for the client, or for the
+/* Errors of the server: a status, which decides the HTTP code, and a text for the client or the
  * operator. */
 #ifndef SERVER_BASE_STATUS_H
 #define SERVER_BASE_STATUS_H
@@ -21,7 +21,8 @@
     X(NOT_IMPLEMENTED, 501)      \
     X(UNAVAILABLE, 503)          \
     X(OTHER_VERSION, 505)        \
-    X(NOT_OFFERED, 503) /* by this server, as it was started: trying again is in vain */
+    X(NOT_OFFERED,               \
+      503) /* this server was started without the feature, so trying again is useless */
 
 enum qd_status {
 #define X(name, http) QD_##name,
@@ -31,17 +32,17 @@ enum qd_status {
 
 unsigned qd_status_http(enum qd_status status);
 
-/*    name, as the label `reason` in /metrics: what stood in a request's way */
-#define QD_REASON_LIST(X)                                                             \
-    X(OTHER, "other")                     /* the status says it all */                \
-    X(MEMORY, "memory")                   /* --max-inflight-bytes */                  \
-    X(MODEL_MEMORY, "model_memory")       /* --max-model-bytes */                     \
-    X(QUEUE, "queue")                     /* --max-queue; of loads, too */            \
-    X(CONNECTIONS, "connections")         /* --max-connections */                     \
-    X(TIMEOUT, "timeout")                 /* its own parameter */                     \
-    X(COMPUTE_TIMEOUT, "compute_timeout") /* --compute-timeout */                     \
-    X(SLOW_SENDER, "slow_sender")         /* --min-rate and --receive-timeout */      \
-    X(SLOW_READER, "slow_reader")         /* --min-rate: cut off, without an error */ \
+/* name, label `reason` in /metrics: why a request was refused */
+#define QD_REASON_LIST(X)                                                                          \
+    X(OTHER, "other")                     /* the status says everything */                         \
+    X(MEMORY, "memory")                   /* --max-inflight-bytes */                               \
+    X(MODEL_MEMORY, "model_memory")       /* --max-model-bytes */                                  \
+    X(QUEUE, "queue")                     /* --max-queue, also for loads */                        \
+    X(CONNECTIONS, "connections")         /* --max-connections */                                  \
+    X(TIMEOUT, "timeout")                 /* the request's own timeout parameter */                \
+    X(COMPUTE_TIMEOUT, "compute_timeout") /* --compute-timeout */                                  \
+    X(SLOW_SENDER, "slow_sender")         /* --min-rate and --receive-timeout */                   \
+    X(SLOW_READER, "slow_reader")         /* --min-rate; the connection is cut without an error */ \
     X(SHUTDOWN, "shutdown")
 
 enum qd_reason {
@@ -51,8 +52,8 @@ enum qd_reason {
         QD_REASON_COUNT
 };
 
-/* Formatted in place: reporting an error never needs memory. Clients' bytes may be in the text; the
- * JSON printer makes them safe. */
+/* Formatted in place, so that reporting an error never needs memory. The text may contain bytes
+ * from the client. The JSON printer escapes them. */
 struct qd_error {
     enum qd_status status;
     enum qd_reason reason;
@@ -63,7 +64,7 @@ struct qd_error {
 enum qd_status qd_fail(struct qd_error *error, enum qd_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same of another reason. */
+/* Like qd_fail, with a reason. */
 enum qd_status qd_fail_for(struct qd_error *error, enum qd_reason reason, enum qd_status status,
                            const char *format, ...) __attribute__((format(printf, 4, 5)));
 

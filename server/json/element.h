@@ -17,24 +17,24 @@
 #include "kernels/qk.h"
 #include "server/json/number.h"
 
-/* May `at` end a number or a word? */
+/* Returns whether a number or a word may end at `at`. */
 static inline bool qd_json_element_ends(const char *at, const char *end)
 {
     return at == end || *at == ',' || *at == ']' || qd_json_is_space(*at);
 }
 
-/* Reads a number or a word that begins at `at`. Returns its end; NULL: there is none, or the type
- * does not have it. */
+/* Reads a number or a word that begins at `at`. Returns its end, or NULL if there is none or the
+ * type cannot represent it. */
 const char *qd_json_float_read(enum qk_type type, const char *at, const char *end, uint32_t *bits);
 
-/* What would have been taken instead of the value at `at`, for an error: "a value of FP4E2M1, such
- * as 3 or 4". */
+/* Prints what was expected instead of the value at `at`, for an error: "a value of FP4E2M1, such as
+ * 3 or 4". */
 void qd_json_float_expected(enum qk_type type, const char *at, const char *end, char *text,
                             size_t size);
 
-/* Prints the element as the shortest decimal of the FP32 value that it is (FP4* and FP8*: with all
- * its digits, for it to be read again), or as a word in quotes; returns the end. It takes at most
- * QD_PRINT_BYTES_MAX. */
+/* Prints the element as the shortest decimal of its FP32 value, or as a word in quotes. FP4* and
+ * FP8* are printed with all digits, so that they can be read again. Returns the end. Writes at most
+ * QD_PRINT_BYTES_MAX bytes. */
 char *qd_json_float_print(enum qk_type type, uint32_t bits, char *out);
 
 #endif

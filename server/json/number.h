@@ -1,4 +1,5 @@
-/* Numbers between JSON text and machine, exactly. Pure, locale-free but for strtof's C locale. */
+/* Converts numbers between JSON text and binary, exactly. Pure. Independent of the locale, except
+ * that strtof needs the C locale. */
 #ifndef SERVER_JSON_NUMBER_H
 #define SERVER_JSON_NUMBER_H
 
@@ -6,20 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A number's text, taken apart: its value is mantissa * 10^exponent, and a little more (less than
- * one unit of the mantissa) when not all digits fit. */
+/* A parsed number. Its value is mantissa * 10^exponent. If not all digits fit, the value is larger
+ * by less than one unit of the mantissa. */
 struct qd_json_number {
     const char *text; /* borrowed */
     size_t bytes;
     uint64_t mantissa; /* the first 19 significant digits */
     int64_t exponent;
-    bool more; /* a digit other than 0 did not fit */
+    bool more; /* a digit that is not 0 did not fit */
     bool negative;
-    bool whole; /* written without fraction and exponent */
+    bool whole; /* the text has no fraction and no exponent */
 };
 
-/* Reads the RFC 8259 number at the start of [at, end). Returns its end, or NULL: there is none;
- * number->bytes is then where a digit was missing. */
+/* Reads the RFC 8259 number at the start of [at, end). Returns its end, or NULL if there is none;
+ * number->bytes is then the offset at which a digit is missing. */
 const char *qd_json_number_scan(const char *at, const char *end, struct qd_json_number *number);
 
 static inline bool qd_json_is_space(char byte)
@@ -29,9 +30,8 @@ static inline bool qd_json_is_space(char byte)
 
 #define QD_DIGITS_MAX 18
 
-/* Reads digits as a number has them before its point, as far as they are few, at most 18, as those
- * of sizes are: none may stand behind a first 0. Returns their end; NULL: there are none, or more.
- */
+/* Reads 1 to 18 digits, such as those of a size. A leading 0 must be the only digit. Returns their
+ * end, or NULL if there are no digits or too many. */
 static inline const char *qd_json_digits_read(const char *at, const char *end, uint64_t *value)
 {
     const char *begin = at;
@@ -47,52 +47,53 @@ static inline const char *qd_json_digits_read(const char *at, const char *end, u
     return count == 0 || count > QD_DIGITS_MAX || (count > 1 && *begin == '0') ? NULL : at;
 }
 
-/* false: fraction, exponent, "-0", or beyond int64. */
+/* Returns false if the number has a fraction or an exponent, is "-0", or is outside int64. */
 bool qd_json_number_to_int64(const struct qd_json_number *number, int64_t *value);
 
-/* false: fraction, exponent, a sign, or beyond uint64. */
+/* Returns false if the number has a fraction, an exponent or a sign, or is outside uint64. */
 bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *value);
 
-/* The nearest float, ties to even; +-infinity beyond the range. */
+/* Returns the nearest float, ties to even, or an infinity if the number is out of range. */
 float qd_json_number_to_float(const struct qd_json_number *number);
 
-/* The number itself; false: no float is equal to it. Finds each float of at most 19 significant
- * digits that is 0 or has a magnitude in [1e-9, 1e18]; beyond these it may say false, too. */
+/* Sets *value to the float that equals the number. Returns false if no float does. It is exact for
+ * numbers of at most 19 significant digits that are 0 or have a magnitude in [1e-9, 1e18]. For
+ * other numbers it may return false although a float is equal. */
 bool qd_json_number_exact(const struct qd_json_number *number, float *value);
 
-/* Rounded to odd: the number itself if it is a float, otherwise that of the two floats around it
- * whose lowest bit is set (or an infinity). Rounding that again to a type with at least two
- * significant bits less, at all magnitudes, such as FP16 and BF16, is one rounding of the number.
- */
+/* Returns the number rounded to odd: the number itself if it is a float, otherwise the one of the
+ * two floats around it whose lowest bit is set, or an infinity. Rounding the result to a type with
+ * at least two significant bits less at all magnitudes, such as FP16 and BF16, gives the same as
+ * rounding the number once. */
 float qd_json_number_to_odd(const struct qd_json_number *number);
 
-/* Reads an integer of at most 18 digits: who calls judges what stands behind it. Returns its end;
- * NULL: there is none, such as "-0". */
+/* Reads an integer of at most 18 digits. The caller checks what follows it. Returns its end, or
+ * NULL if there is none; "-0" is none. */
 const char *qd_json_integer_read(const char *at, const char *end, int64_t *value);
 
-/* Reads floats in a row, with commas between and perhaps spaces before them, up to one with a
- * bracket behind it, or before whatever else comes, an infinite one among it. Returns how many; *at
- * becomes the end of the last one. */
+/* Reads floats separated by commas, with optional spaces before them. Stops after a float that a
+ * bracket follows, and before anything else, including an infinite float. Returns how many floats
+ * it read, and sets *at to the end of the last one. */
 size_t qd_json_floats_read(const char **at, const char *end, float *values, size_t count);
 
-/* The same of integers in [min, max], of which the lowest 32 bits are kept. */
+/* Like qd_json_floats_read, for integers in [min, max]. Stores their lowest 32 bits. */
 size_t qd_json_integers_read(const char **at, const char *end, int64_t min, int64_t max,
                              uint32_t *values, size_t count);
 
-/* Enough for what one of the print functions writes, which may be more than it returns. */
+/* How many bytes a print function may write. That may be more than the length it returns. */
 #define QD_PRINT_BYTES_MAX 24
 
-/* Print without a NUL, and return the end. */
+/* Prints without a NUL. Returns the end. */
 char *qd_print_int64(char *out, int64_t value);
 
-/* The shortest decimal that reads back to the same float, of these the closest; but a whole number
- * below 10^9 with all its digits, which are no more. Who reads it as a double and rounds that to a
- * float gets the same, too. "NaN", "Infinity" and "-Infinity" are in quotes, as in protobuf's JSON
- * mapping. */
+/* Prints the shortest decimal that reads back as the same float and, of several such decimals, the
+ * closest. Whole numbers below 10^9 are printed with all digits, which are never more. A reader
+ * that reads a double and rounds it to float gets the same float. "NaN", "Infinity" and "-Infinity"
+ * are in quotes, as in protobuf's JSON mapping. */
 char *qd_print_float(char *out, float value);
 
-/* The same of several, each with a comma behind it. Much faster a float, from 16 on. Room:
- * QD_PRINT_BYTES_MAX for each. */
+/* Prints several floats, each followed by a comma. From 16 floats on it is much faster than
+ * qd_print_float. `out` needs QD_PRINT_BYTES_MAX bytes for each float. */
 char *qd_print_floats(char *out, const float *values, size_t count);
 
 #endif

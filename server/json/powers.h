@@ -1,19 +1,18 @@
-/* Powers of ten, for floats between text and machine. */
+/* Powers of ten, for converting floats from and to text. */
 #ifndef SERVER_JSON_POWERS_H
 #define SERVER_JSON_POWERS_H
 
 #include <stdint.h>
 
-/* Floats are from 10^-45 to 10^38; to read one of them as 19 digits takes 10^-65, to print the
- * smallest takes 10^45. */
+/* Floats range from 10^-45 to 10^38. Reading one of them as 19 digits needs 10^-65. Printing the
+ * smallest needs 10^45. */
 enum { QD_POWER_FIRST = -65, QD_POWER_LAST = 45 };
 
-/* [k - QD_POWER_FIRST] is floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 when that is not exact.
- */
+/* Entry k - QD_POWER_FIRST is floor(10^k * 2^(63 - floor(log2(10^k)))), plus 1 if that is not
+ * exact. */
 extern const uint64_t qd_powers_of_ten[QD_POWER_LAST - QD_POWER_FIRST + 1];
 
-/* floor(log2(10^e)), for |e| below 200. Shifts of negative numbers are arithmetic in gcc and clang.
- */
+/* Returns floor(log2(10^e)) for |e| < 200. gcc and clang shift negative numbers arithmetically. */
 static inline int qd_floor_log2_pow10(int e)
 {
     return (e * 1741647) >> 19;

@@ -1,5 +1,6 @@
-/* JSON strings, as strictly as RFC 8259 has them: valid UTF-8, no control character, known escapes,
- * paired surrogates. One rule more: no \u0000, where C strings (and many a client) would end. */
+/* JSON strings, strictly as in RFC 8259: valid UTF-8, no control characters, known escapes, paired
+ * surrogates. One more rule: no \u0000, because C strings, and those of many clients, would end
+ * there. */
 #ifndef SERVER_JSON_STRING_H
 #define SERVER_JSON_STRING_H
 
@@ -10,16 +11,17 @@
 
 #include "server/memory/text.h"
 
-/* Moves *at, inside a string, to behind its closing quote (*closed), or not far behind `pause`,
- * where the next call goes on, and returns NULL; or moves it to the first fault and returns what
- * was expected there. The text goes up to `end`. */
+/* Scans a string from *at, which is inside it. Returns NULL after the closing quote (and sets
+ * *closed), or not far behind `pause`, where the next call continues; *at is then the end. If the
+ * string is invalid, moves *at to the first fault and returns what was expected there. The text
+ * ends at `end`. */
 const char *qd_json_string_scan(const char **at, const char *pause, const char *end, bool *closed);
 
-/* Copies the string that goes on at `at`, where it is short and ASCII that stands for itself, to
- * *out, where there is room for QD_JSON_PLAIN_BYTES, with NULs behind it up to a
- * multiple of eight bytes, one at the least: *out becomes their end. Returns its closing quote.
- * NULL: it is another string, for the functions before and behind this. Inline: keys and names are
- * so short. */
+/* Copies a string that begins at `at` if it is short and plain ASCII without escapes. *out must
+ * have room for QD_JSON_PLAIN_BYTES. Appends at least one NUL, up to a multiple of eight bytes, and
+ * sets *out to their end. Returns the closing quote, or NULL for any other string; the caller then
+ * uses qd_json_string_scan and qd_json_string_decode. It is inline because keys and names are
+ * short. */
 #define QD_JSON_PLAIN_BYTES 64
 static inline const char *qd_json_string_copy_plain(const char *at, const char *end, char **out)
 {
@@ -29,7 +31,7 @@ static inline const char *qd_json_string_copy_plain(const char *at, const char *
         memcpy(&word, at, 8);
         const uint64_t odd = qd_json_find_odd(word);
         if (odd != 0)
-            word &= ((odd & (0 - odd)) >> 7) - 1; /* the bytes before it */
+            word &= ((odd & (0 - odd)) >> 7) - 1; /* keeps the bytes before the quote */
         memcpy(*out, &word, 8);
         *out += 8;
         if (odd != 0) {
@@ -40,11 +42,12 @@ static inline const char *qd_json_string_copy_plain(const char *at, const char *
     return NULL;
 }
 
-/* Copies what the valid string text[0..bytes), without its quotes, means. Returns its bytes, which
- * are not more; there is no NUL among them. */
+/* Decodes the valid string text[0..bytes), given without its quotes, into `out`. Returns the length
+ * of the result, which is at most `bytes` and contains no NUL. */
 size_t qd_json_string_decode(const char *text, size_t bytes, char *out);
 
-/* The value of the four hexadecimal digits at `at`, all before `end`; -1: there are none. */
+/* Returns the value of the four hexadecimal digits at `at`, or -1 if there are not four before
+ * `end`. */
 long qd_json_hex4(const char *at, const char *end);
 
 #endif

@@ -14,12 +14,12 @@
 #include "server/json/tree.h"
 #include "server/memory/text.h"
 
-/* Reads data that is flat and as short as a scale's or a zero point's, with nothing unusual in it,
- * at once. out: room for the tensor's elements. False: it is other data, for what follows, which
- * says what is wrong with it, if anything is. Pure. */
+/* Reads short, flat, ordinary data at once, such as a scale or a zero point. `out` has room for the
+ * tensor's elements. Returns false for any other data; the caller then uses qd_json_numbers_init,
+ * which also reports errors. Pure. */
 bool qd_json_row_read(const struct qd_json_value *data, const struct qk_tensor *tensor, void *out);
 
-/* A tensor's data on its way to numbers. All is borrowed. */
+/* The state of converting a tensor's data. Everything is borrowed. */
 struct qd_json_numbers {
     const char *begin;
     const char *end;
@@ -30,28 +30,28 @@ struct qd_json_numbers {
     void *out;
 };
 
-/* data: a QD_JSON_DATA, flat or nested exactly to the shape; a scalar's may be `[v]` or bare `v`.
- * marks: the reader's. tensor gives type, dims and count. `out` is for the caller to set: room for
- * the tensor's elements, or for one more than the data has commas, whichever is less. A shape may
- * claim far more, and memory is not taken for a claim. */
+/* `data` is a QD_JSON_DATA, flat or nested exactly as the shape. A scalar may be `[v]` or `v`.
+ * `marks` are the reader's. `tensor` gives type, dims and count. The caller sets `out` to memory
+ * for the tensor's elements, or for one more than the data has commas if that is less: a shape may
+ * claim far more elements than came. */
 void qd_json_numbers_init(struct qd_json_numbers *numbers, const struct qd_json_value *data,
                           const struct qd_json_mark *marks, const struct qk_tensor *tensor);
 
-/* Converts one of mark_count + 1 pieces; each may be converted on another thread, in any order. The
- * first piece that is refused is refused as the whole would be. `field` names the data in the
- * error; NULL: only the status is wanted. Pure. */
+/* Converts one of the mark_count + 1 pieces. Pieces may be converted on different threads and in
+ * any order. The error of the first piece that fails is the error of the whole data. `field` names
+ * the data in the error; NULL if the caller only needs the status. Pure. */
 enum qd_status qd_json_numbers_read(const struct qd_json_numbers *numbers, size_t piece,
                                     const char *field, struct qd_error *error);
 
-/* Enough for one printed element and the comma behind it. */
+/* How many bytes one printed element and its comma may take. */
 #define QD_JSON_ELEMENT_BYTES_MAX (QD_PRINT_BYTES_MAX + 1)
 
-/* Prints elements [begin, end) of a flat JSON array, without its brackets: a comma is behind each
- * but the last of all. FP32 as the shortest decimal that reads back to the same float. Returns the
- * end of what was printed. */
+/* Prints elements [begin, end) of a flat JSON array, without brackets. A comma follows each element
+ * except the tensor's last. FP32 is printed as the shortest decimal that reads back as the same
+ * float. Returns the end. */
 char *qd_json_elements_print(char *out, const struct qk_tensor *tensor, size_t begin, size_t end);
 
-/* The same of all its elements, with the brackets. */
+/* Prints all elements, with brackets. */
 void qd_json_tensor_print(struct qd_text *text, const struct qk_tensor *tensor);
 
 #endif

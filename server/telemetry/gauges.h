@@ -1,5 +1,5 @@
-/* What is measured when it is asked for, for /metrics: each bound of the server with what of it is
- * in use, and what the system counts of the process. */
+/* Gauges for /metrics, read when they are asked for: each bound of the server with how much of it
+ * is in use, and what the system counts for the process. */
 #ifndef SERVER_TELEMETRY_GAUGES_H
 #define SERVER_TELEMETRY_GAUGES_H
 
@@ -17,25 +17,25 @@ struct qd_bound {
 #define QD_LISTENER_NAME_BYTES 300
 
 struct qd_listener_gauge {
-    const char *name;            /* shorter than that */
-    struct qd_bound connections; /* that were admitted */
-    uint64_t refused;            /* ever */
+    const char *name;            /* shorter than QD_LISTENER_NAME_BYTES */
+    struct qd_bound connections; /* connections that were admitted */
+    uint64_t refused;            /* since the start */
 };
 
 struct qd_gauges {
     const char *cpu_tier;
     const char *gemm;
     const char *blas_core;
-    struct qd_bound queue;    /* requests that wait for a worker */
-    struct qd_bound workers;  /* that compute, of all */
+    struct qd_bound queue;    /* requests waiting for a worker */
+    struct qd_bound workers;  /* workers that compute, of all workers */
     struct qd_bound inflight; /* bytes */
     struct qd_bound models;
-    struct qd_bound loads;   /* calls that wait */
-    struct qd_bound regions; /* of shared memory; none: it is off */
+    struct qd_bound loads;   /* loads that wait */
+    struct qd_bound regions; /* shared memory regions; 0 of 0 if shared memory is off */
     struct qd_bound region_bytes;
-    uint64_t inflight_kept; /* bytes for reuse, beyond those in use */
+    uint64_t inflight_kept; /* bytes kept for reuse, not counting those in use */
     uint64_t models_kept;
-    const uint64_t *connections; /* open, of each I/O thread */
+    const uint64_t *connections; /* open connections of each I/O thread */
     size_t io_thread_count;
     uint64_t model_count;
     const struct qd_listener_gauge *listeners;
@@ -45,7 +45,8 @@ struct qd_gauges {
     struct qd_process process;
 };
 
-/* Prometheus' text format 0.0.4, in so many units of a few KiB, each of whole families. */
+/* Prints one unit of the gauges in Prometheus' text format 0.0.4. A unit is a few KiB of whole
+ * metric families. */
 #define QD_GAUGES_UNIT_COUNT 6
 void qd_gauges_print(const struct qd_gauges *gauges, unsigned unit, struct qd_text *text);
 

@@ -1,8 +1,9 @@
 /* One line of a log, made field by field, as text (key=value key="value") or as a JSON object.
  *
- * Whatever the values are, a line is one line, and in JSON a valid object in valid UTF-8. In text,
- * a quote inside a value becomes a single one, and what is no UTF-8, or a control character, '?':
- * also one of Unicode's, such as CSI, a line's or paragraph's end, or a change of direction. */
+ * For any values, the result is a single line, and in JSON a valid object in UTF-8. In text, a
+ * double quote inside a value becomes a single quote. Bytes that are not UTF-8 become '?', and so
+ * do control characters, including Unicode's, such as CSI, line and paragraph separators, and
+ * changes of direction. */
 #ifndef SERVER_TELEMETRY_LINE_H
 #define SERVER_TELEMETRY_LINE_H
 
@@ -11,29 +12,29 @@
 
 enum qd_line_format { QD_LINE_TEXT, QD_LINE_JSON };
 
-/* With its end: so many bytes go into a pipe in one piece. */
+/* The length of a line with its newline. A pipe takes this many bytes atomically. */
 #define QD_LINE_BYTES_MAX 4096
 
-/* A field for which there is no more room is left out. */
+/* A line while it is made. A field that does not fit is left out. */
 struct qd_line {
     enum qd_line_format format;
     size_t count;
     char bytes[QD_LINE_BYTES_MAX];
 };
 
-/* With the time and `level` ("info"); `message` says what happened. */
+/* Begins a line with the time, `level` ("info") and `message`, which says what happened. */
 void qd_line_begin(struct qd_line *line, enum qd_line_format format, const char *level,
                    const char *message);
 
-/* Keys are ours: small letters, digits, underscores. At most bytes_max bytes of the value, as they
- * are printed. */
+/* Adds a field. `key` consists of small letters, digits and underscores. At most bytes_max bytes of
+ * the value, as printed, are added. */
 void qd_line_string(struct qd_line *line, const char *key, const char *value, size_t bytes_max);
 void qd_line_number(struct qd_line *line, const char *key, uint64_t value);
 
-/* The fields of a printed text, key=value key="value": in JSON, whole numbers are numbers. */
+/* Adds the fields of a text such as key=value key="value". In JSON, integers become numbers. */
 void qd_line_pairs(struct qd_line *line, const char *pairs);
 
-/* No more is added. */
+/* Ends the line. No field may follow. */
 void qd_line_end(struct qd_line *line);
 
 #endif

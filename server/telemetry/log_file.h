@@ -1,7 +1,7 @@
-/* Lines for a file, or for standard error, written by a thread of its own: a full disk, or a pipe
- * that nobody reads, stops nobody but that thread. Between it and who puts lines is a buffer with a
- * bound; a line for which there is no room is dropped, and counted. A line is written 50 ms after
- * it was put, at most, where the file takes it, so that thousands are written at once. */
+/* Writes lines to a file or to standard error, on a thread of its own: a full disk, or a pipe that
+ * nobody reads, stops only that thread. Callers put lines into a buffer (QD_LOG_FILE_BYTES_MAX). A
+ * line that does not fit is dropped and counted. The thread writes at most 50 ms after a line was
+ * put, so that thousands of lines are written at once. */
 #ifndef SERVER_TELEMETRY_LOG_FILE_H
 #define SERVER_TELEMETRY_LOG_FILE_H
 
@@ -14,24 +14,25 @@
 
 struct qd_log_file;
 
-/* path: appended to, and made with mode 0640 if it is not there; "-": standard error. Borrowed.
- * NULL: standard error, for the log itself (log.h). Its lines are written at once, and it says how
- * many were dropped as soon as somebody reads again. Returns NULL, and `error` says why. */
+/* `path` is borrowed. The file is appended to, and created with mode 0640 if it does not exist; "-"
+ * is standard error. A NULL path is standard error for the log itself (log.h): its lines are
+ * written at once, and once somebody reads again, it reports how many lines were dropped. Returns
+ * NULL on failure, with the reason in `error`. */
 struct qd_log_file *qd_log_file_create(const char *path, struct qd_error *error);
 
-/* Writes what there is, for a second at most, and ends the thread. Lines that are put later are
- * lost. Returns false if the file does not come back from a write: then the thread stays behind,
- * and with it all that it holds, until the process ends. */
+/* Writes the lines that wait, for a second at most, and ends the thread. Lines that are put later
+ * are lost. Returns false if a write to the file does not return: then the thread and its memory
+ * stay until the process ends. */
 bool qd_log_file_end(struct qd_log_file *file);
 
-/* The same, and frees it. NULL is fine. */
+/* Like qd_log_file_end, and frees the file. NULL is fine. */
 void qd_log_file_destroy(struct qd_log_file *file);
 
-/* One that has ended. Never waits for the file. */
+/* Puts a line that has ended into the buffer. Never waits for the file. */
 void qd_log_file_put(struct qd_log_file *file, const struct qd_line *line);
 
-/* Opens the path anew: what was there has been moved away. Where that fails, the log says so, and
- * the old file goes on. */
+/* Reopens the path, after the old file has been moved away. If that fails, the log says so, and the
+ * old file stays in use. */
 void qd_log_file_reopen(struct qd_log_file *file);
 
 uint64_t qd_log_file_dropped(const struct qd_log_file *file);

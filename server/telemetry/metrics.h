@@ -1,7 +1,7 @@
 /* Counters, for /metrics (Prometheus) and /v2/models/.../stats (Triton's form).
  *
- * On any thread: a lock is over all of them, held for a fraction of a microsecond when a request is
- * done, and while a unit of a text is printed. */
+ * All functions may be called on any thread. One lock protects all counters. It is held for a
+ * fraction of a microsecond when a request ends, and while a unit of text is printed. */
 #ifndef SERVER_TELEMETRY_METRICS_H
 #define SERVER_TELEMETRY_METRICS_H
 
@@ -12,8 +12,8 @@
 #include "server/base/status.h"
 #include "server/memory/text.h"
 
-/* With their names in Server-Timing. The last, from the answer's first byte to its last, comes
- * after that header, and is no part of the total. */
+/* The stages of a request, with their names in Server-Timing. The last one lasts from the answer's
+ * first byte to its last. It ends after that header was sent, and is not part of the total. */
 #define QD_STAGE_LIST(X)  \
     X(RECEIVE, "receive") \
     X(QUEUE, "queue")     \
@@ -35,53 +35,56 @@ extern const char *const qd_stage_names[QD_STAGE_COUNT];
 struct qd_metrics;
 struct qd_counters;
 
-struct qd_metrics *qd_metrics_create(void); /* NULL: malloc failed */
-/* All counters must be released, and nobody counts. NULL is fine. */
+struct qd_metrics *qd_metrics_create(void); /* returns NULL if malloc failed */
+/* All counters must have been released, and no thread may be counting. NULL is fine. */
 void qd_metrics_destroy(struct qd_metrics *metrics);
 
-/* Any answer. */
+/* Counts an answer of any kind. */
 void qd_metrics_count_answer(struct qd_metrics *metrics, unsigned http_status);
 
-/* A request that was refused, whether its client has read that or not, or whose client was cut off
- * since it read too slowly. */
+/* Counts a request that was refused, whether or not its client has read the refusal, or whose
+ * client was disconnected because it read too slowly. */
 void qd_metrics_count_refusal(struct qd_metrics *metrics, enum qd_reason reason);
 
-/* Those of one version of one model, found or made; a copy of the name is kept. NULL: malloc
- * failed. Who takes them releases them; with their last holder they vanish from all texts. */
+/* Returns the counters of one version of one model, and creates them if needed. The name is copied.
+ * The caller releases the counters. When the last holder has released them, they disappear from all
+ * texts. Returns NULL if malloc failed. */
 struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *name,
                                         uint64_t version);
 void qd_counters_release(struct qd_counters *counters); /* NULL is fine */
 
-/* An inference; http_status 0: the client went before its answer. */
+/* Counts an inference. http_status is 0 if the client disconnected before its answer. */
 void qd_counters_count(struct qd_counters *counters, unsigned http_status,
                        const uint64_t stage_ns[QD_STAGE_COUNT]);
 
-/* Where a text of all of them has got to, which is printed by units: by each call the next one, of
- * a few KiB at most. So who sends it need not have it whole, and whoever counts waits for one unit
- * at most. The counters of a model that goes meanwhile stay until the cursor has passed them. Those
- * made since it began are in the next text: one that came again would be twice in this. */
+/* The position of a scrape, which prints all counters in units of a few KiB, one unit for each
+ * call. The sender need not hold the whole text, and a thread that counts waits for one unit at
+ * most. The counters of a model that is unloaded meanwhile stay until the cursor has passed them.
+ * Counters created during a scrape appear in the next one, so none is printed twice. */
 struct qd_metrics_cursor {
     struct qd_metrics *metrics;
-    const char *name;        /* of the model that statistics are of; NULL: all */
-    const uint64_t *version; /* and of this version only; NULL: all */
-    uint64_t made_count;     /* so many had been made when it began */
-    struct qd_counters *at;  /* held; NULL: what comes before, or behind, those of the versions */
-    unsigned family;         /* of metrics */
-    unsigned stage;          /* of the versions' histograms */
-    bool any;                /* of a list's entries is printed */
-    bool over;               /* all of them are */
+    const char *name;        /* print the statistics of this model only; NULL: of all models */
+    const uint64_t *version; /* and of this version only; NULL: of all versions */
+    uint64_t made_count;     /* how many counters had been created when the scrape began */
+    struct qd_counters
+        *at; /* the current counters, held; NULL before the first and after the last of them */
+    unsigned family; /* the current metric family */
+    unsigned stage;  /* the current stage of the histograms */
+    bool any;        /* an entry of the list has been printed */
+    bool over;       /* all units have been printed */
 };
 
-/* All of it is borrowed. */
+/* All arguments are borrowed. */
 void qd_metrics_cursor_init(struct qd_metrics_cursor *cursor, struct qd_metrics *metrics,
                             const char *name, const uint64_t *version);
 void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor);
 
-/* The next unit of Prometheus' text format 0.0.4: a family of metrics has one after the other.
- * False: it was the last. A unit for which the text has no room is the next again. */
+/* Prints the next unit in Prometheus' text format 0.0.4. Units of a metric family follow each
+ * other. Returns false after the last unit. A unit that does not fit into the text is printed again
+ * by the next call. */
 bool qd_metrics_print_next(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
-/* The same of {"model_stats":[…]}: of all models, of one, or of one version. */
+/* Like qd_metrics_print_next, for {"model_stats":[…]} of all models, of one, or of one version. */
 bool qd_metrics_print_next_stats(struct qd_metrics_cursor *cursor, struct qd_text *text);
 
 #endif
