@@ -2,10 +2,14 @@
 import base64
 import json
 import struct
+import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 from onnx_writer import FLOAT, INT8, UINT8, message, model, node, tensor, value_info
-from quantd import SLOW, ServerTest, Tensor, binary_request, json_request
+from quantd import (COMMAND, SLOW, Server, ServerTest, Tensor, binary_request, json_request,
+                    raw_request)
 from samples import CONV
 
 
@@ -85,6 +89,16 @@ def kept_binary_request(weights):
     return json.dumps(request).encode(), body[json_bytes:]
 
 
+def load(name, body=b""):
+    """The bytes of a request that loads a model."""
+    return raw_request("POST", "/v2/repository/models/%s/load" % name, body)
+
+
+def unload(name):
+    """The bytes of a request that unloads a model."""
+    return raw_request("POST", "/v2/repository/models/%s/unload" % name)
+
+
 class ModelTest(ServerTest):
     """Calls that load models, and what is asked of them."""
 
@@ -141,3 +155,49 @@ class ModelTest(ServerTest):
 
     def states(self, name):
         return [entry["state"] for entry in self.entries(name)]
+
+
+class RepositoryTest(ModelTest):
+    """Each test has a folder, and servers that are stopped behind it."""
+
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "models"
+        self.folder.mkdir()
+        self.server = None
+
+    def write(self, path, data):
+        """At once, as those who care do it: no half of a file is ever there."""
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(".new").write_bytes(data if isinstance(data, bytes) else data.encode())
+        path.with_name(".new").rename(path)
+
+    def start(self, *flags):
+        self.server = Server("--model-repository", str(self.folder), *flags)
+        self.addCleanup(self.server.stop)
+
+    def fail_to_start(self, *flags, repository=True, status=1):
+        """What it says, in one line."""
+        flags = (["--model-repository", str(self.folder)] if repository else []) + list(flags)
+        result = subprocess.run([*COMMAND, "--listen", "127.0.0.1:0", "--log-level", "error",
+                                 *flags], stdin=subprocess.DEVNULL, capture_output=True,
+                                timeout=30 * SLOW, check=False)
+        self.assertEqual((result.returncode, result.stdout), (status, b""), result.stderr)
+        line, = result.stderr.decode().splitlines()
+        return line
+
+    def wait_for(self, condition, seconds=10):
+        end = time.monotonic() + seconds * SLOW
+        while not condition():
+            self.assertLess(time.monotonic(), end, self.server.stderr())
+            time.sleep(0.02)

@@ -23,7 +23,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("e2e", "e2e/oip", "support")]
 
 import test_golden  # noqa: E402
 from pages import blocks  # noqa: E402

@@ -6,7 +6,7 @@ OPTION: --unit, --e2e or --kernels, a part of them; --short, all kernels and som
 
 The environment's B is the build directory (default: build). PATTERN picks tests: with a slash or a
 star it is a Criterion pattern ("suite/name", "conv*/*"), otherwise the dotted name of a Python test
-under tests/e2e ("test_protocol", "test_protocol.Metadata.test_names"). The last line is always
+in a folder of tests/e2e ("test_infer", "test_infer.Json.test_id"). The last line is always
 "N passed, N failed".
 """
 import argparse
@@ -366,14 +366,15 @@ def run_class(suite):
 
 def e2e_jobs(patterns):
     """A job for each class of tests under tests/e2e."""
-    sys.path.insert(0, str(E2E))
+    paths = sorted([*E2E.glob("test_*.py"), *E2E.glob("*/test_*.py")])
+    sys.path[:0] = map(str, [E2E, *sorted({path.parent for path in paths} - {E2E})])
+    modules = [path.stem for path in paths]
     loader = unittest.TestLoader()
     if patterns != [""]:
-        if not all((E2E / (pattern.split(".")[0] + ".py")).exists() for pattern in patterns):
+        if not all(pattern.split(".")[0] in modules for pattern in patterns):
             return []
-        suite = unittest.TestSuite(map(loader.loadTestsFromName, patterns))
-    else:
-        suite = loader.discover(str(E2E))
+        modules = patterns
+    suite = unittest.TestSuite(map(loader.loadTestsFromName, modules))
     for error in loader.errors:
         print(error)
     jobs = []

@@ -11,11 +11,11 @@ import time
 import unittest
 
 from elements import to_raw
-from loading import ModelTest, conv_file, convolve
+from loading import ModelTest, conv_file, convolve, load, unload
 from quantd import (COMMAND, SANITIZED, SLOW, Reader, Server, Tensor, binary_request, infer_path,
                     json_request, parse_metrics, raw_infer, raw_request)
 from samples import CONV, DEQUANTIZE, DEQUANTIZED, conv_tensors, dequantize_json
-from test_faults import load, shim, unload
+from shim import shim
 
 THREADS = 3
 CONNECTIONS = 96

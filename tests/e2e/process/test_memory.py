@@ -1,15 +1,13 @@
 """Without memory: whole answers, or none."""
 import os
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from quantd import (COMPILER, SANITIZED, Reader, Server, Tensor, binary_request, infer_path,
-                    json_request)
+from quantd import SANITIZED, Reader, Server, Tensor, binary_request, infer_path, json_request
+from shim import shim
 
 DEQUANTIZE = "onnx.DequantizeLinear"
-SHIM = Path(__file__).with_name("failing_malloc.c")
 
 
 def post(path, body, headers=None):
@@ -27,11 +25,9 @@ class FailingMalloc(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        shim = os.path.join(directory.name, "failing_malloc.so")
         self.switch = os.path.join(directory.name, "switch")
-        subprocess.run([*COMPILER, "-shared", "-fPIC", "-o", shim, str(SHIM)],
-                       check=True)
-        self.server = Server(env={"LD_PRELOAD": shim, "FAILING_MALLOC_SWITCH": self.switch})
+        self.server = Server(env={"LD_PRELOAD": shim(self, "failing_malloc"),
+                                  "FAILING_MALLOC_SWITCH": self.switch})
 
     def try_once(self, request):
         """The answer, or None: the server closed instead."""

@@ -1,10 +1,8 @@
 """Who may come in: bearer tokens, and what a reload does."""
-import http.client
 import json
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import tempfile
@@ -13,9 +11,9 @@ import time
 import unittest
 from pathlib import Path
 
-import test_start
-from quantd import (COMMAND, ONE_IO_THREAD, ROOT, SLOW, Reader, Server, ServerTest, Tensor,
-                    exchange, infer_path, json_request, parse_metrics, run_threads)
+from quantd import (COMMAND, ONE_IO_THREAD, SLOW, Reader, Server, ServerTest, Tensor, exchange,
+                    infer_path, json_request, parse_metrics, run_threads)
+from starts import StartTest
 
 MODEL = "onnx.DequantizeLinear"
 BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]),
@@ -388,10 +386,7 @@ class AnyOrigin(ServerTest):
             self.assertEqual(self.server.request("OPTIONS", "/v2").status, 204)
 
 
-class BadStarts(unittest.TestCase):
-    setUp, start, assert_fails = (test_start.Start.setUp, test_start.Start.start,
-                                  test_start.Start.assert_fails)
-
+class BadStarts(StartTest):
     def test_files_that_are_none(self):
         for text, why in ((None, "No such file or directory"),
                           (b"", "expected a token at least, got none"),

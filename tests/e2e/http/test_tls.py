@@ -1,6 +1,5 @@
 """TLS: what clients we did not write make of it, what reads and writes do over it, and reloads."""
 import http.client
-import json
 import os
 import re
 import shutil
@@ -14,30 +13,16 @@ import time
 import unittest
 from pathlib import Path
 
-import test_start
-from quantd import (COMMAND, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
-                    infer_path, json_request, raw_infer, receive_all, run_threads)
-
-MODEL = "onnx.DequantizeLinear"
-SCALE = Tensor.of("x_scale", "FP32", [], [1])
-BODY = json.dumps(json_request([Tensor.of("x", "UINT8", [2], [1, 2]), SCALE])).encode()
-REQUEST = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
-    infer_path(MODEL).encode(), len(BODY), BODY)
+from quantd import (COMMAND, SLOW, Reader, Server, Tensor, binary_request, exchange, infer_path,
+                    raw_infer, receive_all, run_threads)
+from starts import StartTest
+from tls import BODY, MODEL, REQUEST, SCALE, TlsTest, make_certificate
 
 
 def large(count):
     """(body, headers): so many bytes, of which each becomes a float."""
     raw = bytes(range(256)) * (count // 256)
     return binary_request([Tensor("x", "UINT8", [len(raw)], raw), SCALE], json_names=("x_scale",))
-
-
-def make_certificate(folder, name, *more):
-    """NAME.crt and NAME.key."""
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-subj", "/CN=" + name,
-                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",
-                    "%s/%s.key" % (folder, name), "-out", "%s/%s.crt" % (folder, name), *more],
-                   check=True, capture_output=True)
 
 
 class MemoryClient:
@@ -93,40 +78,6 @@ class MemoryClient:
 
     def close(self):
         self.socket.close()
-
-
-@unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
-class TlsTest(ServerTest):
-    FLAGS = ()
-    LISTEN = ("127.0.0.1:0",)
-
-    @classmethod
-    def setUpClass(cls):
-        cls.directory = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.directory.name)
-        make_certificate(cls.folder, "one")
-        make_certificate(cls.folder, "two")
-        cls.use("one")
-        cls.server = Server("--tls-cert", str(cls.folder / "cert"), "--tls-key",
-                            str(cls.folder / "key"), *cls.FLAGS, listen=cls.LISTEN)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-        cls.directory.cleanup()
-
-    @classmethod
-    def use(cls, cert, key=None):
-        shutil.copy(cls.folder / (cert + ".crt"), cls.folder / "cert")
-        shutil.copy(cls.folder / ((key or cert) + ".key"), cls.folder / "key")
-        os.chmod(cls.folder / "key", 0o600)
-
-    def trusting(self, name):
-        context = ssl.create_default_context(cafile=str(self.folder / (name + ".crt")))
-        return context
-
-    def assert_served(self):
-        self.assertEqual(self.server.infer(MODEL, BODY).status, 200)
 
 
 class Tls(TlsTest):
@@ -559,11 +510,9 @@ class BesideUnix(TlsTest):
 
 
 @unittest.skipIf(shutil.which("openssl") is None, "openssl is not installed")
-class BadStarts(unittest.TestCase):
-    start, assert_fails = test_start.Start.start, test_start.Start.assert_fails
-
+class BadStarts(StartTest):
     def setUp(self):
-        test_start.Start.setUp(self)
+        super().setUp()
         make_certificate(self.folder, "one")
         make_certificate(self.folder, "two")
 

@@ -7,7 +7,7 @@ import unittest
 
 from quantd import (SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
                     json_request, raw_request, receive_all)
-from test_tls import TlsTest
+from tls import TlsTest
 
 MODEL = "onnx.DequantizeLinear"
 SCALE = Tensor.of("x_scale", "FP32", [], [1])

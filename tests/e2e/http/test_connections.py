@@ -9,7 +9,7 @@ import unittest
 from quantd import (SLOW, Reader, Server, ServerTest, infer_path, parse_metrics, raw_infer,
                     raw_request, receive_all)
 from samples import DEQUANTIZE, dequantize_json
-from test_tls import TlsTest
+from tls import TlsTest
 
 PATIENCE_S = 60 * SLOW  # for what should come at once, and will where the machine is busy
 REFUSED_COUNT_MAX = 64  # as server/base/limits.h has it

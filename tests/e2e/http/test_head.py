@@ -7,7 +7,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 from quantd import SLOW, Reader, Server, ServerTest, receive_all
-from test_tls import TlsTest
+from tls import TlsTest
 
 TIMEOUT_S = 0.3 * SLOW
 FLAGS = ("--idle-timeout", str(20 * SLOW), "--max-body-bytes", "1000000")

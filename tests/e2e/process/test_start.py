@@ -2,19 +2,17 @@
 import fcntl
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
-from quantd import (COMMAND, COMPILER, EMULATOR, PROGRAM, SANITIZED, SLOW, Server, has_ipv6)
-
-SOMEBODY = 65532  # without any rights, if we are root and may choose
+from quantd import COMMAND, COMPILER, SANITIZED, SLOW, Server, has_ipv6
+from shim import shim
+from starts import SOMEBODY, StartTest
 
 
 def unprivileged_ports_begin():
@@ -29,32 +27,7 @@ def is_new(path):
         return False
 
 
-class Start(unittest.TestCase):
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.folder = directory.name
-        os.chmod(self.folder, 0o755)
-
-    def start(self, *flags, unprivileged=False, limit=None, **environment):
-        """Of a start that fails. limit: (RLIMIT_..., value)"""
-        if EMULATOR and (limit or unprivileged):
-            self.skipTest("the emulator would meet the limit, or lack the rights, too")
-        program, more = str(PROGRAM), {}
-        if unprivileged and os.geteuid() == 0:
-            program = shutil.copy(program, self.folder)  # where somebody may go
-            more = {"user": SOMEBODY, "group": SOMEBODY, "extra_groups": []}
-        if limit:
-            more["preexec_fn"] = lambda: resource.setrlimit(limit[0], (limit[1], limit[1]))
-        return subprocess.run([*EMULATOR, program, "--log-level", "error", *flags], text=True,
-                              capture_output=True, timeout=20 * SLOW, check=False,
-                              cwd=self.folder, stdin=subprocess.DEVNULL,
-                              env=dict(os.environ, **environment), **more)
-
-    def assert_fails(self, result, line):
-        self.assertEqual((result.returncode, result.stdout, result.stderr),
-                         (1, "", "quantd: %s\n" % line))
-
+class Start(StartTest):
     def assert_cannot_listen(self, address, why, before=None, **how):
         result = self.start(*["--listen", before] if before else [], "--listen", address, **how)
         self.assert_fails(result, "cannot listen on %s: %s" % (address, why))
@@ -135,9 +108,7 @@ class Start(unittest.TestCase):
 
     @unittest.skipIf(SANITIZED, "a sanitizer wants to be loaded first")
     def test_two_start_at_once(self):
-        shim = self.folder + "/slow_start.so"
-        subprocess.run([*COMPILER, "-shared", "-fPIC", "-o", shim,
-                        str(Path(__file__).with_name("slow_start.c"))], check=True)
+        library = shim(self, "slow_start")
         for left_behind in (False, True):
             path = "%s/%d" % (self.folder, left_behind)
             if left_behind:
@@ -145,7 +116,7 @@ class Start(unittest.TestCase):
                     dead.bind(path)
                 os.utime(path, (1, 1))
             first = threading.Thread(target=lambda path=path: servers.append(
-                Server(listen=("unix:" + path,), env={"LD_PRELOAD": shim})))
+                Server(listen=("unix:" + path,), env={"LD_PRELOAD": library})))
             servers = []
             first.start()
             deadline = time.monotonic() + 60

@@ -13,7 +13,7 @@ from pathlib import Path
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, exchange,
                     infer_path, parse_metrics, receive_all)
 from samples import DEQUANTIZE
-from test_tls import TlsTest
+from tls import TlsTest
 
 MIB = 1 << 20
 PATIENCE_S = 30 * SLOW  # for what should come at once, and will where the machine is busy

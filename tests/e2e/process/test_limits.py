@@ -1,12 +1,11 @@
 """--threads auto and --max-inflight-bytes auto: what the machine or the container has."""
 import os
 import re
-import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
-from quantd import COMPILER, SANITIZED, Server
+from quantd import SANITIZED, Server
+from shim import build_shim
 
 GIB = 1 << 30
 
@@ -57,9 +56,7 @@ class OfAContainer(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.shim = os.path.join(cls.folder.name, "fake_limits.so")
-        subprocess.run([*COMPILER, "-shared", "-fPIC", "-o", cls.shim,
-                        str(Path(__file__).with_name("fake_limits.c"))], check=True)
+        cls.shim = build_shim(cls.folder.name, "fake_limits")
 
     @classmethod
     def tearDownClass(cls):

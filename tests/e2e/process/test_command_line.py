@@ -6,7 +6,6 @@ import socket
 import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 
 from examples import load_examples
 from quantd import COMMAND, ONE_IO_THREAD, ROOT, SLOW, Server, read_shared

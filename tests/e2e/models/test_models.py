@@ -5,11 +5,10 @@ import threading
 import time
 import unittest
 
-from loading import (ModelTest, chain_file, conv_constants, conv_file, convolve, external_file,
-                     kept_binary_request, kept_request)
+from loading import (ModelTest, chain_file, conv_file, convolve, external_file, kept_binary_request,
+                     kept_request)
 from quantd import (LENGTH, SANITIZED, SLOW, Reader, Server, Tensor, exchange, infer_path,
                     json_request, parse_metrics, run_threads)
-from samples import CONV
 
 WEIGHTS = [1, 2, 1]
 ROW = Tensor.of("x", "UINT8", [1, 1, 20], list(range(20)))

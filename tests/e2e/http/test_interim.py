@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from quantd import (SANITIZED, SLOW, Reader, Server, ServerTest, Tensor, binary_request, infer_path,
                     parse_metrics, raw_infer, unless_emulated)
 from samples import CONV, DEQUANTIZE, dequantize_json
-from test_faults import shim
-from test_tls import TlsTest
+from shim import shim
+from tls import TlsTest
 
 COMPUTE_S = 2 * SLOW
 # Plain C takes minutes for WAITING; a fast CPU's own kernels may take less than COMPUTE_S.

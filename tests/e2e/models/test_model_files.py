@@ -5,8 +5,7 @@ import json
 import os
 import unittest
 
-from loading import ModelTest, conv_file, external_file, kept_request
-from test_repository import RepositoryTest
+from loading import ModelTest, RepositoryTest, conv_file, external_file, kept_request
 
 WEIGHTS = [1, 2, 1]
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"

@@ -4,7 +4,6 @@ import json
 import mmap
 import os
 import resource
-import shutil
 import socket
 import struct
 import subprocess
@@ -13,32 +12,13 @@ import time
 import unittest
 from pathlib import Path
 
-from loading import ModelTest, chain_file, conv_file, external_file, kept_binary_request, \
-    kept_request
-from quantd import (COMMAND, COMPILER, SANITIZED, SLOW, Answer, Reader, Server, Tensor,
+from loading import (ModelTest, chain_file, conv_file, external_file, kept_binary_request,
+                     kept_request, load, unload)
+from quantd import (COMMAND, SANITIZED, SLOW, Answer, Reader, Server, Tensor,
                     binary_request, environment, infer_path, json_request, parse_metrics, raw_infer,
                     raw_request)
 from samples import CONV, DEQUANTIZE, conv_tensors, dequantize_json, dequantize_tensors
-
-HERE = Path(__file__).parent
-
-
-def load(name, body=b""):
-    return raw_request("POST", "/v2/repository/models/%s/load" % name, body)
-
-
-def unload(name):
-    return raw_request("POST", "/v2/repository/models/%s/unload" % name)
-
-
-def shim(test, name):
-    """A library to preload, made of the C file of that name."""
-    folder = tempfile.TemporaryDirectory()
-    test.addCleanup(folder.cleanup)
-    path = os.path.join(folder.name, name + ".so")
-    subprocess.run([*COMPILER, "-O1", "-shared", "-fPIC", "-o", path,
-                    str(HERE / (name + ".c"))], check=True)
-    return path
+from shim import shim
 
 
 def gauges(server):

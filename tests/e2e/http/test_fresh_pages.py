@@ -9,7 +9,7 @@ import unittest
 from quantd import (SLOW, Reader, Server, Tensor, binary_request, infer_path, parse_metrics,
                     raw_request, run_threads)
 from samples import DEQUANTIZE
-from test_tls import TlsTest
+from tls import TlsTest
 
 MIB = 1 << 20
 PATTERN = bytes(i * 37 % 251 for i in range(8191))  # no two pages begin with the same

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from loading import conv_file
 from quantd import COMMAND, SANITIZED, SLOW, Server, read_shared, unless_emulated
-from test_faults import shim
-from test_tls import make_certificate
+from shim import shim
+from tls import make_certificate
 
 TOKENS = ("first-token-0123456789", "second-token-0123456789")
 
