@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* ---- A call of each operator --------------------------------------------------------------- */
 

@@ -14,8 +14,8 @@
 
 #include "kernels/dequantize/affine.h"
 #include "kernels/dispatch.h"
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/dequantize_oracle.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -8,7 +8,7 @@
 #include "kernels/conv/sgemm/im2col_kernels.h"
 #include "kernels/cpu.h"
 #include "kernels/dispatch.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 Test(dispatch, cpu_flags_build_on_each_other)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

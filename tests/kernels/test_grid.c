@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "kernels/grain/grid.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* Where element i of y finds x, its scale and its zero point. */
 struct place {

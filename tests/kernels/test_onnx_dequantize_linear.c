@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "kernels/dispatch.h"
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/granularity.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/dequantize_oracle.h"
+#include "tests/support/kernels/granularity.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -1,5 +1,5 @@
 /* What onnx.DequantizeLinear refuses, a test for each rule. */
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #include <criterion/criterion.h>
 

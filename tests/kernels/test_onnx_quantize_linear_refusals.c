@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 static const uint8_t zeros[64];
 

@@ -5,10 +5,10 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/quantize/quantize.h"
-#include "tests/support/dequantize_oracle.h"
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
-#include "tests/support/quantize_oracle.h"
+#include "tests/support/kernels/dequantize_oracle.h"
+#include "tests/support/kernels/qk_test.h"
+#include "tests/support/kernels/quantize_oracle.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

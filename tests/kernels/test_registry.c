@@ -5,7 +5,7 @@
 
 #include "kernels/operators/operator.h"
 #include "kernels/operators/shape_text.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* ---- Operators and versions -------------------------------------------------------------- */
 

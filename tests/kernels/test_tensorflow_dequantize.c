@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/dequantize_oracle.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/dequantize_oracle.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

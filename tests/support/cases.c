@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 size_t cases_run(const char *path, void (*run)(const cJSON *line, const void *context),
                  const void *context)

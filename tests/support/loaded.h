@@ -3,7 +3,7 @@
 #define TESTS_SUPPORT_LOADED_H
 
 #include "server/models/model.h"
-#include "tests/support/graph_case.h"
+#include "tests/support/kernels/graph_case.h"
 
 /* Its ports have the names and types of the case's values; the first dimension of inputs is free,
  * and nothing is known of the outputs' shapes. */

@@ -173,7 +173,7 @@ MACHINES = {
 def kernel_suites():
     """A pattern of the suites that test kernels: those of tests/kernels, and the golden cases."""
     names = {"golden"}
-    for path in (ROOT / "tests" / "kernels").glob("*.c"):
+    for path in (ROOT / "tests" / "kernels").rglob("test_*.c"):
         names.update(re.findall(r"^Test\((\w+),", path.read_text(), re.MULTILINE))
     return "@(%s)/*" % "|".join(sorted(names))
 

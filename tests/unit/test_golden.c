@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/support/cases.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define CASES "tests/data/golden_cases.jsonl"
 #define CASE_COUNT 142

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "server/models/plans.h"
-#include "tests/support/graph_case.h"
+#include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
 
 /* A model's graph and its plans; the models' memory, and a request's. */

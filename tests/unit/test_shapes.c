@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/models/shapes.h"
-#include "tests/support/graph_case.h"
+#include "tests/support/kernels/graph_case.h"
 #include "tests/unit/scratch.h"
 
 static struct graph_case *made;

@@ -1,7 +1,7 @@
 /* QuantizeLinear by another way than kernels/ goes: in doubles, from the types of a call, and by
  * looking for the nearest of all values that a type has. */
-#ifndef TESTS_SUPPORT_QUANTIZE_ORACLE_H
-#define TESTS_SUPPORT_QUANTIZE_ORACLE_H
+#ifndef TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
+#define TESTS_SUPPORT_KERNELS_QUANTIZE_ORACLE_H
 
 #include "kernels/qk.h"
 

@@ -5,7 +5,7 @@
 
 #include "kernels/operators/operator.h"
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* ---- test.Mix: the longer of a and b, and the shorter -------------------------------------- */
 

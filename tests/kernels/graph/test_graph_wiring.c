@@ -3,8 +3,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "tests/support/graph_case.h"
 #include "tests/support/guarded.h"
+#include "tests/support/kernels/graph_case.h"
 
 enum { ROUNDS = 5000, NODES_MAX = 6 };
 

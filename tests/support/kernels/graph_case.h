@@ -1,10 +1,10 @@
 /* Graphs for tests. A node runs when it is added, alone, with the scalar kernels and into memory of
  * its own: so what every value of the graph has to be is known before there is a graph. */
-#ifndef TESTS_SUPPORT_GRAPH_CASE_H
-#define TESTS_SUPPORT_GRAPH_CASE_H
+#ifndef TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
+#define TESTS_SUPPORT_KERNELS_GRAPH_CASE_H
 
 #include "kernels/qk.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define GRAPH_CASE_NODES_MAX 48
 #define GRAPH_CASE_VALUES_MAX (GRAPH_CASE_NODES_MAX + QK_GRAPH_PORT_COUNT_MAX)

@@ -1,6 +1,6 @@
 /* Elements, roundings and dequantization by other ways than kernels/ goes, and random operands. */
-#ifndef TESTS_SUPPORT_DEQUANTIZE_ORACLE_H
-#define TESTS_SUPPORT_DEQUANTIZE_ORACLE_H
+#ifndef TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
+#define TESTS_SUPPORT_KERNELS_DEQUANTIZE_ORACLE_H
 
 #include "kernels/qk.h"
 

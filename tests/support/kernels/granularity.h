@@ -1,9 +1,9 @@
 /* Which elements of a tensor share a scale in ONNX's linear operators: all of them, those at one
  * index of an axis, or a block of these. For calls with random ones. */
-#ifndef TESTS_SUPPORT_GRANULARITY_H
-#define TESTS_SUPPORT_GRANULARITY_H
+#ifndef TESTS_SUPPORT_KERNELS_GRANULARITY_H
+#define TESTS_SUPPORT_KERNELS_GRANULARITY_H
 
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define WHOLE UINT32_MAX
 

@@ -1,7 +1,7 @@
 /* Quantized convolution by its definition: the oracle for kernels/conv, with which it shares no
  * code. Slow, and meant to be obviously right. */
-#ifndef TESTS_SUPPORT_NAIVE_CONV_H
-#define TESTS_SUPPORT_NAIVE_CONV_H
+#ifndef TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
+#define TESTS_SUPPORT_KERNELS_NAIVE_CONV_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kernels/conv/conv.h"
-#include "tests/support/conv_case.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/conv_case.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* A plain 2-D call that works: x [1,4,5,5], w [6,2,3,3], group 2. Tests bend it. */
 static struct conv_case plain_case(void)

@@ -1,5 +1,5 @@
 /* onnx.QLinearConv: sums of any depth are exact modulo 2^32, and rounding is to the letter. */
-#include "tests/support/conv_run.h"
+#include "tests/support/kernels/conv_run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/conv/conv.h"
-#include "tests/support/conv_run.h"
+#include "tests/support/kernels/conv_run.h"
 
 static struct qk_test_gemms gemms;
 

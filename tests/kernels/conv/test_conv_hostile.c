@@ -8,7 +8,7 @@
 
 #include "kernels/conv/conv.h"
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* Larger outputs are planned, but not computed. */
 #define POSITIONS_MOST 512

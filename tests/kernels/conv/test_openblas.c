@@ -7,7 +7,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/gemm/openblas.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #define SSE42 QK_CPU_SSE42
 #define AVX (SSE42 | QK_CPU_AVX)

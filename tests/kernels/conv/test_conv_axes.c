@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 enum { AXES = 6, CHANNELS = 3, OUT_CHANNELS = 4 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/conv_run.h"
+#include "tests/support/kernels/conv_run.h"
 
 static struct qk_test_gemms gemms;
 

@@ -1,9 +1,9 @@
-#include "tests/support/dequantize_oracle.h"
+#include "tests/support/kernels/dequantize_oracle.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* ---- Elements ---------------------------------------------------------------------------- */
 

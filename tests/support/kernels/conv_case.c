@@ -1,11 +1,11 @@
-#include "tests/support/conv_case.h"
+#include "tests/support/kernels/conv_case.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/support/guarded.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* ---- Random cases ------------------------------------------------------------------------ */
 

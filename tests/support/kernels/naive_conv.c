@@ -1,4 +1,4 @@
-#include "tests/support/naive_conv.h"
+#include "tests/support/kernels/naive_conv.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Helpers for tests of libqk: memory, calls by name, whole runs. */
-#ifndef TESTS_SUPPORT_QK_TEST_H
-#define TESTS_SUPPORT_QK_TEST_H
+#ifndef TESTS_SUPPORT_KERNELS_QK_TEST_H
+#define TESTS_SUPPORT_KERNELS_QK_TEST_H
 
 #include "kernels/qk.h"
 

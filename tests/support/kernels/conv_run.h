@@ -1,9 +1,9 @@
 /* Runs of a conv_case, in guarded buffers, checked byte for byte. */
-#ifndef TESTS_SUPPORT_CONV_RUN_H
-#define TESTS_SUPPORT_CONV_RUN_H
+#ifndef TESTS_SUPPORT_KERNELS_CONV_RUN_H
+#define TESTS_SUPPORT_KERNELS_CONV_RUN_H
 
-#include "tests/support/conv_case.h"
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/conv_case.h"
+#include "tests/support/kernels/qk_test.h"
 
 /* A planned case and its output. `text`, here and below, says in failures which case it is. */
 struct conv_run {

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "tests/support/graph_case.h"
 #include "tests/support/guarded.h"
+#include "tests/support/kernels/graph_case.h"
 
 /* With every backend that this CPU has. */
 static void check_all(const struct graph_case *made)

@@ -1,4 +1,4 @@
-#include "tests/support/granularity.h"
+#include "tests/support/kernels/granularity.h"
 
 struct granularity granularity_random(uint64_t *random, size_t dims[GRANULARITY_RANK_MAX])
 {

@@ -1,4 +1,4 @@
-#include "tests/support/conv_run.h"
+#include "tests/support/kernels/conv_run.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tests/support/graph_case.h"
+#include "tests/support/kernels/graph_case.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tests/support/qk_test.h"
+#include "tests/support/kernels/qk_test.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,9 +1,9 @@
 /* One QLinearConv for tests: its buffers, the call, and what must come out. */
-#ifndef TESTS_SUPPORT_CONV_CASE_H
-#define TESTS_SUPPORT_CONV_CASE_H
+#ifndef TESTS_SUPPORT_KERNELS_CONV_CASE_H
+#define TESTS_SUPPORT_KERNELS_CONV_CASE_H
 
 #include "kernels/qk.h"
-#include "tests/support/naive_conv.h"
+#include "tests/support/kernels/naive_conv.h"
 
 /* SMALL: of 7 bits around the middle; MIXED: most of them SMALL, some RANDOM. */
 enum conv_fill { CONV_FILL_RANDOM, CONV_FILL_MIN, CONV_FILL_MAX, CONV_FILL_SMALL, CONV_FILL_MIXED };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/dispatch.h"
-#include "tests/support/conv_run.h"
+#include "tests/support/kernels/conv_run.h"
 
 #define KIB ((size_t)1024)
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/graph_case.h"
+#include "tests/support/kernels/graph_case.h"
 
 /* FP32 -> n0 -> v1 UINT8 -> n1 -> v2 INT8 -> n2 -> v3 FP32 */
 static struct graph_case *make_chain(void)
