@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Until its end, or until there is no room. The count; -1: errno says why. */
+/* Reads until the end of the file or of the room. Returns how many bytes it read, or -1 with errno
+ * set. */
 static ssize_t read_all(int fd, char *text, size_t room)
 {
     size_t count = 0;
@@ -48,7 +49,7 @@ static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_
     if (fstat(fd, &status) == 0 && !S_ISREG(status.st_mode))
         return refuse_kind(status.st_mode, error);
     file->is_public = (status.st_mode & S_IROTH) != 0;
-    /* One more byte tells a file that is too large, and one is for the NUL. */
+    /* One more byte shows that the file is too large, and one is for the NUL. */
     file->text = calloc(1, bytes_max + 2);
     ssize_t count = file->text == NULL ? -1 : read_all(fd, file->text, bytes_max + 1);
     if (count >= 0 && (size_t)count <= bytes_max) {
@@ -68,7 +69,8 @@ static bool read_open(int fd, size_t bytes_max, struct qd_file *file, struct qd_
 bool qd_file_read(const char *path, size_t bytes_max, struct qd_file *file, struct qd_error *error)
 {
     *file = (struct qd_file){.text = NULL};
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); /* a pipe has no writer */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY |
+                            O_CLOEXEC); /* O_NONBLOCK: a pipe may have no writer */
     if (fd < 0) {
         const int reason = errno;
         struct stat status;

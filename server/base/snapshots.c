@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* 2^56 takes of one object are years of them. */
+/* The lower 56 bits count the takes. 2^56 takes of one object need years. */
 #define INDEX_SHIFT 56
 #define TAKEN_MASK ((UINT64_C(1) << INDEX_SHIFT) - 1)
 
@@ -19,7 +19,7 @@ static void destroy(struct qd_snapshots *snapshots, struct qd_snapshot *slot)
     atomic_store_explicit(&slot->object, NULL, memory_order_release);
 }
 
-/* Adds the takes of an object that is not the newest any more. */
+/* Adds the number of takes of an object that was replaced to its reader_count. */
 static void retire(struct qd_snapshots *snapshots, uint64_t before)
 {
     struct qd_snapshot *slot = &snapshots->slots[before >> INDEX_SHIFT];

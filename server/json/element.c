@@ -6,33 +6,35 @@
 
 #include "server/json/number.h"
 
-/* ---- Types of 8 bits and less: their few values are looked up ---------------------------- */
+/* ---- Types of 8 bits and less: their few values are in a table --------------------------- */
 
 static bool is_small(enum qk_type type)
 {
     return qk_type_info(type)->bits <= 8;
 }
 
-/* Takes no number but its own values, all of which have at most 12 digits. */
+/* Returns whether the type only takes numbers that it has exactly. All of its values have at most
+ * 12 digits. */
 static bool is_exact(enum qk_type type)
 {
     return is_small(type) && type != QK_FP8E8M0;
 }
 
-/* The bit of the sign; 0: the type has none. */
+/* Returns the sign bit, or 0 if the type has no sign. */
 static uint32_t sign_bit(enum qk_type type)
 {
     return type == QK_FP8E8M0 ? 0 : UINT32_C(1) << (qk_type_info(type)->bits - 1);
 }
 
-/* Codes without sign, which ascend with their values; NaN and infinity are the last. */
+/* Returns how many codes without a sign there are. They ascend with their values; NaN and infinity
+ * are the last. */
 static uint32_t code_count(enum qk_type type)
 {
     uint32_t sign = sign_bit(type);
     return sign != 0 ? sign : UINT32_C(1) << qk_type_info(type)->bits;
 }
 
-/* The first code whose value is not below `magnitude`. */
+/* Returns the first code whose value is at least `magnitude`. */
 static uint32_t find_code(enum qk_type type, float magnitude)
 {
     uint32_t begin = 0;
@@ -64,7 +66,8 @@ static bool find_bits(enum qk_type type, float value, uint32_t *bits)
     return found == value && signbit(found) == signbit(value);
 }
 
-/* The values around a number that the type does not have, or the one at its end. */
+/* Prints the two values of the type around a number, or the nearest one if the number is out of
+ * range. */
 static void print_neighbours(enum qk_type type, float value, char *text, size_t size)
 {
     char near[2][QD_PRINT_BYTES_MAX + 1];
@@ -72,7 +75,7 @@ static void print_neighbours(enum qk_type type, float value, char *text, size_t 
     bool negative = value < 0 && sign_bit(type) != 0;
     uint32_t code = value < 0 && !negative ? 0 : find_code(type, fabsf(value));
     for (int above = 0; above < 2; above++) {
-        uint32_t bits = above ? code : code - 1; /* beyond all codes before the first one */
+        uint32_t bits = above ? code : code - 1; /* wraps to a huge number below code 0 */
         if (bits >= code_count(type) || !isfinite(qk_float_decode(type, bits)))
             continue;
         bits |= negative && bits != 0 ? sign_bit(type) : 0;
@@ -88,13 +91,13 @@ static void print_neighbours(enum qk_type type, float value, char *text, size_t 
 /* ---- Words ------------------------------------------------------------------------------- */
 
 static const struct word {
-    const char *text; /* in quotes */
+    const char *text; /* with quotes */
     float value;
 } words[] = {{"\"NaN\"", NAN}, {"\"Infinity\"", INFINITY}, {"\"-Infinity\"", -INFINITY}};
 
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
 
-/* The end of a word, with quotes or without; NULL: there is none. */
+/* Returns the end of the word at `at`, with or without quotes, or NULL if there is none. */
 static const char *scan_word(const char *at, const char *end, float *value)
 {
     for (size_t i = 0; i < WORDS; i++) {

@@ -8,10 +8,10 @@
 
 #include "server/json/powers.h"
 
-/* The mantissa takes this many digits. */
+/* How many digits the mantissa holds. */
 enum { MANTISSA_DIGITS = 19 };
 
-/* Explicit exponents stop here: no literal in memory has enough digits to outweigh it. */
+/* Larger exponents are clamped to this. No text in memory has enough digits to make up for it. */
 #define EXPONENT_MAX INT64_C(1000000000000000)
 
 /* ---- Digits ------------------------------------------------------------------------------ */
@@ -27,7 +27,7 @@ static inline bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* Eight characters, the first one in the lowest byte, of each of which '0' is taken away. The
+/* Loads eight characters, the first one in the lowest byte, and subtracts '0' from each. The
  * machine is little-endian. */
 static inline uint64_t load_eight(const char *at)
 {
@@ -36,7 +36,7 @@ static inline uint64_t load_eight(const char *at)
     return word ^ EACH_BYTE * '0';
 }
 
-/* How many of the eight are digits, before the first that is none. */
+/* Returns how many of the eight are digits, before the first that is none. */
 static inline unsigned count_digits(uint64_t eight)
 {
     const uint64_t above_9 = ((eight & EACH_BYTE * 0x7f) + EACH_BYTE * (0x7f - 9)) | eight;
@@ -44,11 +44,12 @@ static inline unsigned count_digits(uint64_t eight)
     return others == 0 ? 8 : (unsigned)__builtin_ctzll(others) / 8;
 }
 
-/* What the first `count` of the eight are together, as digits: of 2, then 4, then 8 in one sum, as
- * if zeros stood in front. */
+/* Returns the number that the first `count` of the eight digits make. Shifts them behind leading
+ * zeros, then joins 2, 4 and 8 digits at a time. */
 static inline uint64_t sum_digits(uint64_t eight, unsigned count)
 {
-    eight = eight << (32 - 4 * count) << (32 - 4 * count); /* in two steps: none is by 64 */
+    eight = eight << (32 - 4 * count)
+                  << (32 - 4 * count); /* in two steps, because a shift by 64 is undefined */
     eight = (eight * 10 + (eight >> 8)) & UINT64_C(0x00ff00ff00ff00ff);
     eight = (eight * 100 + (eight >> 16)) & UINT64_C(0x0000ffff0000ffff);
     return (eight * 10000 + (eight >> 32)) & UINT64_C(0xffffffff);
@@ -56,7 +57,8 @@ static inline uint64_t sum_digits(uint64_t eight, unsigned count)
 
 enum { READ_DIGITS = 16 };
 
-/* The value of up to 16 digits at `at`, where as many bytes can be read. Returns how many. */
+/* Reads up to 16 digits at `at`, where 16 bytes must be readable. Returns how many digits there
+ * are. */
 static inline unsigned read_digits(const char *at, uint64_t *value)
 {
     const uint64_t first = load_eight(at);
@@ -70,12 +72,12 @@ static inline unsigned read_digits(const char *at, uint64_t *value)
     return 8 + more;
 }
 
-/* Takes digits into the mantissa. `step`: 0 before the point, -1 behind it. */
+/* Reads digits into the mantissa. `step` is 0 before the decimal point and -1 behind it. */
 __attribute__((always_inline)) static inline const char *
 scan_digits(const char *at, const char *end, int step, struct qd_json_number *number)
 {
     uint64_t value;
-    while (end - at >= READ_DIGITS) { /* all of them together, where they fit the mantissa */
+    while (end - at >= READ_DIGITS) { /* many digits at once, while they fit into the mantissa */
         const unsigned count = read_digits(at, &value);
         if (number->mantissa >= tens[MANTISSA_DIGITS - count])
             break;
@@ -97,7 +99,8 @@ scan_digits(const char *at, const char *end, int step, struct qd_json_number *nu
     return at;
 }
 
-/* Behind the 'e'. Returns the end; where that is `at` or a sign, no digit is there. */
+/* Reads the exponent behind the 'e'. Returns its end. If the end is `at` or just behind a sign,
+ * there is no digit. */
 static const char *scan_exponent(const char *at, const char *end, int64_t *exponent)
 {
     const bool negative = at < end && *at == '-';
@@ -110,16 +113,16 @@ static const char *scan_exponent(const char *at, const char *end, int64_t *expon
     return at;
 }
 
-/* Inline, so that a row of numbers is read in registers. */
+/* Reads a number. It is inline so that loops over rows of numbers keep it in registers. */
 __attribute__((always_inline)) static inline const char *scan(const char *at, const char *end,
                                                               struct qd_json_number *number)
 {
     *number = (struct qd_json_number){.text = at, .whole = true};
     number->negative = at < end && *at == '-';
-    const char *digits = at + number->negative; /* no branch: nobody can predict a sign */
+    const char *digits = at + number->negative; /* no branch, because signs are unpredictable */
     at = scan_digits(digits, end, 0, number);
     bool is_complete = at != digits;
-    if (is_complete && *digits == '0' && at != digits + 1) { /* no digit may follow it */
+    if (is_complete && *digits == '0' && at != digits + 1) { /* no digit may follow a leading 0 */
         at = digits + 1;
         number->mantissa = 0;
         number->exponent = 0;
@@ -165,7 +168,7 @@ bool qd_json_number_to_uint64(const struct qd_json_number *number, uint64_t *val
         return false;
     if (number->exponent == 0)
         return true;
-    /* The largest have one digit more than the mantissa. */
+    /* The largest integers have one digit more than the mantissa. */
     const uint64_t last = (uint64_t)(number->text[number->bytes - 1] - '0');
     return number->exponent == 1 && !__builtin_mul_overflow(*value, UINT64_C(10), value) &&
            !__builtin_add_overflow(*value, last, value);
@@ -182,14 +185,14 @@ const char *qd_json_integer_read(const char *at, const char *end, int64_t *value
 
 /* ---- Floats, in any case ------------------------------------------------------------------ */
 
-/* Midway between two floats lies a number of at most 113 significant digits (an odd number below
- * 2^25, times 2^-150), and a float has fewer. So the first DIGITS_KEPT digits, with a 1 behind them
- * when anything but zeros follows, lie on the same side of all of these as the whole number does,
- * and strtof, which rounds correctly, gives the float of the whole number. */
+/* The midpoint of two floats has at most 113 significant digits (an odd number below 2^25, times
+ * 2^-150), and a float has fewer. The first DIGITS_KEPT digits of a number, with a 1 appended if
+ * other digits than zeros follow, therefore lie on the same side of every midpoint as the whole
+ * number. strtof, which rounds correctly, gives the float of the whole number for them. */
 enum { DIGITS_KEPT = 128 };
 
 struct digits {
-    char text[DIGITS_KEPT + 32]; /* the digits, and "e" with the exponent of the last one */
+    char text[DIGITS_KEPT + 32]; /* the digits, then "e" and the exponent of the last digit */
     int count;
     int exponent;
 };
@@ -206,7 +209,7 @@ static void collect(const struct qd_json_number *number, struct digits *digits)
         else if (significant && *at != '0')
             more = true;
     }
-    int64_t exponent = number->exponent; /* of the digits in the mantissa */
+    int64_t exponent = number->exponent; /* the exponent of the mantissa's last digit */
     exponent -= digits->count > MANTISSA_DIGITS ? digits->count - MANTISSA_DIGITS : 0;
     if (more) {
         digits->text[digits->count++] = '1';
@@ -225,17 +228,17 @@ static float slow_float(const struct qd_json_number *number)
     return number->negative ? -value : value;
 }
 
-/* Below 0, 0 or above 0, as the digits are less than, equal to or more than `value`, finite and
+/* Compares the digits with `value`, which is finite and above 0. Returns a number below 0, 0, or
  * above 0. */
 static int compare(const struct digits *digits, float value)
 {
-    char exact[DIGITS_KEPT + 32]; /* "d.ddd", all digits that a float can have, and "e-45" */
+    char exact[DIGITS_KEPT + 32]; /* "d.ddd" with every digit that a float can have, and "e-45" */
     snprintf(exact, sizeof(exact), "%.*e", DIGITS_KEPT - 1, (double)value);
-    int place = digits->exponent + digits->count - 1; /* of the first digit */
+    int place = digits->exponent + digits->count - 1; /* the exponent of the first digit */
     int value_place = atoi(exact + DIGITS_KEPT + 2);
     if (place != value_place)
         return place < value_place ? -1 : 1;
-    exact[1] = exact[0]; /* the digits, without a point */
+    exact[1] = exact[0]; /* removes the point */
     for (int i = 0; i < digits->count || i < DIGITS_KEPT; i++) {
         char digit = i < digits->count ? digits->text[i] : '0';
         char value_digit = i < DIGITS_KEPT ? exact[1 + i] : '0';
@@ -245,7 +248,8 @@ static int compare(const struct digits *digits, float value)
     return 0;
 }
 
-/* The nearest float, or if it is another number and even, its neighbour beyond that number. */
+/* Returns the number rounded to odd: the nearest float or, if that is even and differs from the
+ * number, its neighbour on the number's other side. */
 static float slow_odd(const struct qd_json_number *number)
 {
     struct digits digits;
@@ -263,12 +267,11 @@ static float slow_odd(const struct qd_json_number *number)
 
 /* ---- Floats, in most cases --------------------------------------------------------------- */
 
-/* Beyond these powers of ten, a mantissa of 19 digits is less than half the smallest float, or more
- * than the largest. */
+/* Below the first power of ten, a mantissa of 19 digits is less than half the smallest float. Above
+ * the last one it is more than the largest float. */
 enum { EXPONENT_FIRST = QD_POWER_FIRST, EXPONENT_LAST = 38 };
 
-/* A float's bits without sign and, below them, 40 more: what the number has between this float and
- * the next. */
+/* A number as the bits of a float without sign, followed by 40 more bits of precision. */
 struct extended {
     uint32_t bits;
     uint64_t fraction;
@@ -276,14 +279,14 @@ struct extended {
 #define INFINITY_BITS UINT32_C(0x7f800000)
 #define FRACTION_ONE (UINT64_C(1) << 40)
 
-/* The fraction is wrong by less than this: by up to 1 because the power is rounded, by up to 1
- * because the product is, by up to 16 where the mantissa lacks digits; all that twice where the
- * product is doubled. */
+/* The error of the fraction is less than this. The rounded power adds up to 1, the rounded product
+ * up to 1, and digits that the mantissa lacks up to 16. Doubling the product doubles all of these.
+ */
 enum { NEAR = 40 };
 
-/* mantissa * 10^exponent. mantissa: not 0; exponent: in the range above. After D. Lemire, "Number
- * parsing at a gigabyte per second" (2021), with 64 bits of the power instead of his 128: where
- * these do not decide, which is rare, strtof does. */
+/* Computes mantissa * 10^exponent. The mantissa is not 0, the exponent is in the range above. After
+ * D. Lemire, "Number parsing at a gigabyte per second" (2021), but with 64 bits of the power
+ * instead of 128. The rare numbers for which 64 bits do not decide are left to strtof. */
 static inline struct extended extend(uint64_t mantissa, int exponent)
 {
     const int zeros = __builtin_clzll(mantissa);
@@ -296,12 +299,12 @@ static inline struct extended extend(uint64_t mantissa, int exponent)
         high = biased > -63 ? high >> (1 - biased) : 0;
         biased = 1;
     }
-    /* The highest bit of a normal float, which its bits do not have, adds 1 to the exponent. */
+    /* The leading bit of a normal float is implicit, so adding it increments the exponent. */
     return (struct extended){((uint32_t)(biased - 1) << 23) + (uint32_t)(high >> 40),
                              high & (FRACTION_ONE - 1)};
 }
 
-/* bits: without sign; all beyond infinity's are infinity. */
+/* Makes a float of bits without sign. Bits beyond infinity's give infinity. */
 static inline float make_float(uint32_t bits, bool negative)
 {
     float value;
@@ -324,7 +327,8 @@ static inline float to_float(const struct qd_json_number *number)
         return make_float(INFINITY_BITS, number->negative);
     const struct extended extended = extend(number->mantissa, (int)number->exponent);
     if (extended.fraction - FRACTION_ONE / 2 + NEAR <= 2 * NEAR) {
-        const struct qd_json_number copy = *number; /* keeps the number itself in registers */
+        const struct qd_json_number copy =
+            *number; /* a copy, so that the original stays in registers */
         return slow_float(&copy);
     }
     return make_float(extended.bits + (extended.fraction > FRACTION_ONE / 2), number->negative);
@@ -335,7 +339,7 @@ float qd_json_number_to_float(const struct qd_json_number *number)
     return to_float(number);
 }
 
-/* 5^27 is the last power of five in 64 bits. */
+/* 5^27 is the largest power of five in 64 bits. */
 enum { FIVES_MAX = 27, TENS_MAX = 18 };
 
 bool qd_json_number_exact(const struct qd_json_number *number, float *value)
@@ -348,7 +352,8 @@ bool qd_json_number_exact(const struct qd_json_number *number, float *value)
     if (number->more || number->exponent < -FIVES_MAX || number->exponent > TENS_MAX)
         return false;
     int exponent = (int)number->exponent;
-    /* M * 10^e = M * 5^e * 2^e, and M / 5^-e is a whole number or no binary fraction at all. */
+    /* M * 10^e = M * 5^e * 2^e. For e < 0, M / 5^-e is either a whole number or not a binary
+     * fraction. */
     uint64_t power = 1;
     for (int i = abs(exponent); i > 0; i--)
         power *= 5;
@@ -375,13 +380,13 @@ float qd_json_number_to_odd(const struct qd_json_number *number)
         if (extended.fraction > NEAR && extended.fraction < FRACTION_ONE - NEAR)
             return make_float(extended.bits | 1, number->negative);
     }
-    /* A float is near. */
+    /* The number is so close to a float that the fraction does not decide. */
     return qd_json_number_exact(number, &exact) ? exact : slow_odd(number);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* To the next number behind a comma. */
+/* Skips spaces, to the number behind a comma. */
 static inline const char *skip_space(const char *at, const char *end)
 {
     while (at < end && qd_json_is_space(*at))
@@ -410,8 +415,8 @@ size_t qd_json_floats_read(const char **at, const char *end, float *values, size
     return index;
 }
 
-/* The same as read_digits, one by one, near the end, where as many bytes cannot be read. 0, too,
- * where nothing stands behind them. */
+/* Like read_digits, but one digit at a time, near the end of the text, where 16 bytes cannot be
+ * read. Returns 0 if the digits reach the end of the text. */
 static unsigned read_last_digits(const char *at, const char *end, uint64_t *value)
 {
     const char *begin = at;
@@ -420,8 +425,8 @@ static unsigned read_last_digits(const char *at, const char *end, uint64_t *valu
     return at == end ? 0 : (unsigned)(at - begin);
 }
 
-/* Where a number ends is known late, and the next one waits for it: it does not wait for its sign,
- * too, where it can have none. */
+/* Reads integers. The end of a number is known late, and the next number waits for it. If is_signed
+ * is false, it does not also wait for a sign. */
 __attribute__((always_inline)) static inline size_t read_integers(const char **at, const char *end,
                                                                   bool is_signed, int64_t min,
                                                                   int64_t max, uint32_t *values,
@@ -433,7 +438,7 @@ __attribute__((always_inline)) static inline size_t read_integers(const char **a
     for (char separator = ','; separator == ',' && index < count; next++) {
         uint64_t magnitude;
         next = skip_space(next, end);
-        const bool negative = is_signed && next < end && *next == '-'; /* no branch, as in scan */
+        const bool negative = is_signed && next < end && *next == '-'; /* no branch, as in scan() */
         const char *digits = next + negative;
         const unsigned digit_count = end - digits > READ_DIGITS
                                          ? read_digits(digits, &magnitude)

@@ -41,20 +41,21 @@ char *qd_print_int64(char *out, int64_t value)
 
 /* ---- Floats: which decimal --------------------------------------------------------------- */
 
-/* floor(log10(2^e)), for |e| below 200. */
+/* Returns floor(log10(2^e)) for |e| < 200. */
 static int floor_log10_pow2(int e)
 {
     return (e * 1262611) >> 22;
 }
 
-/* value = (whole + tenths / 10) * 10^exponent, of seven to nine digits with zeros at their end. */
+/* value = (whole + tenths / 10) * 10^exponent. `whole` has seven to nine digits, including trailing
+ * zeros. */
 struct decimal {
     uint32_t whole;
     uint32_t tenths;
     int exponent;
 };
 
-/* digits: not 0. */
+/* Splits digits that are not 0. */
 static struct decimal split_decimal(uint32_t digits, int exponent)
 {
     for (; digits < 1000000; exponent--)
@@ -62,11 +63,12 @@ static struct decimal split_decimal(uint32_t digits, int exponent)
     return (struct decimal){digits / 10, digits % 10, exponent + 1};
 }
 
-/* The shortest decimal that reads back to c * 2^q, of these the closest; the floats above and below
- * are 2^q away, so not for powers of two. After V. Zverovich's zmij (2025), with one product and
- * without branches: the value in units of 10^exponent, which are more than 2^q, so that one whole
- * number at most is among what reads back. Otherwise there are tenths, too. That 64 bits of the
- * power of ten suffice is known for each float by trial: make bench A=--every-float. */
+/* Returns the shortest decimal that reads back as c * 2^q and, of several, the closest one. The
+ * neighbouring floats must both be 2^q away, so powers of two are excluded. After V. Zverovich's
+ * zmij (2025), with one product and without branches: the value is computed in units of
+ * 10^exponent, which are larger than 2^q, so at most one whole number reads back as the float. If
+ * none does, the decimal has tenths. That 64 bits of the power of ten are enough was checked for
+ * every float: make bench A=--every-float. */
 __attribute__((always_inline)) static inline struct decimal shortest_of_most(uint32_t c, int q)
 {
     enum { FRACTION_BITS = 34 };
@@ -76,17 +78,19 @@ __attribute__((always_inline)) static inline struct decimal shortest_of_most(uin
     const uint64_t power = qd_powers_of_ten[-exponent - QD_POWER_FIRST];
     const uint64_t scaled = qd_multiply_high(power, (uint64_t)c << shift);
     const uint64_t fraction = scaled & (one - 1);
-    const uint64_t half_gap = (power >> (65 - shift)) + (c % 2 == 0); /* an even c owns the ends */
+    const uint64_t half_gap =
+        (power >> (65 - shift)) + (c % 2 == 0); /* the ends of an even c's interval belong to it */
     const uint64_t above = (fraction + half_gap) >> FRACTION_BITS;
     const uint64_t below = (fraction - half_gap) >> 63;
     uint64_t tenths = (fraction * 10 + one / 2) >> FRACTION_BITS;
-    tenths -= fraction == one / 4; /* 2.5 is a tie, of which 2 is even; at 7.5, 8 is */
-    tenths &= (above | below) - 1; /* a mask, as the compiler makes a branch of a condition */
+    tenths -= fraction == one / 4; /* 2.5 is a tie that rounds to the even 2; 7.5 rounds to 8 */
+    tenths &=
+        (above | below) - 1; /* a mask, because the compiler would turn a condition into a branch */
     return (struct decimal){(uint32_t)((scaled >> FRACTION_BITS) + above), (uint32_t)tenths,
                             exponent};
 }
 
-/* The upper bits of power * x, with the lowest bit set when anything below it is. */
+/* Returns the upper bits of power * x. The lowest bit is also set if any bit below it is. */
 static uint32_t round_to_odd(uint64_t power, uint32_t x)
 {
     uint64_t low = (power & 0xffffffff) * x;
@@ -94,30 +98,32 @@ static uint32_t round_to_odd(uint64_t power, uint32_t x)
     return (uint32_t)(high >> 32) | ((uint32_t)high > 1);
 }
 
-/* The same for 2^(q + 23), where the float below is half as far as the one above. After R.
- * Giulietti, "The Schubfach way to render doubles" (2022), with 10^k scaled into 64 bits instead of
- * his 126, and 32-bit estimates instead of 64. */
+/* Like shortest_of_most, for 2^(q + 23), whose lower neighbour is half as far away as the upper
+ * one. After R. Giulietti, "The Schubfach way to render doubles" (2022), with 10^k scaled to 64
+ * bits instead of 126, and 32-bit estimates instead of 64-bit ones. */
 static struct decimal shortest_of_power_of_two(int q)
 {
     const int k = (q * 1262611 - 524031) >> 22; /* floor(log10(3/4 * 2^q)) */
     const int h = q + qd_floor_log2_pow10(-k) + 1;
     const uint64_t power = qd_powers_of_ten[-k - QD_POWER_FIRST];
-    /* Four times the value and its interval's ends, which belong to it, in units of 10^k. */
+    /* Four times the value and the ends of its interval, which belong to it, in units of 10^k. */
     const uint32_t c = 0x800000;
     const uint32_t at = round_to_odd(power, (4 * c) << h);
     const uint32_t lower = round_to_odd(power, (4 * c - 1) << h);
     const uint32_t upper = round_to_odd(power, (4 * c + 2) << h);
     const uint32_t tens = at / 40;
-    if ((lower <= 40 * tens) != (40 * tens + 40 <= upper)) /* one digit less */
+    if ((lower <= 40 * tens) != (40 * tens + 40 <= upper)) /* one digit less is enough */
         return split_decimal(tens + (lower > 40 * tens), k + 1);
     const uint32_t s = at / 4;
     if ((lower <= 4 * s) != (4 * s + 4 <= upper))
         return split_decimal(s + (lower > 4 * s), k);
-    const uint32_t middle = 4 * s + 2; /* both are inside: the closer one, ties to even */
+    const uint32_t middle =
+        4 * s + 2; /* both candidates are inside: takes the closer one, ties to even */
     return split_decimal(s + (at > middle || (at == middle && s % 2 == 1)), k);
 }
 
-/* Below this a whole number is written with all its digits, which are as many as with zeros. */
+/* Whole numbers below this are printed with all digits, which takes no more bytes than trailing
+ * zeros. */
 enum { WHOLE_MAX = 1000000000 };
 
 static uint32_t bits_of(float value)
@@ -132,7 +138,7 @@ static uint32_t biased_exponent(uint32_t bits)
     return bits >> 23 & 0xff;
 }
 
-/* The decimal of |value|. Of 0, infinities and NaN it means nothing. */
+/* Returns the decimal of |value|. Undefined for 0, infinities and NaN. */
 static struct decimal float_to_decimal(float value)
 {
     const uint32_t fraction = bits_of(value) & 0x7fffff;
@@ -153,9 +159,9 @@ static struct decimal float_to_decimal(float value)
 
 /* ---- Floats: the digits ------------------------------------------------------------------- */
 
-/* So many floats are printed at once, in loops of as many rounds, of which the compiler makes
- * vectors: a few floats by loops of FEW rounds. Nearly all of the printer's time is instructions:
- * it has few branches, and the CPU guesses them well. */
+/* How many floats are printed at once. The loops have as many iterations, so that the compiler
+ * vectorizes them; a few floats use loops of FEW iterations. The number of instructions decides the
+ * printer's speed: it has few branches, and the CPU predicts them well. */
 enum { BATCH = 16, FEW = 4, TEN_MILLION = 10000000 };
 
 struct batch {
@@ -164,14 +170,15 @@ struct batch {
     int32_t exponent[BATCH];
 };
 
-/* Makes eight digits of `whole`, the first of which is not 0, and the ninth of `tenths`. Then the
- * exponent says how many of them are before the decimal point. */
+/* Aligns each decimal to eight digits in `whole`, the first of them not 0, and a ninth in `tenths`.
+ * The exponent then says how many digits are before the decimal point. */
 __attribute__((always_inline)) static inline void align_digits(struct batch *batch, int rounds)
 {
     for (int i = 0; i < rounds; i++) {
         const int32_t whole = batch->whole[i];
         const int32_t tenths = batch->tenths[i];
-        const int32_t short_mask = -(whole < TEN_MILLION); /* all bits, as is vectors' way */
+        const int32_t short_mask =
+            -(whole < TEN_MILLION); /* a mask of all bits, as vector compares give */
         const int32_t longer = (whole & ~short_mask) | ((whole * 10 + tenths) & short_mask);
         const int32_t shorter_mask = -(longer < TEN_MILLION);
         batch->whole[i] = (longer & ~shorter_mask) | (longer * 10 & shorter_mask);
@@ -180,8 +187,8 @@ __attribute__((always_inline)) static inline void align_digits(struct batch *bat
     }
 }
 
-/* Each digit becomes a byte, the first one the lowest: halves, quarters, eighths. The machine is
- * little-endian. */
+/* Spreads the digits of each number to bytes, the first digit in the lowest byte, by halving three
+ * times. The machine is little-endian. */
 __attribute__((always_inline)) static inline void spread_digits(const int32_t *numbers, int rounds,
                                                                 uint64_t *digits)
 {
@@ -189,17 +196,17 @@ __attribute__((always_inline)) static inline void spread_digits(const int32_t *n
     uint8_t quarters[4 * BATCH];
     for (int i = 0; i < rounds; i++) {
         const uint32_t number = (uint32_t)numbers[i];
-        const uint32_t high = (uint32_t)(number * UINT64_C(3518437209) >> 32) >> 13; /* by 10^4 */
+        const uint32_t high = (uint32_t)(number * UINT64_C(3518437209) >> 32) >> 13; /* / 10^4 */
         const uint32_t both = high | (number - high * 10000) << 16;
         memcpy(halves + 2 * i, &both, sizeof(both));
     }
     for (int i = 0; i < 2 * rounds; i++) {
-        const uint16_t high = (uint16_t)(halves[i] * UINT32_C(5243) >> 16) >> 3; /* by 100 */
+        const uint16_t high = (uint16_t)(halves[i] * UINT32_C(5243) >> 16) >> 3; /* / 100 */
         const uint16_t both = (uint16_t)(high | (halves[i] - high * 100) << 8);
         memcpy(quarters + 2 * i, &both, sizeof(both));
     }
     for (int i = 0; i < 4 * rounds; i++) {
-        const uint16_t high = (uint16_t)(quarters[i] * 103) >> 10; /* by 10 */
+        const uint16_t high = (uint16_t)(quarters[i] * 103) >> 10; /* / 10 */
         const uint16_t both = (uint16_t)(high | (quarters[i] - high * 10) << 8);
         memcpy((char *)digits + 2 * i, &both, sizeof(both));
     }
@@ -207,7 +214,8 @@ __attribute__((always_inline)) static inline void spread_digits(const int32_t *n
 
 /* ---- Floats: the text -------------------------------------------------------------------- */
 
-/* Where digits go: those of `head` stay, the others go `gap_bytes` later, and `fill` is between. */
+/* Where digits go: the digits in the mask `head` stay, the others move `gap_bytes` back, and `fill`
+ * is put between. */
 struct layout {
     uint64_t head;
     uint64_t fill;
@@ -224,8 +232,8 @@ struct layout {
         (UINT64_C(1) << 8 * (n)) - 1, (uint64_t)'.' << 8 * (n), 1, n \
     }
 
-/* By how many digits are before the decimal point: -3 to 9. Floats of 8 and 9 such digits have no
- * others. */
+/* The layouts, by how many digits are before the decimal point: -3 to 9. Floats with 8 and 9 such
+ * digits have no others. */
 enum { POINT_MIN = -3, POINT_MAX = 9 };
 static const struct layout layouts[] = {
     SMALL(3, UINT64_C(0x3030302e30)),
@@ -243,8 +251,8 @@ static const struct layout layouts[] = {
     {UINT64_MAX, 0, 0, 9},
 };
 
-/* Eight digits and a ninth, as bytes, of which `count` are not zeros at the end. Writes up to 14
- * bytes. */
+/* Writes eight digits and a ninth, given as bytes, without trailing zeros: `count` digits are left.
+ * Writes up to 14 bytes. */
 static inline char *lay_out(char *out, uint64_t digits, uint32_t ninth, uint32_t count,
                             const struct layout *layout)
 {
@@ -257,7 +265,7 @@ static inline char *lay_out(char *out, uint64_t digits, uint32_t ninth, uint32_t
     return out + (count > layout->head_count ? count + gap_bytes : layout->head_count);
 }
 
-/* "e-45"; writes 4 bytes. */
+/* Prints an exponent such as "e-45". Writes 4 bytes. */
 static inline char *print_exponent(char *out, int exponent)
 {
     const uint32_t magnitude = (uint32_t)(exponent < 0 ? -exponent : exponent);
@@ -268,10 +276,10 @@ static inline char *print_exponent(char *out, int exponent)
     return out + 1 + (magnitude >= 10);
 }
 
-/* In the shorter of the two notations people expect. */
+/* Prints in the shorter one of plain and exponent notation. */
 static inline char *print_digits(char *out, uint64_t digits, uint32_t ninth, int point)
 {
-    /* The digits from the last on: the ninth in the lowest four bits, then one in each byte. */
+    /* The digits in reverse: the ninth in the lowest four bits, then one digit in each byte. */
     const uint64_t backwards = __builtin_bswap64(digits) << 4 | ninth;
     const uint32_t count = 9 - (uint32_t)(__builtin_ctzll(backwards) + 4) / 8;
     if (point >= POINT_MIN && point <= POINT_MAX)
@@ -280,7 +288,7 @@ static inline char *print_digits(char *out, uint64_t digits, uint32_t ninth, int
     return print_exponent(out, point - 1);
 }
 
-/* What has no digits. */
+/* Prints 0, infinities and NaN. */
 static char *print_special(char *out, float value)
 {
     if (isnan(value))

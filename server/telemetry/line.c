@@ -12,9 +12,9 @@ enum {
     END_BYTES = 2, /* "}\n" */
     ROOM = QD_LINE_BYTES_MAX - END_BYTES,
     ESCAPE_BYTES_MAX = 6, /* \u001f */
-    KEY_BYTES = 6,        /* what is around a key and a value */
+    KEY_BYTES = 6,        /* quotes, colon, comma and spaces around a key and a value */
     DIGITS_MAX = 20,
-    VALUE_BYTES_MIN = 16, /* or else a field is not worth its key */
+    VALUE_BYTES_MIN = 16, /* a field with less room for its value is left out */
     SECOND_BYTES = sizeof("2000-01-01T00:00:00"),
 };
 
@@ -35,8 +35,8 @@ static void put_number(struct qd_line *line, uint64_t value)
     line->count += (size_t)(qd_print_decimal(value, at) - at);
 }
 
-/* One character as it stands between quotes. Returns how many bytes of the value it was; `printed`
- * has `count` bytes then. */
+/* Prints one character as it stands between quotes: *count bytes in `printed`. Returns how many
+ * bytes of the value the character has. */
 static size_t print_character(enum qd_line_format format, const char *value, size_t left,
                               char printed[ESCAPE_BYTES_MAX], size_t *count)
 {
@@ -65,7 +65,7 @@ static size_t print_character(enum qd_line_format format, const char *value, siz
     return length == 0 ? 1 : length;
 }
 
-/* How much of a value needs no second look. */
+/* Returns how many bytes at the begin of a value are plain and can be copied. */
 static size_t count_plain(const char *value, size_t most)
 {
     size_t count = 0;
@@ -75,7 +75,7 @@ static size_t count_plain(const char *value, size_t most)
     return count;
 }
 
-/* Between quotes, and never part of a character. */
+/* Adds a value for between quotes. Never cuts a character apart. */
 static void put_quoted(struct qd_line *line, const char *value, size_t left, size_t bytes_max)
 {
     char printed[ESCAPE_BYTES_MAX];
@@ -99,7 +99,7 @@ static void put_quoted(struct qd_line *line, const char *value, size_t left, siz
     line->bytes[line->count++] = '"';
 }
 
-/* False: there is no room for it and so many bytes of a value. */
+/* Adds a key. Returns false if the line has no room for it and value_bytes bytes. */
 static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, size_t value_bytes)
 {
     if (ROOM - line->count < value_bytes + key_bytes + KEY_BYTES)
@@ -117,7 +117,8 @@ static bool put_key(struct qd_line *line, const char *key, size_t key_bytes, siz
     return true;
 }
 
-/* A second's text is made once: the calendar takes longer than all the rest of a line. */
+/* Adds the time. The text of a second is made once, because computing the date takes longer than
+ * the rest of a line. */
 static void put_time(struct qd_line *line)
 {
     static _Thread_local time_t second = -1;
@@ -177,7 +178,7 @@ static bool is_number(const char *text, size_t bytes)
            (bytes == 1 || *text != '0');
 }
 
-/* As they are, but for what would not stay on the line. */
+/* Adds the text as it is, without control characters. */
 static void put_plain(struct qd_line *line, const char *text)
 {
     size_t left = strlen(text);
@@ -197,7 +198,8 @@ static void put_plain(struct qd_line *line, const char *text)
     }
 }
 
-/* What has no '=' is no field: then all that is left is one, `text`. */
+/* Adds the next key=value pair. Text without a '=' becomes the field `text`, with everything that
+ * follows. */
 static void put_pair(struct qd_line *line, const char **pairs)
 {
     static const char nameless[] = "text";

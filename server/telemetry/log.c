@@ -13,8 +13,9 @@
 static atomic_uint enabled_levels = BIT(QD_LOG_INFO) | BIT(QD_LOG_WARN) | BIT(QD_LOG_ERROR);
 static atomic_uint line_format = QD_LINE_TEXT;
 static atomic_ullong verbosity; /* while QD_LOG_DEBUG is enabled */
-static atomic_ullong dropped;   /* without those of log_file */
-/* NULL: whoever logs a line writes it. Not freed at the end: another thread may just put a line. */
+static atomic_ullong dropped;   /* not counting those that log_file dropped */
+/* NULL: the calling thread writes the line. Never freed, because another thread may be putting a
+ * line at the end. */
 static _Atomic(struct qd_log_file *) log_file;
 static atomic_bool has_stopped;
 
@@ -81,7 +82,8 @@ void qd_log_stop(void)
         qd_log_file_end(file);
 }
 
-/* Before the log's thread starts, and after its end, no other thread logs, and nobody waits. */
+/* Writes a line on the calling thread, before the log's thread has started and after it has ended,
+ * when no other thread logs. */
 static void write_directly(const struct qd_line *line)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};

@@ -19,18 +19,18 @@
 #include "server/base/limits.h"
 #include "server/telemetry/log.h"
 
-/* Not to wait for a named pipe's reader; of a file it means nothing. */
+/* O_NONBLOCK avoids waiting for the reader of a named pipe. Regular files ignore it. */
 #define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
 enum {
     FILE_MODE = 0640,
-    POLL_MS = 100, /* how late the end may be noticed by who waits for a pipe */
+    POLL_MS = 100, /* how often a thread that waits for a pipe checks whether it must end */
 };
 
 #define GATHER_NS (50 * QD_NS_PER_MS)
 #define LAST_NS QD_NS_PER_S
 
-/* Two of them: one is filled while the other is written. */
+/* One of two buffers: one is filled while the other is written. */
 struct buffer {
     size_t count;
     char bytes[QD_LOG_FILE_BYTES_MAX];
@@ -39,20 +39,22 @@ struct buffer {
 struct qd_log_file {
     const char *path; /* NULL: standard error */
     int fd;
-    bool is_file; /* then a write takes all, or fails; others take a little, or make us wait */
-    bool torn;    /* the last line that came into the file lacks its end */
+    bool is_file; /* a write to a regular file takes everything or fails; a pipe may take a part or
+                     block */
+    bool torn;    /* the last line in the file is incomplete */
     bool failing; /* the last write failed, and the log has said so */
-    bool is_log;  /* the log itself: it cannot say that it fails, but what it has lost, later */
-    uint64_t told_lost; /* lines */
+    bool is_log;  /* the log itself: it cannot report its own failure, but reports later how many
+                     lines were lost */
+    uint64_t told_lost; /* how many lost lines the log has reported */
     atomic_ullong dropped;
     pthread_t thread;
-    pthread_mutex_t lock; /* over all below; never held while something is written */
+    pthread_mutex_t lock; /* protects the members below; never held during a write */
     pthread_cond_t wake;
     struct buffer *filled;
     struct buffer *spare;
     bool reopening;
     bool ending;
-    uint64_t end_ns; /* then nothing more is written */
+    uint64_t end_ns; /* the deadline after which nothing more is written */
 };
 
 /* ---- Writing, on the thread --------------------------------------------------------------- */
@@ -65,8 +67,9 @@ static bool has_to_end(struct qd_log_file *file)
     return over;
 }
 
-/* A pipe that is ready takes PIPE_BUF bytes without waiting. Others write to it too: whole lines.
- */
+/* Returns how many bytes to write at once: whole lines of at most PIPE_BUF bytes. A pipe that is
+ * ready takes that many without blocking, and atomically, since other processes may write to it
+ * too. */
 static size_t piece(const char *bytes, size_t count)
 {
     if (count <= PIPE_BUF)
@@ -75,7 +78,7 @@ static size_t piece(const char *bytes, size_t count)
     return last == NULL ? PIPE_BUF : (size_t)(last + 1 - bytes);
 }
 
-/* How many bytes it took; 0: it failed. */
+/* Writes some of the bytes. Returns how many, or 0 if the write failed. */
 static size_t write_some(struct qd_log_file *file, const char *bytes, size_t count)
 {
     struct pollfd out = {.fd = file->fd, .events = POLLOUT};
@@ -131,7 +134,8 @@ static void write_all(struct qd_log_file *file, const char *bytes, size_t count)
     note_failure(file, failed);
 }
 
-/* The line stands where those that it counts would be, all but for what was filled meanwhile. */
+/* Writes a line that says how many lines were lost. It stands where they would be, except for lines
+ * put meanwhile. */
 static void tell_lost(struct qd_log_file *file)
 {
     const uint64_t lost = qd_log_file_dropped(file);
@@ -163,8 +167,8 @@ static void reopen(struct qd_log_file *file)
     file->torn = false;
 }
 
-/* Under the lock, until there is something to do; what comes soon comes along. A line of the log is
- * written at once: few come. */
+/* Waits, with the lock held, until there are lines to write, and a little longer for more of them.
+ * The log itself does not wait longer: its lines are few. */
 static void wait_for_work(struct qd_log_file *file)
 {
     while (file->filled->count == 0 && !file->ending && !file->reopening)

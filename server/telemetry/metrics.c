@@ -19,7 +19,7 @@ const char *const qd_stage_names[QD_STAGE_COUNT] = {
 #undef X
 };
 
-/* Upper bounds of the histograms' buckets. */
+/* The upper bounds of the histograms' buckets. */
 static const struct {
     const char *seconds;
     uint64_t ns;
@@ -36,7 +36,7 @@ enum {
     HTTP_STATUS_MAX = 599,
 };
 
-/*    name, as the label `reason` */
+/* name, label `reason` */
 #define FAILURE_LIST(X)     \
     X(REJECTED, "REJECTED") \
     X(CANCELED, "CANCELED") \
@@ -51,31 +51,33 @@ enum failure {
 };
 
 struct qd_counters {
-    struct qd_metrics *metrics; /* set once: read without the lock */
-    struct qd_counters *next;   /* in the order in which they were made */
-    uint64_t number;            /* of all that were ever made */
+    struct qd_metrics *metrics; /* set once, so it is read without the lock */
+    struct qd_counters *next;   /* in the order of creation */
+    uint64_t number;            /* counts all counters ever created */
     size_t holder_count;
     char *name;
-    char *labels; /* both as Prometheus wants them, as far as its closing brace */
+    char *labels; /* model and version in Prometheus' form, without the closing brace */
     uint64_t version;
     uint64_t success_count;
     uint64_t success_ns[QD_STAGE_COUNT];
     uint64_t failure_count[FAILURE_COUNT];
-    uint64_t failure_ns;                                  /* end to end */
+    uint64_t failure_ns;                                  /* from the first byte to the last */
     uint64_t last_ms;                                     /* since 1970; 0: never */
-    uint64_t histogram[QD_STAGE_COUNT][BUCKET_COUNT + 1]; /* the last: beyond all bounds */
+    uint64_t histogram[QD_STAGE_COUNT][BUCKET_COUNT + 1]; /* the last bucket has no upper bound */
 };
 
 struct qd_metrics {
     uint64_t started_s; /* since 1970 */
     atomic_uint_least64_t answers[HTTP_STATUS_MAX - HTTP_STATUS_MIN + 1];
     atomic_uint_least64_t refusals[QD_REASON_COUNT];
-    pthread_mutex_t lock; /* over all below, and the counters' own fields but their names */
+    pthread_mutex_t
+        lock; /* protects the members below, and those of the counters except their names */
     struct qd_counters *first;
     uint64_t made_count;
 };
 
-/* To some milliseconds, for a fraction of the time that asking the CPU's counter takes. */
+/* Returns the time to a few milliseconds. The coarse clock is much faster to read than the exact
+ * one. */
 static struct timespec wall_clock(void)
 {
     struct timespec now;
@@ -140,7 +142,7 @@ struct qd_counters *qd_metrics_counters(struct qd_metrics *metrics, const char *
     return counters;
 }
 
-/* The lock is held. */
+/* Releases one hold of the counters. The lock is held. */
 static void release(struct qd_counters *counters)
 {
     struct qd_counters **link = &counters->metrics->first;
@@ -228,7 +230,8 @@ void qd_metrics_cursor_deinit(struct qd_metrics_cursor *cursor)
     cursor->at = NULL;
 }
 
-/* Behind the last one there are none, and behind none is the first. The lock is held. */
+/* Moves the cursor to the next counters: after the last to none, from none to the first. The lock
+ * is held. */
 static void go_on(struct qd_metrics_cursor *cursor)
 {
     struct qd_counters *old = cursor->at;
@@ -243,10 +246,10 @@ static void go_on(struct qd_metrics_cursor *cursor)
 
 /* ---- Prometheus --------------------------------------------------------------------------- */
 
-/* Triton's counters, by its names: dashboards exist for them. */
+/* Triton's counters, with Triton's names, because dashboards exist for them. */
 static const struct {
     const char *name;
-    enum qd_stage stage; /* whose time it counts; QD_STAGE_COUNT: it counts inferences */
+    enum qd_stage stage; /* the stage whose time it sums; QD_STAGE_COUNT: it counts inferences */
     const char *help;
 } sums[] = {
     {"nv_inference_request_success", QD_STAGE_COUNT, "Inferences answered with 200."},
@@ -259,18 +262,19 @@ static const struct {
     {"nv_inference_compute_output_duration_us", QD_STAGE_ENCODE, "Building the answer."},
 };
 
-/* In this order: the sums, and then */
+/* The metric families in the order in which they are printed: the sums first */
 enum {
     FAMILY_FAILURES = sizeof(sums) / sizeof(*sums),
     FAMILY_HISTOGRAMS,
-    FAMILY_ANSWERS, /* and what else is of no version */
+    FAMILY_ANSWERS, /* and everything else that belongs to no version */
 };
 
 static const char failures_name[] = "nv_inference_request_failure";
 static const char histogram_name[] = "quantd_stage_duration_seconds";
 
-/* Without snprintf, which takes four times as long: of a thousand versions these are megabytes.
- * label: one more than the version's, or ""; bound: of a bucket; NULL: it is none. */
+/* Prints one value. Does not use snprintf, which takes four times as long: a thousand versions make
+ * megabytes of text. `label` is a further label, or "". `bound` is the bucket's upper bound, or
+ * NULL if the value is no bucket. */
 static void print_value(struct qd_text *text, const char *name, const struct qd_counters *counters,
                         const char *label, const char *bound, uint64_t value)
 {
@@ -359,7 +363,7 @@ static void print_type(unsigned family, struct qd_text *text)
                            "Stages of the inferences answered with 200.");
 }
 
-/* A version's in a family; of its histograms one. */
+/* Prints the values of the current version in the current family; of the histograms, one stage. */
 static void print_version(const struct qd_metrics_cursor *cursor, struct qd_text *text)
 {
     const struct qd_counters *counters = cursor->at;
@@ -370,12 +374,13 @@ static void print_version(const struct qd_metrics_cursor *cursor, struct qd_text
                                             : counters->success_ns[stage] / QD_NS_PER_US);
     } else if (cursor->family == FAMILY_FAILURES) {
         print_failures(counters, text);
-    } else if (counters->success_count > 0) { /* histograms are a lot of text */
+    } else if (counters->success_count >
+               0) { /* versions that were never used print no histograms, which are long */
         print_histogram(counters, cursor->stage, text);
     }
 }
 
-/* The lock is held. */
+/* Moves the cursor behind the unit that was printed. The lock is held. */
 static void pass_unit(struct qd_metrics_cursor *cursor)
 {
     if (cursor->family == FAMILY_HISTOGRAMS && cursor->at != NULL &&
@@ -448,7 +453,7 @@ static void print_model_stats(struct qd_text *text, const struct qd_counters *co
     qd_text_string(text, "],\"memory_usage\":[]}");
 }
 
-/* On to the next version that is meant. The lock is held. */
+/* Moves the cursor to the next version that is wanted. The lock is held. */
 static void pass_stats(struct qd_metrics_cursor *cursor)
 {
     cursor->any = cursor->at != NULL;

@@ -34,7 +34,7 @@ static void read_memory(struct qd_process *process)
     fclose(file);
 }
 
-/* Linux tells their number from 6.2 on; before, they have to be listed. */
+/* Counts the open descriptors. Linux 6.2 and newer report the number; older ones only list them. */
 static uint64_t count_files(void)
 {
     struct stat folder;
@@ -47,7 +47,7 @@ static uint64_t count_files(void)
     for (const struct dirent *entry = readdir(list); entry != NULL; entry = readdir(list))
         count += entry->d_name[0] != '.';
     closedir(list);
-    return count - 1; /* the list's own */
+    return count - 1; /* without the descriptor of the list itself */
 }
 
 void qd_process_read(struct qd_process *process)
