@@ -224,11 +224,11 @@ requantize_four(const struct qk_epilogue_tile *tile, const struct lanes *lanes, 
                                order);
 }
 
-/* Makes bytes of 8 rows by up to 16 positions, in whole fours: those of row r go to bytes[r % 4][r
- * / 4]. */
+/* Makes bytes of 8 rows by up to 16 positions, in whole fours: those of row r are in half r / 4 of
+ * bytes[r % 4]. */
 __attribute__((always_inline)) static inline void
-requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
-                 uint8_t bytes[4][2][16], const bool plain)
+requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes, __m256i bytes[4],
+                 const bool plain)
 {
     __m256i fours[4];
 #pragma GCC unroll 4
@@ -239,43 +239,43 @@ requantize_lanes(const struct qk_epilogue_tile *tile, const struct lanes *lanes,
     const __m256i high_01 = _mm256_unpackhi_epi32(fours[0], fours[1]);
     const __m256i low_23 = _mm256_unpacklo_epi32(fours[2], fours[3]);
     const __m256i high_23 = _mm256_unpackhi_epi32(fours[2], fours[3]);
-    _mm256_store_si256((void *)bytes[0], _mm256_unpacklo_epi64(low_01, low_23));
-    _mm256_store_si256((void *)bytes[1], _mm256_unpackhi_epi64(low_01, low_23));
-    _mm256_store_si256((void *)bytes[2], _mm256_unpacklo_epi64(high_01, high_23));
-    _mm256_store_si256((void *)bytes[3], _mm256_unpackhi_epi64(high_01, high_23));
+    bytes[0] = _mm256_unpacklo_epi64(low_01, low_23);
+    bytes[1] = _mm256_unpackhi_epi64(low_01, low_23);
+    bytes[2] = _mm256_unpacklo_epi64(high_01, high_23);
+    bytes[3] = _mm256_unpackhi_epi64(high_01, high_23);
 }
 
-/* How the places of a stretch that has no gaps are stored: `count` bytes from `order` on, as two
- * parts that overlap. */
+/* How the places of a stretch that has no gaps are stored: as two parts that overlap, the first
+ * and the last 8 or 4 of them. */
 struct dense {
     size_t count;        /* 4 to 16 */
-    __m128i front, back; /* permutations that move the first and the last 8 or 4 to the beginning */
+    __m256i front, back; /* permutations of each half that move a part to its beginning */
 };
 
 static inline struct dense dense_for(size_t skipped, size_t count)
 {
-    const __m128i index = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m256i index = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     const size_t part = count >= 8 ? 8 : 4;
-    return (struct dense){count, _mm_add_epi8(index, _mm_set1_epi8((char)skipped)),
-                          _mm_add_epi8(index, _mm_set1_epi8((char)(skipped + count - part)))};
+    return (struct dense){
+        count, _mm256_add_epi8(index, _mm256_set1_epi8((char)skipped)),
+        _mm256_add_epi8(index, _mm256_set1_epi8((char)(skipped + count - part)))};
 }
 
-static inline void store_dense(const struct dense *dense, __m128i bytes, uint8_t *y)
+static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_t *y)
 {
-    const __m128i front = _mm_shuffle_epi8(bytes, dense->front);
-    const __m128i back = _mm_shuffle_epi8(bytes, dense->back);
-    if (dense->count >= 8) {
+    if (count >= 8) {
         _mm_storel_epi64((void *)y, front);
-        _mm_storel_epi64((void *)(y + dense->count - 8), back);
+        _mm_storel_epi64((void *)(y + count - 8), back);
     } else {
         _mm_storeu_si32(y, front);
-        _mm_storeu_si32(y + dense->count - 4, back);
+        _mm_storeu_si32(y + count - 4, back);
     }
 }
 
 /* Stores the positions of a stretch. */
-static inline void store_lanes(uint8_t bytes[4][2][16], size_t rows,
-                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
+static inline void store_lanes(const __m256i bytes[4], size_t rows, const struct qk_stretch *stretch,
+                               uint8_t *y, size_t y_stride)
 {
     const uint64_t keep = stretch->keep;
     const size_t skipped = (size_t)__builtin_ctzll(keep);
@@ -283,12 +283,22 @@ static inline void store_lanes(uint8_t bytes[4][2][16], size_t rows,
     y += stretch->offset;
     if (count >= 4 && keep >> skipped == (UINT64_C(1) << count) - 1) {
         const struct dense dense = dense_for(skipped, count);
-        for (size_t r = 0; r < rows; r++, y += y_stride)
-            store_dense(&dense, load_16(bytes[r % 4][r / 4]), y);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < 4; r++, y += y_stride) {
+            const __m256i front = _mm256_shuffle_epi8(bytes[r], dense.front);
+            const __m256i back = _mm256_shuffle_epi8(bytes[r], dense.back);
+            if (r < rows)
+                store_dense(count, _mm256_castsi256_si128(front), _mm256_castsi256_si128(back), y);
+            if (r + 4 < rows)
+                store_dense(count, _mm256_extracti128_si256(front, 1),
+                            _mm256_extracti128_si256(back, 1), y + 4 * y_stride);
+        }
         return;
     }
+    uint8_t stored[4][2][16];
+    memcpy(stored, bytes, sizeof(stored));
     for (size_t r = 0; r < rows; r++, y += y_stride)
-        store_kept(bytes[r % 4][r / 4], keep, y);
+        store_kept(stored[r % 4][r / 4], keep, y);
 }
 
 /* Requantizes a tile whose sums lie position by position. */
@@ -296,7 +306,7 @@ static void requantize_positions(const struct qk_epilogue_tile *tile)
 {
     for (size_t row = 0; row < tile->rows; row += 8) {
         const struct lanes lanes = load_lanes(tile, row);
-        _Alignas(32) uint8_t bytes[4][2][16];
+        __m256i bytes[4];
         if (lanes.saturate && !tile->w_zero_point)
             requantize_lanes(tile, &lanes, bytes, true);
         else
