@@ -95,41 +95,55 @@ static size_t end_with_columns(const struct qk_slab_fill *job, size_t terms, siz
     return columns - CHUNK;
 }
 
-/* Fills a chunk in some rows, `step` bytes apart in x, where its elements are `stride` apart, 1 or
- * 2, and all inside. `first`: those of the first row, for each source. */
-__attribute__((always_inline)) static inline void fill_whole(const struct form *form,
-                                                             const uint8_t *const first[4],
-                                                             size_t rows, int64_t step, uint8_t *to,
-                                                             size_t to_step, const int64_t stride)
+/* Fills the first `count` cells of a chunk in some rows, `step` bytes apart in x, where its
+ * elements are `stride` apart, 1 or 2, and the plane has all that is read. `first`: the elements of
+ * the first row, for each source. `padded`: some of them are padding; otherwise all cells are made.
+ */
+__attribute__((always_inline)) static inline void
+fill_rows(const struct form *form, const struct chunk chunk[4], const uint8_t *const first[4],
+          size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step,
+          const int64_t stride, const bool padded)
 {
     const struct form mine = *form; /* a copy, which cells cannot overlap: it stays in registers */
+    const bytes_16 fill = chunk[0].fill;
     const uint8_t *from[4];
+    bytes_16 inside[4];
 #pragma GCC unroll 4
-    for (size_t k = 0; k < form->terms; k++)
+    for (size_t k = 0; k < form->terms; k++) {
         from[k] = first[k];
+        inside[k] = chunk[k].inside;
+    }
     for (size_t i = 0; i < rows; i++, to += to_step) {
         struct sources sources;
 #pragma GCC unroll 4
         for (size_t k = 0; k < form->terms; k++) {
             const uint8_t *row = from[k] + (int64_t)i * step;
-            sources.bytes[k] =
-                stride == 1 ? load_16(row) : evens_16(load_16(row), load_16(row + CHUNK));
+            bytes_16 bytes = load_16(row);
+            if (stride == 2)
+                bytes = evens_16(bytes, load_16(row + CHUNK));
+            sources.bytes[k] = padded ? select_16(inside[k], bytes, fill) : bytes;
         }
-        store_cells(&mine, &sources, CHUNK, to);
+        store_cells(&mine, &sources, padded ? count : CHUNK, to);
     }
 }
 
-/* How many of `rows` rows of a chunk may be loaded by whole vectors, which read up to an element
- * beyond the last one: all, or all but the plane's last. `line` is where the first row begins. */
-static size_t count_readable(const struct qk_slab_fill *job, size_t terms,
-                             const struct chunk chunk[4], size_t rows, int64_t line, int64_t step)
+/* Which of `rows` rows of a chunk the plane has whole vectors for; they read up to an element
+ * beyond the last one. `line` is where the first row begins. */
+static struct qk_window_range find_readable(const struct qk_slab_fill *job, size_t terms,
+                                            const struct chunk chunk[4], size_t rows, int64_t line,
+                                            int64_t step)
 {
     const struct qk_window *window = job->windows[0];
-    const int64_t last = line + (int64_t)(rows - 1) * step + window->column_stride * CHUNK;
-    for (size_t k = 0; k < terms; k++)
-        if (chunk[k].column + last > window->in_rows * window->in_columns)
-            return rows - 1;
-    return rows;
+    const int64_t most = window->in_rows * window->in_columns - window->column_stride * CHUNK;
+    struct qk_window_range range = {0, rows};
+    for (size_t k = 0; k < terms; k++) {
+        const int64_t first = line + chunk[k].column;
+        while (range.begin < range.end && first + (int64_t)range.begin * step < 0)
+            range.begin++;
+        while (range.begin < range.end && first + (int64_t)(range.end - 1) * step > most)
+            range.end--;
+    }
+    return range;
 }
 
 /* Whether `count` columns from column `at` on look inside, in every source. */
@@ -143,20 +157,40 @@ static bool look_inside(const struct qk_slab_fill *job, size_t terms, size_t at,
     return true;
 }
 
-/* Fills a chunk in some rows where its elements are all inside: by whole vectors, or where `stride`
- * is wider by words. */
+/* Fills a chunk in some rows: by whole vectors, or where the stride is wider by words, which must
+ * all be inside. */
 __attribute__((always_inline)) static inline void
-fill_fast(const struct qk_slab_fill *job, const struct form *form, const uint8_t *const first[4],
-          size_t count, size_t rows, int64_t step, uint8_t *to, size_t to_step)
+fill_fast(const struct qk_slab_fill *job, const struct form *form, const struct chunk chunk[4],
+          const uint8_t *const first[4], size_t count, size_t rows, int64_t step, uint8_t *to,
+          size_t to_step, bool padded)
 {
     const int64_t stride = job->windows[0]->column_stride;
-    if (stride == 1)
-        fill_whole(form, first, rows, step, to, to_step, 1);
-    else if (stride == 2)
-        fill_whole(form, first, rows, step, to, to_step, 2);
-    else
+    if (stride > 2)
         for (size_t i = 0; i < rows; i++, to += to_step)
             qk_slab_copy_words(first[0] + (int64_t)i * step, stride, count, job->flip, to);
+    else if (stride == 1 && padded)
+        fill_rows(form, chunk, first, count, rows, step, to, to_step, 1, true);
+    else if (stride == 1)
+        fill_rows(form, chunk, first, count, rows, step, to, to_step, 1, false);
+    else if (padded)
+        fill_rows(form, chunk, first, count, rows, step, to, to_step, 2, true);
+    else
+        fill_rows(form, chunk, first, count, rows, step, to, to_step, 2, false);
+}
+
+/* Fills a chunk in rows [begin, end) element by element where it has to. */
+__attribute__((always_inline)) static inline void
+fill_slowly(const struct form *form, const struct chunk chunk[4], size_t plane, size_t count,
+            int64_t line, int64_t step, struct qk_window_range rows, uint8_t *to, size_t to_step)
+{
+    to += rows.begin * to_step;
+    for (size_t i = rows.begin; i < rows.end; i++, to += to_step) {
+        struct sources sources;
+        for (size_t k = 0; k < form->terms; k++)
+            sources.bytes[k] =
+                load_chunk(&chunk[k], chunk[k].plane + plane, line + (int64_t)i * step);
+        store_cells(form, &sources, count, to);
+    }
 }
 
 /* Fills the rows that look inside the plane, chunk by chunk, each in all rows. Where there is but
@@ -179,35 +213,33 @@ __attribute__((always_inline)) static inline void fill_inside(const struct qk_sl
         const size_t whole = count_whole(job, form->terms, at);
         chunks = single ? qk_size_max(whole, 1) : 1;
         const size_t rows = single ? chunks : inside.end - inside.begin;
-        const size_t to_step = single ? CHUNK : window->pitch;
+        const size_t to_step = (single ? CHUNK : window->pitch) * QK_IGEMM_CELL_BYTES;
+        const int64_t line = row * window->in_columns;
         int64_t step =
             0; /* stays 0 for a single row, whose stride may be so large as to overflow */
         if (rows > 1)
             step = single ? CHUNK * window->column_stride : window->row_stride * window->in_columns;
-        size_t fast = 0;
-        if (window->column_stride > 2)
-            fast = words && look_inside(job, form->terms, at, count) ? rows : 0;
-        else if (whole > 0)
-            fast = count_readable(job, form->terms, chunk, rows, row * window->in_columns, step);
+        struct qk_window_range fast = {0, rows};
+        if (window->column_stride <= 2)
+            fast = find_readable(job, form->terms, chunk, rows, line, step);
+        else if (!words || !look_inside(job, form->terms, at, count))
+            fast.end = 0;
         for (size_t s = 0; s < job->slabs; s++) {
+            const size_t plane = s * job->plane_step;
             uint8_t *to = job->cells + s * job->slab_bytes +
                           (inside.begin * window->pitch + at) * QK_IGEMM_CELL_BYTES;
-            if (fast > 0) {
+            fill_slowly(form, chunk, plane, count, line, step,
+                        (struct qk_window_range){0, fast.begin}, to, to_step);
+            if (fast.begin < fast.end) {
                 const uint8_t *first[4];
                 for (size_t k = 0; k < form->terms; k++)
-                    first[k] = chunk[k].plane + s * job->plane_step + row * window->in_columns +
+                    first[k] = chunk[k].plane + plane + line + (int64_t)fast.begin * step +
                                chunk[k].column;
-                fill_fast(job, form, first, count, fast, step, to, to_step * QK_IGEMM_CELL_BYTES);
-                to += fast * to_step * QK_IGEMM_CELL_BYTES;
+                fill_fast(job, form, chunk, first, count, fast.end - fast.begin, step,
+                          to + fast.begin * to_step, to_step, whole == 0);
             }
-            for (size_t i = fast; i < rows; i++, to += to_step * QK_IGEMM_CELL_BYTES) {
-                const int64_t line = row * window->in_columns + (int64_t)i * step;
-                struct sources sources;
-                for (size_t k = 0; k < form->terms; k++)
-                    sources.bytes[k] =
-                        load_chunk(&chunk[k], chunk[k].plane + s * job->plane_step, line);
-                store_cells(form, &sources, count, to);
-            }
+            fill_slowly(form, chunk, plane, count, line, step,
+                        (struct qk_window_range){fast.end, rows}, to, to_step);
         }
     }
 }

@@ -257,9 +257,8 @@ static inline struct dense dense_for(size_t skipped, size_t count)
     const __m256i index = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     const size_t part = count >= 8 ? 8 : 4;
-    return (struct dense){
-        count, _mm256_add_epi8(index, _mm256_set1_epi8((char)skipped)),
-        _mm256_add_epi8(index, _mm256_set1_epi8((char)(skipped + count - part)))};
+    return (struct dense){count, _mm256_add_epi8(index, _mm256_set1_epi8((char)skipped)),
+                          _mm256_add_epi8(index, _mm256_set1_epi8((char)(skipped + count - part)))};
 }
 
 static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_t *y)
@@ -274,8 +273,8 @@ static inline void store_dense(size_t count, __m128i front, __m128i back, uint8_
 }
 
 /* Stores the positions of a stretch. */
-static inline void store_lanes(const __m256i bytes[4], size_t rows, const struct qk_stretch *stretch,
-                               uint8_t *y, size_t y_stride)
+static inline void store_lanes(const __m256i bytes[4], size_t rows,
+                               const struct qk_stretch *stretch, uint8_t *y, size_t y_stride)
 {
     const uint64_t keep = stretch->keep;
     const size_t skipped = (size_t)__builtin_ctzll(keep);
