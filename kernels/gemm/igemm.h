@@ -93,6 +93,7 @@ struct qk_igemm {
     size_t mr, nr;
     bool by_position;
     size_t lanes; /* by position: rows of a vector */
+    size_t part;  /* by position: a tile is made of parts of up to so many positions */
     size_t row_stride;
     size_t cell_stride;
     bool pairs; /* of slabs: row_stride is that of two cells, cell_stride half of a pair's */

@@ -249,6 +249,7 @@ const struct qk_igemm qk_igemm_u8s8_16x14__avx2 = {
     .nr = NR,
     .by_position = true,
     .lanes = LANES,
+    .part = PART,
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = SLAB_BYTES,
     .multiply = multiply,

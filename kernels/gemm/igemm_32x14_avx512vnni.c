@@ -134,6 +134,7 @@ const struct qk_igemm qk_igemm_u8s8_32x14__avx512vnni = {
     .nr = NR,
     .by_position = true,
     .lanes = LANES,
+    .part = NR,
     .row_stride = QK_IGEMM_CELL_BYTES,
     .cell_stride = (size_t)MR * QK_IGEMM_CELL_BYTES,
     .multiply = multiply,

@@ -220,8 +220,14 @@ static void count_cycles(const struct qk_conv_igemm_plan *plan, struct candidate
     const struct qk_igemm *igemm = plan->conv->backend->igemm;
     const struct qk_conv_igemm *packed = &plan->conv->igemm;
     const double bands = (double)candidate->row_bands * (double)candidate->column_bands;
-    const size_t places = (layout->images - 1) * layout->image_pitch +
-                          (layout->rows - 1) * layout->pitch + layout->columns;
+    const struct qk_conv_lines lines = {
+        .images = layout->images,
+        .rows = layout->rows,
+        .columns = layout->columns,
+        .image_pitch = layout->image_pitch,
+        .pitch = layout->pitch,
+    };
+    const size_t places = qk_conv_computed_places(igemm, &lines);
     const size_t dots = qk_conv_igemm_dots(plan, places);
     const double vectors =
         igemm->by_position ? (double)places / 16 : (double)qk_divide_up(places - dots, 16);

@@ -98,6 +98,19 @@ static void gather_dots(const struct qk_conv_igemm_plan *plan, const struct unit
     }
 }
 
+/* Computes the tile of a strip run by run: neighbours of one row after those of the row before. */
+static void multiply_runs(const struct qk_conv_igemm_plan *plan, const struct qk_conv_strip *strip,
+                          struct qk_igemm_args args)
+{
+    const struct qk_igemm *igemm = plan->conv->backend->igemm;
+    args.positions = strip->run;
+    for (size_t done = 0; done < strip->places; done += strip->run) {
+        igemm->multiply(&args);
+        args.cells += plan->layout.pitch * QK_IGEMM_CELL_BYTES;
+        args.sums += strip->run * igemm->mr;
+    }
+}
+
 /* Computes the tile of a panel and a strip over steps [begin, end). */
 static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *unit,
                      const struct work *work, size_t b, const uint8_t *panel, size_t rows,
@@ -125,7 +138,9 @@ static void multiply(const struct qk_conv_igemm_plan *plan, const struct unit *u
         args.settled = words + qk_igemm_large_bytes(conv->backend->igemm, plan->order.steps) +
                        begin * conv->igemm.step_bytes;
     }
-    if (dots < strip->places)
+    if (strip->run < strip->places)
+        multiply_runs(plan, strip, args);
+    else if (dots < strip->places)
         conv->backend->igemm->multiply(&args);
     if (dots == 0)
         return;

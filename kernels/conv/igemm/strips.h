@@ -24,8 +24,11 @@ static inline size_t qk_conv_places(const struct qk_conv_lines *lines)
 }
 
 struct qk_conv_strip {
-    size_t first;                       /* place along the lines */
-    size_t places;                      /* 1 to the tile's nr */
+    size_t first;  /* place along the lines */
+    size_t places; /* 1 to the tile's nr */
+    /* So many of them follow each other; behind these, the strip goes on where the next row begins.
+     * `places`, where it is not made of whole rows. */
+    size_t run;
     const struct qk_stretch *stretches; /* one for each image in it: one at least */
     size_t stretch_count;
 };
@@ -33,10 +36,14 @@ struct qk_conv_strip {
 /* Cuts all places into strips for tiles of `igemm`, as even as they can be, leaves out those
  * without a position, and returns their number. Where the tiles are made of vectors, only the last
  * strip may have places beyond whole ones; kernels by position take strips of any length, so these
- * may end with each row instead, where that costs less. `strips` has room for qk_conv_strips_most,
- * `stretches` for as many and one more for each image. */
+ * may end with each row instead, or with some whole rows, where that costs less. `strips` has room
+ * for qk_conv_strips_most, `stretches` for as many and one more for each image. */
 size_t qk_conv_cut_strips(const struct qk_igemm *igemm, const struct qk_conv_lines *lines,
                           struct qk_conv_strip *strips, struct qk_stretch *stretches);
+
+/* How many places are computed for all positions: those between rows, too, unless strips end with
+ * their rows. */
+size_t qk_conv_computed_places(const struct qk_igemm *igemm, const struct qk_conv_lines *lines);
 
 /* How many strips so many places can make at most. */
 size_t qk_conv_strips_most(const struct qk_igemm *igemm, size_t places);
