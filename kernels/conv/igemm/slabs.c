@@ -130,6 +130,13 @@ struct qk_slab_axis qk_slab_axis_for(const struct qk_conv_axis *axis, size_t tap
 
 /* ---- Making them ------------------------------------------------------------------------- */
 
+/* How far behind the elements of a cluster's first tap those of its last tap begin: clusters that
+ * have fewer taps are shorter. */
+static size_t cluster_span(const struct qk_slab_axis *axis, size_t taps, size_t first_tap)
+{
+    return first_tap < taps ? (taps - 1 - first_tap) / axis->clusters * axis->shift : 0;
+}
+
 /* The window of x that the first tap of a cluster sees, with the columns and rows that the
  * cluster's other taps see behind it. */
 static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row_tap,
@@ -144,8 +151,9 @@ static struct qk_window cluster_window(const struct qk_slab_job *job, size_t row
         .column_first = qk_conv_look(column, job->column, column_tap),
         .row_stride = row->stride,
         .column_stride = column->stride,
-        .rows = job->rows + job->layout->row.span,
-        .columns = job->columns + job->layout->column.span,
+        .rows = job->rows + cluster_span(&job->layout->row, job->order->row_taps, row_tap),
+        .columns =
+            job->columns + cluster_span(&job->layout->column, job->order->column_taps, column_tap),
         .pitch = job->layout->pitch,
     };
     qk_window_fit(&window);
