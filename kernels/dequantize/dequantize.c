@@ -19,8 +19,12 @@ QK_WRAPS static void init_parts(struct qk_float8_parts *parts, enum qk_type type
                                 const float *values)
 {
     const bool wide = type == QK_FP8E5M2 || type == QK_FP8E5M2FNUZ; /* 5 bits of exponent, else 4 */
-    parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 4 : 0; /* its infinities, NaNs */
+    /* FP8E4M3FN: its NaN. Of the wide ones the greatest binade, without which FP16 holds them times
+     * any scale from 1/2 to 2; FP8E5M2: infinities and NaNs as well. */
+    parts->turn = type == QK_FP8E4M3FN ? 1 : type == QK_FP8E5M2 ? 8 : wide ? 4 : 0;
     parts->shift = wide ? 3 : 4;
+    parts->least = values[(16 - parts->turn) & 127];
+    parts->most = values[(127 - parts->turn) & 127];
     for (uint8_t special = 0; special < 2; special++)
         for (uint8_t i = 0; i < 16; i++) {
             const uint8_t s = special ? i : 48 + i;

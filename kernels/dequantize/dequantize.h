@@ -43,20 +43,23 @@ enum qk_code {
  *
  *   s = (code + turn) mod 128, that is without its sign
  *
- * The turn brings infinities and NaNs beside the subnormals: all codes of s < 16 are looked up.
- * Those of 16 <= s have the value of s mod 16 times two to the power of what is above the mantissa;
- * so the upper half of any code's FP32 is
+ * The turn brings infinities, NaNs and, with 5 bits of exponent, the greatest numbers beside the
+ * subnormals: all codes of s < 16 are looked up. Those of 16 <= s have the value of s mod 16 times
+ * two to the power of what is above the mantissa; so the upper half of any code's FP32 is
  *
  *   parts[s < 16][s mod 16] + ((s >> shift) << 8)
  *
  * where `shift` leaves out the mantissa and the lowest bit of the exponent. Times a scale the same
- * holds of results as BF16, as long as none of them leaves the normal exponents. */
+ * holds of results as BF16, as long as those of 16 <= s stay among its normal numbers. It holds of
+ * results as FP16, too, but that the upper byte then has 3 bits of the exponent less: it grows by
+ * (s >> shift) << 3 (kernels/dequantize/tame.h). */
 struct qk_float8_parts {
     uint8_t turn;            /* added to a code */
     uint8_t shift;           /* bits of s below those that are added to the upper byte */
     uint8_t bytes[2][2][16]; /* of each of `parts` its lower bytes and its upper ones */
     float values[2][16];     /* of s in [48, 64), and of s < 16 */
     uint8_t steps[2][16];    /* s >> shift of these */
+    float least, most;       /* of 16 <= s */
 };
 
 /* What the codes of BITS2, BITS4 and FLOAT8 mean. NaNs are canonical (qk_float_decode). */

@@ -17,6 +17,7 @@
 /* From blocks of so many elements on, making a table of a float8 block's results takes less time
  * than it saves. */
 #define FLOAT8_BLOCK_MIN 64
+#define FLOAT8_FP16_BLOCK_MIN 128
 
 typedef __m256 vector;
 typedef vector subtract_fn(vector value, vector zero);
@@ -117,11 +118,13 @@ INLINE __m256i pack_bf16(__m256 a, __m256 b, bool pairs)
                  : _mm256_permute4x64_epi64(_mm256_shuffle_epi8(halves, even_then_odd), 0xd8);
 }
 
-/* NaNs stay canonical. */
-INLINE __m256i pack_fp16(__m256 a, __m256 b)
+/* NaNs stay canonical. With `pairs`, those of a are the even ones. */
+INLINE __m256i pack_fp16(__m256 a, __m256 b, bool pairs)
 {
-    return _mm256_set_m128i(_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT),
-                            _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    const __m128i p = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+    const __m128i q = _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT);
+    return pairs ? _mm256_set_m128i(_mm_unpackhi_epi16(p, q), _mm_unpacklo_epi16(p, q))
+                 : _mm256_set_m128i(q, p);
 }
 
 /* How a chunk is stored: past the caches or not, and how much of it the chunk before has stored
@@ -153,7 +156,7 @@ typedef short halves_8 __attribute__((vector_size(16), aligned(1), may_alias));
 INLINE void store_fp16(char *y, size_t at, __m256 a, __m256 b, struct how how)
 {
     if (how.stream) {
-        store_256(y, at, pack_fp16(a, b), how);
+        store_256(y, at, pack_fp16(a, b, false), how);
     } else {
         *(halves_8 *)(y + at) = (halves_8)_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
         *(halves_8 *)(y + at + 16) = (halves_8)_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT);
@@ -281,8 +284,8 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
     if (bits < 8)
         return (struct codes){{load_vector(table->values), load_vector(table->values + 8)},
                               {zero, zero},
-                              none,
-                              none,
+                              bytes_in_each_lane(table->halves[0]),
+                              bytes_in_each_lane(table->halves[1]),
                               none,
                               none,
                               none,
@@ -310,26 +313,28 @@ INLINE struct codes load_codes(const struct qk_code_table *table, unsigned bits)
 INLINE void split_results(__m256 a, __m256 b, enum qk_type y_type, bool pairs, __m256i *low,
                           __m256i *high)
 {
-    const __m256i v = y_type == QK_FP16 ? pack_fp16(a, b) : pack_bf16(a, b, pairs);
+    const __m256i v = y_type == QK_FP16 ? pack_fp16(a, b, pairs) : pack_bf16(a, b, pairs);
     const __m256i lows = _mm256_and_si256(v, _mm256_set1_epi16(0xff));
     const __m256i bytes = _mm256_packus_epi16(lows, _mm256_srli_epi16(v, 8));
     *low = _mm256_permute4x64_epi64(bytes, 0x88);  /* quarters 0, 2, 0, 2 */
     *high = _mm256_permute4x64_epi64(bytes, 0xdd); /* quarters 1, 3, 1, 3 */
 }
 
-/* Makes a table of a block's results. Those of float8s are BF16, and the scale is tame. */
+/* Makes a table of a block's results. Of float8s the scale is tame. */
 INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector scale,
                                  vector offset, struct form form)
 {
     struct codes results = *codes;
     if (form.bits == 8) {
-        split_results(multiply(codes->values[0], scale), multiply(codes->values[1], scale), QK_BF16,
-                      true, &results.low, &results.high);
+        const int more = form.y_type == QK_FP16 ? 3 : 0;
+        split_results(multiply(codes->values[0], scale), multiply(codes->values[1], scale),
+                      form.y_type, true, &results.low, &results.high);
         split_results(multiply(codes->special_values[0], scale),
-                      multiply(codes->special_values[1], scale), QK_BF16, true,
+                      multiply(codes->special_values[1], scale), form.y_type, true,
                       &results.special_low, &results.special_high);
-        results.high = _mm256_sub_epi8(results.high, codes->steps);
-        results.special_high = _mm256_sub_epi8(results.special_high, codes->special_steps);
+        results.high = _mm256_sub_epi8(results.high, _mm256_slli_epi16(codes->steps, more));
+        results.special_high =
+            _mm256_sub_epi8(results.special_high, _mm256_slli_epi16(codes->special_steps, more));
         return results;
     }
     results.values[0] = add(multiply(subtract(codes->values[0], zero), scale), offset);
@@ -347,9 +352,9 @@ INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x
     const vector none = _mm256_setzero_ps();
     __m256i joined[2];
     if (form.y_type == QK_FP32)
-        return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
+        return bits == 4 ? look_up_bits4(results, x) : read_bits2(results, x, false);
     if (bits == 8) {
-        look_up_float8(results, interleave_halves(load_words(x)), joined);
+        look_up_float8(results, interleave_halves(load_words(x)), form.y_type, joined);
     } else {
         const __m256i codes = bits == 4 ? nibbles(x) : crumbs(x);
         join_bytes(_mm256_shuffle_epi8(results->low, codes),
@@ -361,8 +366,9 @@ INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x
 
 INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
-    return args->y_type == QK_BF16 && !args->span.offsets && args->span.block >= FLOAT8_BLOCK_MIN &&
-           qk_scales_are_tame(&args->span);
+    const size_t least = args->y_type == QK_FP16 ? FLOAT8_FP16_BLOCK_MIN : FLOAT8_BLOCK_MIN;
+    return args->y_type != QK_FP32 && !args->span.offsets && args->span.block >= least &&
+           qk_scales_are_tame(args);
 }
 
 /* finish_codes does it. */

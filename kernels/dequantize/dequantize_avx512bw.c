@@ -14,6 +14,7 @@
 /* From blocks of so many elements on, making a table of a float8 block's results takes less time
  * than it saves. */
 #define FLOAT8_BLOCK_MIN 128
+#define FLOAT8_FP16_BLOCK_MIN 256
 
 /* What codes mean. Tables of bytes have the same 16 entries in each lane. */
 struct codes {
@@ -173,12 +174,13 @@ INLINE void join_bytes(__m512i low, __m512i high, __m512i words[2])
 
 /* The upper halves of what 64 float8s mean, or their 16-bit results (struct qk_float8_parts). Each
  * 128-bit lane keeps its elements: words[0] has the first eight of each, words[1] the others. */
-INLINE void look_up_float8(const struct codes *codes, __m512i x, __m512i words[2])
+INLINE void look_up_float8(const struct codes *codes, __m512i x, enum qk_type y_type,
+                           __m512i words[2])
 {
     const __m512i sign = _mm512_set1_epi8(-128);
     const __m512i s = _mm512_andnot_si512(sign, _mm512_add_epi8(x, codes->turn));
-    const __m512i steps =
-        _mm512_and_si512(_mm512_srlv_epi16(s, codes->shift), _mm512_set1_epi8(0x0f));
+    const __m512i steps = _mm512_and_si512(_mm512_srlv_epi16(s, codes->shift),
+                                           _mm512_set1_epi8(y_type == QK_FP16 ? 0x78 : 0x0f));
     const __mmask64 special = _mm512_testn_epi8_mask(s, _mm512_set1_epi8(0x70));
     __m512i low = _mm512_shuffle_epi8(codes->low, s);
     __m512i high = _mm512_shuffle_epi8(codes->high, s);
@@ -188,8 +190,9 @@ INLINE void look_up_float8(const struct codes *codes, __m512i x, __m512i words[2
     high = _mm512_ternarylogic_epi32(high, x, sign, 0x78); /* high ^ (x & sign) */
     if (codes->code_128_is_nan) {
         const __mmask64 is_nan = _mm512_cmpeq_epi8_mask(x, sign);
-        low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)0xc0));
-        high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8((char)0xff));
+        const short nan = (short)(y_type == QK_FP16 ? 0xfe00 : 0xffc0);
+        low = _mm512_mask_mov_epi8(low, is_nan, _mm512_set1_epi8((char)nan));
+        high = _mm512_mask_mov_epi8(high, is_nan, _mm512_set1_epi8((char)(nan >> 8)));
     }
     join_bytes(low, high, words);
 }
@@ -207,7 +210,7 @@ INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bo
 {
     const __m512i bytes = _mm512_loadu_si512(x);
     __m512i words[2];
-    look_up_float8(codes, pairs ? interleave_halves(bytes) : order_plain(bytes), words);
+    look_up_float8(codes, pairs ? interleave_halves(bytes) : order_plain(bytes), QK_FP32, words);
     return (struct values){low_half(words[0]), high_half(words[0]), low_half(words[1]),
                            high_half(words[1])};
 }
@@ -274,13 +277,16 @@ INLINE __m512i split_words(__m512i p, __m512i q)
                                _mm512_srli_epi16(words, 8));
 }
 
-/* As many as all codes have of these: results as BF16 of a float8 block. The scale is tame. */
-INLINE struct codes finish_float8(const struct codes *codes, vector scale)
+/* Makes a table of the results of a float8 block. The scale is tame. */
+INLINE struct codes finish_float8(const struct codes *codes, vector scale, enum qk_type y_type)
 {
+    const short more = y_type == QK_FP16 ? 3 : 0;
     struct codes results = *codes;
-    const __m512i common = result_words(multiply(codes->values, scale), QK_BF16);
-    const __m512i special = result_words(multiply(codes->special_values, scale), QK_BF16);
-    const __m512i bytes = _mm512_sub_epi8(split_words(common, special), codes->steps);
+    const __m512i common = result_words(multiply(codes->values, scale), y_type);
+    const __m512i special = result_words(multiply(codes->special_values, scale), y_type);
+    const __m512i bytes =
+        _mm512_sub_epi8(split_words(common, special), _mm512_slli_epi16(codes->steps, more));
+    results.shift = _mm512_sub_epi16(codes->shift, _mm512_set1_epi16(more));
     results.low = collect_dwords(bytes, 0);
     results.special_low = collect_dwords(bytes, 1);
     results.high = collect_dwords(bytes, 2);
@@ -293,7 +299,7 @@ INLINE struct codes finish_codes(const struct codes *codes, vector zero, vector 
                                  vector offset, struct form form)
 {
     if (form.bits == 8)
-        return finish_float8(codes, scale);
+        return finish_float8(codes, scale, form.y_type);
     struct codes results = *codes;
     results.values = add(multiply(subtract(codes->values, zero), scale), offset);
     if (form.y_type == QK_FP32)
@@ -314,7 +320,7 @@ INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x
     if (form.y_type == QK_FP32)
         return bits == 4 ? read_bits4(results, x, false) : read_bits2(results, x, false);
     if (bits == 8) {
-        look_up_float8(results, interleave_halves(_mm512_loadu_si512(x)), words);
+        look_up_float8(results, interleave_halves(_mm512_loadu_si512(x)), form.y_type, words);
     } else {
         const __m512i codes = bits == 4 ? nibbles(x) : crumbs(x);
         join_bytes(_mm512_shuffle_epi8(results->low, codes),
@@ -326,8 +332,9 @@ INLINE struct values look_up_chunk(const struct codes *results, const uint8_t *x
 
 INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 {
-    return args->y_type == QK_BF16 && !args->span.offsets && args->span.block >= FLOAT8_BLOCK_MIN &&
-           qk_scales_are_tame(&args->span);
+    const size_t least = args->y_type == QK_FP16 ? FLOAT8_FP16_BLOCK_MIN : FLOAT8_BLOCK_MIN;
+    return args->y_type != QK_FP32 && !args->span.offsets && args->span.block >= least &&
+           qk_scales_are_tame(args);
 }
 
 /* finish_codes does it. */

@@ -13,8 +13,8 @@
 /* Nothing here compiles without a tier's file around it. */
 #ifdef CHUNK
 
-/* In blocks of up to so many chunks, the parameters are loaded anew for each chunk, and no table of
- * results is made for a block. */
+/* In blocks of up to so many chunks that get no table of results, the parameters are loaded anew
+ * for each chunk. */
 #define CHUNKS_MAX 4
 
 /* How a kernel reads x and subtracts zero points. All of it is constant where it is used. */
@@ -257,6 +257,28 @@ INLINE void loop_blocks(const struct qk_dequantize_args *args, const struct code
     }
 }
 
+/* Whether blocks, and what the call has of the first and the last one, are whole chunks. */
+INLINE bool has_whole_chunks(const struct qk_dequantize_args *args)
+{
+    return args->span.block % CHUNK == 0 && args->span.done % CHUNK == 0 &&
+           args->span.count % CHUNK == 0;
+}
+
+/* The loop for these where each block gets a table. One table at a time stays in registers. */
+INLINE void loop_whole_blocks(const struct qk_dequantize_args *args, const struct codes *codes,
+                              const struct kernel kernel, enum qk_type y_type)
+{
+    const struct form form = form_of(kernel.bits, y_type, kernel.finishes, true);
+    const struct how how = {args->span.stream && (uintptr_t)args->span.y % 64 == 0, 0};
+    struct place at = {0, args->span.p, args->span.block - args->span.done};
+    while (at.i < args->span.count) {
+        const struct block block = block_at(args, at.p, codes, kernel, form);
+        take_whole_chunks(args, codes, &block, kernel, form, how, &at);
+        at.p = at.p + 1 == args->span.period ? 0 : at.p + 1;
+        at.left = args->span.block;
+    }
+}
+
 /* How long blocks are: a number of elements, or some whole chunks, or any length shorter than a
  * chunk. */
 enum blocks {
@@ -400,16 +422,15 @@ INLINE void loops_to(const struct qk_dequantize_args *args, const struct kernel 
     const struct codes codes = load_codes(args->table, kernel.bits);
     const bool whole = args->span.period == 0 && args->span.done == 0 &&
                        (args->span.count & (args->span.block - 1)) == 0; /* of 16 or 32 */
-    const bool in_chunks = args->span.block <= (kernel.finishes ? 1 : CHUNKS_MAX) * CHUNK &&
-                           args->span.block % CHUNK == 0 && args->span.done % CHUNK == 0 &&
-                           args->span.count % CHUNK == 0;
     if (args->span.block == 1)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_1);
     else if (common && args->span.block == 16 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_16);
     else if (!kernel.rare && args->span.block == 32 && whole)
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_32);
-    else if (common && in_chunks)
+    else if (common && kernel.finishes && has_whole_chunks(args))
+        loop_whole_blocks(args, &codes, kernel, y_type);
+    else if (common && args->span.block <= CHUNKS_MAX * CHUNK && has_whole_chunks(args))
         loop_varied(args, &codes, kernel, y_type, BLOCKS_OF_CHUNKS);
     else if (args->span.block < CHUNK)
         loop_short(args, &codes, kernel, y_type);
@@ -488,13 +509,19 @@ INLINE void loops_of_results(const struct qk_dequantize_args *args, enum qk_type
         return;
     }
     copy.span.stream = false;
-    loop_blocks(&copy, &codes, kernel, y_type);
+    if (has_whole_chunks(&copy))
+        loop_whole_blocks(&copy, &codes, kernel, y_type);
+    else
+        loop_blocks(&copy, &codes, kernel, y_type);
 }
 
 static void float8(const struct qk_dequantize_args *args)
 {
     if (finishes_float8(args)) {
-        loops_of_results(args, QK_BF16);
+        if (args->y_type == QK_FP16)
+            loops_of_results(args, QK_FP16);
+        else
+            loops_of_results(args, QK_BF16);
         return;
     }
     loops(args, (struct kernel){8, 0, read_float8, subtract_none, false, false});

@@ -24,7 +24,8 @@ struct codes {
     __m256 values[2];                  /* of each 4-bit code; FLOAT8: the even ones of
                                           parts.values[0], and the odd ones */
     __m256 special_values[2];          /* the same of parts.values[1] */
-    __m256i low, high;                 /* bytes of 16-bit results; FLOAT8: parts.bytes[0] */
+    __m256i low, high;                 /* bytes of 16-bit results; before there are some, of the
+                                          upper halves of values; FLOAT8: parts.bytes[0] */
     __m256i special_low, special_high; /* FLOAT8: parts.bytes[1] */
     __m256i steps, special_steps;      /* FLOAT8: parts.steps */
     __m256i turn;                      /* FLOAT8: in each byte */
@@ -36,16 +37,6 @@ struct codes {
 INLINE __m256i load_words(const uint8_t *x)
 {
     return _mm256_loadu_si256((const __m256i *)x);
-}
-
-INLINE __m256i bytes(const uint8_t *x)
-{
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
-}
-
-INLINE __m256i words(const uint8_t *x)
-{
-    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
 }
 
 /* 2^23 + x as a float. From 2^23 on the last bit of a float is worth 1, so a small integer becomes
@@ -62,27 +53,32 @@ INLINE __m256i bytes_in_each_lane(const uint8_t *x)
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)x));
 }
 
-/* Eight bytes of those 16, from number `first` on and two apart, each as a lane's lowest bits. */
-INLINE __m256i every_other_byte(__m256i bytes, int first)
+/* Eight bytes of those 16, from number `first` on and `step` apart, each as a lane's lowest bits.
+ * Newer CPUs shuffle within 128-bit lanes on two ports, and extend bytes on one. */
+INLINE __m256i extend_bytes(__m256i bytes, int first, int step)
 {
     const int none = -0x100; /* zeros in the bytes above */
-    const __m256i places =
-        _mm256_add_epi32(_mm256_set_epi32(none | 14, none | 12, none | 10, none | 8, none | 6,
-                                          none | 4, none | 2, none),
-                         _mm256_set1_epi32(first));
+    const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i places = _mm256_add_epi32(_mm256_mullo_epi32(lanes, _mm256_set1_epi32(step)),
+                                            _mm256_set1_epi32(none + first));
     return _mm256_shuffle_epi8(bytes, places);
 }
 
 INLINE struct values raise_bytes(const uint8_t *x, int sign, bool pairs)
 {
-    if (!pairs)
-        return (struct values){raise(bytes(x), sign), raise(bytes(x + 8), sign),
-                               raise(bytes(x + 16), sign), raise(bytes(x + 24), sign)};
     const __m256i p = bytes_in_each_lane(x);
     const __m256i q = bytes_in_each_lane(x + 16);
-    return (struct values){raise(every_other_byte(p, 0), sign), raise(every_other_byte(p, 1), sign),
-                           raise(every_other_byte(q, 0), sign),
-                           raise(every_other_byte(q, 1), sign)};
+    const int step = pairs ? 2 : 1;
+    const int next = pairs ? 1 : 8;
+    return (struct values){
+        raise(extend_bytes(p, 0, step), sign), raise(extend_bytes(p, next, step), sign),
+        raise(extend_bytes(q, 0, step), sign), raise(extend_bytes(q, next, step), sign)};
+}
+
+/* Lane j gets the j-th eight bytes of each half. */
+INLINE __m256i interleave_halves(__m256i v)
+{
+    return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
 INLINE __m256 raise_even_words(__m256i words, int sign)
@@ -92,11 +88,23 @@ INLINE __m256 raise_even_words(__m256i words, int sign)
     return raise(_mm256_blend_epi16(words, _mm256_setzero_si256(), 0xaa), sign);
 }
 
+/* Turns the bits of `sign` in each word. */
+INLINE __m256i flip(__m256i words, int sign)
+{
+    return sign ? _mm256_xor_si256(words, _mm256_set1_epi16((short)sign)) : words;
+}
+
 INLINE struct values raise_words(const uint8_t *x, int sign, bool pairs)
 {
-    if (!pairs)
-        return (struct values){raise(words(x), sign), raise(words(x + 16), sign),
-                               raise(words(x + 32), sign), raise(words(x + 48), sign)};
+    if (!pairs) {
+        const __m256i above = _mm256_set1_epi16(0x4b00);
+        const __m256i v = flip(interleave_halves(load_words(x)), sign);
+        const __m256i w = flip(interleave_halves(load_words(x + 32)), sign);
+        return (struct values){_mm256_castsi256_ps(_mm256_unpacklo_epi16(v, above)),
+                               _mm256_castsi256_ps(_mm256_unpackhi_epi16(v, above)),
+                               _mm256_castsi256_ps(_mm256_unpacklo_epi16(w, above)),
+                               _mm256_castsi256_ps(_mm256_unpackhi_epi16(w, above))};
+    }
     const __m256i p = load_words(x);
     const __m256i q = load_words(x + 32);
     return (struct values){raise_even_words(p, sign), raise(_mm256_srli_epi32(p, 16), sign),
@@ -127,8 +135,8 @@ INLINE struct values read_s16(const struct codes *codes, const uint8_t *x, bool 
     return raise_words(x, 0x8000, pairs);
 }
 
-/* Looks up eight 4-bit codes. A permutation looks up 3 bits in a table of 8; bit 3 chooses between
- * two tables. */
+/* Looks up what eight 4-bit codes mean, any floats. A permutation looks up 3 bits in a table of 8;
+ * bit 3 chooses between two tables. */
 INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
 {
     const __m256i distances = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
@@ -140,9 +148,8 @@ INLINE __m256 look_up_4(const struct codes *codes, const uint8_t *x)
                             _mm256_castsi256_ps(_mm256_slli_epi32(indices, 28)));
 }
 
-INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
+INLINE struct values look_up_bits4(const struct codes *codes, const uint8_t *x)
 {
-    (void)pairs;
     return (struct values){look_up_4(codes, x), look_up_4(codes, x + 4), look_up_4(codes, x + 8),
                            look_up_4(codes, x + 12)};
 }
@@ -189,18 +196,21 @@ INLINE void join_bytes(__m256i low, __m256i high, __m256i joined[2])
     joined[1] = _mm256_unpackhi_epi8(low, high);
 }
 
-/* The upper halves of what 32 float8s mean, or their 16-bit results (struct qk_float8_parts). Each
- * 128-bit lane keeps its elements: joined[0] has the first eight of each, joined[1] the others. A
- * shuffle makes zero where an index has its highest bit set, as one of the two has for each code.
+/* The upper halves of what 32 float8s mean, or their results of type y_type (struct
+ * qk_float8_parts). Each 128-bit lane keeps its elements: joined[0] has the first eight of each,
+ * joined[1] the others. A shuffle makes zero where an index has its highest bit set, as one of the
+ * two has for each code.
  */
-INLINE void look_up_float8(const struct codes *codes, __m256i x, __m256i joined[2])
+INLINE void look_up_float8(const struct codes *codes, __m256i x, enum qk_type y_type,
+                           __m256i joined[2])
 {
     const __m256i sign = _mm256_set1_epi8(-128);
     const __m256i s = _mm256_andnot_si256(sign, _mm256_add_epi8(x, codes->turn));
     const __m256i common = _mm256_sub_epi8(s, _mm256_set1_epi8(16));
     const __m256i special = _mm256_adds_epu8(s, _mm256_set1_epi8(0x70));
-    const __m256i steps =
-        _mm256_and_si256(_mm256_mulhi_epu16(s, codes->factor), _mm256_set1_epi8(0x0f));
+    __m256i steps = _mm256_and_si256(_mm256_mulhi_epu16(s, codes->factor), _mm256_set1_epi8(0x0f));
+    if (y_type == QK_FP16)
+        steps = _mm256_slli_epi16(steps, 3);
     __m256i low = _mm256_or_si256(_mm256_shuffle_epi8(codes->low, common),
                                   _mm256_shuffle_epi8(codes->special_low, special));
     __m256i high = _mm256_or_si256(_mm256_shuffle_epi8(codes->high, common),
@@ -208,16 +218,14 @@ INLINE void look_up_float8(const struct codes *codes, __m256i x, __m256i joined[
     high = _mm256_xor_si256(_mm256_add_epi8(high, steps), _mm256_and_si256(x, sign));
     if (codes->code_128_is_nan) { /* so far it is -0 */
         const __m256i is_nan = _mm256_cmpeq_epi8(x, sign);
-        low = _mm256_or_si256(low, _mm256_and_si256(is_nan, _mm256_set1_epi8((char)0xc0)));
-        high = _mm256_or_si256(high, is_nan);
+        if (y_type == QK_FP16) {
+            high = _mm256_or_si256(high, _mm256_and_si256(is_nan, _mm256_set1_epi8((char)0xfe)));
+        } else {
+            low = _mm256_or_si256(low, _mm256_and_si256(is_nan, _mm256_set1_epi8((char)0xc0)));
+            high = _mm256_or_si256(high, is_nan);
+        }
     }
     join_bytes(low, high, joined);
-}
-
-/* Lane j gets the j-th eight bytes of each half. */
-INLINE __m256i interleave_halves(__m256i v)
-{
-    return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
 /* Before bytes become words and these floats: where each goes so that the floats come out in order.
@@ -241,11 +249,33 @@ INLINE __m256 high_half(__m256i v)
     return _mm256_castsi256_ps(_mm256_blend_epi16(v, _mm256_setzero_si256(), 0x55));
 }
 
+/* 32 codes of 4 bits, each in the lower half of a byte, in the order of order_plain: of each 16
+ * bytes of x, lane j has pairs 2 * j, 2 * j + 4, 2 * j + 8 and so on, and those behind them. */
+INLINE __m256i nibbles_plain(const uint8_t *x)
+{
+    const __m256i places = _mm256_set_epi8(15, 11, 15, 11, 14, 10, 14, 10, 7, 3, 7, 3, 6, 2, 6, 2,
+                                           13, 9, 13, 9, 12, 8, 12, 8, 5, 1, 5, 1, 4, 0, 4, 0);
+    const __m256i low = _mm256_shuffle_epi8(bytes_in_each_lane(x), places);
+    return _mm256_and_si256(_mm256_blend_epi16(low, _mm256_srli_epi16(low, 4), 0xaa),
+                            _mm256_set1_epi8(0x0f));
+}
+
+/* What 4-bit codes mean has no more than the upper half of a float. */
+INLINE struct values read_bits4(const struct codes *codes, const uint8_t *x, bool pairs)
+{
+    const __m256i v = nibbles_plain(x);
+    __m256i joined[2];
+    (void)pairs;
+    join_bytes(_mm256_shuffle_epi8(codes->low, v), _mm256_shuffle_epi8(codes->high, v), joined);
+    return (struct values){low_half(joined[0]), high_half(joined[0]), low_half(joined[1]),
+                           high_half(joined[1])};
+}
+
 INLINE struct values read_float8(const struct codes *codes, const uint8_t *x, bool pairs)
 {
     const __m256i v = load_words(x);
     __m256i joined[2];
-    look_up_float8(codes, pairs ? interleave_halves(v) : order_plain(v), joined);
+    look_up_float8(codes, pairs ? interleave_halves(v) : order_plain(v), QK_FP32, joined);
     return (struct values){low_half(joined[0]), high_half(joined[0]), low_half(joined[1]),
                            high_half(joined[1])};
 }

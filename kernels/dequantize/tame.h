@@ -3,20 +3,24 @@
 #ifndef KERNELS_DEQUANTIZE_TAME_H
 #define KERNELS_DEQUANTIZE_TAME_H
 
-#include "kernels/dequantize/dequantize.h"
-#include "kernels/element/float.h"
+#include <math.h>
 
-/* True for scales from 2^-100 to 2^100: no float8 times such a scale leaves the normal exponents of
- * FP32 and BF16, since float8s reach from 2^-17 to 2^16. */
-static inline bool qk_scale_is_tame(float scale)
+#include "kernels/dequantize/dequantize.h"
+
+/* True if all results of s >= 16 are normal numbers of FP32 and of y_type. False for a NaN. */
+static inline bool qk_scale_is_tame(const struct qk_float8_parts *parts, enum qk_type y_type,
+                                    float scale)
 {
-    const uint32_t exponent = qk_bits_of_float(scale) >> 23 & 255;
-    return exponent - (127 - 100) < 200;
+    const float low = y_type == QK_FP16 ? 0x1p-14F : 0x1p-120F;
+    const float high = y_type == QK_FP16 ? 65504 : 0x1p120F;
+    return fabsf(parts->least * scale) >= low && fabsf(parts->most * scale) <= high;
 }
 
 /* True if all scales of a span are. */
-static inline bool qk_scales_are_tame(const struct qk_span *span)
+static inline bool qk_scales_are_tame(const struct qk_dequantize_args *args)
 {
+    const struct qk_span *span = &args->span;
+    const struct qk_float8_parts *parts = &args->table->parts;
     const float *scales = span->scales;
     const size_t last = (span->done + span->count - 1) / span->block; /* block, from the first on */
     const bool around = span->period > 0 && span->p + last >= span->period;
@@ -24,7 +28,7 @@ static inline bool qk_scales_are_tame(const struct qk_span *span)
     const size_t end = around ? span->period : span->p + last + 1;
     bool tame = true;
     for (size_t i = begin; i < end; i++)
-        tame &= qk_scale_is_tame(scales[i]);
+        tame &= qk_scale_is_tame(parts, args->y_type, scales[i]);
     return tame;
 }
 

@@ -106,15 +106,17 @@ static size_t choose_blocks(struct check *check, struct qk_span *span)
     return span->period;
 }
 
-/* For y of 16 bits a NaN is canonical. */
+/* For y of 16 bits a NaN is canonical. Scales of all magnitudes bring float8s to each end of FP16.
+ */
 static float *make_floats(struct check *check, const char *name, size_t count, enum qk_type y_type)
 {
     float *values =
         check_buffer(check, name, CHECK_INPUT, count * sizeof(*values), sizeof(*values));
     static const float special[] = {0, -0.0F, INFINITY, -INFINITY, NAN, 0x1p-149F};
     const bool ordinary = check_chance(check, 2), extreme = check_chance(check, 8);
+    const float power = ldexpf(1, check_chance(check, 2) ? (int)check_below(check, 28) - 18 : 0);
     for (size_t i = 0; i < count; i++) {
-        const float plain = 0.03125F * (float)(1 + check_below(check, 77));
+        const float plain = 0.03125F * (float)(1 + check_below(check, 77)) * power;
         values[i] = extreme    ? special[check_below(check, sizeof(special) / sizeof(special[0]))]
                     : ordinary ? plain
                                : check_float(check, plain);
