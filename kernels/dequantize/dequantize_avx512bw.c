@@ -348,7 +348,7 @@ INLINE bool take_float8(const struct qk_code_table *table, const struct codes *f
 
 #include "kernels/dequantize/widen_avx2.h"
 
-#include "kernels/dequantize/loops.h"
+#include "kernels/dequantize/kernels.h"
 
 void qk_dequantize_init_avx512bw(struct qk_dequantize_kernels *kernels)
 {

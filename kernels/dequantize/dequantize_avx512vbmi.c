@@ -291,7 +291,7 @@ INLINE bool finishes_float8(const struct qk_dequantize_args *args)
 /* 32-bit elements have no bytes to permute. */
 #define SMALL_CODES_ONLY
 
-#include "kernels/dequantize/loops.h"
+#include "kernels/dequantize/kernels.h"
 
 void qk_dequantize_init_avx512(struct qk_dequantize_kernels *kernels)
 {

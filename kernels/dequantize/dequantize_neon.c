@@ -530,7 +530,7 @@ INLINE void end_streaming(void)
 /* How many bytes ahead x is fetched where x or y is too large for the caches. */
 #define PREFETCH_BYTES 2048
 
-#include "kernels/dequantize/loops.h"
+#include "kernels/dequantize/kernels.h"
 
 void qk_dequantize_small__neon(const struct qk_dequantize_args *args)
 {
