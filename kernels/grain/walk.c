@@ -18,6 +18,11 @@
  * end with single elements, where a byte of x or a cache line of y has others, too. */
 #define ROW_MIN 512
 
+/* Elements of a call whose parameters the plan has spread: more than are spread for one call, since
+ * a call costs as much as some 50 of them. Two kinds of parameters stay in a first cache of 32 KiB,
+ * unless the period is one of the longest. */
+#define PERIOD_CALL ((size_t)2048)
+
 /* Parameters of blocks with fewer elements cost less when they are spread. */
 #define SHORT_BLOCK 64
 
@@ -98,11 +103,11 @@ static void set_spread(const struct qk_spread *spread, size_t at, struct qk_span
 /* Calls with parameters that the plan has spread, once for all. */
 static void walk_period(const struct state *state, struct qk_span span, size_t begin, size_t end)
 {
-    const size_t step = QK_SPREAD_COUNT % state->period;
+    const size_t step = PERIOD_CALL % state->period;
     size_t phase = begin % state->period;
     for (size_t i = begin; i < end; i += span.count) {
         set_spread(&state->repeated, phase, &span);
-        call(state, &span, i, end - i < QK_SPREAD_COUNT ? end - i : QK_SPREAD_COUNT);
+        call(state, &span, i, end - i < PERIOD_CALL ? end - i : PERIOD_CALL);
         phase += step;
         phase -= phase < state->period ? 0 : state->period;
     }
@@ -195,7 +200,7 @@ static void repeat_words(uint32_t *words, size_t count, size_t room)
  */
 static bool repeat(struct state *state, struct qk_memory memory)
 {
-    const size_t reach = state->period + QK_SPREAD_COUNT;
+    const size_t reach = state->period + PERIOD_CALL;
     const size_t count = reach < state->count ? reach : state->count;
     const size_t room = count + QK_REPEAT_SLACK;
     uint32_t *words = qk_alloc_words(3 * room, memory);
