@@ -196,7 +196,7 @@ SERVER := \
 MEASURE := $(sort $(wildcard tests/bench/measure/*.c tests/bench/limits/*.c))
 CHECK_KERNELS := $(sort $(wildcard tests/kernels/check/*.c))
 # With the thread sanitizer only what has threads.
-UNIT_TESTS := $(sort $(wildcard tests/unit/*.c tests/support/*.c tests/support/kernels/*.c \
+UNIT_TESTS := $(sort $(wildcard tests/unit/*/*.c tests/support/*.c tests/support/kernels/*.c \
     $(if $(filter thread,$(SAN)),,$(patsubst %,tests/kernels/%*.c,test_ conv/ graph/))))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))

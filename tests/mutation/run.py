@@ -125,8 +125,8 @@ def make(*arguments):
     return result.stdout
 
 
-PROGRAMS = {"check-kernels": "tests/kernels/check/main.c", "unit-tests": "tests/unit/test_text.c",
-            "quantd": "server/main.c"}
+PROGRAMS = {"check-kernels": "tests/kernels/check/main.c",
+            "unit-tests": "tests/unit/memory/test_text.c", "quantd": "server/main.c"}
 
 
 def link_commands():

@@ -108,7 +108,7 @@ class NamesInFolders(RepositoryTest):
 
 
 class InItsPlace(RepositoryTest):
-    """What is no ONNX file is called by its name; tests/unit/test_foreign.c has all of them."""
+    """What is no ONNX file is called by its name; test_foreign.c has all of them."""
 
     THINGS = ((LFS, "a Git LFS pointer"), (b"<!DOCTYPE html><html>", "an HTML page"),
               (b"PK\x03\x04" + bytes(26) + b"data.pkl", "a PyTorch file"),

@@ -10,7 +10,7 @@
 #include "server/work/inference.h"
 #include "tests/support/loaded.h"
 #include "tests/unit/scratch.h"
-#include "tests/unit/service.h"
+#include "tests/unit/work/service.h"
 
 static struct qd_regions *regions; /* NULL: requests may name none */
 

@@ -5,7 +5,7 @@
 
 #include "server/work/scheduler/loop.h"
 #include "server/work/scheduler/scheduler.h"
-#include "tests/unit/toys.h"
+#include "tests/unit/work/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */
 TestSuite(loops, .timeout = 60);

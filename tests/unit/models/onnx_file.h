@@ -1,6 +1,6 @@
 /* ONNX files for the tests of models/onnx/onnx.h, and how these read them. */
-#ifndef TESTS_UNIT_ONNX_FILE_H
-#define TESTS_UNIT_ONNX_FILE_H
+#ifndef TESTS_UNIT_MODELS_ONNX_FILE_H
+#define TESTS_UNIT_MODELS_ONNX_FILE_H
 
 #include <criterion/criterion.h>
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
-#include "tests/unit/toys.h"
+#include "tests/unit/work/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */
 TestSuite(scheduler, .timeout = 60);

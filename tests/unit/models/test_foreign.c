@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "server/models/onnx/foreign.h"
-#include "tests/unit/onnx_file.h"
+#include "tests/unit/models/onnx_file.h"
 
 TestSuite(foreign, .init = setup, .fini = teardown);
 

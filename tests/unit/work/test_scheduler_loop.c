@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "server/work/scheduler/scheduler.h"
-#include "tests/unit/toys.h"
+#include "tests/unit/work/toys.h"
 
 /* A failure would not end otherwise: libuv waits for its threads at exit. */
 TestSuite(scheduler_loop, .timeout = 60);

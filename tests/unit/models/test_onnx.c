@@ -1,6 +1,6 @@
 /* ONNX files into graphs. What real files hold is in tests/conformance/onnx_files.py. */
 
-#include "tests/unit/onnx_file.h"
+#include "tests/unit/models/onnx_file.h"
 
 TestSuite(onnx, .init = setup, .fini = teardown);
 

@@ -1,6 +1,6 @@
 /* Jobs that only take time, and note what happened to them: for the scheduler's tests. */
-#ifndef TESTS_UNIT_TOYS_H
-#define TESTS_UNIT_TOYS_H
+#ifndef TESTS_UNIT_WORK_TOYS_H
+#define TESTS_UNIT_WORK_TOYS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* All that inferences need but sockets, for tests: one loop, its workers, models, and requests. */
-#ifndef TESTS_UNIT_SERVICE_H
-#define TESTS_UNIT_SERVICE_H
+#ifndef TESTS_UNIT_WORK_SERVICE_H
+#define TESTS_UNIT_WORK_SERVICE_H
 
 #include "server/models/table.h"
 #include "server/work/infer.h"

@@ -1,7 +1,7 @@
 /* Constants of ONNX files, in all forms that these have for them. */
 #include <stdio.h>
 
-#include "tests/unit/onnx_file.h"
+#include "tests/unit/models/onnx_file.h"
 
 TestSuite(onnx_tensors, .init = setup, .fini = teardown);
 

@@ -1,4 +1,4 @@
-#include "tests/unit/service.h"
+#include "tests/unit/work/service.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tests/unit/toys.h"
+#include "tests/unit/work/toys.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "server/base/clock.h"
-#include "tests/unit/toys.h"
+#include "tests/unit/work/toys.h"
 
 enum { LONG_UNITS = 100000 };
 

@@ -1,7 +1,7 @@
 /* ONNX files that are wrong, large or hostile, into errors. */
 #include <stdio.h>
 
-#include "tests/unit/onnx_file.h"
+#include "tests/unit/models/onnx_file.h"
 
 TestSuite(onnx_refusals, .init = setup, .fini = teardown);
 

@@ -4,7 +4,7 @@
 
 #include "server/base/clock.h"
 #include "tests/unit/scratch.h"
-#include "tests/unit/service.h"
+#include "tests/unit/work/service.h"
 
 TestSuite(phases, .timeout = 120);
 
