@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "tests/fuzz/fuzz_message.h"
+#include "tests/support/random.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -17,12 +18,6 @@ struct reading {
     enum qd_status status;
 };
 
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *state >> 33;
-}
-
 /* Each unit once, alone or with its neighbour. */
 static void convert(struct qd_oip_reader *reader, uint64_t *random)
 {
@@ -32,7 +27,7 @@ static void convert(struct qd_oip_reader *reader, uint64_t *random)
     for (size_t i = 0; i < count; i++)
         order[i] = i;
     for (size_t i = count; i > 1; i--) {
-        const size_t other = next_random(random) % i;
+        const size_t other = random_next(random) % i;
         const size_t kept = order[i - 1];
         order[i - 1] = order[other];
         order[other] = kept;
@@ -115,12 +110,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes)
         return 0;
     for (size_t i = 0; i < bytes; i++)
         random = random * 31 + data[i];
+    random |= 1; /* the state must not be 0 */
     struct message made;
     make_message(&made, data, bytes);
     made.oip.piece_bytes = SIZE_MAX;
     begin(&whole);
     whole.status = qd_oip_decode(&made.oip, &whole.arena, &whole.asked, &whole.error);
-    made.oip.piece_bytes = 1 + next_random(&random) % 64;
+    made.oip.piece_bytes = 1 + random_next(&random) % 64;
     begin(&pieces);
     read_in_steps(&pieces, &made.oip, &random);
     assert(whole.status == pieces.status && strcmp(whole.error.text, pieces.error.text) == 0);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/fuzz/fuzz_kernels.h"
+#include "tests/support/random.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
 
@@ -76,14 +77,6 @@ struct attempt {
     bool plan_only; /* an input that comes with each run is larger than what is tried here */
 };
 
-static uint64_t next_random(struct attempt *attempt)
-{
-    attempt->random ^= attempt->random >> 12;
-    attempt->random ^= attempt->random << 25;
-    attempt->random ^= attempt->random >> 27;
-    return attempt->random * UINT64_C(2685821657736338717);
-}
-
 static size_t take_dim(struct source *source)
 {
     unsigned kind = take(source);
@@ -134,12 +127,12 @@ static void fill(struct attempt *attempt, enum qk_type type, unsigned char *data
     const unsigned kind = take(&attempt->source);
     for (size_t i = 0; i < bytes; i++)
         data[i] = kind % 4 == 3 ? (unsigned char)(kind >> 4)
-                                : (unsigned char)(next_random(attempt) >> 40);
+                                : (unsigned char)(random_next(&attempt->random) >> 40);
     if (type != QK_FP32 || kind % 4 == 0)
         return;
     const size_t count = kind % 4 == 1 ? 9 : sizeof(values) / sizeof(values[0]);
     for (size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float))
-        memcpy(data + i, &values[1 + next_random(attempt) % (count - 1)], sizeof(float));
+        memcpy(data + i, &values[1 + random_next(&attempt->random) % (count - 1)], sizeof(float));
 }
 
 /* The first of the types that an input may have, most of the time. */

@@ -17,6 +17,7 @@
 #include "tests/bench/measure/buffer.h"
 #include "tests/bench/measure/reach.h"
 #include "tests/bench/measure/times.h"
+#include "tests/support/random.h"
 
 enum {
     HEAD_BYTES_MAX = 4096,
@@ -96,10 +97,8 @@ static void start(struct client *client, struct connection *connection, double s
 /* Times between requests that come independently of each other: exponentially distributed. */
 static double pause_ns(struct client *client)
 {
-    client->random ^= client->random << 13;
-    client->random ^= client->random >> 7;
-    client->random ^= client->random << 17;
-    return -log((double)(client->random >> 11 | 1) * 0x1p-53) * 1e9 / client->exchange->rate;
+    return -log((double)(random_next(&client->random) >> 11 | 1) * 0x1p-53) * 1e9 /
+           client->exchange->rate;
 }
 
 /* What has come goes out on connections that have nothing to do. What finds none waits for one. */

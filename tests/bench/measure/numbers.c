@@ -12,6 +12,7 @@
 #include "server/json/tensor.h"
 #include "tests/bench/measure/buffer.h"
 #include "tests/bench/peers/numbers.h"
+#include "tests/support/random.h"
 
 enum { TEXT_BYTES_MAX = 32, ENVELOPE_BYTES = 256 };
 
@@ -34,12 +35,9 @@ struct bench_numbers {
 
 static uint64_t state;
 
-static uint64_t random_bits(void) /* xorshift64, G. Marsaglia */
+static uint64_t random_bits(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
+    return random_next(&state);
 }
 
 /* About normal, of variance 1: the sum of twelve. */

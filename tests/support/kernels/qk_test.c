@@ -8,6 +8,7 @@
 
 #include "kernels/conv/backend.h"
 #include "tests/support/guarded.h"
+#include "tests/support/random.h"
 
 /* Larger constants are lent as they are: to copy them would be a test of memory. */
 #define LENT_BYTES_MAX ((size_t)64 << 20)
@@ -420,10 +421,7 @@ bool qk_test_runs(size_t number)
 
 uint64_t qk_test_random(uint64_t *state)
 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    return *state * UINT64_C(2685821657736338717);
+    return random_next(state);
 }
 
 size_t qk_test_random_below(uint64_t *state, size_t limit)

@@ -130,7 +130,7 @@ bool qk_test_runs(size_t number);
 
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
-/* xorshift64*: the same numbers on every machine. The state must not be 0. */
+/* random_next of tests/support/random.h. */
 uint64_t qk_test_random(uint64_t *state);
 
 /* A random number below `limit` (> 0). */

@@ -1,4 +1,5 @@
 #include "server/http/guard/tokens.h"
+#include "tests/support/random.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -124,13 +125,12 @@ Test(tokens, as_many_and_as_long_as_there_may_be)
 Test(tokens, any_bytes)
 {
     static const char likely[] = "ab=# \t\r\n\n\"\\.";
-    unsigned long long seed = 19;
+    uint64_t random = 19;
     for (unsigned round = 0; round < 20000; round++) {
         char bytes[64];
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        size_t count = (seed >> 33) % sizeof(bytes);
+        size_t count = (random_next(&random) >> 33) % sizeof(bytes);
         for (size_t i = 0; i < count; i++) {
-            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            const uint64_t seed = random_next(&random);
             bool any = (seed >> 60) == 0;
             bytes[i] = any ? (char)(seed >> 40) : likely[(seed >> 40) % (sizeof(likely) - 1)];
         }

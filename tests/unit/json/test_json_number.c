@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "server/json/number.h"
+#include "tests/support/random.h"
 #include "tests/unit/scratch.h"
 
 static struct qd_json_number number;
@@ -135,12 +136,9 @@ static float float_of(uint32_t bits)
 
 static uint64_t random_state = 88172645463325252;
 
-static uint64_t random_bits(void) /* xorshift64, G. Marsaglia */
+static uint64_t random_bits(void)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
+    return random_next(&random_state);
 }
 
 /* strtof rounds correctly; it is the judge. */

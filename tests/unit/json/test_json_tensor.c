@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "server/json/tensor.h"
+#include "tests/support/random.h"
 #include "tests/unit/scratch.h"
 
 /* Shapes of tests, ended by END. */
@@ -291,9 +292,9 @@ Test(json_tensor, integers_of_every_length_at_every_place)
     static int32_t wanted[COUNT];
     for (int spaces = 0; spaces < 2; spaces++) {
         char *at = text;
-        uint64_t bits = 1;
+        uint64_t random = 1;
         for (int i = 0; i < COUNT; i++) {
-            bits = bits * 6364136223846793005 + 1442695040888963407;
+            const uint64_t bits = random_next(&random);
             wanted[i] = (int32_t)(bits >> 32) >> (bits >> 27 & 31);
             if (i % 50 == 49)
                 wanted[i] = i % 100 == 99 ? INT32_MIN : INT32_MAX;
@@ -310,12 +311,12 @@ Test(json_tensor, floats_of_every_length_at_every_place)
     enum { COUNT = 2000 };
     static char text[COUNT * 32 + 2];
     static float wanted[COUNT];
-    uint64_t bits = 1;
+    uint64_t random = 1;
     for (int spaces = 0; spaces < 2; spaces++) {
         char *at = text;
         for (int i = 0; i < COUNT; i++) {
             static const char *const forms[] = {"%.*g", "%.*e", "%.*f"};
-            bits = bits * 6364136223846793005 + 1442695040888963407;
+            const uint64_t bits = random_next(&random);
             const double value = ldexp((double)(int64_t)bits, (int)(bits >> 20 & 31) - 80);
             at += sprintf(at, "%s%s", i == 0 ? "[" : ",", spaces ? "\n " : "");
             const char *number = at;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "server/json/reader.h"
+#include "tests/support/random.h"
 #include "tests/unit/scratch.h"
 
 static void begin(struct qd_line *line, enum qd_line_format format)
@@ -129,21 +130,23 @@ Test(line, random_bytes)
 {
     static const char nasty[] = "\"\\=, {}[]:\n\r\t\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80"
                                 "a0";
-    srand(13);
+    uint64_t random = 13;
     for (int round = 0; round < 5000; round++) {
         struct qd_line line;
         char value[300];
-        size_t count = (size_t)rand() % sizeof(value);
+        size_t count = random_next(&random) % sizeof(value);
         for (size_t i = 0; i < count; i++)
-            value[i] = (char)(rand() % 4 == 0 ? rand() % 255 + 1
-                                              : nasty[(size_t)rand() % (sizeof(nasty) - 1)]);
+            value[i] =
+                (char)(random_next(&random) % 4 == 0
+                           ? random_next(&random) % 255 + 1
+                           : (unsigned char)nasty[random_next(&random) % (sizeof(nasty) - 1)]);
         value[count == 0 ? 0 : count - 1] = '\0';
         begin(&line, QD_LINE_JSON);
-        qd_line_string(&line, "value", value, (size_t)rand() % 400);
+        qd_line_string(&line, "value", value, random_next(&random) % 400);
         qd_line_pairs(&line, value);
         assert_json(end(&line));
         begin(&line, QD_LINE_TEXT);
-        qd_line_string(&line, "value", value, (size_t)rand() % 400);
+        qd_line_string(&line, "value", value, random_next(&random) % 400);
         qd_line_pairs(&line, value);
         end(&line);
         for (size_t i = 0; i + 1 < line.count; i++)
