@@ -97,7 +97,7 @@ static enum qk_status check_layout(const struct qk_operator *op, size_t input,
         !count_stored(tensor, strides->list, strides->list_count, &stored))
         return qk_fail(error, QK_INVALID,
                        "%s: expected %u integers from 0 to 4294967295, one for each dimension of "
-                       "%s, whose elements lie within 64 bits, got other ones",
+                       "%s, whose elements lie within 64 bits, got others",
                        find_strides(op, input)->name, tensor->rank, name);
     if (stored != tensor->stored)
         return qk_fail(error, QK_INVALID, "%s: its stored elements do not match its layout", name);
@@ -117,8 +117,8 @@ static enum qk_status check_type(const struct qk_call *call, size_t input, struc
     if (type == QK_NONE && def->optional)
         return QK_OK;
     if (type == QK_NONE)
-        return qk_fail(error, QK_INVALID, "%s: %s %u requires this input, none was given", name,
-                       op->name, call->version->number);
+        return qk_fail(error, QK_INVALID, "%s: expected this input, which %s %u requires, got none",
+                       name, op->name, call->version->number);
     if (def->types & QK_BIT(type))
         return QK_OK;
     char types[192];
@@ -133,7 +133,7 @@ static enum qk_status check_input(const struct qk_call *call, size_t input, stru
     const bool variable = call->variable >> input & 1;
     if (variable && !(op->variable_inputs >> input & 1))
         return qk_fail(error, QK_INVALID,
-                       "%s: %s takes it once, as a constant, and the call says that it comes with "
+                       "%s: expected a constant, which %s takes once, got an input that comes with "
                        "each run",
                        op->input_names[input], op->name);
     enum qk_status status = check_type(call, input, error);
@@ -176,8 +176,9 @@ static enum qk_status check_attributes(const struct qk_call *call, struct qk_err
         if (!call->attributes[i].present)
             continue;
         if (call->version->number < def->since)
-            return qk_fail(error, QK_INVALID, "%s: %s %u has no such attribute (since %u)",
-                           def->name, op->name, call->version->number, def->since);
+            return qk_fail(error, QK_INVALID,
+                           "%s: expected version %u or later of %s, got version %u", def->name,
+                           def->since, op->name, call->version->number);
         status = check_attribute(def, &call->attributes[i], error);
     }
     return status;

@@ -116,7 +116,7 @@ static void on_drained(void *context)
 static void on_drain_timeout(void *context)
 {
     struct process *process = context;
-    qd_log(QD_LOG_WARN, "drain timeout: cutting off what is left", "connections=%zu",
+    qd_log(QD_LOG_WARN, "drain timeout: closing the remaining connections", "connections=%zu",
            qd_io_threads_connection_count(process->io_threads));
     qd_scheduler_abandon(process->scheduler);
     qd_io_threads_cut(process->io_threads);
@@ -161,7 +161,7 @@ static void on_reload_signal(void *context)
         qd_log_file_reopen(process->access_log);
     process->reload_waits = process->io_threads == NULL;
     if (!process->reload_waits && !qd_errand_ask(&process->reload))
-        qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read files anew", "%s", "");
+        qd_log(QD_LOG_ERROR, "SIGHUP: no thread to read the files again", "%s", "");
 }
 
 /* Also by a timer: who has waited long enough may start (admission.h). */

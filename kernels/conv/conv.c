@@ -123,7 +123,8 @@ enum qk_status qk_conv_prepare(const struct qk_conv_desc *desc,
     size_t depth = desc->group_channels;
     for (int i = 0; i < QK_CONV_SPATIAL_MAX; i++)
         if (!qk_mul_size(depth, (size_t)desc->kernel[i], &depth))
-            return qk_fail(error, QK_INVALID, "w: its shape does not fit in 64 bits");
+            return qk_fail(error, QK_INVALID,
+                           "w: expected a size that fits in 64 bits, got a larger one");
     *conv = (struct qk_conv){
         .desc = *desc,
         .constants = *constants,
@@ -218,7 +219,8 @@ enum qk_status qk_conv_plan(const struct qk_conv *conv, const struct qk_epilogue
     y->type = epilogue->y_type;
     set_output_dims(conv, &geometry, y);
     if (!qk_tensor_set_count(y) || !qk_type_bytes(y->type, y->count, &plan->output_bytes[0]))
-        return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
+        return qk_fail(error, QK_INVALID,
+                       "y: expected a size that fits in 64 bits, got a larger one");
     bool planned;
     if (conv->way == QK_CONV_SGEMM)
         planned = qk_conv_plan_sgemm(conv, epilogue, openblas, im2col, &geometry, memory, plan);

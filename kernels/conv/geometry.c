@@ -77,7 +77,8 @@ enum qk_status qk_conv_geometry_init(struct qk_conv_geometry *geometry,
             channel_size *= in; /* at most x->count */
     }
     if (!fits)
-        return qk_fail(error, QK_INVALID, "y: its size does not fit in 64 bits");
+        return qk_fail(error, QK_INVALID,
+                       "y: expected a size that fits in 64 bits, got a larger one");
     geometry->lead = (int)lead;
     geometry->images = x->dims[0];
     geometry->channel_size = x->count == 0 ? 0 : channel_size;

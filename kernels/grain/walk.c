@@ -307,7 +307,8 @@ static enum qk_status set_output(const struct qk_instance *instance, const struc
     y->stored = x->count;
     y->data = NULL;
     if (!qk_type_bytes(y_type, x->count, &plan->output_bytes[0]))
-        return qk_fail(error, QK_INVALID, "%s: too large, its output has more bytes than memory",
+        return qk_fail(error, QK_INVALID,
+                       "%s: expected an output that fits in memory, got a larger one",
                        instance->op->input_names[0]);
     return QK_OK;
 }

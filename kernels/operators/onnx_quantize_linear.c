@@ -52,8 +52,9 @@ static enum qk_status read_y_type(const struct qk_call *call, enum qk_type *type
             return QK_OK;
     char types[192];
     qk_print_types(call->version->output_types[0], types, sizeof(types));
-    return qk_fail(error, QK_INVALID, "output_dtype: %s %u has y as %s, got %lld", call->op->name,
-                   call->version->number, types, (long long)number);
+    return qk_fail(error, QK_INVALID,
+                   "output_dtype: expected %s, the datatypes of y in %s %u, got %lld", types,
+                   call->op->name, call->version->number, (long long)number);
 }
 
 /* Finds the type of the division: `precision`, or since opset 23 the type of y_scale. QK_NONE if

@@ -129,7 +129,7 @@ static bool pauses(struct qd_endpoint *endpoint)
     if (!cannot_accept(endpoint))
         return false;
     if (!endpoint->short_of_files) {
-        qd_log(QD_LOG_ERROR, "no descriptor or memory for a connection: they wait",
+        qd_log(QD_LOG_ERROR, "no file descriptor or memory for new connections: they wait",
                "address=%s error=\"%s\"", endpoint->socket.name, strerror(errno));
     }
     endpoint->short_of_files = true;

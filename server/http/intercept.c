@@ -42,7 +42,7 @@ void qd_intercept_explain(unsigned http_status, bool in_head, bool in_body, stru
         qd_fail(
             error, QD_HEAD_TOO_LARGE,
             "the head: expected at most %u bytes, %u more for each field and cookie and cookies "
-            "thrice, got more",
+            "three times, got more",
             QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES);
         break;
     case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:

@@ -90,7 +90,7 @@ static enum qd_status expected(const struct reader *reader, const char *what)
     int shown = shown_bytes(reader, &more);
     char where[40] = "";
     if (reader->index > 0)
-        snprintf(where, sizeof(where), " behind element %zu", reader->index - 1);
+        snprintf(where, sizeof(where), " after element %zu", reader->index - 1);
     return qd_fail(reader->error, QD_INVALID, "%s: expected %s%s, got %.*s%s", reader->field, what,
                    where, shown, reader->at, more);
 }

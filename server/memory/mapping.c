@@ -143,7 +143,7 @@ static enum qd_status open_object(const char *key, int *fd, struct qd_error *err
     const char *name = qd_mapping_name(key);
     if (name == NULL) {
         return qd_fail(error, QD_INVALID,
-                       "key: expected / and 1 to %d bytes that are no path, got \"%.100s\"",
+                       "key: expected / and 1 to %d bytes without another slash, got \"%.100s\"",
                        QD_MAPPING_KEY_BYTES - 1, key);
     }
     *fd = shm_open(name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0);
@@ -178,7 +178,8 @@ static enum qd_status map(int fd, struct qd_mapping *mapping, struct qd_error *e
     mapping->pages_bytes = mapping->count + before_it;
     mapping->slot = take_slot();
     if (mapping->slot == NULL) {
-        return qd_fail(error, QD_UNAVAILABLE, "regions: expected at most %d, with those in use",
+        return qd_fail(error, QD_UNAVAILABLE,
+                       "regions: expected at most %d, including those in use, got one more",
                        QD_MAPPING_COUNT_MAX);
     }
     mapping->pages = mmap(NULL, mapping->pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,

@@ -84,7 +84,7 @@ static enum qd_status apply_dims(const struct qd_config_port *wanted, const char
                        "the configuration's %s %s: expected %u dimensions%s, for the "
                        "model's %s, got %u",
                        kind, qd_show_string(port->name).text, port->rank - first,
-                       first == 1 ? " behind the batch's" : "", shape, wanted->rank);
+                       first == 1 ? " after the batch's" : "", shape, wanted->rank);
     }
     for (uint32_t i = 0; i < wanted->rank; i++) {
         int64_t *dim = &port->dims[i + first];

@@ -127,8 +127,7 @@ static enum qd_status choose_versions(struct qd_sources *sources, const uint64_t
     uint64_t missing = qd_model_config_misses(&sources->config, versions, count);
     if (missing != 0) {
         return qd_fail(error, QD_INVALID,
-                       "%.128s: the configuration's version_policy names version "
-                       "%llu, which is not there",
+                       "%.128s: version_policy: expected versions that the model has, got %llu",
                        sources->name, (unsigned long long)missing);
     }
     for (size_t i = 0; i < count; i++) {

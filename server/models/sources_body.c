@@ -123,8 +123,7 @@ static enum qd_status read_parameters(struct body *body, const struct qd_json_va
             status = read_file(body, member);
         else if (strcmp(key, "config") != 0)
             status = qd_fail(body->error, QD_INVALID,
-                             "parameters.%s: unknown; a load takes config "
-                             "and file:VERSION/NAME",
+                             "parameters: expected config or file:VERSION/NAME, got %s",
                              qd_show_string(key).text);
         else if (member->kind != QD_JSON_NULL)
             status = read_config(body, member);
@@ -192,7 +191,8 @@ enum qd_status qd_sources_read_body(struct qd_sources *sources, struct qd_error 
     if (status == QD_OK)
         status = read_tree(&body, tree);
     if (status == QD_OK && !sources->is_request && sources->json_bytes < sources->body_bytes) {
-        return qd_fail(error, QD_INVALID, "the body has %zu bytes after its JSON, expected none",
+        return qd_fail(error, QD_INVALID,
+                       "the body: expected its end after the JSON, got %zu bytes more",
                        sources->body_bytes - sources->json_bytes);
     }
     return status;

@@ -147,7 +147,7 @@ static enum qd_status read_output(const struct qd_oip_decoder *decoder,
         return status;
     if ((asked->outputs >> i & 1) != 0) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "outputs[%zu].name: %s is a duplicate: expected each output once", position,
+                       "outputs[%zu].name: expected each output once, got %s twice", position,
                        qd_show_string(asked->signature->outputs[i].name).text);
     }
     if (parameters != NULL)
@@ -291,7 +291,8 @@ static enum qd_status begin(struct qd_oip_reader *reader)
     const struct qd_oip_message *message = reader->message;
     size_t json_bytes = 0;
     if (message->body_bytes == 0)
-        return qd_fail(decoder->error, QD_INVALID, "the body is empty, expected a JSON object");
+        return qd_fail(decoder->error, QD_INVALID,
+                       "the body: expected a JSON object, got an empty body");
     enum qd_status status = split_body(message, decoder, &json_bytes);
     if (status == QD_OK)
         qd_json_reader_init(&reader->json, message->body, json_bytes, reader->piece_bytes,

@@ -275,8 +275,8 @@ static size_t print_output(struct qd_text *text, const struct qd_oip_writer *wri
 
 static enum qd_status refuse_size(const struct qd_oip_writer *writer, size_t bytes)
 {
-    return qd_fail(writer->error, QD_TOO_LARGE, "the answer has %zu bytes, expected at most %u%s",
-                   bytes, QD_ANSWER_BYTES_MAX,
+    return qd_fail(writer->error, QD_TOO_LARGE, "the answer: expected at most %u bytes, got %zu%s",
+                   QD_ANSWER_BYTES_MAX, bytes,
                    writer->asked->binary_outputs != 0 ? "" : "; binary output may be smaller");
 }
 

@@ -135,8 +135,9 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     }
     input->index = find_port(signature, name, input->position);
     if (input->index == signature->input_count) {
-        return qd_fail(decoder->error, QD_INVALID, "inputs[%zu].name: %s is unknown; %s takes %s",
-                       input->position, qd_show_string(name).text, signature->name,
+        return qd_fail(decoder->error, QD_INVALID,
+                       "inputs[%zu].name: expected an input of %s, got %s; its inputs are %s",
+                       input->position, signature->name, qd_show_string(name).text,
                        list_inputs(signature).text);
     }
     input->port = &signature->inputs[input->index];
@@ -147,8 +148,8 @@ static enum qd_status read_name(const struct qd_oip_decoder *decoder, struct inp
     input->wire = input->tensor;
     if (input->tensor->type != QK_NONE) {
         return qd_fail(decoder->error, QD_INVALID,
-                       "inputs[%zu].name: %s is a duplicate: expected each input once",
-                       input->position, qd_show_string(input->name).text);
+                       "inputs[%zu].name: expected each input once, got %s twice", input->position,
+                       qd_show_string(input->name).text);
     }
     return input->carrier == NULL ? QD_OK : make_wire(decoder, input);
 }
@@ -351,7 +352,8 @@ static enum qd_status take_blob(struct qd_oip_decoder *decoder, const struct inp
         return status;
     if (decoder->json_bytes_header == NULL && bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s: binary tensor data needs the header " QD_OIP_JSON_BYTES_HEADER,
+                       "%s: expected the header " QD_OIP_JSON_BYTES_HEADER
+                       " with binary data, got none",
                        label(input, field).text);
     if (bytes > decoder->blobs_bytes)
         return qd_fail(decoder->error, QD_INVALID,
@@ -561,7 +563,7 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
             asked->declared != NULL && (asked->call.op->variable_inputs >> i & 1) != 0;
         asked->call.variable |= (uint32_t)may_vary << i;
         if (!may_vary && !signature->inputs[i].optional) {
-            return qd_fail(decoder->error, QD_INVALID, "inputs: %s is missing; %s takes %s",
+            return qd_fail(decoder->error, QD_INVALID, "inputs: expected %s, got none; %s takes %s",
                            qd_show_string(signature->inputs[i].name).text, signature->name,
                            list_inputs(signature).text);
         }
@@ -576,7 +578,7 @@ static enum qd_status check_complete(const struct qd_oip_decoder *decoder)
                        signature->inputs[__builtin_ctz(asked->call.op->variable_inputs)].name);
     if (decoder->blobs_bytes > 0)
         return qd_fail(decoder->error, QD_INVALID,
-                       "%s has %zu bytes after the last binary tensor, expected none",
+                       "%s: expected its end after the last binary tensor, got %zu bytes more",
                        decoder->blobs_source, decoder->blobs_bytes);
     return QD_OK;
 }

@@ -149,8 +149,8 @@ static enum qd_status read_attribute(const struct reader *reader, const struct q
     struct qk_attribute *attribute = &reader->asked->call.attributes[index];
     if (def->since > call->version->number) {
         return qd_fail(reader->error, QD_INVALID,
-                       "parameters.%s: %s has it since version %u, this is version %u", def->name,
-                       call->op->name, def->since, call->version->number);
+                       "parameters.%s: expected version %u or later of %s, got version %u",
+                       def->name, def->since, call->op->name, call->version->number);
     }
     if (attribute->present)
         return twice(reader, def->name);
@@ -326,8 +326,9 @@ static enum qd_status refuse_unknown(const struct reader *reader, const char *ke
         }
     }
     return qd_fail(reader->error, QD_INVALID,
-                   "parameters: %s is unknown; version %" PRIu64 " of %s has %s",
-                   qd_show_string(key).text, signature->version, signature->name, known);
+                   "parameters: expected an attribute of version %" PRIu64
+                   " of %s, got %s; it has %s",
+                   signature->version, signature->name, qd_show_string(key).text, known);
 }
 
 /* Triton's "parameters" extension: what a request says to nobody in particular. A loaded model's
@@ -368,9 +369,10 @@ static enum qd_status read_parameter(struct reader *reader, const struct qd_json
     if (find_carried(reader->asked->signature, key, &input, &is_type))
         return read_carrier(reader, value, input, is_type);
     if (strncmp(key, "triton_", 7) == 0) {
-        return qd_fail(reader->error, QD_INVALID,
-                       "parameters: %s is reserved: expected no key that begins with triton_",
-                       qd_show_string(key).text);
+        return qd_fail(
+            reader->error, QD_INVALID,
+            "parameters: expected no key that begins with triton_, which is reserved, got %s",
+            qd_show_string(key).text);
     }
     return op == NULL ? read_custom(reader, value) : refuse_unknown(reader, key);
 }

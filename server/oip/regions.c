@@ -170,7 +170,8 @@ static enum qd_status check_room(struct qd_regions *regions, const struct qd_reg
                        qd_show_string(call->name).text);
     }
     if (regions->count >= QD_REGION_COUNT_MAX) {
-        return qd_fail(error, QD_UNAVAILABLE, "region: expected at most %d to be registered",
+        return qd_fail(error, QD_UNAVAILABLE,
+                       "region: expected at most %d registered regions, got one more",
                        QD_REGION_COUNT_MAX);
     }
     if (call->byte_size > regions->bytes_max) {

@@ -224,7 +224,7 @@ enum qd_status qd_windows_refuse_loss(const struct qd_oip_asked *asked, struct q
         return QD_OK;
     return qd_fail(error, QD_INVALID,
                    "%s[%zu].parameters.%s: expected all of region %s, got less: its object was "
-                   "made smaller, or the system has no memory left for it; register it anew",
+                   "made smaller, or the system has no memory left for it; register it again",
                    window < asked->windows + asked->signature->input_count ? "inputs" : "outputs",
                    window->position, region_key, qd_show_string(window->region->name).text);
 }

@@ -158,7 +158,7 @@ static void reopen(struct qd_log_file *file)
         return;
     int fd = open(file->path, OPEN_FLAGS, FILE_MODE);
     if (fd < 0) {
-        qd_log(QD_LOG_ERROR, "access log: cannot be opened anew", "path=\"%s\" error=\"%s\"",
+        qd_log(QD_LOG_ERROR, "access log: cannot be opened again", "path=\"%s\" error=\"%s\"",
                qd_log_value(file->path).text, strerror(errno));
         return;
     }

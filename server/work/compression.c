@@ -126,8 +126,8 @@ static enum qd_status refuse_size(struct qd_inflater *inflater)
 {
     if (inflater->out_bytes > inflater->bytes_max) {
         return qd_fail(inflater->error, QD_TOO_LARGE,
-                       "the body: expected at most %llu bytes (--max-body-bytes) once it is "
-                       "inflated, got more",
+                       "the body: expected at most %llu bytes (--max-body-bytes) after "
+                       "decompression, got more",
                        (unsigned long long)inflater->bytes_max);
     }
     inflater->arena->refused_bytes = inflater->capacity + 1;
@@ -152,18 +152,17 @@ static enum qd_status refuse_data(struct qd_inflater *inflater, int code)
                        name, used_bytes(inflater));
     }
     return qd_fail(inflater->error, QD_INVALID,
-                   "the body: expected %s data (Content-Encoding), got something else near byte "
+                   "the body: expected %s data (Content-Encoding), got other data near byte "
                    "%zu",
                    name, used_bytes(inflater));
 }
 
 static enum qd_status refuse_end(struct qd_inflater *inflater)
 {
-    return qd_fail(
-        inflater->error, QD_INVALID,
-        "the body: expected %s data (Content-Encoding), got its end in the middle, after "
-        "%zu bytes",
-        qd_coding_name(inflater->coding), inflater->count);
+    return qd_fail(inflater->error, QD_INVALID,
+                   "the body: expected %s data (Content-Encoding), got its end too early, after "
+                   "%zu bytes",
+                   qd_coding_name(inflater->coding), inflater->count);
 }
 
 /* Of a member, which may be the last one. */
@@ -177,7 +176,7 @@ static enum qd_status end_member(struct qd_inflater *inflater)
         return QD_OK;
     if (inflater->coding != QD_CODING_GZIP || left < 2 || next[0] != 0x1f || next[1] != 0x8b) {
         return qd_fail(inflater->error, QD_INVALID,
-                       "the body: expected %s data (Content-Encoding), got %zu bytes more behind "
+                       "the body: expected %s data (Content-Encoding), got %zu bytes more after "
                        "its end",
                        qd_coding_name(inflater->coding), left);
     }

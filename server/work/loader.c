@@ -451,8 +451,8 @@ enum qd_status qd_loader_check(const struct qd_loader *loader, const char *name,
 {
     if (loader->settings.mode != QD_CONTROL_EXPLICIT) {
         return qd_fail(error, QD_NOT_OFFERED,
-                       "models are not loaded or unloaded by calls: --model-control-mode is %s, "
-                       "expected explicit",
+                       "--model-control-mode: expected explicit, which lets calls load and unload "
+                       "models, got \"%s\"",
                        loader->settings.mode == QD_CONTROL_POLL ? "poll" : "none");
     }
     return qd_model_check_name(name, error);

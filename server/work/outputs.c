@@ -46,9 +46,9 @@ static enum qd_status check_answer(struct qd_request *request, const struct qk_g
     if (bytes <= QD_ANSWER_BYTES_MAX)
         return QD_OK;
     return qd_fail(&request->error, QD_TOO_LARGE,
-                   "the answer has at least %zu bytes, expected at most %u; binary output may be "
+                   "the answer: expected at most %u bytes, got at least %zu; binary output may be "
                    "smaller",
-                   bytes, QD_ANSWER_BYTES_MAX);
+                   QD_ANSWER_BYTES_MAX, bytes);
 }
 
 enum qd_status qd_outputs_take(struct qd_request *request, const struct qk_graph_plan *plan,

@@ -114,8 +114,9 @@ Test(onnx_quantize_linear_refusals, other_output_dtypes)
     struct qk_call call;
     start(&call, 21, QK_FP32, QK_FP32);
     qk_test_call_int(&call, "output_dtype", 23);
-    expect_text(&call, "output_dtype: onnx.QuantizeLinear 21 has y as UINT8, INT8, UINT16, INT16, "
-                       "UINT4, INT4, FP8E4M3FN, FP8E4M3FNUZ, FP8E5M2, FP8E5M2FNUZ, got 23");
+    expect_text(&call, "output_dtype: expected UINT8, INT8, UINT16, INT16, UINT4, INT4, FP8E4M3FN, "
+                       "FP8E4M3FNUZ, FP8E5M2, FP8E5M2FNUZ, the datatypes of y in "
+                       "onnx.QuantizeLinear 21, got 23");
 }
 
 Test(onnx_quantize_linear_refusals, other_precisions)

@@ -64,10 +64,11 @@ static enum qd_status check_keys(const struct qd_json_value *tree, struct qd_err
     const struct qd_json_value *member = tree->first;
     for (; member != NULL; member = member->next) {
         if (!is_known(member->key)) {
-            return qd_fail(error, QD_INVALID,
-                           "%s: no such setting; there are log_info, log_warning, log_error, "
-                           "log_verbose_level, log_format and log_file",
-                           qd_show_string(member->key).text);
+            return qd_fail(
+                error, QD_INVALID,
+                "the body: expected log_info, log_warning, log_error, log_verbose_level, "
+                "log_format or log_file, got %s",
+                qd_show_string(member->key).text);
         }
     }
     return QD_OK;

@@ -103,7 +103,8 @@ void qd_access_reload(struct qd_access *access)
     }
     if (tokens != NULL) {
         qd_tokens_destroy(tokens);
-        qd_complain(&error, "requests hold all of the last %d", QD_SNAPSHOT_COUNT_MAX);
+        qd_complain(&error, "expected a free copy of the tokens, got %d that requests still use",
+                    QD_SNAPSHOT_COUNT_MAX);
     }
     qd_log(QD_LOG_ERROR, "the tokens stay as they were", "error=\"%s\"",
            qd_log_value(error.text).text);

@@ -80,7 +80,9 @@ static bool add(struct qd_tokens *tokens, size_t line, struct word word, struct 
         return qd_complain(error, "out of memory");
     size_t same = line_of(tokens, &token->digest);
     if (same != 0) /* whoever takes one of them away means both */
-        return qd_complain(error, "line %zu: the token of line %zu again", line, same);
+        return qd_complain(
+            error, "line %zu: expected a token that no other line has, got that of line %zu", line,
+            same);
     token->line = line;
     if (name.count > 0)
         memcpy(token->name, name.bytes, name.count);
@@ -104,7 +106,7 @@ static bool read_line(struct qd_tokens *tokens, size_t line, const char *at, con
     if (!is_token(token))
         wrong = "expected a token of letters, digits and -._~+/ with = at its end, at most 4096";
     else if (!is_name(name))
-        wrong = "behind the token: expected a name of at most 64 characters, no quotes, no =";
+        wrong = "the name after the token: expected at most 64 characters, no quotes, no =";
     else if (next_word(&at, end).count > 0)
         wrong = "expected a token and perhaps its name, got more";
     else if (tokens->count == QD_TOKEN_COUNT_MAX)
@@ -127,7 +129,7 @@ static bool read_lines(struct qd_tokens *tokens, const char *text, size_t bytes,
         text = newline == NULL ? end : newline + 1;
     }
     if (tokens->count == 0)
-        qd_complain(error, "expected a token at least, got none");
+        qd_complain(error, "expected at least one token, got none");
     return tokens->count > 0;
 }
 

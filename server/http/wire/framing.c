@@ -523,7 +523,7 @@ size_t qd_framing_read(struct qd_framing *framing, char *bytes, size_t count, si
 static void print_place(const struct qd_framing *framing, char *text, size_t size)
 {
     if (framing->state == SIZE_CR || framing->state == SIZE_LF)
-        snprintf(text, size, "the body: the line of the chunk's size behind %llu bytes",
+        snprintf(text, size, "the body: the line of the chunk's size after %llu bytes",
                  (unsigned long long)framing->body_bytes);
     else
         snprintf(text, size, "the %s, line %llu", framing->is_trailer ? "trailer" : "head",
@@ -558,13 +558,13 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
     case QD_FAULT_BARE_LF:
         return qd_fail(error, QD_INVALID, "%s: expected CR before LF, got none", where);
     case QD_FAULT_BARE_CR:
-        return qd_fail(error, QD_INVALID, "%s: expected LF behind CR, got %s", where, got);
+        return qd_fail(error, QD_INVALID, "%s: expected LF after CR, got %s", where, got);
     case QD_FAULT_FOLD:
     case QD_FAULT_NAMELESS:
         return qd_fail(error, QD_INVALID, "%s: expected a name, got %s", where,
                        framing->fault == QD_FAULT_FOLD ? "a blank" : got);
     case QD_FAULT_NO_COLON:
-        return qd_fail(error, QD_INVALID, "%s: expected a colon behind a name, got the line's end",
+        return qd_fail(error, QD_INVALID, "%s: expected a colon after a name, got the line's end",
                        where);
     case QD_FAULT_LENGTH:
         return qd_fail(error, QD_INVALID,
@@ -573,18 +573,18 @@ enum qd_status qd_framing_explain(const struct qd_framing *framing, struct qd_er
                        got);
     case QD_FAULT_CHUNK_SIZE:
         return qd_fail(error, QD_INVALID,
-                       "the body: expected a chunk's size, in hexadecimal digits, behind %llu "
+                       "the body: expected a chunk's size, in hexadecimal digits, after %llu "
                        "bytes, got %s",
                        (unsigned long long)framing->body_bytes, got);
     case QD_FAULT_CHUNK_END:
         return qd_fail(error, QD_INVALID,
-                       "the body: expected CR LF behind the chunk that ends with byte %llu, got %s",
+                       "the body: expected CR LF after the chunk that ends with byte %llu, got %s",
                        (unsigned long long)framing->body_bytes, got);
     case QD_FAULT_WASTE:
         return qd_fail(
             error, framing->is_trailer ? QD_HEAD_TOO_LARGE : QD_INVALID,
             "the request: expected at most %u bytes of empty lines, chunks' extensions, zeros "
-            "before and blanks behind a length, and a trailer, beyond as many as the chunks have, "
+            "before and blanks after a length, and a trailer, beyond as many as the chunks have, "
             "got more",
             QD_WASTE_BYTES_MAX);
     case QD_FAULT_BEYOND_64_BITS:

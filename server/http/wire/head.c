@@ -127,7 +127,7 @@ enum qd_status qd_head_check_size(const struct qd_head *head, size_t bytes, size
     if (bytes > QD_HEAD_BYTES_MAX) {
         return qd_fail(error, QD_HEAD_TOO_LARGE,
                        "the head: expected at most %u bytes, %u more for each field and cookie and "
-                       "cookies thrice, got %zu",
+                       "cookies three times, got %zu",
                        QD_HEAD_BYTES_MAX, QD_HEAD_FIELD_BYTES, bytes);
     }
     return QD_OK;
@@ -169,8 +169,9 @@ enum qd_status qd_head_check(struct qd_head *head, struct qd_error *error)
                            "headers Content-Length and Transfer-Encoding: expected one, got both");
         }
         if (!head->is_http_1_1) {
-            return qd_fail(error, QD_INVALID,
-                           "header Transfer-Encoding: expected none in an HTTP/1.0 request");
+            return qd_fail(
+                error, QD_INVALID,
+                "header Transfer-Encoding: expected none in an HTTP/1.0 request, got one");
         }
         if (head->transfer_encoding_count > 1 ||
             strcasecmp(head->transfer_encoding, "chunked") != 0) {

@@ -268,8 +268,8 @@ static enum qd_status read_attribute(const struct node *node, size_t index,
     snprintf(field, sizeof(field), "%s: %s", node->where.text, def->name);
     if (def->since > node->version->number)
         return qd_fail(reader->error, QD_INVALID,
-                       "%s: %s has it since opset %u, the file imports %" PRIu64, field,
-                       node->op->name, def->since, reader->graph->opset);
+                       "%s: expected opset %u or later for %s, got %" PRIu64, field, def->since,
+                       node->op->name, reader->graph->opset);
     if (attribute->present)
         return qd_fail(reader->error, QD_INVALID, "%s: expected once, got twice", field);
     if (proto->ref_attr_name.len > 0)

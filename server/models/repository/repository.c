@@ -147,7 +147,7 @@ static enum qd_status add_name(struct visitor *visitor, int folder, const char *
         !(is_folder(folder, name) || is_broken_link(folder, name)))
         return QD_OK;
     if (qd_model_check_name(name, &unfit) != QD_OK) {
-        qd_log(QD_LOG_WARN, "a folder of the repository is passed over", "why=\"%s\"",
+        qd_log(QD_LOG_WARN, "a folder of the repository is ignored", "why=\"%s\"",
                qd_log_value(unfit.text).text);
         return QD_OK;
     }
@@ -253,7 +253,7 @@ static enum qd_status add_version(struct visitor *visitor, int fd, const char *n
     if (!as_folder && list->marks)
         folder->fingerprint += mark_of(fd, 0, name);
     if (!as_folder || number == 0) {
-        qd_log(QD_LOG_DEBUG, "an entry of a model's folder is no version",
+        qd_log(QD_LOG_DEBUG, "an entry of a model's folder is not a version",
                "model=\"%s\" "
                "entry=\"%.100s\"",
                list->name, name);

@@ -222,7 +222,7 @@ class Reload(TokenTest):
                           (TOKEN, OTHER, "new-token-0123456789")], [200, 200, 401])
 
     def test_a_bad_file_changes_nothing(self):
-        for text, why in (("", "expected a token at least, got none"),
+        for text, why in (("", "expected at least one token, got none"),
                           ("good-token-0123456789\nb\"ad", "line 2: expected a token of letters"),
                           ("x" * (1 << 20) + "y", "expected at most 1048576 bytes")):
             self.reload(text, self.KEPT)
@@ -389,7 +389,7 @@ class AnyOrigin(ServerTest):
 class BadStarts(StartTest):
     def test_files_that_are_none(self):
         for text, why in ((None, "No such file or directory"),
-                          (b"", "expected a token at least, got none"),
+                          (b"", "expected at least one token, got none"),
                           (b"a\0b", "line 1: expected a token of letters, digits and -._~+/ with = "
                                     "at its end, at most 4096"),
                           (b"\xff" * 100, "line 1: expected a token of letters, digits and "

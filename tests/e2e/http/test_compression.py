@@ -132,10 +132,10 @@ class Requests(CompressionTest):
     def test_what_cannot_be_inflated(self):
         whole = gzip.compress(SMALL)
         wrong_sum = whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:]
-        for body, words in ((b"", "its end in the middle"), (whole[:-1], "its end in the middle"),
-                            (whole[:30], "its end in the middle"), (SMALL, "something else"),
+        for body, words in ((b"", "its end too early"), (whole[:-1], "its end too early"),
+                            (whole[:30], "its end too early"), (SMALL, "other data"),
                             (whole + b"\n", "1 bytes more"), (wrong_sum, "checksum"),
-                            (zlib.compress(SMALL), "something else")):
+                            (zlib.compress(SMALL), "other data")):
             answer = self.ask(body, "gzip")
             self.assert_error(answer, 400, "the body: expected gzip data (Content-Encoding)", words)
         self.assert_error(self.ask(gzip.compress(b"{"), "gzip"), 400, "malformed JSON")

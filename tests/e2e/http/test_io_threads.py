@@ -189,7 +189,7 @@ class End(IoThreads):
         for reader in readers:
             answer = reader.answer()
             self.assertTrue(answer is None or answer.status == 408, answer)
-        self.assertIn("cutting off what is left", server.stop())
+        self.assertIn("closing the remaining connections", server.stop())
 
 
 class Start(unittest.TestCase):

@@ -74,7 +74,7 @@ class Waiting(unittest.TestCase):
         answer = reader.answer()
         if answer is not None:
             self.assertEqual(answer.status, 503, answer.body[:300])
-        self.assertIn("drain timeout: cutting off what is left", self.server.wait())
+        self.assertIn("drain timeout: closing the remaining connections", self.server.wait())
 
     def test_the_end_waits_for_a_client_that_waits(self):
         self.start("--drain-timeout", "1000")

@@ -140,7 +140,7 @@ class Sources(ModelTest):
         self.assert_error(self.load_files("layer", request_json=text), 400,
                           "layer/1/request.json: ", "request.bin has only 0 left")
         answer = self.load_files("layer", request_json=text, request_bin=blobs + b"12")
-        self.assert_error(answer, 400, "request.bin has 2 bytes after the last binary tensor")
+        self.assert_error(answer, 400, "request.bin: expected its end", "got 2 bytes more")
 
     def test_external_data_in_the_call(self):
         weights = struct.pack("5b", 9, *WEIGHTS, 9)
@@ -229,12 +229,12 @@ class Refusals(ModelTest):
         self.assert_refused(self.post("layer", "load", b"{"), "malformed JSON at byte 1")
         self.assert_refused(self.post("layer", "load", b"[]"), "expected a JSON object")
         self.assert_refused(self.post("layer", "load", {"parameters": 1}), "parameters")
-        self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), '"x"', "unknown")
+        self.assert_refused(self.post("layer", "load", {"parameters": {"x": 1}}), 'got "x"')
         self.assert_refused(self.post("layer", "load", {"parameters": {"config": {}}}),
                             "parameters.config", "expected a string")
         self.assert_refused(self.post("layer", "load", b'{"parameters":{}}{}'), "malformed")
         self.assert_refused(self.post("layer", "load", b"{}x", {LENGTH: "2"}),
-                            "1 bytes after its JSON")
+                            "after the JSON, got 1 bytes more")
 
     def test_files(self):
         for key, value, words in (
@@ -269,7 +269,7 @@ class Refusals(ModelTest):
                 ({"input": [{"name": "z"}]}, ('input "z"',)),
                 ({"input": [{"name": "x", "data_type": "TYPE_INT8"}]}, ("TYPE_UINT8",)),
                 ({"input": [{"name": "x", "dims": [1, 2, 3]}]}, ("dims[1]",)),
-                ({"version_policy": {"specific": {"versions": [7]}}}, ("version 7",)),
+                ({"version_policy": {"specific": {"versions": [7]}}}, ("got 7",)),
                 ({"colour": 1}, ('"colour"',))):
             answer = self.load_files("layer", config, model_onnx=conv_file(WEIGHTS))
             self.assert_refused(answer, *words)
@@ -586,7 +586,7 @@ class Off(ModelTest):
     def test_calls_are_refused_before_their_body(self):
         for action in ("load", "unload"):
             answer = self.post("layer", action, kept_request(WEIGHTS))
-            self.assert_error(answer, 503, "--model-control-mode is none, expected explicit")
+            self.assert_error(answer, 503, "--model-control-mode: expected explicit", 'got "none"')
             self.assertNotIn("Retry-After", answer.headers)
 
 

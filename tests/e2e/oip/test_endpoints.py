@@ -125,7 +125,7 @@ class Endpoints(ServerTest):
     def test_loading_is_off(self):
         for action in ("load", "unload"):
             answer = self.server.request("POST", "/v2/repository/models/layer/%s" % action)
-            self.assert_error(answer, 503, "--model-control-mode is none")
+            self.assert_error(answer, 503, "--model-control-mode: expected explicit")
 
     def test_unknown_model(self):
         for path in ("", "/ready", "/config", "/versions/10", "/versions/10/ready",

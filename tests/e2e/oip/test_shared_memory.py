@@ -372,7 +372,7 @@ class Losses(SharedMemory):
         self.refused(self.infer(request), 400, "inputs[0]", "\"x\"", "smaller")
         x.resize(BYTES)
         x.map[:] = b"\2" * BYTES
-        self.refused(self.infer(request), 400, "inputs[0]", "register it anew")
+        self.refused(self.infer(request), 400, "inputs[0]", "register it again")
         self.unregister("x")
         self.assertEqual(self.register("x", x.key, BYTES).status, 200)
         self.assertEqual(self.infer(request).status, 200)

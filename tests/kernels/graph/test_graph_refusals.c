@@ -244,8 +244,8 @@ Test(graph_refusals, an_input_that_is_not_there)
 {
     struct graph_case *made = make_chain();
     made->nodes[1].inputs[0] = QK_VALUE_NONE;
-    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): x: onnx.QLinearConv 10 requires this "
-                         "input, none was given");
+    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): x: expected this input, which "
+                         "onnx.QLinearConv 10 requires, got none");
 }
 
 Test(graph_refusals, a_constant_that_is_a_value)
@@ -253,8 +253,8 @@ Test(graph_refusals, a_constant_that_is_a_value)
     struct graph_case *made = make_chain();
     made->nodes[1].call.variable |= 1U << 3;
     made->nodes[1].inputs[3] = 1;
-    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): w: onnx.QLinearConv takes it once, as "
-                         "a constant, and the call says that it comes with each run");
+    expect_refused(made, "node 1 (\"n1\", onnx.QLinearConv): w: expected a constant, which "
+                         "onnx.QLinearConv takes once, got an input that comes with each run");
 }
 
 Test(graph_refusals, a_rule_of_an_operator)

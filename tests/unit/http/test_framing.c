@@ -144,7 +144,7 @@ Test(framing, lines)
     ASSERT_FAULT("GET / HTTP/1.1\r\nHost: q\r\n\n", QD_FAULT_BARE_LF, "line 3");
     ASSERT_FAULT("\n", QD_FAULT_BARE_LF, "line 1");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\rb: c\r\n\r\n", QD_FAULT_BARE_CR,
-                 "line 2: expected LF behind CR, got 'b'");
+                 "line 2: expected LF after CR, got 'b'");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\rb\r\n", QD_FAULT_BARE_CR, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\n\rX", QD_FAULT_BARE_CR, "line 2");
     ASSERT_FAULT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", QD_FAULT_FOLD, "line 3");
@@ -177,10 +177,10 @@ Test(framing, lengths)
 
 Test(framing, chunks)
 {
-    ASSERT_FAULT(CHUNKED "x\r\n", QD_FAULT_CHUNK_SIZE, "behind 0 bytes, got 'x'");
+    ASSERT_FAULT(CHUNKED "x\r\n", QD_FAULT_CHUNK_SIZE, "after 0 bytes, got 'x'");
     ASSERT_FAULT(CHUNKED "\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED ";x\r\n", QD_FAULT_CHUNK_SIZE, "size");
-    ASSERT_FAULT(CHUNKED "1\r\na\r\n-1\r\n", QD_FAULT_CHUNK_SIZE, "behind 1 bytes");
+    ASSERT_FAULT(CHUNKED "1\r\na\r\n-1\r\n", QD_FAULT_CHUNK_SIZE, "after 1 bytes");
     ASSERT_FAULT(CHUNKED "2 2\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2x\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2\n", QD_FAULT_CHUNK_SIZE, "size");
@@ -189,11 +189,11 @@ Test(framing, chunks)
     ASSERT_FAULT(CHUNKED "000ffffffffffffffff\r\n", QD_FAULT_TOO_LARGE, "18446744073709551615");
     ASSERT_FAULT(CHUNKED "00000000000000000x\r\n", QD_FAULT_CHUNK_SIZE, "size");
     ASSERT_FAULT(CHUNKED "2\rab\r\n", QD_FAULT_BARE_CR,
-                 "the body: the line of the chunk's size behind 0 bytes: expected LF");
+                 "the body: the line of the chunk's size after 0 bytes: expected LF");
     ASSERT_FAULT(CHUNKED "2;a\nb\r\nab\r\n", QD_FAULT_BARE_LF,
                  "the body: the line of the chunk's size");
     ASSERT_FAULT(CHUNKED "2;a\0b\r\nab\r\n", QD_FAULT_CONTROL,
-                 "behind 0 bytes: expected no control character, got 0x00");
+                 "after 0 bytes: expected no control character, got 0x00");
     ASSERT_FAULT(CHUNKED "2\r\nabc\r\n", QD_FAULT_CHUNK_END, "byte 2, got 'c'");
     ASSERT_FAULT(CHUNKED "2\r\nab\n0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");
     ASSERT_FAULT(CHUNKED "2\r\nab\r0\r\n\r\n", QD_FAULT_CHUNK_END, "byte 2");

@@ -68,13 +68,14 @@ Test(tokens, what_is_no_file_of_tokens)
         {"====\n", "line 1: expected a token of letters"},
         {"a=b\n", "line 1: expected a token of letters"},
         {"good name more\n", "line 1: expected a token and perhaps its name"},
-        {"good na\"me\n", "line 1: behind the token: expected a name"},
-        {"good na\x01me\n", "line 1: behind the token: expected a name"},
-        {"good na\xffme\n", "line 1: behind the token: expected a name"},
-        {"good a=b\n", "line 1: behind the token: expected a name"},
+        {"good na\"me\n", "line 1: the name after the token: "},
+        {"good na\x01me\n", "line 1: the name after the token: "},
+        {"good na\xffme\n", "line 1: the name after the token: "},
+        {"good a=b\n", "line 1: the name after the token: "},
         {"good 12345678901234567890123456789012345678901234567890123456789012345\n",
-         "line 1: behind the token: expected a name"},
-        {"one\ntwo x\none y\n", "line 3: the token of line 1 again"},
+         "line 1: the name after the token: "},
+        {"one\ntwo x\none y\n",
+         "line 3: expected a token that no other line has, got that of line 1"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         cr_assert_null(create(cases[i].text), "%s", cases[i].text);

@@ -492,7 +492,7 @@ Test(json_tensor, nesting_is_exact)
                  "x: the array at index []: expected 2 entries for shape [2,2], got more");
     expect_error("[[[1],[2]],[[3]]]", QK_UINT8, SHAPE(2, 2, 1),
                  "x: the array at index [1]: expected 2 entries for shape [2,2,1], got 1");
-    expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2), "x: expected '[' behind element 1, got 3");
+    expect_error("[[1,2],3,4]", QK_UINT8, SHAPE(2, 2), "x: expected '[' after element 1, got 3");
     expect_error("[1,[2]]", QK_UINT8, SHAPE(2, 1),
                  "x: element 1: " UINT8_WANTED "an array: nested deeper than shape [2,1]");
     expect_error("[[1]]", QK_UINT8, SHAPE(1),
@@ -506,9 +506,9 @@ Test(json_tensor, nesting_is_exact)
 Test(json_tensor, brackets_match)
 {
     expect_error("[1}", QK_UINT8, SHAPE(1), "x: element 0: " UINT8_WANTED "1}");
-    expect_error("[1 }", QK_UINT8, SHAPE(1), "x: expected ',' or ']' behind element 0, got }");
-    expect_error("[[1]}", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' behind element 0, got }");
-    expect_error("[[1]", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' behind element 0, got ");
+    expect_error("[1 }", QK_UINT8, SHAPE(1), "x: expected ',' or ']' after element 0, got }");
+    expect_error("[[1]}", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' after element 0, got }");
+    expect_error("[[1]", QK_UINT8, SHAPE(1, 1), "x: expected ',' or ']' after element 0, got ");
     expect_error("{\"a\":1}", QK_UINT8, SHAPE(1), "x: expected an array, got {\"a\":1}");
     expect_error("7", QK_UINT8, SHAPE(1), "x: expected an array, got 7");
     expect_error("\"7\"", QK_UINT8, SHAPE(1), "x: expected an array, got \"7\"");

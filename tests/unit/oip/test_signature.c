@@ -123,9 +123,11 @@ Test(signature, carrier_form)
 Test(signature, refusals_name_the_model)
 {
     expect_error("{\"inputs\":[" IMAGE_1 "]}",
-                 "inputs: \"a\"b\" is missing; my \"net\" takes image, a\"b, rest");
-    expect_error("{\"inputs\":[{\"name\":\"x\"}]}",
-                 "inputs[0].name: \"x\" is unknown; my \"net\" takes image, a\"b, rest");
+                 "inputs: expected \"a\"b\", got none; my \"net\" takes image, a\"b, rest");
+    expect_error(
+        "{\"inputs\":[{\"name\":\"x\"}]}",
+        "inputs[0].name: expected an input of my \"net\", got \"x\"; its inputs are image, "
+        "a\"b, rest");
     expect_error("{\"inputs\":[{\"name\":\"image\",\"datatype\":\"INT8\"}]}",
                  "inputs[0].datatype (\"image\"): expected UINT8 for version 12345678901 of my "
                  "\"net\", got \"INT8\"");
@@ -157,8 +159,8 @@ Test(signature, parameters_of_nobody_are_ignored)
          "parameters.file:1/x: expected a number, a string, true or false, got data"},
         {"\"image.strides\":\"0,1\"", "parameters.image.strides: expected none, as a loaded model "
                                       "has its strides from its load, got \"0,1\""},
-        {"\"triton_x\":1", "parameters: \"triton_x\" is reserved: expected no key that begins with "
-                           "triton_"},
+        {"\"triton_x\":1", "parameters: expected no key that begins with triton_, which is "
+                           "reserved, got \"triton_x\""},
         {"\"timeout\":\"soon\"",
          "parameters.timeout: expected microseconds, an integer in [0, 2^64), got \"soon\""},
     };
@@ -392,7 +394,7 @@ Test(signature, a_variable_input_need_not_come)
     cr_assert_eq(asked.call.variable, 1);
     cr_assert_eq(asked.call.inputs[0].type, QK_NONE);
     cr_assert_eq(asked.declared[0].types, 0);
-    expect_undeclared("{\"inputs\":[" X("[1]") "]}", "inputs: \"x_scale\" is missing; "
+    expect_undeclared("{\"inputs\":[" X("[1]") "]}", "inputs: expected \"x_scale\", got none; "
                                                      "onnx.DequantizeLinear takes x, x_scale, "
                                                      "x_zero_point (optional)");
 }
@@ -415,7 +417,7 @@ Test(signature, what_cannot_be_declared)
                       "inputs[0].shape (\"x\"): expected an array of integers, -1 where a size is "
                       "free, got none");
     expect_undeclared("{\"inputs\":[" X("[1]") "," X("[1]") "]}",
-                      "inputs[1].name: \"x\" is a duplicate: expected each input once");
+                      "inputs[1].name: expected each input once, got \"x\" twice");
     expect_undeclared(
         "{\"inputs\":[" X("[4294967296,4294967296,-1]") "]}",
         "inputs[0].shape (\"x\"): expected sizes whose product does not overflow 64 bits, got "
