@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # keep.sh NAME LONGEST_INPUT...: of what run.sh has found, and what was kept before, the inputs up
-# to that length that reach what all of them reach, into corpus/NAME.hex, from where each run of the
+# to that length that reach what all of them reach, into corpus.hex, from where each run of the
 # fuzzers begins.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-mkdir -p tests/fuzz/corpus
+kept=tests/fuzz/corpus.hex
+export LC_ALL=C # sort as Python does
 while test $# -ge 2; do
     name=$1 longest=$2 more=()
     shift 2
@@ -18,9 +19,14 @@ while test $# -ge 2; do
         \( -path "build/corpus/*" -o -name "kept*" \) -exec cp -t "build/short/$name" {} +
     "build/fuzz_$name" -set_cover_merge=1 "${more[@]}" "build/kept/$name" "build/short/$name" \
         >"build/kept-$name.log" 2>&1
-    for input in "build/kept/$name"/*; do
-        od -An -v -tx1 "$input" | tr -d ' \n'
-        echo
-    done | sort >"tests/fuzz/corpus/$name.hex"
-    wc -lc "tests/fuzz/corpus/$name.hex"
+    {
+        grep -v "^$name " "$kept" || true
+        for input in "build/kept/$name"/*; do
+            printf '%s ' "$name"
+            od -An -v -tx1 "$input" | tr -d ' \n'
+            echo
+        done
+    } | sort >"build/kept-$name.hex"
+    mv "build/kept-$name.hex" "$kept"
+    grep "^$name " "$kept" | wc -lc
 done

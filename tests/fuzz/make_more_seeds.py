@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """make_more_seeds.py FOLDER: seeds for the fuzzers of connections, numbers, configurations,
 operators, answers and compressed bodies, into FOLDER/http and so on, from the examples
-(tests/e2e/examples.py) and some lines here. What is in tests/fuzz/corpus/NAME.hex, an input a line,
-is added: what earlier runs found worth keeping."""
+(tests/e2e/examples.py) and some lines here. The lines of tests/fuzz/corpus.hex are added, each a
+fuzzer's name and an input: what earlier runs found worth keeping."""
+import collections
 import gzip
 import random
 import sys
@@ -139,9 +140,11 @@ def main():
                                ("zlib", b"\0" + frame), ("bare", b"\0" + frame[2:-4]),
                                ("short", b"\0" + frame[:-1]), ("small", b"\x42" + frame)):
                 write(folder / "inflate", "%s%d.%d" % (name, index, level), body)
-    for path in sorted((HERE / "corpus").glob("*.hex")):
-        for index, line in enumerate(path.read_text().split()):
-            write(folder / path.stem, "kept%d" % index, bytes.fromhex(line))
+    kept = collections.Counter()
+    for line in (HERE / "corpus.hex").read_text().splitlines():
+        name, _, data = line.partition(" ")
+        write(folder / name, "kept%d" % kept[name], bytes.fromhex(data))
+        kept[name] += 1
 
 
 if __name__ == "__main__":
