@@ -322,10 +322,10 @@ def times_text(rows, function, form="%.2f ×, %.2f ×", none="–"):
 
 HEAD = """\
 Written by `make bench`; not by hand. All distinct convolution layers of ResNet-50 and MobileNetV2,
-and examples of one and three axes: tests/bench/conv/shapes. x is UINT8, w INT8 with a scale for
-each channel, with a bias. Each figure is the best of several rounds in which libqk, the peaks and
-ONNX Runtime took turns, and for rows that miss a target the best of two times several; outputs were
-compared byte for byte.
+and examples of one and three axes: tests/bench/conv/shapes.txt. x is UINT8, w INT8 with a scale
+for each channel, with a bias. Each figure is the best of several rounds in which libqk, the peaks
+and ONNX Runtime took turns, and for rows that miss a target the best of two times several; outputs
+were compared byte for byte.
 
 - *time* has the weights packed beforehand and the plan made, buffers reused; *× peer* is how many
   times as fast that is as ONNX Runtime whose model holds the weights.

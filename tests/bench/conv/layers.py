@@ -1,4 +1,4 @@
-"""What the convolutions' part of `make bench` measures: the layers of shapes/*.txt, and the bytes
+"""What the convolutions' part of `make bench` measures: the layers of shapes.txt, and the bytes
 that go in."""
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ from pathlib import Path
 from figures import threads_text
 from tensors import product, random_bytes, repeat
 
-SHAPES = Path(__file__).resolve().parent / "shapes"
+SHAPES = Path(__file__).resolve().parent / "shapes.txt"
 NETWORKS = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNetV2", "audio": "audio",
             "video": "video"}
 BATCHES = (1, 8)  # 8: with --full
@@ -141,8 +141,11 @@ def short(numbers):
 
 
 def read(network):
-    for line in (SHAPES / (network + ".txt")).read_text().splitlines():
-        if not line or line.startswith("#"):
+    section = None
+    for line in SHAPES.read_text().splitlines():
+        if line.endswith(":"):
+            section = line[:-1]
+        if section != network or line.endswith(":") or not line or line.startswith("#"):
             continue
         x, w, stride, pad, group, dilation = line.split()
         x, w = (tuple(map(int, text.split("x"))) for text in (x, w))
